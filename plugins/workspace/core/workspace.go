@@ -47,7 +47,13 @@ type Workspace struct {
 	known *scan.Result
 	// ignored is the ignore list of the last scan of this process.
 	ignored []byte
+	// unsaved is the number of files that were read and are not in the stat cache.
+	unsaved int
 }
+
+// maxUnsaved is the number of files from which on the stat cache is written after
+// a scan. A process that is killed leaves as many for the next one to read.
+const maxUnsaved = 1000
 
 // Open opens the workspace of a directory. It creates the store if there is
 // none.
@@ -76,17 +82,23 @@ func Open(ctx context.Context, root string, o Options) (*Workspace, error) {
 
 // create makes a store with the configured scheme.
 func create(data, root string, o Options) error {
-	name := o.Scheme
-	switch name {
-	case "":
-		name = id.B3.String()
-	case GitAuto:
-		name = "git-" + git.Read(root, o.Git).Format
-	}
+	name := SchemeOf(o.Scheme, root, o.Git)
 	if _, err := id.ParseScheme(name); err != nil {
 		return err
 	}
 	return store.Create(data, store.Identity{ID: o.NewID(), Scheme: name})
+}
+
+// SchemeOf returns the scheme that a name means in a directory: git-auto is that
+// of its repository, and nothing is b3.
+func SchemeOf(name, root string, env git.Environment) string {
+	switch name {
+	case "":
+		return id.B3.String()
+	case GitAuto:
+		return "git-" + git.Read(root, env).Format
+	}
+	return name
 }
 
 // excluded returns the paths that are not part of the tree because of the store:
@@ -102,8 +114,22 @@ func excluded(root, data string) []string {
 	return []string{filepath.ToSlash(rel)}
 }
 
-// Close seals the store.
-func (w *Workspace) Close() error { return w.Store.Close() }
+// Close saves what is known of the files and seals the store.
+func (w *Workspace) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.save(1), w.Store.Close())
+}
+
+// save writes the stat cache if it lacks as many files. The cache is derived:
+// without it the next process reads all files.
+func (w *Workspace) save(least int) error {
+	if w.known == nil || w.unsaved < least {
+		return nil
+	}
+	w.unsaved = 0
+	return w.Store.SaveCache(w.known)
+}
 
 // Scanned is what a scan did.
 type Scanned struct {
@@ -116,6 +142,29 @@ type Scanned struct {
 // Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git,
 // Workspace and Previous of the options are set by the workspace.
 func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) {
+	return w.ScanAs(ctx, "scan", o)
+}
+
+// Preview scans without committing: the result says what a scan would change.
+func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
+	r, err := scan.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scanned{Result: r}
+	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		t, err := v.Tree(ctx)
+		s.Seq, s.Changes = v.Seq(), tree.Diff(t, r.Tree)
+		return err
+	})
+	return s, err
+}
+
+// ScanAs is Scan for an actor, whom the transaction names.
+func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
@@ -132,19 +181,19 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 		return nil, err
 	}
 	s := &Scanned{Result: r}
-	s.Seq, err = w.Store.Update(ctx, "scan", func(tx *store.Tx) (err error) {
+	s.Seq, err = w.Store.Update(ctx, actor, func(tx *store.Tx) (err error) {
 		s.Changes, err = tx.PutTree(r.Tree)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	if r.Tree != treeOf(w.known) {
-		// The cache is derived: without it the next process reads all files.
-		err = w.Store.SaveCache(r)
-	}
+	first := w.known == nil
 	w.known, w.ignored = r, text
-	return s, err
+	if w.unsaved += r.Opened; first {
+		return s, w.save(0)
+	}
+	return s, w.save(maxUnsaved)
 }
 
 // ignoreList returns the workspace's own ignore list.
@@ -154,11 +203,4 @@ func (w *Workspace) ignoreList(ctx context.Context) (text []byte, err error) {
 		return err
 	})
 	return text, err
-}
-
-func treeOf(r *scan.Result) *tree.Tree {
-	if r == nil {
-		return nil
-	}
-	return r.Tree
 }

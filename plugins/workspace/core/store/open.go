@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +47,13 @@ type Store struct {
 	// the writer uses it.
 	drafts map[id.ID][]byte
 
+	// shape is held while the log is rewritten, or read as a whole.
+	shape  sync.Mutex
+	warned struct {
+		sync.Mutex
+		list []string
+	}
+
 	trees trees // of readers
 
 	life sync.RWMutex // held for reading while a View runs
@@ -53,6 +61,7 @@ type Store struct {
 	abandon context.Context
 	give    context.CancelCauseFunc
 
+	news   news
 	queue  chan *request
 	closed chan struct{}
 	writer sync.WaitGroup
@@ -83,6 +92,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := s.identify(text); err != nil {
 		return nil, err
 	}
+	s.news.publish(s.log.End().Seq)
 	s.writer.Go(s.write)
 	return s, nil
 }
@@ -97,9 +107,19 @@ func asStoreError(op string, err error) error {
 }
 
 func (s *Store) warn(message string) {
+	s.warned.Lock()
+	s.warned.list = append(s.warned.list, message)
+	s.warned.Unlock()
 	if s.o.Warn != nil {
 		s.o.Warn(message)
 	}
+}
+
+// warnings returns what was rebuilt since the store was opened.
+func (s *Store) warnings() []string {
+	s.warned.Lock()
+	defer s.warned.Unlock()
+	return slices.Clone(s.warned.list)
 }
 
 // recover brings index and log to the same state.
@@ -235,7 +255,7 @@ func (s *Store) identify(text []byte) error {
 		return nil
 	}
 	if s.log.End().Seq == 0 {
-		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: sum[:]}}})
+		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: append(sum[:], text...)}}})
 		if err != nil {
 			return err
 		}
@@ -245,7 +265,7 @@ func (s *Store) identify(text []byte) error {
 		}
 		return nil
 	}
-	first, err := s.log.Read(log.FirstPlace(len(sum)))
+	first, err := s.log.First(len(sum))
 	if err != nil {
 		return err
 	}

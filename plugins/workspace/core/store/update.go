@@ -156,6 +156,10 @@ func (s *Store) commit(batch []*request) {
 		s.tree = before
 		_ = s.index.exec(ctx, "ROLLBACK")
 		fail(written, err)
+		return
+	}
+	if len(drafts) > 0 {
+		s.news.publish(s.log.End().Seq)
 	}
 }
 

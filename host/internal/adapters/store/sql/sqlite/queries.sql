@@ -99,6 +99,9 @@ SELECT n, owner FROM content WHERE hash = ?1
 SELECT n, hash, owner, form, size, body FROM content WHERE n = ?1
 -- name: content_by_hash
 SELECT n, hash, owner, form, size, body FROM content WHERE hash = ?1
+-- name: contents_near
+SELECT n, hash, owner, form, size, body FROM content
+WHERE n BETWEEN ?1 AND ?2 AND owner = ?3 AND size <= ?4 AND body IS NOT NULL
 -- name: share
 INSERT INTO shared (content, run) VALUES (?1, ?2) ON CONFLICT DO NOTHING
 -- name: heir
@@ -130,6 +133,9 @@ WHERE id > ?1 ORDER BY id LIMIT ?2
 -- name: sessions_of
 SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
 WHERE id > ?1 AND owner = ?3 ORDER BY id LIMIT ?2
+-- name: hot_sessions_bare
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, '{}' FROM sessions
+WHERE frozen = 0
 -- name: hot_sessions
 SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
 WHERE frozen = 0
