@@ -223,6 +223,8 @@ var engine = map[string][]string{
 	"scan":      {"git", "id", "ignore", "tree"},
 	"log":       {"id"},
 	"store":     {"git", "id", "ignore", "log", "scan", "tree"},
+	"view":      {"id", "ignore", "store", "tree"},
+	"report":    {"id", "store", "tree", "view"},
 	"watch":     {"", "git", "id", "ignore", "log", "scan", "store", "tree"},
 	"coretest":  nil,
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
@@ -43,6 +45,8 @@ type Workspace struct {
 
 	mu    sync.Mutex // held during a scan
 	known *scan.Result
+	// ignored is the ignore list of the last scan of this process.
+	ignored []byte
 	// unsaved is the number of files that were read and are not in the stat cache.
 	unsaved int
 }
@@ -78,17 +82,23 @@ func Open(ctx context.Context, root string, o Options) (*Workspace, error) {
 
 // create makes a store with the configured scheme.
 func create(data, root string, o Options) error {
-	name := o.Scheme
-	switch name {
-	case "":
-		name = id.B3.String()
-	case GitAuto:
-		name = "git-" + git.Read(root, o.Git).Format
-	}
+	name := SchemeOf(o.Scheme, root, o.Git)
 	if _, err := id.ParseScheme(name); err != nil {
 		return err
 	}
 	return store.Create(data, store.Identity{ID: o.NewID(), Scheme: name})
+}
+
+// SchemeOf returns the scheme that a name means in a directory: git-auto is that
+// of its repository, and nothing is b3.
+func SchemeOf(name, root string, env git.Environment) string {
+	switch name {
+	case "":
+		return id.B3.String()
+	case GitAuto:
+		return "git-" + git.Read(root, env).Format
+	}
+	return name
 }
 
 // excluded returns the paths that are not part of the tree because of the store:
@@ -129,9 +139,14 @@ type Scanned struct {
 	Result  *scan.Result
 }
 
-// Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git
-// and Previous of the options are set by the workspace.
+// Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git,
+// Workspace and Previous of the options are set by the workspace.
 func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) {
+	return w.ScanAs(ctx, "scan", o)
+}
+
+// Preview scans without committing: the result says what a scan would change.
+func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
@@ -140,7 +155,33 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 		return nil, err
 	}
 	s := &Scanned{Result: r}
-	s.Seq, err = w.Store.Update(ctx, "scan", func(tx *store.Tx) (err error) {
+	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		t, err := v.Tree(ctx)
+		s.Seq, s.Changes = v.Seq(), tree.Diff(t, r.Tree)
+		return err
+	})
+	return s, err
+}
+
+// ScanAs is Scan for an actor, whom the transaction names.
+func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*Scanned, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
+	text, err := w.ignoreList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Workspace = ignore.Parse(store.IgnoreSource, "", text)
+	if o.Previous == nil || !bytes.Equal(text, w.ignored) {
+		o.Paths = nil // nothing is known of the rest, or other parts of it are ignored now
+	}
+	r, err := scan.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scanned{Result: r}
+	s.Seq, err = w.Store.Update(ctx, actor, func(tx *store.Tx) (err error) {
 		s.Changes, err = tx.PutTree(r.Tree)
 		return err
 	})
@@ -148,9 +189,18 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 		return nil, err
 	}
 	first := w.known == nil
-	w.known = r
+	w.known, w.ignored = r, text
 	if w.unsaved += r.Opened; first {
 		return s, w.save(0)
 	}
 	return s, w.save(maxUnsaved)
+}
+
+// ignoreList returns the workspace's own ignore list.
+func (w *Workspace) ignoreList(ctx context.Context) (text []byte, err error) {
+	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) (err error) {
+		text, err = v.Ignore(ctx)
+		return err
+	})
+	return text, err
 }

@@ -58,8 +58,9 @@ type Task struct {
 	// Request; nil keeps them within the run.
 	PolicyCache *PolicyCache
 	Trace       edn.Value
-	// Roles are those of the caller.
-	Roles []string
+	// Principal is the caller, Roles are its roles.
+	Principal string
+	Roles     []string
 	// Explain records the figures of every candidate.
 	Explain bool
 	// Stack holds the capabilities that wait for the run, outermost first; nil
@@ -90,10 +91,11 @@ type Task struct {
 	// have; nil: no schema marks any.
 	Secrets *journal.Mask
 	// Streams records text of the answer according to the streaming policy.
-	// Pace exerts back pressure on plugins while the reader is behind; it may
-	// be nil.
+	// Pace exerts back pressure on plugins while the reader is behind, and Live
+	// shows it what is not recorded; they may be nil.
 	Streams bool
 	Pace    *stream.Pace
+	Live    *stream.Live
 	// Text, if set, receives the text of the answer, which then is not
 	// recorded.
 	Text func(journal.Body)
@@ -202,7 +204,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Principal: t.Principal, Permits: ev.Operations.Permitted(policy.PluginOperations, t.Roles), Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	if in := t.Inside; in != nil {
 		r.call.Asked = in.Request.Hash()
 	}
