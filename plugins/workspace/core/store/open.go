@@ -247,7 +247,7 @@ func (s *Store) identify(text []byte) error {
 		}
 		return nil
 	}
-	first, err := s.log.Read(log.FirstPlace(len(sum)))
+	first, err := s.log.First(len(sum))
 	if err != nil {
 		return err
 	}
