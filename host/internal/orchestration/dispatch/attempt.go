@@ -93,17 +93,22 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 	}
 	a.n.run.Interrupts.Calling()
 	defer a.n.run.Interrupts.Called()
+	if a.stream.Reports() {
+		call.OnProgress = func(v edn.Value) { a.show(ctx, stream.LiveProgress, v) }
+	}
 	if a.stream.Live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
-			select {
-			case <-a.stop:
+			if a.hasLost() {
 				return // text of a losing attempt is dropped
-			default:
 			}
 			if a.firstPiece.IsZero() {
 				a.firstPiece = a.n.now()
+			}
+			if !stream.IsText(piece) {
+				a.show(own, stream.LiveDelta, piece)
+				return
 			}
 			a.stream.Receive(own, piece, stop)
 		}
@@ -114,6 +119,33 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 	}
 	awaitOwnDeadline(ctx, err)
 	return answer, err
+}
+
+// hasLost reports whether another answer was accepted.
+func (a *attempt) hasLost() bool {
+	select {
+	case <-a.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// show shows the reader of the run what the capability sent besides text.
+func (a *attempt) show(ctx context.Context, name string, v edn.Value) {
+	if a.hasLost() || !a.stream.Reports() {
+		return
+	}
+	a.stream.Report(ctx, journal.Event{
+		Name:    name,
+		Run:     a.n.run.ID,
+		At:      a.n.now(),
+		Path:    a.n.w.Path,
+		Node:    a.n.w.Node,
+		Attempt: a.number,
+		CapID:   a.capability.ID,
+		Details: edn.MustMap(edn.K("value"), v),
+	})
 }
 
 // priced reports whether the call may cost money.

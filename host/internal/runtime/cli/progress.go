@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -141,7 +142,7 @@ func (c *command) newWatcher(mode string) (*watcher, error) {
 	switch mode {
 	case "none":
 	case "auto":
-		w.on = terminal(c.env.Stderr) && c.format == formatText
+		w.on = display.Terminal(c.env.Stderr) && c.format == formatText
 	case "text", "json", "edn":
 		w.on = true
 		if err := w.form.Set(mode); err != nil {
@@ -318,7 +319,7 @@ func (c *command) report(records []journal.Record, budget edn.Value) {
 		rows = append(rows, []string{pathText(n.Path) + " " + n.Node, n.Asked, answeredBy(n), gatesOf(n), failedOver(n),
 			fmt.Sprintf("%d ms", n.Latency.Milliseconds())})
 	}
-	if err := table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"},
+	if err := display.Table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"},
 		rows); err != nil || budget.IsNil() {
 		return
 	}
@@ -331,7 +332,7 @@ func (c *command) report(records []journal.Record, budget edn.Value) {
 		rows = append(rows, []string{name, amountsText(s.Key("limit")), amountsText(s.Key("used")),
 			amountsText(s.Key("left")), resets})
 	}
-	_ = table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // standard error was closed
+	_ = display.Table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // standard error was closed
 }
 
 // amountsText formats amounts as "usd 0.01, attempts 2".
