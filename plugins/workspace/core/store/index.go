@@ -46,7 +46,7 @@ CREATE TABLE heads (
 `
 
 // indexVersion changes with the schema; an index of another one is rebuilt.
-var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema)))
+var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema + upkeepSchema)))
 
 // index is the database. Its writer is one connection that is in a transaction
 // while a batch is prepared.
