@@ -48,7 +48,7 @@ func (s *server) plugin() sdk.Plugin {
 		Name:     "workspace",
 		Version:  version,
 		Features: []string{sdk.FeatureHostCalls, sdk.FeatureHotSwap},
-		Needs:    []string{"fs/read", "fs/write"},
+		Needs:    []string{"fs/read", "fs/watch", "fs/write"},
 		Schemas:  servedSchemas(),
 		Config:   sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
 		Close:    s.close,
