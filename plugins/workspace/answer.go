@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -46,4 +48,19 @@ func putStruct(out *edn.MapBuilder, result any) error {
 		out.Set(key, field)
 	}
 	return nil
+}
+
+// oneOf returns a word of the input, which must be one of the given ones; empty
+// if it is not there.
+func oneOf[T ~string](r *request, key string, allowed ...T) (T, error) {
+	word := T(r.word(key))
+	if r.in.Key(key).IsNil() || slices.Contains(allowed, word) {
+		return word, nil
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return "", invalid(edn.Vector(edn.K(key)), "%s is not one of %s", r.in.Key(key), edn.Keywords(names...)).
+		WithDetail("allowed", edn.Keywords(names...))
 }

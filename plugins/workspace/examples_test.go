@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // WS-200: every example of the contracts answers with what its schema says.
@@ -43,6 +45,15 @@ func TestExamplesOfTheContracts(t *testing.T) {
 	assert.Equal(t, "0", b.call("workspace/delete", `{:path "old"}`).Key("tombstoned").String())
 	assert.Equal(t, 2, b.call("workspace/status", `{:deleted {}}`).Key("deleted").Len())
 	assert.Equal(t, "2", b.call("workspace/restore", `{:path "old"}`).Key("restored").String())
+	explained := b.call("workspace/ignore", `{:op :explain :path "a.log"}`)
+	assert.Equal(t, `[true ".gitignore" 1 "*.log"]`, edn.Vector(explained.Key("ignored?"), explained.Key("source"), explained.Key("line"), explained.Key("pattern")).String())
+	assert.Equal(t, "1", b.call("workspace/ignore", `{:op :add :pattern "old/"}`).Key("added").String())
+	assert.Equal(t, `["old/"]`, b.call("workspace/ignore", `{:op :list}`).Key("patterns").String())
+	validated := b.call("workspace/validate", `{:level :full}`)
+	assert.True(t, validated.Key("valid?").Truthy(), validated)
+	exported := b.call("workspace/export", `{:path "src" :history? true}`)
+	imported := b.call("workspace/import", `{:content/b64 `+exported.Key("content/b64").String()+` :blob `+exported.Key("blob").String()+` :on-conflict :fail}`)
+	assert.Equal(t, "0 1", imported.Key("imported").String()+" "+imported.Key("existing").String())
 	shown := b.call("context/agents", `{:op :show :agent/id "writer"}`)
 	assert.Equal(t, ":writer", shown.Key("role").String())
 	require.True(t, shown.Key("valid?").Truthy())

@@ -134,11 +134,38 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 		release()
 		return nil, nil, contract.AsError(context.Cause(ctx))
 	}
+	if errors.Is(o.err, errAgain) {
+		release()
+		return h.acquire(ctx, name, how, scheme)
+	}
 	if o.err != nil {
 		release()
 		return nil, nil, o.err
 	}
 	return o, release, nil
+}
+
+// errAgain is the error of a workspace that was kept closed and may be opened now.
+var errAgain = errors.New("the workspace was kept closed")
+
+// whileClosed runs a function while the workspace stays closed, and reports
+// whether it ran: it does not if the workspace is open.
+func (h *hub) whileClosed(_ context.Context, at place, run func() error) (ran bool, err error) {
+	h.mu.Lock()
+	if h.open[at.root] != nil || h.closed {
+		h.mu.Unlock()
+		return false, nil
+	}
+	o := &opened{root: at.root, data: at.data, ready: make(chan struct{}), err: errAgain}
+	h.open[at.root] = o
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.open, at.root)
+		close(o.ready)
+	}()
+	return true, run()
 }
 
 // enter counts a user of a workspace. first is true if the caller must load it.
@@ -177,8 +204,7 @@ func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme
 	defer close(o.ready)
 	o.created = !store.Exists(at.data)
 	if how == existing && o.created {
-		o.err = contract.Errorf("workspace/not-found", "the directory has no workspace").WithOp("workspace", at.root).
-			WithHint("run `ferment workspace scan` or `ferment workspace init`")
+		o.err = notFound(at)
 		return
 	}
 	if o.ws, o.err = h.patient(ctx, at, scheme); o.err != nil {

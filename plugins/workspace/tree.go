@@ -81,8 +81,9 @@ func (r *request) scanOptions() (scan.Options, error) {
 		MaxNodes:       r.cfg.MaxNodes,
 		SkipUnreadable: r.word("on-unreadable") == "skip",
 		Force:          r.flag("force?"),
-		Progress:       r.progress("scan", "entries", 0),
 	}
+	show := r.progress("scan", "entries")
+	o.Progress = func(entries int) { show(entries, 0) }
 	for i, text := range r.texts("paths") {
 		path, err := store.CheckPath(text)
 		if err != nil {
