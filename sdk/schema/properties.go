@@ -15,7 +15,7 @@ var (
 	mapProps    = append([]string{"closed"}, limitProps...)
 )
 
-var units = []string{"path", "ms", "bytes", "decimal"}
+var units = []string{"path", "ms", "bytes", "decimal", "capability"}
 
 func (s *Schema) numeric() bool {
 	switch s.kind {
@@ -124,7 +124,7 @@ func (c *compiler) commonProp(p *Props, name string, val edn.Value) {
 	case "unit":
 		p.Unit, _ = val.AsKeyword()
 		if !slices.Contains(units, p.Unit) {
-			c.add("", "should be :path, :ms, :bytes or :decimal")
+			c.add("", "should be :path, :ms, :bytes, :decimal or :capability")
 		}
 	case "default":
 		p.Default, p.HasDefault = val, true

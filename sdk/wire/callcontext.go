@@ -36,6 +36,11 @@ type CallContext struct {
 	// CallID identifies the call to the host. A plugin sends it back with
 	// requests to the host on behalf of the call.
 	CallID string
+	// Principal is the caller as the host identified it. Permits are the
+	// operations that plugins check, such as workspace/admin, and that the rules of
+	// the host permit to it. A request cannot set them.
+	Principal string
+	Permits   []string
 }
 
 // Proto returns the message form; values are encoded in enc.
@@ -49,6 +54,8 @@ func (c CallContext) Proto(enc Encoding) (*pluginv1.CallContext, error) {
 		EffectKey:   c.EffectKey,
 		Stack:       c.Stack,
 		CallId:      c.CallID,
+		Principal:   c.Principal,
+		Permits:     c.Permits,
 	}
 	if !c.Deadline.IsZero() {
 		p.DeadlineUnixNano = onWire(c.Deadline, time.Now())
@@ -79,6 +86,8 @@ func CallContextFrom(p *pluginv1.CallContext, enc Encoding) (CallContext, error)
 		EffectKey:   p.GetEffectKey(),
 		Stack:       p.GetStack(),
 		CallID:      p.GetCallId(),
+		Principal:   p.GetPrincipal(),
+		Permits:     p.GetPermits(),
 	}
 	if at := p.GetDeadlineUnixNano(); at != 0 {
 		c.Deadline = offWire(at, time.Now())

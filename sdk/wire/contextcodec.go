@@ -23,6 +23,8 @@ const (
 	fieldContextEffectKey protowire.Number = 10
 	fieldContextStack     protowire.Number = 11
 	fieldContextCallID    protowire.Number = 12
+	fieldContextPrincipal protowire.Number = 13
+	fieldContextPermits   protowire.Number = 14
 )
 
 // appendContext writes c like the generated code, without reflection. Anything
@@ -63,16 +65,18 @@ func appendContext(out []byte, c *pluginv1.CallContext) ([]byte, error) {
 	text(fieldContextEffectKey, c.EffectKey)
 	texts(fieldContextStack, c.Stack)
 	text(fieldContextCallID, c.CallId)
+	text(fieldContextPrincipal, c.Principal)
+	texts(fieldContextPermits, c.Permits)
 	return out, nil
 }
 
 func validContext(c *pluginv1.CallContext) bool {
-	for _, s := range [...]string{c.TraceParent, c.Run, c.Node, c.EffectKey, c.CallId} {
+	for _, s := range [...]string{c.TraceParent, c.Run, c.Node, c.EffectKey, c.CallId, c.Principal} {
 		if !utf8.ValidString(s) {
 			return false
 		}
 	}
-	for _, all := range [...][]string{c.Effects, c.Stack} {
+	for _, all := range [...][]string{c.Effects, c.Stack, c.Permits} {
 		for _, s := range all {
 			if !utf8.ValidString(s) {
 				return false
@@ -142,6 +146,10 @@ func readContext(text []byte, c *pluginv1.CallContext) bool {
 			c.Stack = append(c.Stack, name)
 		case fieldContextCallID:
 			c.CallId = name
+		case fieldContextPrincipal:
+			c.Principal = name
+		case fieldContextPermits:
+			c.Permits = append(c.Permits, name)
 		default:
 			return false
 		}

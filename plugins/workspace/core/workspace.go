@@ -72,17 +72,23 @@ func Open(ctx context.Context, root string, o Options) (*Workspace, error) {
 
 // create makes a store with the configured scheme.
 func create(data, root string, o Options) error {
-	name := o.Scheme
-	switch name {
-	case "":
-		name = id.B3.String()
-	case GitAuto:
-		name = "git-" + git.Read(root, o.Git).Format
-	}
+	name := SchemeOf(o.Scheme, root, o.Git)
 	if _, err := id.ParseScheme(name); err != nil {
 		return err
 	}
 	return store.Create(data, store.Identity{ID: o.NewID(), Scheme: name})
+}
+
+// SchemeOf returns the scheme that a name means in a directory: git-auto is that
+// of its repository, and nothing is b3.
+func SchemeOf(name, root string, env git.Environment) string {
+	switch name {
+	case "":
+		return id.B3.String()
+	case GitAuto:
+		return "git-" + git.Read(root, env).Format
+	}
+	return name
 }
 
 // excluded returns the paths that are not part of the tree because of the store:
@@ -112,6 +118,29 @@ type Scanned struct {
 // Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git
 // and Previous of the options are set by the workspace.
 func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) {
+	return w.ScanAs(ctx, "scan", o)
+}
+
+// Preview scans without committing: the result says what a scan would change.
+func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
+	r, err := scan.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s := &Scanned{Result: r}
+	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		t, err := v.Tree(ctx)
+		s.Seq, s.Changes = v.Seq(), tree.Diff(t, r.Tree)
+		return err
+	})
+	return s, err
+}
+
+// ScanAs is Scan for an actor, whom the transaction names.
+func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
@@ -123,7 +152,7 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 		return nil, err
 	}
 	s := &Scanned{Result: r}
-	s.Seq, err = w.Store.Update(ctx, "scan", func(tx *store.Tx) (err error) {
+	s.Seq, err = w.Store.Update(ctx, actor, func(tx *store.Tx) (err error) {
 		s.Changes, err = tx.PutTree(r.Tree)
 		return err
 	})

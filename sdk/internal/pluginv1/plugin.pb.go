@@ -1148,7 +1148,12 @@ type CallContext struct {
 	// The capabilities that wait for this call, outermost first.
 	Stack []string `protobuf:"bytes,11,rep,name=stack,proto3" json:"stack,omitempty"`
 	// Identifies this call to the host; a plugin sends it back in Host calls.
-	CallId        string `protobuf:"bytes,12,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	CallId string `protobuf:"bytes,12,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The caller as the host identified it, and the operations that plugins check
+	// and the rules of the host permit to it, without colon. A request cannot set
+	// them.
+	Principal     string   `protobuf:"bytes,13,opt,name=principal,proto3" json:"principal,omitempty"`
+	Permits       []string `protobuf:"bytes,14,rep,name=permits,proto3" json:"permits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1265,6 +1270,20 @@ func (x *CallContext) GetCallId() string {
 		return x.CallId
 	}
 	return ""
+}
+
+func (x *CallContext) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *CallContext) GetPermits() []string {
+	if x != nil {
+		return x.Permits
+	}
+	return nil
 }
 
 type InvokeRequest struct {
@@ -1945,7 +1964,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\rDrainResponse\x12\x1e\n" +
 	"\n" +
 	"unfinished\x18\x01 \x01(\rR\n" +
-	"unfinished\"\xc8\x02\n" +
+	"unfinished\"\x80\x03\n" +
 	"\vCallContext\x12!\n" +
 	"\ftrace_parent\x18\x01 \x01(\tR\vtraceParent\x12\x10\n" +
 	"\x03run\x18\x02 \x01(\tR\x03run\x12\x12\n" +
@@ -1960,7 +1979,9 @@ const file_plugin_proto_rawDesc = "" +
 	"effect_key\x18\n" +
 	" \x01(\tR\teffectKey\x12\x14\n" +
 	"\x05stack\x18\v \x03(\tR\x05stack\x12\x17\n" +
-	"\acall_id\x18\f \x01(\tR\x06callId\"\xae\x01\n" +
+	"\acall_id\x18\f \x01(\tR\x06callId\x12\x1c\n" +
+	"\tprincipal\x18\r \x01(\tR\tprincipal\x12\x18\n" +
+	"\apermits\x18\x0e \x03(\tR\apermits\"\xae\x01\n" +
 	"\rInvokeRequest\x128\n" +
 	"\acontext\x18\x01 \x01(\v2\x1e.ferment.plugin.v1.CallContextR\acontext\x124\n" +
 	"\arequest\x18\x02 \x01(\v2\x1a.ferment.plugin.v1.PayloadR\arequest\x12-\n" +

@@ -125,6 +125,7 @@ func callContext(c dispatch.Call, id string) wire.CallContext {
 	return wire.CallContext{
 		TraceParent: trace, Run: c.Run, Node: c.Node, Path: c.Path, Attempt: c.Attempt, Deadline: c.Deadline,
 		Budget: c.Budget, Effects: c.Effects, Scope: c.Scope, EffectKey: c.EffectKey, Stack: c.Stack, CallID: id,
+		Principal: c.Principal, Permits: c.Permits,
 	}
 }
 

@@ -97,13 +97,31 @@ const (
 	OverridePrompt = "prompt/override"
 	// AnySession uses the sessions of other principals (SES-021).
 	AnySession = "session/any"
+	// AdminWorkspaces creates, repairs and deletes workspaces (WS-061).
+	AdminWorkspaces = "workspace/admin"
 )
+
+// PluginOperations are the operations that plugins check: the host tells them
+// which of these the caller may do.
+var PluginOperations = []string{AdminWorkspaces}
 
 // ShippedOperationRules returns the default rules for operations, used where
 // the configuration has none.
 func ShippedOperationRules() Rules {
 	operators := Rule{Any: []string{RoleAdmin, RoleOperator}}
-	return Rules{OverridePrompt: operators, AnySession: operators}
+	return Rules{OverridePrompt: operators, AnySession: operators, AdminWorkspaces: {Any: []string{RoleAdmin}}}
+}
+
+// Permitted returns those of the operations that a caller with these roles may
+// do.
+func (r Rules) Permitted(operations, roles []string) []string {
+	var may []string
+	for _, o := range operations {
+		if r.Denied(o, roles) == nil {
+			may = append(may, o)
+		}
+	}
+	return may
 }
 
 // Denied returns the error if a caller with these roles may not do an

@@ -41,6 +41,8 @@ type Call struct {
 	Request   edn.Value     // the envelope as a plugin sees it
 	Effects   []string      // effects that this call may have
 	Scope     edn.Value     // limits of those effects: a map from effect to scope
+	Principal string        // the caller of the run
+	Permits   []string      // operations that plugins check and the caller may do
 	Roles     []string      // of the caller, for host calls made by the capability
 	EffectKey string        // the same for every attempt at the same effect
 	Budget    edn.Value     // what the call may still spend

@@ -94,6 +94,8 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 		Request:   q.envelope(c, asked),
 		Effects:   effects(c),
 		Scope:     scopeValue(scopes),
+		Principal: run.Principal,
+		Permits:   run.Permits,
 		Roles:     run.Grant.Roles(),
 		EffectKey: q.effectKey(),
 		Budget:    left,

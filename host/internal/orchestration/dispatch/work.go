@@ -26,11 +26,15 @@ type Recorder interface {
 
 // Run holds what all calls of one run share.
 type Run struct {
-	ID       string
-	Session  string // empty: none
-	Seed     int64
-	Trace    edn.Value
-	Recorder Recorder
+	ID      string
+	Session string // empty: none
+	// Principal is the caller, Permits are the operations that plugins check and
+	// the caller may do. Capabilities learn both with each call.
+	Principal string
+	Permits   []string
+	Seed      int64
+	Trace     edn.Value
+	Recorder  Recorder
 	// Grant holds the effects that the roles of the caller permit; nil permits
 	// none.
 	Grant *policy.Grant

@@ -58,8 +58,9 @@ type Task struct {
 	// Request; nil keeps them within the run.
 	PolicyCache *PolicyCache
 	Trace       edn.Value
-	// Roles are those of the caller.
-	Roles []string
+	// Principal is the caller, Roles are its roles.
+	Principal string
+	Roles     []string
 	// Explain records the figures of every candidate.
 	Explain bool
 	// Stack holds the capabilities that wait for the run, outermost first; nil
@@ -203,7 +204,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Principal: t.Principal, Permits: ev.Operations.Permitted(policy.PluginOperations, t.Roles), Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	if in := t.Inside; in != nil {
 		r.call.Asked = in.Request.Hash()
 	}

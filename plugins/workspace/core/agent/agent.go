@@ -27,6 +27,9 @@ const (
 	Regenerate    Capability = "frame/regenerate"
 )
 
+// Capabilities returns all of them.
+func Capabilities() []Capability { return slices.Clone(roles[Synthesis]) }
+
 // Role is what an agent is for.
 type Role string
 

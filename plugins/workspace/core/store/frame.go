@@ -252,7 +252,7 @@ func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error
 		return nil, err
 	}
 	if len(states) == 0 {
-		return nil, contract.Errorf("path/not-in-tree", "the path was not scanned or is ignored").WithOp("store", path)
+		return nil, notInTree("head", path)
 	}
 	for _, s := range states {
 		frame, err := r.headOf(ctx, path, s.Node, frameType)
@@ -269,7 +269,7 @@ func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error
 		state, err := r.state(ctx, f, states[0])
 		return &Head{Frame: f, State: state}, err
 	}
-	return nil, contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("store", path)
+	return nil, contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("head", Shown(path))
 }
 
 // state compares the basis of a frame with what it would be now.

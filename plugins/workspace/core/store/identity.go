@@ -45,7 +45,7 @@ const DataParent = ".ferment"
 // Create makes a data directory. It fails if there is one.
 func Create(dir string, who Identity) error {
 	who.Format = format
-	if _, err := os.Lstat(filepath.Join(dir, identityFile)); err == nil {
+	if Exists(dir) {
 		return contract.Errorf("workspace/exists", "the directory has a workspace").WithOp("store", dir)
 	}
 	v, err := edn.Encode(who)
@@ -69,6 +69,12 @@ func Create(dir string, who Identity) error {
 		return contract.Errorf("store/io", "%w", err).WithOp("store: create", dir)
 	}
 	return nil
+}
+
+// Exists reports whether a directory is a data directory.
+func Exists(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, identityFile))
+	return err == nil
 }
 
 // ignoreAll keeps a directory out of the repository around it.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net/url"
 	"os"
 
@@ -23,8 +24,11 @@ CREATE TABLE contents (id BLOB PRIMARY KEY, segment INTEGER NOT NULL, offset INT
 CREATE TABLE versions (
   path BLOB NOT NULL, since INTEGER NOT NULL, until INTEGER,
   mode INTEGER NOT NULL, size INTEGER NOT NULL, content BLOB NOT NULL, renamed BLOB,
+  node INTEGER NOT NULL, -- first 8 bytes of the node id
   PRIMARY KEY (path, since)
 ) WITHOUT ROWID;
+CREATE INDEX versions_of_node ON versions (node);
+CREATE TABLE trees (seq INTEGER PRIMARY KEY); -- transactions that changed the tree
 CREATE TABLE frames (
   id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
   type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
@@ -40,7 +44,7 @@ CREATE TABLE heads (
 `
 
 // indexVersion changes with the schema; an index of another one is rebuilt.
-const indexVersion = 1
+var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema)))
 
 // index is the database. Its writer is one connection that is in a transaction
 // while a batch is prepared.
@@ -50,7 +54,8 @@ type index struct {
 	writers *sql.DB
 	conn    *sql.Conn
 	readers *sql.DB
-	stmt    struct{ find, content, close, version, commit, savepoint, release *sql.Stmt }
+	stmt    struct{ find, content, close, version, tree, commit, savepoint, release *sql.Stmt }
+	queries statements // of readers
 }
 
 func source(path string, settings url.Values) string {
@@ -102,7 +107,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 			return err
 		}
 	}
-	var version int
+	var version int32
 	var workspace, check string
 	if err := x.conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return err
@@ -120,7 +125,8 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		"SELECT count(*) FROM contents WHERE id = ?": &x.stmt.find,
 		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.stmt.content,
 		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                                                                       &x.stmt.close,
-		"INSERT INTO versions (path, since, mode, size, content, renamed) VALUES (?1, ?2, ?3, ?4, ?5, ?6)":                                                       &x.stmt.version,
+		"INSERT INTO versions (path, since, mode, size, content, renamed, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)":                                             &x.stmt.version,
+		"INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING":                                                                                                    &x.stmt.tree,
 		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                                                                &x.stmt.commit,
 		"SAVEPOINT request": &x.stmt.savepoint,
 		"RELEASE request":   &x.stmt.release,
@@ -135,11 +141,12 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 
 func (x *index) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.close, x.stmt.version, x.stmt.commit, x.stmt.savepoint, x.stmt.release} {
+	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
 	}
+	errs = append(errs, x.queries.close())
 	if x.readers != nil {
 		errs = append(errs, x.readers.Close())
 	}
@@ -215,6 +222,9 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 		_, err := x.stmt.content.ExecContext(ctx, content.Sum(), place.Segment, place.Offset, place.Length)
 		return err
 	case kindVersions:
+		if _, err := x.stmt.tree.ExecContext(ctx, int64(seq)); err != nil {
+			return err
+		}
 		return decodeVersions(r.Payload, x.scheme, func(v version) error {
 			if _, err := x.stmt.close.ExecContext(ctx, []byte(v.path), int64(seq)); err != nil || v.node == nil {
 				return err
@@ -223,7 +233,7 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 			if v.from != "" {
 				from = []byte(v.from)
 			}
-			_, err := x.stmt.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum(), from)
+			_, err := x.stmt.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum(), from, nodeKey(v.node.ID.Sum()))
 			return err
 		})
 	case kindFrame:

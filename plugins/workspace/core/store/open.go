@@ -46,6 +46,8 @@ type Store struct {
 	// the writer uses it.
 	drafts map[id.ID][]byte
 
+	trees trees // of readers
+
 	life sync.RWMutex // held for reading while a View runs
 	// abandon ends when Close has waited long enough for the running transaction.
 	abandon context.Context

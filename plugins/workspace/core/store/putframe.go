@@ -25,12 +25,19 @@ type NewFrame struct {
 	Text   []byte
 	Sample uint64 // of generated frames
 	Recipe edn.Value
-	Meta   edn.Value
+	// Meta is the metadata. The engine adds the agent; of an authored frame it
+	// may have no other key of the engine.
+	Meta edn.Value
+	// ContentType is the media type of the text; empty if it is not known.
+	ContentType string
 	// ID is the expected id; absent if the caller has no expectation.
 	ID id.ID
 	// Head is the expected head before the frame is put; nil if the caller has no
-	// expectation, an absent id if there must be none.
+	// expectation, an absent id if there must be none. It is the head of the
+	// current state of the path, or the one that is read by path.
 	Head *id.ID
+	// Limits are those of the configuration.
+	Limits Limits
 }
 
 // Put is what putting a frame did.
@@ -40,37 +47,84 @@ type Put struct {
 	Previous id.ID
 }
 
-// MaxFrame is the largest text of a frame, in bytes.
-const MaxFrame = 1 << 20
-
 var frameTypes = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,128}$`)
+
+// CheckFrameType returns an error of type frame/type-invalid unless the text can
+// be the type of a frame.
+func CheckFrameType(text string) error {
+	if frameTypes.MatchString(text) {
+		return nil
+	}
+	return contract.Errorf("frame/type-invalid", "%.140q is not a type: 1 to 128 of A-Z a-z 0-9 . _ : / -", text)
+}
 
 // PutFrame appends a frame and makes it the head of its path, in the current
 // state of that path, and type. A frame that exists already is not written again
-// and moves no head.
+// and moves no head. The first of these that does not hold is the error: the
+// path is in the tree, the type, the size, the metadata, the basis, the expected
+// ids.
 func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
-	ctx := context.Background()
-	refuse := func(typ, format string, args ...any) (*Put, error) {
-		return nil, contract.Errorf(typ, format, args...).WithOp("put-frame", n.Path)
-	}
 	r := tx.frames()
-	now, err := r.current(ctx, n.Path)
-	switch {
-	case err != nil:
-		return nil, err
-	case now == nil:
-		return refuse("path/not-in-tree", "the path was not scanned or is ignored")
-	case !frameTypes.MatchString(n.Type):
-		return refuse("frame/type-invalid", "%.140q is not a type: 1 to 128 of A-Z a-z 0-9 . _ : / -", n.Type)
-	case len(n.Text) > MaxFrame:
-		return refuse("frame/too-large", "the text has %d bytes, more than %d", len(n.Text), MaxFrame)
+	now, err := r.current(tx.reads(), n.Path)
+	if err == nil && now == nil {
+		err = notInTree("put-frame", n.Path)
+	}
+	if err == nil {
+		err = n.check()
+	}
+	if err == nil {
+		err = tx.checkInputs(r, n, now)
+	}
+	if err != nil {
+		return nil, inPut(n.Path, err)
+	}
+	f := tx.newFrame(n, now)
+	existing, err := tx.expected(r, n, f)
+	if err != nil {
+		return nil, inPut(n.Path, err)
+	}
+	if existing != nil {
+		return &Put{Frame: existing, Existing: true}, nil
+	}
+	previous, err := tx.expectedHead(r, n, now)
+	if err != nil {
+		return nil, inPut(n.Path, err)
+	}
+	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text)
+}
+
+// reads is the context of the queries of a transaction. They end with the
+// transaction, not with the caller, because they are part of the savepoint.
+func (tx *Tx) reads() context.Context { return context.Background() }
+
+// inPut adds the operation to an error that has none.
+func inPut(path string, err error) error {
+	if e := contract.AsError(err); e.Op == "" {
+		return e.WithOp("put-frame", Shown(path))
+	}
+	return err
+}
+
+// check verifies type, size and metadata.
+func (n *NewFrame) check() error {
+	if err := CheckFrameType(n.Type); err != nil {
+		return err
+	}
+	if limit := n.Limits.OrDefault().Frame; len(n.Text) > limit {
+		return contract.Errorf("frame/too-large", "the text has %d bytes, more than %d", len(n.Text), limit).
+			WithDetail("limit", edn.Int(int64(limit))).WithDetail("bytes", edn.Int(int64(len(n.Text))))
 	}
 	if claimed, ok := n.Meta.Get(edn.K("agent/id")); ok && !edn.Equal(claimed, edn.Text(n.Agent)) {
-		return refuse("frame/invalid", "the metadata names the agent %s, the writer is %q", claimed, n.Agent)
+		return contract.Errorf("frame/invalid", "the metadata names the agent %s, the writer is %q", claimed, n.Agent)
 	}
-	if err := tx.checkInputs(r, n, now); err != nil {
-		return nil, err
+	if n.Origin == Authored {
+		return CheckMeta(n.Meta)
 	}
+	return nil
+}
+
+// newFrame returns the frame with its ids.
+func (tx *Tx) newFrame(n NewFrame, now *Version) *Frame {
 	f := &Frame{
 		Path:      n.Path,
 		Node:      now.Node,
@@ -86,32 +140,73 @@ func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 		CreatedAt: tx.store.o.Now(),
 		Seq:       tx.seq,
 	}
+	if !f.Meta.IsMap() {
+		f.Meta = edn.MustMap()
+	}
+	f.Meta = f.Meta.AssocKey("agent/id", edn.Text(n.Agent))
+	if n.ContentType != "" {
+		f.Meta = f.Meta.AssocKey(contentTypeKey, edn.Text(n.ContentType))
+	}
 	f.seal(tx.store.Scheme)
-	if existing, err := r.frame(ctx, f.ID); err == nil {
-		if existing.Content != f.Content {
-			return refuse("frame/immutable", "the frame %s exists with other text", f.ID)
-		}
-		return &Put{Frame: existing, Existing: true}, nil
+	return f
+}
+
+// expected compares the id of a frame with the expected one and with what the
+// store has. It returns the frame that exists already, nil if there is none.
+func (tx *Tx) expected(r *frames, n NewFrame, f *Frame) (*Frame, error) {
+	immutable := func(x id.ID) error {
+		return contract.Errorf("frame/immutable", "the frame %s exists with other text", x).WithDetail("frame/id", edn.Text(x.String()))
+	}
+	existing, err := r.frame(tx.reads(), f.ID)
+	switch {
+	case err == nil && existing.Content != f.Content:
+		return nil, immutable(f.ID)
+	case err != nil && !isNotFound(err):
+		return nil, err
+	case n.ID.IsZero() || n.ID == f.ID:
+		return existing, nil
+	}
+	if _, err := r.frame(tx.reads(), n.ID); err == nil {
+		return nil, immutable(n.ID)
 	} else if !isNotFound(err) {
 		return nil, err
 	}
-	if !n.ID.IsZero() && n.ID != f.ID {
-		if _, err := r.frame(ctx, n.ID); err == nil {
-			return refuse("frame/immutable", "the frame %s exists with other text", n.ID)
-		}
-		return refuse("frame/id-mismatch", "the frame has the id %s, not %s", f.ID, n.ID)
-	}
-	previous, err := r.headOf(ctx, n.Path, now.Node, n.Type)
-	if err != nil {
-		return nil, err
-	}
-	if n.Head != nil && *n.Head != previous {
-		return refuse("head/conflict", "the head is %q, not %q", previous, *n.Head)
-	}
-	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text)
+	return nil, contract.Errorf("frame/id-mismatch", "the frame has the id %s, not %s", f.ID, n.ID).WithDetail("frame/id", edn.Text(f.ID.String()))
 }
 
-func isNotFound(err error) bool { return contract.AsError(err).Type == "frame/not-found" }
+// expectedHead returns the head of the current state and verifies that it is the
+// expected one.
+func (tx *Tx) expectedHead(r *frames, n NewFrame, now *Version) (id.ID, error) {
+	previous, err := r.headOf(tx.reads(), n.Path, now.Node, n.Type)
+	if err != nil || n.Head == nil || *n.Head == previous {
+		return previous, err
+	}
+	found := previous
+	if previous.IsZero() { // the head by path is that of an earlier state
+		h, err := r.head(tx.reads(), n.Path, n.Type)
+		switch {
+		case err == nil && h.Frame.ID == *n.Head:
+			return previous, nil
+		case err == nil:
+			found = h.Frame.ID
+		case !isType(err, "frame/no-head"):
+			return previous, err
+		}
+	}
+	return previous, contract.Errorf("head/conflict", "the head is %q, not %q", found, *n.Head).
+		WithDetail("head", headValue(found)).WithDetail("expected", headValue(*n.Head))
+}
+
+func headValue(x id.ID) edn.Value {
+	if x.IsZero() {
+		return edn.Nil()
+	}
+	return edn.Text(x.String())
+}
+
+func isType(err error, typ string) bool { return err != nil && contract.AsError(err).Type == typ }
+
+func isNotFound(err error) bool { return isType(err, "frame/not-found") }
 
 // checkInputs verifies that the basis names what is there.
 func (tx *Tx) checkInputs(r *frames, n NewFrame, now *Version) error {
@@ -119,28 +214,21 @@ func (tx *Tx) checkInputs(r *frames, n NewFrame, now *Version) error {
 		switch in.Kind {
 		case id.InputNode:
 			if in.ID != now.Node {
-				return contract.Errorf("frame/basis-mismatch", "the path has the state %s, not %s", now.Node, in.ID).WithOp("put-frame", n.Path)
+				return contract.Errorf("frame/basis-mismatch", "the path has the state %s, not %s", now.Node, in.ID).
+					WithDetail("node/id", edn.Text(now.Node.String()))
 			}
 		case id.InputFrame:
-			if _, err := r.frame(context.Background(), in.ID); isNotFoundOrNil(err) != nil {
-				return err
+			if _, err := r.frame(tx.reads(), in.ID); isNotFound(err) {
+				return contract.Errorf("frame/basis-mismatch", "there is no frame %s", in.ID)
 			} else if err != nil {
-				return contract.Errorf("frame/basis-mismatch", "there is no frame %s", in.ID).WithOp("put-frame", n.Path)
+				return err
 			}
 		case id.InputPath, id.InputType, id.InputPolicy, id.InputPrompt, id.InputParams: // these never change
 		default:
-			return contract.Errorf("frame/invalid", "a basis entry of kind %q cannot be compared with the tree", in.Kind).WithOp("put-frame", n.Path)
+			return contract.Errorf("frame/invalid", "a basis entry of kind %q cannot be compared with the tree", in.Kind)
 		}
 	}
 	return nil
-}
-
-// isNotFoundOrNil returns errors other than those of missing frames.
-func isNotFoundOrNil(err error) error {
-	if err == nil || isNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // appendFrame writes content, frame and head.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
-	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -19,7 +18,7 @@ const Latest = ^uint64(0)
 // function of View returned.
 type Snapshot struct {
 	store *Store
-	tx    *sql.Tx
+	tx    querier
 	seq   uint64
 }
 
@@ -31,11 +30,12 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	if s.index == nil {
 		return errClosed(s.dir)
 	}
-	tx, err := s.index.readers.BeginTx(ctx, nil)
+	begun, err := s.index.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return asStoreError("read", err)
 	}
-	defer func() { _ = tx.Rollback() }()
+	defer func() { _ = begun.Rollback() }()
+	tx := &prepared{tx: begun, db: s.index.readers, queries: &s.index.queries}
 	end, err := checkpoint(ctx, tx) // the first read fixes the snapshot
 	if err != nil {
 		return asStoreError("read", err)
@@ -52,15 +52,6 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 
 // Seq returns the sequence number that is read at.
 func (v *Snapshot) Seq() uint64 { return v.seq }
-
-// Tree returns the tree, nil if nothing was scanned then.
-func (v *Snapshot) Tree(ctx context.Context) (*tree.Tree, error) {
-	t, err := loadTree(ctx, v.tx, v.store.Scheme, v.seq)
-	if err != nil {
-		return nil, asStoreError("read", err)
-	}
-	return t, nil
-}
 
 // Version is one state of a path, with the transactions between which it was
 // current. Until is 0 for the current one.

@@ -103,6 +103,7 @@ func New(r *plugins.Reader, settings Settings) *Generation {
 	b.limits()
 	b.indexPlugins()
 	b.capabilities()
+	b.namedByPlugins()
 	b.adopted = b.adoptions()
 	b.collectSchemas()
 	b.adopt()
@@ -917,6 +918,20 @@ func (b *builder) capabilityRef(s *decode.Section, attr string) string {
 		return id
 	}
 	return ""
+}
+
+// namedByPlugins reports settings of plugins that name an unknown capability
+// (WS-064).
+func (b *builder) namedByPlugins() {
+	for _, s := range b.All("plugin") {
+		p := b.plugins[s.Label()]
+		if p == nil || p.Lowered == nil {
+			continue
+		}
+		for _, c := range p.Lowered.Capabilities {
+			b.isCapability(s, "config", c.Name, c.At)
+		}
+	}
 }
 
 func (b *builder) isCapability(s *decode.Section, attr, id string, at *diag.Range) bool {

@@ -104,6 +104,12 @@ type SecretAt struct {
 	Needed bool
 }
 
+// NameAt is a name in a plugin's configuration and its place.
+type NameAt struct {
+	Name string
+	At   *diag.Range
+}
+
 // Lowering decodes one config block with the schema of its plugin (HCL-036).
 type Lowering struct {
 	*Decoder
@@ -111,7 +117,9 @@ type Lowering struct {
 	Schema  *PluginSchema
 	Secrets []SecretAt
 	Files   []string // values of :path entries
-	Good    bool
+	// Capabilities are the values of entries with the unit :capability.
+	Capabilities []NameAt
+	Good         bool
 	// Written holds the attributes by path, for their origins.
 	Written map[string]*syntax.Attribute
 	// InputsOf holds the environment variables of each attribute by path.
@@ -274,16 +282,17 @@ func (l *Lowering) entry(a *syntax.Attribute, e schema.Entry, path []string, at 
 		return l.absent(e, path, header)
 	}
 	v = Fit(e.Schema, v)
+	if name, ok := v.AsString(); ok && name != "" && unitOf(e) == "capability" {
+		l.Capabilities = append(l.Capabilities, NameAt{Name: name, At: a.Source.Range(a.Expr.Range())})
+	}
 	return v, l.validate(e, v, path)
 }
 
+func unitOf(e schema.Entry) string { return cmp.Or(e.Props.Unit, e.Schema.Props().Unit) }
+
 // UnitType returns the type of an entry with a unit.
 func UnitType(e schema.Entry) (language.Type, bool) {
-	unit := e.Props.Unit
-	if unit == "" {
-		unit = e.Schema.Props().Unit
-	}
-	switch unit {
+	switch unitOf(e) {
 	case "ms":
 		return language.Type{Kind: language.KindDur}, true
 	case "bytes":

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// agentIntents list who may act in workspaces.
+func agentIntents() []intent {
+	return []intent{{
+		name: "context/agents", says: "Lists, shows and validates the agents of the configuration.",
+		effects: readStore, opens: closed_, free: true, run: agents,
+	}}
+}
+
+// agents lists, shows or validates agents (WS-064). It needs no agent itself: it
+// says which there are.
+func agents(_ context.Context, r *request) (edn.Value, error) {
+	var out edn.MapBuilder
+	out.Key("seq", edn.Int(0))
+	switch r.word("op") {
+	case "", "list":
+		var list []edn.Value
+		for _, a := range r.agents.List() {
+			b := r.agentValue(a)
+			list = append(list, b.Map())
+		}
+		out.Key("agents", edn.Vector(list...))
+		return out.Map(), nil
+	}
+	a, err := r.agents.Get(r.common.Agent)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	b := r.agentValue(a)
+	b.Key("problems", edn.Vector()) // agents with problems are never in force
+	return b.Map().Merge(out.Map()), nil
+}
+
+func (r *request) agentValue(a *agent.Agent) edn.MapBuilder {
+	var b edn.MapBuilder
+	b.Key("agent/id", edn.Text(a.ID))
+	b.Key("role", edn.K(string(a.Role)))
+	var may []string
+	for _, c := range agent.Capabilities() {
+		if a.May(c) {
+			may = append(may, string(c))
+		}
+	}
+	b.Key("capabilities", edn.SetOf(keywords(may)...))
+	b.OptText("model", a.Model)
+	if a.Principals != nil {
+		b.Key("principals", texts(a.Principals))
+	}
+	b.Key("prompts", edn.MustMap(edn.K("system"), edn.Text(a.Prompts.System), edn.K("file"), edn.Text(a.Prompts.File),
+		edn.K("directory"), edn.Text(a.Prompts.Directory)))
+	_, declared := r.cfg.Agents[a.ID]
+	b.Key("built-in?", edn.Bool(!declared))
+	b.Key("valid?", edn.Bool(true))
+	return b
+}
+
+func keywords(names []string) []edn.Value {
+	list := make([]edn.Value, len(names))
+	for i, n := range names {
+		list[i] = edn.K(n)
+	}
+	return list
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"encoding/base64"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ShownPath is a path as results show it: the root is a dot, and a path that is
+// not text is in base64url. It is a string or the map {:path/b64 "…"}.
+type ShownPath string
+
+// MarshalEDN writes the form for lists of paths.
+func (p ShownPath) MarshalEDN() ([]byte, error) { return p.Value().Canonical(), nil }
+
+// Value returns the form for lists of paths.
+func (p ShownPath) Value() edn.Value {
+	if p.isText() {
+		return edn.Text(Shown(string(p)))
+	}
+	return edn.MustMap(edn.K("path/b64"), edn.Text(p.encoded()))
+}
+
+// entry returns a map with :path or :path/b64 besides what it has.
+func (p ShownPath) entry(m edn.Value) edn.Value {
+	if p.isText() {
+		return m.AssocKey("path", edn.Text(Shown(string(p))))
+	}
+	return m.AssocKey("path/b64", edn.Text(p.encoded()))
+}
+
+func (p ShownPath) encoded() string { return base64.RawURLEncoding.EncodeToString([]byte(p)) }
+
+func (p ShownPath) isText() bool {
+	for _, r := range p {
+		if unicode.IsControl(r) {
+			return false
+		}
+	}
+	return utf8.ValidString(string(p))
+}
+
+// Place is a path as two entries of a map, of which one is absent.
+type Place struct {
+	Text string `edn:"path,omitempty"`
+	Raw  string `edn:"path/b64,omitempty"`
+}
+
+// PlaceOf returns the entries for a path.
+func PlaceOf(path string) Place {
+	if p := ShownPath(path); !p.isText() {
+		return Place{Raw: p.encoded()}
+	}
+	return Place{Text: Shown(path)}
+}
+
+// Shown returns a path as people read it: the root is a dot, and a path that is
+// not text is quoted.
+func Shown(path string) string {
+	switch {
+	case path == "":
+		return "."
+	case !ShownPath(path).isText():
+		return strconv.Quote(path)
+	}
+	return path
+}

@@ -1,0 +1,228 @@
+package store
+
+import (
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// contentTypeKey is the key of the media type of a text in the metadata.
+const contentTypeKey = "content/type"
+
+// engineKeys are the keys of metadata that only the engine writes.
+var engineKeys = []string{
+	"agent/id", "provider", "provider/type", "model", "cap/id", "prompt", "prompt/id", "prompt/hash", "context/id", "params/id",
+	"sample", "usage", "finish", "attempts", "recipe", "policy", "basis/id", "attribution/source", "deleted", contentTypeKey,
+}
+
+// CheckMeta returns an error of type frame/metadata-policy unless metadata is a
+// map of at most 32 scalars and 8 KiB without a key of the engine.
+func CheckMeta(meta edn.Value) error {
+	refuse := func(reason, format string, args ...any) error {
+		return contract.Errorf("frame/metadata-policy", format, args...).WithDetail("reason", edn.K(reason))
+	}
+	if meta.IsNil() {
+		return nil
+	}
+	if !meta.IsMap() {
+		return refuse("form", "the metadata is not a map")
+	}
+	if meta.Len() > maxMetaEntries {
+		return refuse("entries", "the metadata has %d entries, more than %d", meta.Len(), maxMetaEntries)
+	}
+	for k, v := range meta.Entries() {
+		name, ok := k.AsKeyword()
+		if !ok {
+			name, ok = k.AsString()
+		}
+		switch {
+		case !ok:
+			return refuse("key", "the key %.80s of the metadata is neither a keyword nor a string", k)
+		case len(name) > maxMetaKey:
+			return refuse("key", "the key %.80s of the metadata has %d bytes, more than %d", k, len(name), maxMetaKey)
+		case slices.Contains(engineKeys, name):
+			return refuse("reserved", "the key %s of the metadata is written by the engine", k)
+		case v.IsMap() || v.IsSet() || v.IsList() || v.IsVector() || v.IsTagged():
+			return refuse("value", "the value of %s in the metadata is not a scalar", k)
+		}
+	}
+	if n := len(meta.Canonical()); n > maxMetaBytes {
+		return refuse("bytes", "the metadata has %d bytes, more than %d", n, maxMetaBytes)
+	}
+	return nil
+}
+
+// PutRequest is the request to put an authored frame.
+type PutRequest struct {
+	// Node is what the frame is about: a path, or a node id, which must be that of
+	// the current state then.
+	Node        Ref
+	Agent       string
+	Type        string
+	Text        []byte
+	ContentType string
+	// Basis are the ids of the basis. By default it is the node alone.
+	Basis  Basis
+	Meta   edn.Value
+	ID     id.ID
+	Head   *id.ID
+	Limits Limits
+}
+
+// Basis is the basis of an authored frame.
+type Basis struct {
+	// Frame is the frame that the text is based on; absent if there is none.
+	Frame id.ID
+	// OnlyFrame leaves the node out, so a change of the node does not matter.
+	OnlyFrame bool
+}
+
+// PutFrom returns the request in the input of put-frame, without the agent and
+// the limits. An error is about the shape of the input.
+func PutFrom(input edn.Value) (r PutRequest, err error) {
+	if r.Node, err = RefFrom(input); err != nil {
+		return r, err
+	}
+	var ok bool
+	if r.Type, ok = input.Key("frame/type").AsString(); !ok {
+		return r, invalidInput("frame/type", "it is not a string")
+	}
+	if r.Text, err = textFrom(input); err != nil {
+		return r, err
+	}
+	if v := input.Key(contentTypeKey); !v.IsNil() {
+		if r.ContentType, ok = v.AsString(); !ok || len(r.ContentType) > 255 || strings.ContainsAny(r.ContentType, "\r\n\x00") {
+			return r, invalidInput(contentTypeKey, "it is not a media type of at most 255 bytes")
+		}
+	}
+	if r.Basis, err = basisFrom(input.Key("basis")); err != nil {
+		return r, err
+	}
+	if r.Meta = input.Key("meta"); !r.Meta.IsNil() && !r.Meta.IsMap() {
+		return r, invalidInput("meta", "it is not a map")
+	}
+	if v := input.Key("frame/id"); !v.IsNil() {
+		if r.ID, err = idFrom("frame/id", v); err != nil {
+			return r, err
+		}
+	}
+	if v, given := input.Get(edn.K("expect/head")); given {
+		r.Head = &id.ID{}
+		if !v.IsNil() {
+			if *r.Head, err = idFrom("expect/head", v); err != nil {
+				return r, err
+			}
+		}
+	}
+	return r, nil
+}
+
+// textFrom returns the text of exactly one of :content and :content/b64.
+func textFrom(input edn.Value) ([]byte, error) {
+	plain, encoded := input.Key("content"), input.Key("content/b64")
+	if plain.IsNil() == encoded.IsNil() {
+		return nil, invalidInput("content", "exactly one of :content and :content/b64 is expected")
+	}
+	if !plain.IsNil() {
+		text, ok := plain.AsString()
+		if !ok {
+			return nil, invalidInput("content", "it is not a string")
+		}
+		return []byte(text), nil
+	}
+	text, ok := encoded.AsString()
+	if !ok {
+		return nil, invalidInput("content/b64", "it is not a string")
+	}
+	text = strings.TrimRight(text, "=")
+	for _, e := range []*base64.Encoding{base64.RawURLEncoding, base64.RawStdEncoding} {
+		if raw, err := e.DecodeString(text); err == nil {
+			return raw, nil
+		}
+	}
+	return nil, contract.Errorf("frame/invalid", ":content/b64 is not base64").WithDetail("path", edn.Vector(edn.K("content/b64")))
+}
+
+// basisFrom returns the basis that is written as :node, [:frame id] or
+// [:both id].
+func basisFrom(v edn.Value) (b Basis, err error) {
+	if name, ok := v.AsKeyword(); v.IsNil() || ok && name == "node" {
+		return b, nil
+	}
+	if v.IsVector() && v.Len() == 2 {
+		first, _ := v.Nth(0)
+		frame, _ := v.Nth(1)
+		if kind, _ := first.AsKeyword(); kind == "frame" || kind == "both" {
+			b.OnlyFrame = kind == "frame"
+			b.Frame, err = idFrom("basis", frame)
+			return b, err
+		}
+	}
+	return b, invalidInput("basis", "it is none of :node, [:frame id], [:both id]")
+}
+
+func idFrom(key string, v edn.Value) (id.ID, error) {
+	text, _ := v.AsString()
+	x, err := id.Parse(id.Frame, text)
+	if err != nil {
+		return x, contract.AsError(err).WithOp("", ":"+key).WithDetail("path", edn.Vector(edn.K(key)))
+	}
+	return x, nil
+}
+
+// Put appends an authored frame. The agent was verified before; what is left is
+// verified in the order of PutFrame, with the node first.
+func (tx *Tx) Put(r PutRequest) (*Put, error) {
+	read := tx.frames()
+	path, node := r.Node.Path, id.ID{}
+	if r.Node.Node != "" {
+		var err error
+		if path, node, err = read.named(tx.reads(), r.Node.Node); err != nil {
+			return nil, err
+		}
+	}
+	states, err := read.lineage(tx.reads(), path)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(states) == 0 && read.unscanned(tx.reads()):
+		return nil, contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("put-frame", Shown(path))
+	case len(states) > 0 && states[0].Until != 0:
+		return nil, removed("put-frame", path, states[0])
+	}
+	if node.IsZero() && len(states) > 0 {
+		node = states[0].Node
+	}
+	n := NewFrame{
+		Path: path, Type: r.Type, Agent: r.Agent, Origin: Authored, Text: r.Text, ContentType: r.ContentType,
+		Meta: r.Meta, Recipe: edn.MustMap(), ID: r.ID, Head: r.Head, Limits: r.Limits,
+	}
+	if !r.Basis.OnlyFrame {
+		n.Inputs = append(n.Inputs, Input{Kind: id.InputNode, ID: node})
+	}
+	if !r.Basis.Frame.IsZero() {
+		n.Inputs = append(n.Inputs, Input{Kind: id.InputFrame, ID: r.Basis.Frame})
+	}
+	return tx.PutFrame(n)
+}
+
+// PutAll puts frames in order. The first error ends it, with the number of the
+// request in its details; the transaction then leaves no trace of any of them.
+func (tx *Tx) PutAll(requests []PutRequest) ([]*Put, error) {
+	all := make([]*Put, len(requests))
+	for i, r := range requests {
+		if err := tx.ctx.Err(); err != nil {
+			return nil, err
+		}
+		p, err := tx.Put(r)
+		if err != nil {
+			return nil, contract.AsError(err).WithDetail("item", edn.Int(int64(i)))
+		}
+		all[i] = p
+	}
+	return all, nil
+}

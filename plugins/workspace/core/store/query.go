@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+)
+
+// statements are the prepared queries of readers, by text. The queries are
+// constants, so there are few.
+type statements struct{ byText sync.Map }
+
+func (s *statements) get(ctx context.Context, db *sql.DB, query string) (*sql.Stmt, error) {
+	if known, ok := s.byText.Load(query); ok {
+		return known.(*sql.Stmt), nil
+	}
+	stmt, err := db.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	known, loaded := s.byText.LoadOrStore(query, stmt)
+	if loaded {
+		_ = stmt.Close()
+	}
+	return known.(*sql.Stmt), nil
+}
+
+func (s *statements) close() error {
+	var errs []error
+	s.byText.Range(func(_, stmt any) bool {
+		errs = append(errs, stmt.(*sql.Stmt).Close())
+		return true
+	})
+	s.byText.Clear()
+	return errors.Join(errs...)
+}
+
+// prepared is a transaction of a reader that compiles each query once for each
+// connection.
+type prepared struct {
+	tx      *sql.Tx
+	db      *sql.DB
+	queries *statements
+}
+
+var _ querier = (*prepared)(nil)
+
+func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := p.queries.get(ctx, p.db, query)
+	if err != nil {
+		return nil, err
+	}
+	return p.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+}
+
+func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	stmt, err := p.queries.get(ctx, p.db, query)
+	if err != nil {
+		return p.tx.QueryRowContext(ctx, query, args...) // fails in the same way
+	}
+	return p.tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+}

@@ -1,0 +1,284 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Limits of references to nodes.
+const (
+	MaxPath      = 4096 // bytes of a path
+	minPrefix    = 8    // digits of a prefix of a node id
+	maxAmbiguous = 10   // nodes that an error lists
+)
+
+// Ref names a node: by its path, or by node id or a prefix of it. The zero Ref
+// is the root.
+type Ref struct {
+	Path string
+	// Node is the text form of a node id, or the first 8 or more digits of its
+	// hash. If it is not empty, Path is ignored.
+	Node string
+}
+
+// RefFrom returns the reference in the input of a request, which has exactly one
+// of :node/id, :path and :path/b64. A path is checked with CheckPath.
+func RefFrom(input edn.Value) (Ref, error) {
+	var given []string
+	for _, key := range []string{"node/id", "path", "path/b64"} {
+		if !input.Key(key).IsNil() {
+			given = append(given, ":"+key)
+		}
+	}
+	switch len(given) {
+	case 0:
+		return Ref{}, invalidInput("path", "one of :node/id, :path and :path/b64 is missing")
+	case 1:
+	default:
+		return Ref{}, invalidInput(given[1][1:], "only one of :node/id, :path and :path/b64 is allowed, not "+strings.Join(given, " and "))
+	}
+	key := given[0][1:]
+	text, ok := input.Key(key).AsString()
+	if !ok {
+		return Ref{}, invalidInput(key, "it is not a string")
+	}
+	switch key {
+	case "node/id":
+		_, _, err := parseNode(text)
+		return Ref{Node: text}, err
+	case "path/b64":
+		raw, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
+		if err != nil {
+			return Ref{}, invalidInput(key, "it is not base64url")
+		}
+		text = string(raw)
+	}
+	path, err := CheckPath(text)
+	return Ref{Path: path}, err
+}
+
+// CheckPath returns a path below the root in its stored form, in which the root
+// is empty. The root is also written as a dot.
+func CheckPath(path string) (string, error) {
+	if path == "" || path == "." {
+		return "", nil
+	}
+	reason := ""
+	switch {
+	case len(path) > MaxPath:
+		reason = "it is longer than 4096 bytes"
+	case strings.IndexByte(path, 0) >= 0:
+		reason = "it has a zero byte"
+	case path[0] == '/':
+		reason = "it is absolute"
+	case path[len(path)-1] == '/':
+		reason = "it ends in a slash"
+	}
+	if reason == "" {
+		for part := range strings.SplitSeq(path, "/") {
+			switch part {
+			case "":
+				reason = "it has an empty part"
+			case ".", "..":
+				reason = `it has the part "` + part + `"`
+			}
+		}
+	}
+	if reason != "" {
+		return "", contract.Errorf("path/invalid", "%.200q: %s", path, reason).WithDetail("reason", edn.Text(reason)).
+			WithHint("write the path relative to the workspace, without . and ..")
+	}
+	return path, nil
+}
+
+// invalidInput returns an error about an entry of the input of a request.
+func invalidInput(key, reason string) error {
+	return contract.Errorf("input/invalid", ":%s: %s", key, reason).
+		WithDetail("path", edn.Vector(edn.K(key))).WithDetail("reason", edn.Text(reason))
+}
+
+// parseNode returns the bounds between which the first 8 bytes of the id lie, and
+// the digits that it begins with.
+func parseNode(text string) (bounds [2]int64, digits string, err error) {
+	digits = text
+	if strings.Contains(text, "-") {
+		x, err := id.Parse(id.Node, text)
+		if err != nil {
+			return bounds, "", err
+		}
+		digits = x.Hex()
+	}
+	if strings.Trim(digits, "0123456789abcdef") != "" {
+		return bounds, "", invalidInput("node/id", "it is neither a node id nor lower-case hexadecimal digits")
+	}
+	if len(digits) < minPrefix {
+		return bounds, "", invalidInput("node/id", "a prefix has at least 8 digits")
+	}
+	if len(digits) > 64 {
+		return bounds, "", invalidInput("node/id", "a node id has 64 digits")
+	}
+	var low, high [8]byte
+	for i := range 16 {
+		l, h := byte(0), byte(15)
+		if i < len(digits) {
+			l = byte(strings.IndexByte("0123456789abcdef", digits[i]))
+			h = l
+		}
+		low[i/2], high[i/2] = low[i/2]<<4|l, high[i/2]<<4|h
+	}
+	return [2]int64{nodeKey(low[:]), nodeKey(high[:])}, digits, nil
+}
+
+// nodeKey is the column of the index for a node id. Ids with a common prefix of
+// one bit or more lie between two keys.
+func nodeKey(sum []byte) int64 { return int64(binary.BigEndian.Uint64(sum)) }
+
+// Found is a node that was named.
+type Found struct {
+	Path string
+	// States are those of the path, the newest first; At is the index of the one
+	// that was named.
+	States []Version
+	At     int
+}
+
+// State returns the state that was named.
+func (f *Found) State() Version { return f.States[f.At] }
+
+// Current reports whether the state is that of the current tree.
+func (f *Found) Current() bool { return f.State().Until == 0 }
+
+// Gone reports whether the path is not in the current tree.
+func (f *Found) Gone() bool { return f.States[0].Until != 0 }
+
+// Resolve returns the node with a reference. A path that was removed is an error
+// of type node/deleted, with the last node id in its details, unless deleted is
+// true.
+func (v *Snapshot) Resolve(ctx context.Context, ref Ref, deleted bool) (*Found, error) {
+	r := v.frames()
+	f := &Found{Path: ref.Path}
+	var node id.ID
+	var err error
+	if ref.Node != "" {
+		f.Path, node, err = r.named(ctx, ref.Node)
+	}
+	if err == nil {
+		f.States, err = r.lineage(ctx, f.Path)
+	}
+	if err == nil && len(f.States) == 0 {
+		err = v.unknownPath(ctx, f.Path)
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
+	if !node.IsZero() {
+		f.At = slices.IndexFunc(f.States, func(s Version) bool { return s.Node == node })
+	}
+	if f.Gone() && !deleted {
+		return nil, removed("node", f.Path, f.States[0])
+	}
+	return f, nil
+}
+
+// removed returns the error about a path that is not in the tree any more. last
+// is its last state.
+func removed(op, path string, last Version) error {
+	return contract.Errorf("node/deleted", "it was removed in transaction %d", last.Until).WithOp(op, Shown(path)).
+		WithDetail("node/id", edn.Text(last.Node.String())).WithDetail("seq", edn.Int(int64(last.Until))).
+		WithHint("read it with :include #{:deleted}, or at an earlier state with :as-of")
+}
+
+// unknownPath returns the error about a path without any state.
+func (v *Snapshot) unknownPath(ctx context.Context, path string) error {
+	if v.frames().unscanned(ctx) {
+		return contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("node", Shown(path))
+	}
+	return notInTree("node", path)
+}
+
+// unscanned reports whether there is no tree yet.
+func (r *frames) unscanned(ctx context.Context) bool {
+	var first sql.Null[int64]
+	err := r.q.QueryRowContext(ctx, "SELECT min(seq) FROM trees WHERE seq <= ?", int64(r.seq)).Scan(&first)
+	return err == nil && !first.Valid
+}
+
+func notInTree(op, path string) *contract.Error {
+	return contract.Errorf("path/not-in-tree", "the path was not scanned or is ignored").WithOp(op, Shown(path)).
+		WithDetail("path", ShownPath(path).Value())
+}
+
+// named returns path and id of the node with an id or a prefix. Of several
+// states of one place with the same id it is the last one.
+func (r *frames) named(ctx context.Context, text string) (path string, node id.ID, err error) {
+	bounds, digits, err := parseNode(text)
+	if err != nil {
+		return "", id.ID{}, err
+	}
+	if full := len(digits) == 64 && strings.Contains(text, "-"); full {
+		x, err := id.Parse(id.Node, text)
+		if err == nil {
+			err = r.store.Scheme.Check(x)
+		}
+		if err != nil {
+			return "", id.ID{}, err
+		}
+	}
+	found := map[id.ID]string{}
+	rows, err := r.q.QueryContext(ctx, "SELECT path, mode, content FROM versions WHERE node BETWEEN ?1 AND ?2 AND since <= ?3", bounds[0], bounds[1], int64(r.seq))
+	if err != nil {
+		return "", id.ID{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var path, sum []byte
+		var mode id.Mode
+		if err := rows.Scan(&path, &mode, &sum); err != nil {
+			return "", id.ID{}, err
+		}
+		content, err := id.Of(id.Content, r.store.Scheme.ContentAlg(), sum)
+		if err != nil {
+			return "", id.ID{}, corrupt(indexFile, "%w", err)
+		}
+		if x := r.store.Scheme.Node(string(path), mode, content); strings.HasPrefix(x.Hex(), digits) {
+			found[x] = string(path)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return "", id.ID{}, err
+	}
+	switch len(found) {
+	case 0:
+		return "", id.ID{}, contract.Errorf("node/not-found", "no node has the id %s", text).WithOp("node", "").WithDetail("node/id", edn.Text(text))
+	case 1:
+		for node, path = range found {
+			return path, node, nil
+		}
+	}
+	return "", id.ID{}, ambiguous(text, found)
+}
+
+// ambiguous returns the error about a prefix of several nodes, with the first of
+// them.
+func ambiguous(prefix string, found map[id.ID]string) error {
+	list := make([]id.ID, 0, len(found))
+	for x := range found {
+		list = append(list, x)
+	}
+	slices.SortFunc(list, id.ID.Compare)
+	var shown []edn.Value
+	for _, x := range list[:min(len(list), maxAmbiguous)] {
+		shown = append(shown, ShownPath(found[x]).entry(edn.MustMap(edn.K("node/id"), edn.Text(x.String()))))
+	}
+	return contract.Errorf("node/ambiguous", "%d nodes have ids that begin with %s", len(list), prefix).
+		WithDetail("matches", edn.Vector(shown...)).WithDetail("count", edn.Int(int64(min(len(list), math.MaxInt32))))
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core"
+	"github.com/fermenthq/ferment/plugins/workspace/core/git"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Bounds of a hub.
+const (
+	maxConcurrent = 64              // requests that a workspace answers at a time (WS-230)
+	lockPatience  = 2 * time.Second // wait for a process that is about to release a store
+	lockRetry     = 20 * time.Millisecond
+)
+
+// hub holds the open workspaces of the process. They share nothing but this map
+// (WS-049).
+type hub struct {
+	cfg settings
+	now func() time.Time
+	log *slog.Logger
+	git git.Environment
+
+	mu     sync.Mutex
+	open   map[string]*opened // by root
+	byID   map[string]string  // workspace id to root, of workspaces that were open
+	closed bool
+}
+
+// opened is an open workspace, or one that is being opened or closed.
+type opened struct {
+	root    string
+	data    string
+	ready   chan struct{} // closed when ws, created and err are set
+	ws      *core.Workspace
+	created bool // the store did not exist when it was opened
+	err     error
+
+	// Guarded by the mutex of the hub.
+	users int
+	idle  time.Time // since when there are no users
+}
+
+func newHub(cfg settings, now func() time.Time, log *slog.Logger) *hub {
+	return &hub{cfg: cfg, now: now, log: log, git: git.EnvironmentOf(os.Getenv), open: map[string]*opened{}, byID: map[string]string{}}
+}
+
+// place is where a workspace and its store lie.
+type place struct{ root, data string }
+
+// locate returns the place of the workspace with a name: a directory, the id of a
+// workspace that was open before, or nothing if only one directory is allowed.
+func (h *hub) locate(name string) (place, error) {
+	if name == "" {
+		if len(h.cfg.AllowedRoots) != 1 {
+			return place{}, invalid(edn.Vector(edn.K("workspace")), "the workspace must be named: %d directories are allowed", len(h.cfg.AllowedRoots))
+		}
+		name = h.cfg.AllowedRoots[0]
+	}
+	root, err := scan.Resolve(name, h.cfg.AllowedRoots)
+	if err != nil {
+		// The host makes every relative path absolute, so an id is its last part.
+		if known := h.rootOf(filepath.Base(name)); known != "" {
+			root, err = scan.Resolve(known, h.cfg.AllowedRoots)
+		}
+	}
+	if err != nil {
+		return place{}, err
+	}
+	return place{root: root, data: h.dataDir(root)}, nil
+}
+
+var workspaceID = regexp.MustCompile(`^[0-9A-HJKMNP-TV-Z]{26}$`)
+
+func (h *hub) rootOf(id string) string {
+	if !workspaceID.MatchString(id) {
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.byID[id]
+}
+
+// dataDir returns the data directory of a workspace: a store that lies in the
+// directory is used, others lie below the setting data_dir if there is one.
+func (h *hub) dataDir(root string) string {
+	inside := store.DataDir(root)
+	if h.cfg.DataDir == "" || store.Exists(inside) {
+		return inside
+	}
+	sum := blake3.Sum256([]byte(root))
+	return filepath.Join(h.cfg.DataDir, filepath.Base(root)+"-"+hex.EncodeToString(sum[:8]))
+}
+
+// acquire returns the open workspace with a name. The caller must call release.
+func (h *hub) acquire(ctx context.Context, name string, how opening, scheme string) (*opened, func(), error) {
+	at, err := h.locate(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	o, first, err := h.enter(at)
+	if err != nil {
+		return nil, nil, err
+	}
+	release := func() { h.leave(o) }
+	if first {
+		h.load(ctx, o, at, how, scheme)
+	}
+	select {
+	case <-o.ready:
+	case <-ctx.Done():
+		release()
+		return nil, nil, contract.AsError(context.Cause(ctx))
+	}
+	if o.err != nil {
+		release()
+		return nil, nil, o.err
+	}
+	return o, release, nil
+}
+
+// enter counts a user of a workspace. first is true if the caller must load it.
+func (h *hub) enter(at place) (o *opened, first bool, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, false, contract.Errorf("runtime/not-ready", "the plugin is shutting down")
+	}
+	o = h.open[at.root]
+	if o == nil {
+		o, first = &opened{root: at.root, data: at.data, ready: make(chan struct{})}, true
+		h.open[at.root] = o
+	}
+	if o.users >= maxConcurrent {
+		return nil, false, contract.Errorf("runtime/overloaded", "the workspace answers %d requests already", maxConcurrent).
+			WithOp("workspace", at.root).WithDetail("limit", edn.K("concurrent-requests")).WithDetail("max", edn.Int(maxConcurrent))
+	}
+	o.users++
+	return o, first, nil
+}
+
+// leave ends the use of a workspace. One that could not be opened is forgotten.
+func (h *hub) leave(o *opened) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o.users--
+	o.idle = h.now()
+	if o.err != nil && h.open[o.root] == o {
+		delete(h.open, o.root)
+	}
+}
+
+// load opens a workspace and wakes those that wait for it.
+func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme string) {
+	defer close(o.ready)
+	o.created = !store.Exists(at.data)
+	if how == existing && o.created {
+		o.err = contract.Errorf("workspace/not-found", "the directory has no workspace").WithOp("workspace", at.root).
+			WithHint("run `ferment workspace scan` or `ferment workspace init`")
+		return
+	}
+	if o.ws, o.err = h.patient(ctx, at, scheme); o.err != nil {
+		o.err = atPlace(o.err, at)
+		return
+	}
+	if d := o.ws.Store.Damage(); d != nil {
+		h.log.Error("the store is damaged and takes no writes", "workspace", at.root, "damage", d)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byID[o.ws.Store.Identity.ID] = at.root
+}
+
+// patient opens a store, and waits a moment if another process has it: after a
+// change of the settings the process before this one still ends.
+func (h *hub) patient(ctx context.Context, at place, scheme string) (*core.Workspace, error) {
+	until := time.NewTimer(lockPatience)
+	defer until.Stop()
+	for {
+		ws, err := core.Open(ctx, at.root, h.options(at, scheme))
+		if !errors.Is(err, contract.OfType("store/locked")) {
+			return ws, err
+		}
+		again := time.NewTimer(lockRetry)
+		select {
+		case <-again.C:
+		case <-until.C:
+			again.Stop()
+			return nil, err
+		case <-ctx.Done():
+			again.Stop()
+			return nil, err
+		}
+	}
+}
+
+// options are those of the engine for one workspace.
+func (h *hub) options(at place, scheme string) core.Options {
+	return core.Options{
+		Allowed: h.cfg.AllowedRoots,
+		Scheme:  scheme,
+		DataDir: at.data,
+		NewID:   func() string { return ulid.Make().String() },
+		Git:     h.git,
+		Store: store.Options{
+			Now:  func() int64 { return h.now().UnixNano() },
+			Warn: func(message string) { h.log.Warn(message, "workspace", at.root) },
+		},
+	}
+}
+
+// atPlace adds to an error of opening what an operator can do about it.
+func atPlace(err error, at place) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return contract.AsError(err).WithHint("grant the plugin write access to " + at.data +
+			" (isolation { write_paths = [..] }), or set data_dir in its config block")
+	}
+	return err
+}
+
+// sweepUntil closes workspaces that are idle, until ctx ends.
+func (h *hub) sweepUntil(ctx context.Context) {
+	after := time.Duration(h.cfg.IdleClose) * time.Millisecond
+	tick := time.NewTicker(max(after/4, time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			h.sweep(after)
+		}
+	}
+}
+
+// sweep closes the workspaces without users for at least a duration.
+func (h *hub) sweep(after time.Duration) {
+	h.mu.Lock()
+	var idle []*opened
+	for root, o := range h.open {
+		if o.users == 0 && h.now().Sub(o.idle) >= after {
+			idle = append(idle, o)
+			delete(h.open, root)
+		}
+	}
+	h.mu.Unlock()
+	for _, o := range idle {
+		_ = h.seal(o) // it is logged
+	}
+}
+
+// seal closes a workspace.
+func (h *hub) seal(o *opened) error {
+	<-o.ready
+	if o.ws == nil {
+		return nil
+	}
+	err := o.ws.Close()
+	if err != nil {
+		h.log.Error("close", "workspace", o.root, "error", err)
+	}
+	return err
+}
+
+// close seals all workspaces. Those that are in use finish their running
+// transaction or abandon it (WS-050).
+func (h *hub) close(context.Context) error {
+	h.mu.Lock()
+	h.closed = true
+	all := h.open
+	h.open = map[string]*opened{}
+	h.mu.Unlock()
+	var wait sync.WaitGroup
+	failed := make(chan error, len(all))
+	for _, o := range all {
+		wait.Go(func() { failed <- h.seal(o) })
+	}
+	wait.Wait()
+	close(failed)
+	var problems []error
+	for err := range failed {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}

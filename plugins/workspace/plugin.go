@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// server is the state of the process.
+type server struct {
+	inputs map[string]*schema.Schema // by intent
+	now    func() time.Time
+	meter  meter
+
+	// run is what the configuration determines; nil before Configure.
+	run atomic.Pointer[running]
+}
+
+// running is what a configuration determines.
+type running struct {
+	cfg    settings
+	agents *agent.Set
+	hub    *hub
+}
+
+func newPlugin() sdk.Plugin { return newServer().plugin() }
+
+func newServer() *server {
+	s := &server{inputs: map[string]*schema.Schema{}, now: time.Now}
+	known := registry(schemasOf(schemaText))
+	for _, i := range intents() {
+		s.inputs[i.name], _ = known.Lookup(schemaName("req", i.name))
+	}
+	return s
+}
+
+func (s *server) plugin() sdk.Plugin {
+	p := sdk.Plugin{
+		Name:     "workspace",
+		Version:  version,
+		Features: []string{sdk.FeatureHostCalls, sdk.FeatureHotSwap},
+		Needs:    []string{"fs/read", "fs/write"},
+		Schemas:  servedSchemas(),
+		Config:   sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
+		Close:    s.close,
+	}
+	for _, i := range intents() {
+		p.Capabilities = append(p.Capabilities, s.capability(i))
+	}
+	return p
+}
+
+// servedSchemas returns the schemas of the intents that are served.
+func servedSchemas() map[string]edn.Value {
+	all := schemasOf(schemaText)
+	served := map[string]edn.Value{}
+	for name, form := range all {
+		if strings.HasPrefix(name, "workspace/") {
+			served[name] = form
+		}
+	}
+	for _, i := range intents() {
+		for _, name := range []string{schemaName("req", i.name), schemaName("res", i.name)} {
+			served[name] = all[name]
+		}
+	}
+	return served
+}
+
+// capability returns the capability of an intent. Its id is the intent: who
+// serves the intent can still be another capability, by the configuration.
+func (s *server) capability(i intent) sdk.Capability {
+	options := []sdk.Option{
+		sdk.Kind("tool"), sdk.Effects(i.effects...), sdk.In(schemaName("req", i.name)), sdk.Out(schemaName("res", i.name)),
+		sdk.Tags("embedded"), sdk.Description(i.says),
+		sdk.Cost(contract.Cost{Latency: i.latency(), USD: edn.Int(0)}),
+	}
+	if i.writes {
+		options = append(options, sdk.Idempotent())
+	}
+	answer := func(ctx context.Context, in edn.Value, out *sdk.Stream) (edn.Value, error) {
+		return s.serve(ctx, &i, in, out)
+	}
+	if i.streams {
+		return sdk.StreamFunc(i.name, sdk.Intents(i.name), answer, options...)
+	}
+	return sdk.Func(i.name, sdk.Intents(i.name), func(ctx context.Context, in edn.Value) (edn.Value, error) {
+		return answer(ctx, in, nil)
+	}, options...)
+}
+
+// offer validates the settings. It adds nothing to the declaration, but it runs
+// for Describe too, so "ferment validate" reports the problems at their lines.
+func offer(_ context.Context, cfg settings) (sdk.Offer, error) {
+	return sdk.Offer{}, checkSettings(cfg)
+}
+
+func (s *server) start(ctx context.Context, cfg settings) error {
+	agents, err := cfg.agents()
+	if err != nil {
+		return err
+	}
+	h := newHub(cfg, s.now, sdk.Logger(ctx))
+	s.run.Store(&running{cfg: cfg, agents: agents, hub: h})
+	go h.sweepUntil(sdk.Lifetime(ctx))
+	return nil
+}
+
+// close seals every open workspace.
+func (s *server) close(ctx context.Context) error {
+	if r := s.run.Load(); r != nil {
+		return r.hub.close(ctx)
+	}
+	return nil
+}

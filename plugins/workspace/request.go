@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+// request is one call of an intent.
+type request struct {
+	*running
+	server  *server
+	intent  *intent
+	in      edn.Value
+	common  common
+	agent   *agent.Agent // nil for intents of administrators
+	actor   string       // the principal, for the commit
+	out     *sdk.Stream  // nil if the intent does not stream
+	*opened              // nil for intents that need no open store
+}
+
+// common is what inputs share.
+type common struct {
+	Workspace string  `edn:"workspace"`
+	Agent     string  `edn:"agent/id"`
+	AsOf      *uint64 `edn:"as-of"`
+}
+
+// serve answers a call: it validates the input, checks what the caller may do,
+// opens the workspace and runs the intent.
+func (s *server) serve(ctx context.Context, i *intent, in edn.Value, out *sdk.Stream) (edn.Value, error) {
+	running := s.run.Load()
+	if running == nil {
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "the plugin is not configured")
+	}
+	end := s.meter.begin(i.name)
+	answer, err := s.answer(ctx, running, i, in, out)
+	end(ctx, err)
+	return answer, err
+}
+
+func (s *server) answer(ctx context.Context, running *running, i *intent, in edn.Value, out *sdk.Stream) (edn.Value, error) {
+	if findings := s.inputs[i.name].Validate(in); len(findings) > 0 {
+		return edn.Nil(), invalidInput(findings)
+	}
+	r := &request{running: running, server: s, intent: i, in: in, out: out}
+	if err := edn.Decode(in, &r.common); err != nil {
+		return edn.Nil(), contract.Errorf("input/invalid", "%w", err)
+	}
+	if err := r.authorize(ctx); err != nil {
+		return edn.Nil(), err
+	}
+	if i.opens == closed_ {
+		return i.run(ctx, r)
+	}
+	release, err := r.open(ctx)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer release()
+	return i.run(ctx, r)
+}
+
+// invalidInput is the error of an input that does not fit the schema.
+func invalidInput(findings []schema.Finding) error {
+	values := make([]edn.Value, len(findings))
+	for i, f := range findings {
+		values[i] = f.Value()
+	}
+	return invalid(edn.Vector(findings[0].Path...), "%s", findings[0].Message).WithDetail("findings", edn.Vector(values...))
+}
+
+// invalid is the error of a part of the input that cannot be used (WS-210).
+func invalid(path edn.Value, format string, args ...any) *contract.Error {
+	e := contract.Errorf("input/invalid", format, args...)
+	return e.WithOp("input", path.String()).WithDetail("path", path).WithDetail("reason", edn.Text(e.Message))
+}
+
+// administer is the operation of the host's rules that intents of administrators
+// need.
+const administer = "workspace/admin"
+
+// authorize finds the agent and checks what it may do (WS-062). The principal is
+// the one that the host states; a request cannot name it.
+func (r *request) authorize(ctx context.Context) error {
+	call := sdk.CallFrom(ctx)
+	r.actor = call.Principal
+	if r.intent.free {
+		return nil
+	}
+	if r.intent.admin {
+		if !slices.Contains(call.Permits, administer) {
+			return contract.Errorf("agent/role-denied", "the rules of the host do not permit :%s to the caller %q", administer, call.Principal).
+				WithOp("intent", r.intent.name).WithHint("ask an administrator of the host")
+		}
+		return nil
+	}
+	if r.common.Agent == "" {
+		r.common.Agent = r.cfg.DefaultAgent
+	} else if err := agent.CheckID(r.common.Agent); err != nil {
+		return err
+	}
+	needs := []agent.Capability{r.intent.needs}
+	if r.intent.alsoNeeds != nil {
+		needs = append(needs, r.intent.alsoNeeds(r.in)...)
+	}
+	for _, need := range needs {
+		a, err := r.agents.Allow(agent.Request{Agent: r.common.Agent, Principal: call.Principal, Needs: need})
+		if err != nil {
+			return err
+		}
+		r.agent = a
+	}
+	return nil
+}
+
+// open opens the workspace that the input names.
+func (r *request) open(ctx context.Context) (release func(), err error) {
+	scheme := r.cfg.Scheme
+	if r.intent.name == "workspace/init" {
+		if asked, ok := r.in.Key("scheme").AsString(); ok {
+			scheme = asked
+		}
+	}
+	o, release, err := r.hub.acquire(ctx, r.common.Workspace, r.intent.opens, scheme)
+	if err != nil {
+		return nil, err
+	}
+	r.opened = o
+	return release, nil
+}
+
+// asOf returns the transaction that the input reads at.
+func (r *request) asOf() uint64 {
+	if r.common.AsOf == nil {
+		return store.Latest
+	}
+	return *r.common.AsOf
+}
+
+// view reads the workspace at the transaction that the input names and adds
+// :seq and :root to what read puts into the output.
+func (r *request) view(ctx context.Context, read func(v *store.Snapshot, out *edn.MapBuilder) error) (edn.Value, error) {
+	var out edn.MapBuilder
+	err := r.ws.Store.View(ctx, r.asOf(), func(v *store.Snapshot) error {
+		if err := read(v, &out); err != nil {
+			return err
+		}
+		return stamp(ctx, v, &out)
+	})
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return out.Map(), nil
+}
+
+// stamp adds the transaction and the id of the root.
+func stamp(ctx context.Context, v *store.Snapshot, out *edn.MapBuilder) error {
+	out.Key("seq", number(v.Seq()))
+	states, err := v.Lineage(ctx, "")
+	if err == nil && len(states) > 0 && states[0].Until == 0 {
+		out.Key("root", idValue(states[0].Node))
+	}
+	return err
+}
+
+// resolve returns the node that the input names.
+func (r *request) resolve(ctx context.Context, v *store.Snapshot, deleted bool) (*store.Found, error) {
+	ref, err := store.RefFrom(r.in)
+	if err != nil {
+		return nil, err
+	}
+	return v.Resolve(ctx, ref, deleted)
+}
+
+// update runs a transaction and returns an output with :seq and :root.
+func (r *request) update(ctx context.Context, write func(tx *store.Tx) error, answer func(out *edn.MapBuilder)) (edn.Value, error) {
+	seq, err := r.ws.Store.Update(ctx, r.actor, write)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.stamped(ctx, seq, answer)
+}
+
+// stamped returns an output with the transaction and the root of it.
+func (r *request) stamped(ctx context.Context, seq uint64, answer func(out *edn.MapBuilder)) (edn.Value, error) {
+	var out edn.MapBuilder
+	answer(&out)
+	err := r.ws.Store.View(ctx, seq, func(v *store.Snapshot) error { return stamp(ctx, v, &out) })
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return out.Map(), nil
+}
+
+// text returns a text of the input, empty if it is not there.
+func (r *request) text(key string) string {
+	s, _ := r.in.Key(key).AsString()
+	return s
+}
+
+// word returns the name of a keyword of the input, or a string.
+func (r *request) word(key string) string {
+	if s, ok := r.in.Key(key).AsKeyword(); ok {
+		return s
+	}
+	return r.text(key)
+}
+
+func (r *request) flag(key string) bool { return r.in.Key(key).Truthy() }
+
+// texts returns a list of texts of the input.
+func (r *request) texts(key string) []string {
+	var list []string
+	for v := range r.in.Key(key).Elems() {
+		s, _ := v.AsString()
+		list = append(list, s)
+	}
+	return list
+}
+
+// limit returns the size of a page, 0 if the input has none.
+func (r *request) limit() (int, error) {
+	v := r.in.Key("limit")
+	if v.IsNil() {
+		return 0, nil
+	}
+	n, ok := v.AsInt()
+	if !ok || n < 1 || n > store.MaxPage {
+		return 0, invalid(edn.Vector(edn.K("limit")), "a page has 1 to %d entries, not %s", store.MaxPage, v)
+	}
+	return int(n), nil
+}

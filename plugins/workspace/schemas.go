@@ -1,0 +1,87 @@
+package main
+
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
+)
+
+//go:embed schemas.edn
+var schemaText string
+
+// entries that inputs of a kind share.
+var sharedEntries = map[string]edn.Value{
+	"common": edn.MustRead(`[
+		[:workspace {:optional true :unit :path :doc "the directory, or the id of a workspace; may be left out if there is one allowed root"} :string]
+		[:agent/id {:optional true :doc "the agent that acts; the setting default_agent if it is left out"} :string]]`),
+	"read": edn.MustRead(`[[:as-of {:optional true :doc "read the state after this transaction"} [:int {:min 0}]]]`),
+	"node": edn.MustRead(`[
+		[:node/id {:optional true :doc "a node id, or at least 8 digits of one"} :string]
+		[:path {:optional true} :string]
+		[:path/b64 {:optional true :doc "a path that is not text, in base64url"} :string]]`),
+}
+
+// outEntries are in every output.
+var outEntries = edn.MustRead(`[[:seq {:doc "transaction that was read"} [:int {:min 0}]] [:root {:optional true :doc "node id of the root"} :string]]`)
+
+// schemasOf returns the schemas of the file by name, without colon.
+func schemasOf(text string) map[string]edn.Value {
+	named := map[string]edn.Value{}
+	for key, form := range edn.MustRead(text).Entries() {
+		name, _ := key.AsKeyword()
+		if name == "shared" {
+			for key, form := range form.Entries() {
+				name, _ := key.AsKeyword()
+				named[name] = form
+			}
+			continue
+		}
+		var in []edn.Value
+		for also := range form.Key("also").Elems() {
+			kind, _ := also.AsKeyword()
+			in = appendElems(in, sharedEntries[kind])
+		}
+		named[schemaName("req", name)] = closed(appendElems(in, form.Key("in")))
+		named[schemaName("res", name)] = closed(appendElems(appendElems(nil, outEntries), form.Key("out")))
+		if form.Key("out").IsKeyword() {
+			named[schemaName("res", name)] = form.Key("out")
+		}
+	}
+	return named
+}
+
+// schemaName returns the name of the schema of an intent, such as
+// req/workspace.scan.
+func schemaName(prefix, intent string) string {
+	return prefix + "/" + strings.ReplaceAll(intent, "/", ".")
+}
+
+func appendElems(list []edn.Value, more edn.Value) []edn.Value {
+	if more.IsKeyword() {
+		return list
+	}
+	for v := range more.Elems() {
+		list = append(list, v)
+	}
+	return list
+}
+
+func closed(entries []edn.Value) edn.Value {
+	head := []edn.Value{edn.K("map"), edn.MustMap(edn.K("closed"), edn.Bool(true))}
+	return edn.Vector(append(head, entries...)...)
+}
+
+// registry compiles the schemas with those of every host.
+func registry(named map[string]edn.Value) *schema.Registry {
+	all := schema.Builtin()
+	for name, form := range named {
+		all[name] = form
+	}
+	r, err := schema.NewRegistry(all)
+	if err != nil {
+		panic(err) // the file is embedded in the program
+	}
+	return r
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core"
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// settings are the config block of the plugin.
+type settings struct {
+	AllowedRoots []string `edn:"allowed-roots,omitempty" unit:"path" doc:"directories that may be workspaces, with all below them"`
+	DataDir      string   `edn:"data-dir,omitempty" unit:"path" doc:"where the stores of new workspaces lie; without it in the directory itself, below .ferment"`
+	Scheme       string   `edn:"scheme" enum:"b3,s2,git-auto,git-sha1,git-sha256" doc:"hashes of new workspaces"`
+	Workers      int      `edn:"workers,omitempty" min:"0" max:"1024" doc:"goroutines of a scan, 0 for the number of CPUs"`
+	DefaultAgent string   `edn:"default-agent,omitempty" doc:"agent of requests that name none"`
+	Boundaries   []string `edn:"boundaries,omitempty" doc:"directories whose frames a regeneration of their parents leaves as they are"`
+	StorePrompts bool     `edn:"store-prompts" doc:"keep the text of prompts with the frames that models wrote"`
+	NeverSend    []string `edn:"never-send,omitempty" doc:"patterns, as in .gitignore, of paths that no model gets"`
+	MaxFrame     int64    `edn:"max-frame" unit:"bytes" min:"1" max:"16777216" doc:"largest text of a frame"`
+	MaxNodes     int      `edn:"max-nodes" min:"1" max:"5000000" doc:"most files and directories of a workspace"`
+	Nested       string   `edn:"nested" enum:"descend,boundary" doc:"what a nested repository is outside of the schemes of git: a directory or a leaf"`
+	OneFS        bool     `edn:"one-file-system,omitempty" doc:"leave out directories on other file systems"`
+	IdleClose    int      `edn:"idle-close" unit:"ms" min:"1000" max:"86400000" doc:"a workspace that no request used for this long is closed"`
+
+	Agents map[string]agentBlock `edn:"agent,omitempty" doc:"who may write frames, and how it asks models"`
+	Views  map[string]viewBlock  `edn:"view,omitempty" doc:"which frames of a node are read, and in which order"`
+}
+
+// agentBlock declares an agent (WS-060, WS-064).
+type agentBlock struct {
+	Role         string       `edn:"role" enum:"reader,writer,synthesis" doc:"what the agent may do"`
+	Capabilities []string     `edn:"capabilities,omitempty" doc:"narrows the role, such as [\"frame/append\", \"context/read\"]"`
+	Model        string       `edn:"model,omitempty" unit:"capability" doc:"id of the model capability that the agent asks first"`
+	Principals   []string     `edn:"principals,omitempty" doc:"callers that may act as the agent; without it every caller"`
+	Prompts      promptsBlock `edn:"prompts,omitempty" doc:"what a model is asked; required with model"`
+}
+
+type promptsBlock struct {
+	System    string `edn:"system,omitempty" doc:"instructions of the operator"`
+	File      string `edn:"file,omitempty" doc:"about a file; {path} {node_type} {file_size} {content} are filled in"`
+	Directory string `edn:"directory,omitempty" doc:"about a directory; {path} {node_type} {frames} are filled in"`
+}
+
+// viewBlock declares a named view (WS-080).
+type viewBlock struct {
+	MaxFrames *int     `edn:"max-frames" min:"0" max:"1000" doc:"most frames"`
+	MaxBytes  *int64   `edn:"max-bytes" unit:"bytes" min:"0" max:"8388608" doc:"most bytes of all texts"`
+	Select    string   `edn:"select,omitempty" enum:"heads,history,fresh" doc:"which frames of the node"`
+	Ordering  string   `edn:"ordering,omitempty" enum:"recency,type,agent" doc:"what comes first"`
+	Order     []string `edn:"order,omitempty" doc:"types or agents in the order in which they come"`
+	Types     []string `edn:"types,omitempty" doc:"only frames of these types"`
+	Agents    []string `edn:"agents,omitempty" doc:"only frames of these agents"`
+	Origins   []string `edn:"origins,omitempty" doc:"only frames of these origins: authored, extracted, synthesized, generated"`
+	Include   []string `edn:"include,omitempty" doc:"also stale, deleted or invalid frames; stale without it"`
+	Content   *bool    `edn:"content,omitempty" doc:"return the texts too; true without it"`
+}
+
+// defaults are those of the specification.
+var defaults = settings{
+	Scheme:       id.B3.String(),
+	StorePrompts: true,
+	NeverSend:    []string{".env*", "*.pem", "*.key", "id_*"},
+	MaxFrame:     1 << 20,
+	MaxNodes:     1_000_000,
+	Nested:       "descend",
+	IdleClose:    int((5 * time.Minute).Milliseconds()),
+}
+
+// checkSettings reports every problem that the schema cannot express.
+func checkSettings(cfg settings) error {
+	var problems []error
+	for i, root := range cfg.AllowedRoots {
+		if !filepath.IsAbs(root) {
+			problems = append(problems, sdk.Problem("the path is not absolute", edn.K("allowed-roots"), edn.Int(int64(i))))
+		}
+	}
+	if cfg.DefaultAgent != "" {
+		if _, declared := cfg.Agents[cfg.DefaultAgent]; !declared && !builtIn(cfg.DefaultAgent) {
+			problems = append(problems, sdk.Problem(fmt.Sprintf("there is no agent %q", cfg.DefaultAgent), edn.K("default-agent")))
+		}
+	}
+	for name, block := range cfg.Agents {
+		problems = append(problems, agentProblems(name, block)...)
+	}
+	return errors.Join(problems...)
+}
+
+func builtIn(name string) bool {
+	for _, a := range agent.BuiltIn() {
+		if a.ID == name {
+			return true
+		}
+	}
+	return false
+}
+
+// agentProblems returns the problems of one agent, each at the setting that
+// causes it (WS-064).
+func agentProblems(name string, block agentBlock) (problems []error) {
+	_, err := agent.New([]agent.Agent{block.agent(name)}, anyModel)
+	for _, e := range flatten(err) {
+		at := []edn.Value{edn.K("agent"), edn.Text(name)}
+		refused := contract.AsError(e)
+		if field, ok := refused.Details.Key("field").AsKeyword(); ok && field != "id" {
+			at = append(at, edn.K(field))
+		}
+		if prompt, ok := refused.Details.Key("prompt").AsString(); ok {
+			at = append(at, edn.K("prompts"), edn.K(prompt))
+		}
+		problems = append(problems, sdk.Problem(refused.Message, at...))
+	}
+	return problems
+}
+
+// flatten returns the typed errors of a joined error.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if _, typed := err.(*contract.Error); typed || !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
+}
+
+// anyModel accepts every model: whether a capability exists is known to the host
+// alone, which checks the settings that name one.
+func anyModel(string) bool { return true }
+
+func (b agentBlock) agent(name string) agent.Agent {
+	a := agent.Agent{
+		ID:         name,
+		Role:       agent.Role(b.Role),
+		Model:      b.Model,
+		Principals: b.Principals,
+		Prompts:    agent.Prompts{System: b.Prompts.System, File: b.Prompts.File, Directory: b.Prompts.Directory},
+	}
+	for _, c := range b.Capabilities {
+		a.Capabilities = append(a.Capabilities, agent.Capability(c))
+	}
+	return a
+}
+
+// agents returns the agents in force.
+func (cfg *settings) agents() (*agent.Set, error) {
+	var declared []agent.Agent
+	for name, block := range cfg.Agents {
+		declared = append(declared, block.agent(name))
+	}
+	return agent.New(declared, anyModel)
+}
+
+// schemeOf returns the scheme of a new workspace, as a request or the settings
+// name it.
+func (cfg *settings) schemeOf(asked string) (string, error) {
+	if asked == "" {
+		return cfg.Scheme, nil
+	}
+	if asked == core.GitAuto {
+		return asked, nil
+	}
+	_, err := id.ParseScheme(asked)
+	return asked, err
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// opening is how an intent opens its workspace.
+type opening int
+
+const (
+	existing opening = iota // the store must exist
+	creating                // a store is created if there is none
+	closed_                 // the intent needs no open store
+)
+
+// intent is a row of the table of section 1 of the specification.
+type intent struct {
+	name, says string
+	// needs is what the agent must be allowed to do; admin intents need a
+	// principal that may administer instead (WS-061).
+	needs agent.Capability
+	admin bool
+	free  bool // every caller may use it
+	// alsoNeeds returns what an input needs besides; nil: nothing.
+	alsoNeeds func(in edn.Value) []agent.Capability
+	effects   []string
+	writes    bool // and is idempotent
+	streams   bool
+	plans     bool
+	opens     opening
+	run       func(context.Context, *request) (edn.Value, error)
+}
+
+var (
+	readTree  = []string{"db/read", "fs/read"}
+	writeTree = []string{"db/write", "fs/read"}
+	readStore = []string{"db/read"}
+	write     = []string{"db/write"}
+	either    = []string{"db/read", "db/write"}
+)
+
+// latency is the typical duration of a call, by which the host orders
+// candidates.
+func (i *intent) latency() time.Duration {
+	if i.streams {
+		return time.Second
+	}
+	return 10 * time.Millisecond
+}
+
+// intents returns every intent that is served.
+func intents() []intent {
+	var all []intent
+	for _, family := range [][]intent{treeIntents(), frameIntents(), agentIntents()} {
+		all = append(all, family...)
+	}
+	return all
+}
