@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,9 @@ func (in *invocation) request(input edn.Value) edn.Value {
 		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(in.verb.name())),
 		edn.K("input"), input,
 	)
+	if allowed := in.effects(); len(allowed) > 0 {
+		request = request.AssocKey("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(allowed...)))
+	}
 	limit := in.timeout
 	if limit == 0 && in.takesLong {
 		limit = longTime
@@ -63,6 +67,19 @@ func (in *invocation) request(input edn.Value) edn.Value {
 		request = request.AssocKey("deadline-ms", edn.Int(max(1, limit.Milliseconds())))
 	}
 	return request
+}
+
+// effects returns what a call may do: read, and write its store if the verb does.
+func (in *invocation) effects() []string {
+	allowed := []string{"db/read", "fs/read"}
+	if !in.reads && in.verb.agent != reader || in.verb.writes {
+		allowed = append(allowed, "db/write")
+	}
+	for _, name := range in.common.effects {
+		allowed = append(allowed, strings.TrimPrefix(name, ":"))
+	}
+	slices.Sort(allowed)
+	return slices.Compact(allowed)
 }
 
 // call sends an input and returns the output of the intent. Without an agent of
