@@ -20,15 +20,15 @@ func frameIntents() []intent {
 		},
 		{
 			name: "context/list-frames", says: "Lists the frames of a node, also those that are not heads, without their texts.",
-			needs: agent.ReadContext, effects: readStore, run: listFrames,
+			needs: agent.ReadContext, effects: read, run: listFrames,
 		},
 		{
 			name: "context/get-head", says: "Returns the current frame of a node and a type, and whether it is fresh.",
-			needs: agent.ReadContext, effects: readStore, run: getHead,
+			needs: agent.ReadContext, effects: read, run: getHead,
 		},
 		{
 			name: "context/history", says: "Lists the states that a path has had, with the frames of each.",
-			needs: agent.ReadContext, effects: readStore, run: history,
+			needs: agent.ReadContext, effects: read, run: history,
 		},
 	}
 }

@@ -22,11 +22,11 @@ func treeIntents() []intent {
 	return []intent{
 		{
 			name: "workspace/init", says: "Creates the store of a workspace with a scheme of its own; a scan creates one with the configured scheme.",
-			admin: true, effects: writeTree, writes: true, opens: creating, run: initialize,
+			admin: true, effects: write, writes: true, opens: creating, run: initialize,
 		},
 		{
 			name: "workspace/scan", says: "Reads a directory into the Merkle tree and commits what changed.",
-			needs: agent.Scan, effects: writeTree, writes: true, streams: true, opens: creating, run: scanTree,
+			needs: agent.Scan, effects: write, writes: true, streams: true, opens: creating, run: scanTree,
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
@@ -43,7 +45,15 @@ type Workspace struct {
 
 	mu    sync.Mutex // held during a scan
 	known *scan.Result
+	// ignored is the ignore list of the last scan of this process.
+	ignored []byte
+	// unsaved is the number of files that were read and are not in the stat cache.
+	unsaved int
 }
+
+// maxUnsaved is the number of files from which on the stat cache is written after
+// a scan. A process that is killed leaves as many for the next one to read.
+const maxUnsaved = 1000
 
 // Open opens the workspace of a directory. It creates the store if there is
 // none.
@@ -104,8 +114,22 @@ func excluded(root, data string) []string {
 	return []string{filepath.ToSlash(rel)}
 }
 
-// Close seals the store.
-func (w *Workspace) Close() error { return w.Store.Close() }
+// Close saves what is known of the files and seals the store.
+func (w *Workspace) Close() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return errors.Join(w.save(1), w.Store.Close())
+}
+
+// save writes the stat cache if it lacks as many files. The cache is derived:
+// without it the next process reads all files.
+func (w *Workspace) save(least int) error {
+	if w.known == nil || w.unsaved < least {
+		return nil
+	}
+	w.unsaved = 0
+	return w.Store.SaveCache(w.known)
+}
 
 // Scanned is what a scan did.
 type Scanned struct {
@@ -115,8 +139,8 @@ type Scanned struct {
 	Result  *scan.Result
 }
 
-// Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git
-// and Previous of the options are set by the workspace.
+// Scan reads the directory and commits what changed. Root, Scheme, Exclude, Git,
+// Workspace and Previous of the options are set by the workspace.
 func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) {
 	return w.ScanAs(ctx, "scan", o)
 }
@@ -144,8 +168,13 @@ func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
-	if o.Previous == nil {
-		o.Paths = nil // nothing is known of the rest
+	text, err := w.ignoreList(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Workspace = ignore.Parse(store.IgnoreSource, "", text)
+	if o.Previous == nil || !bytes.Equal(text, w.ignored) {
+		o.Paths = nil // nothing is known of the rest, or other parts of it are ignored now
 	}
 	r, err := scan.Run(ctx, o)
 	if err != nil {
@@ -159,17 +188,19 @@ func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*
 	if err != nil {
 		return nil, err
 	}
-	if r.Tree != treeOf(w.known) {
-		// The cache is derived: without it the next process reads all files.
-		err = w.Store.SaveCache(r)
+	first := w.known == nil
+	w.known, w.ignored = r, text
+	if w.unsaved += r.Opened; first {
+		return s, w.save(0)
 	}
-	w.known = r
-	return s, err
+	return s, w.save(maxUnsaved)
 }
 
-func treeOf(r *scan.Result) *tree.Tree {
-	if r == nil {
-		return nil
-	}
-	return r.Tree
+// ignoreList returns the workspace's own ignore list.
+func (w *Workspace) ignoreList(ctx context.Context) (text []byte, err error) {
+	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) (err error) {
+		text, err = v.Ignore(ctx)
+		return err
+	})
+	return text, err
 }

@@ -157,3 +157,43 @@ func names(t testing.TB, dir string) (all []string) {
 	}
 	return all
 }
+
+// WS-031, WS-033: the workspace's own ignore list is part of the store; the scan
+// after a change follows it, also one of a few paths, and also in another
+// process.
+func TestIgnoreListOfTheWorkspace(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a.log", "b.txt", "d/c.log")
+	w := open(t, root)
+	w.mustScan(t, scan.Options{})
+	set := func(text string) (changed bool) {
+		_, err := w.Store.Update(background, "tester", func(tx *store.Tx) (err error) {
+			changed, err = tx.SetIgnore([]byte(text))
+			return err
+		})
+		require.NoError(t, err)
+		return changed
+	}
+	assert.True(t, set("*.log\n"))
+	assert.False(t, set("*.log\n"), "the same list is no change")
+	s := w.mustScan(t, scan.Options{Paths: []string{"b.txt"}})
+	assert.Len(t, s.Changes.Removed, 2)
+	require.NoError(t, w.Close())
+
+	w = open(t, root)
+	write(t, root, "e.log")
+	assert.True(t, w.mustScan(t, scan.Options{}).Changes.Empty())
+	assert.True(t, set(""))
+	s = w.mustScan(t, scan.Options{Paths: []string{"b.txt"}})
+	assert.Len(t, s.Changes.Added, 3)
+	require.NoError(t, w.Store.View(background, s.Seq-1, func(v *store.Snapshot) error {
+		text, err := v.Ignore(background)
+		assert.Empty(t, text)
+		return err
+	}))
+	_, err := w.Store.Update(background, "", func(tx *store.Tx) error {
+		_, err := tx.SetIgnore(make([]byte, store.MaxIgnore+1))
+		return err
+	})
+	require.ErrorIs(t, err, contract.OfType("limit/exceeded"))
+}

@@ -149,3 +149,28 @@ func openBare(b *testing.B) func() time.Duration {
 		return time.Since(began)
 	}
 }
+
+// BenchmarkRead is the rate at which the records of a run are read with all values
+// that they name, as a replay does.
+func BenchmarkRead(b *testing.B) {
+	s := openAt(b, b.TempDir())
+	sc := newScript("run_1")
+	log := s.Open(sc.run)
+	appendAll(b, log, sc.accepted(nothing))
+	for i := range 300 {
+		appendAll(b, log, sc.step(textOf(i, 1000), textOf(-i, 1000))...)
+	}
+	appendAll(b, log, sc.finished(nothing))
+	syncRun(b, s, sc.run)
+	s.Drop(sc.run)
+	read := 0
+	for b.Loop() {
+		records, err := s.Read(b.Context(), sc.run, 0, maxRecords)
+		require.NoError(b, err)
+		for _, rec := range records {
+			rec.Refs(func(ref journal.Ref) { require.False(b, ref.Value().IsNil()) })
+		}
+		read += len(records)
+	}
+	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "records/s")
+}

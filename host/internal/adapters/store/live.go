@@ -91,7 +91,7 @@ func (s *Store) append(ctx context.Context, run *liveRun, rec journal.Record) er
 		return err
 	}
 	run.epoch = rec.Epoch
-	return s.queue.add(ctx, item{run, rec})
+	return s.queue.add(ctx, newItem(run, rec))
 }
 
 // runFor returns the live run of a record. One that an earlier process left open

@@ -42,10 +42,15 @@ type batch struct {
 	err     *contract.Error // set before done is closed
 }
 
+// item is a record with its text. The text is made by the caller that appends:
+// the writer is one for all of them.
 type item struct {
-	run *liveRun
-	rec journal.Record
+	run  *liveRun
+	rec  journal.Record
+	body []byte
 }
+
+func newItem(run *liveRun, rec journal.Record) item { return item{run, rec, rec.Value().Canonical()} }
 
 // job is a change of the database besides records, in a transaction of its own.
 type job struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -193,8 +194,9 @@ func (s *Store) Read(ctx context.Context, run string, after, limit int) ([]journ
 
 // decoder returns a function that decodes the records of one run in order.
 func (s *Store) decoder() func(body []byte) (journal.Record, error) {
+	near := &neighbors{s: s}
 	d := journal.Decoder{Values: func(hash string) edn.Value {
-		v, err := s.Value(context.Background(), hash)
+		v, err := readValue(context.Background(), hash, near)
 		if err != nil {
 			return edn.Nil()
 		}
@@ -213,16 +215,25 @@ func (s *Store) decoder() func(body []byte) (journal.Record, error) {
 // replay/values-purged if it is not kept, a *Damage if it is not what was
 // stored.
 func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
+	return readValue(ctx, hash, s)
+}
+
+// contents are where values are read from.
+type contents interface {
+	content(ctx context.Context, by string, key any) (content, error)
+}
+
+func readValue(ctx context.Context, hash string, from contents) (edn.Value, error) {
 	want, err := parseSum(hash)
 	if err != nil {
 		return edn.Nil(), fmt.Errorf("store: read value: %w", err)
 	}
-	c, err := s.content(ctx, "content_by_hash", want)
+	c, err := from.content(ctx, byHash, want)
 	if errors.Is(err, sql.ErrNoRows) {
 		return edn.Nil(), contract.Errorf("replay/values-purged", "store: read value %s: it is not kept", hash)
 	}
 	if err == nil {
-		v, failed := s.assemble(ctx, c)
+		v, failed := assemble(c, func(n int64) (content, error) { return from.content(ctx, byNumber, n) })
 		if failed == nil {
 			return v, nil
 		}
@@ -238,9 +249,11 @@ func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
 	return edn.Nil(), err
 }
 
-func (s *Store) assemble(ctx context.Context, c content) (edn.Value, error) {
-	return assemble(c, func(n int64) (content, error) { return s.content(ctx, "content", n) })
-}
+// The statements that read a value.
+const (
+	byHash   = "content_by_hash"
+	byNumber = "content"
+)
 
 // content reads a value as it is stored.
 func (s *Store) content(ctx context.Context, by string, key any) (content, error) {
@@ -265,4 +278,42 @@ func readContent(ctx context.Context, from *statements, files *blobs, by string,
 		err = fmt.Errorf("%w: it has %d bytes instead of %d", errDamaged, len(c.body), c.size)
 	}
 	return c, err
+}
+
+// neighbors reads values of one run one after the other. A run stores its values in
+// the order of its records, so one query reads those that are asked for next.
+type neighbors struct {
+	s    *Store
+	mu   sync.Mutex
+	read map[any]content // by hash and by number
+}
+
+// Limits of what one query reads ahead: values, and bytes of each.
+const (
+	aheadValues = 128
+	aheadSize   = 8 << 10
+)
+
+func (r *neighbors) content(ctx context.Context, by string, key any) (content, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c, ok := r.read[key]; ok {
+		return c, nil
+	}
+	found, err := r.s.content(ctx, by, key)
+	if err != nil || by != byHash {
+		return found, err
+	}
+	r.read = map[any]content{}
+	var c content
+	// A value comes after its parts.
+	_ = r.s.read.all(ctx, "contents_near", []any{found.n - aheadValues/8, found.n + aheadValues, found.owner, aheadSize},
+		[]any{&c.n, &c.hash, &c.owner, &c.form, &c.size, &c.body}, func() error {
+			if len(c.body) == c.size {
+				r.read[c.hash], r.read[c.n] = c, c
+			}
+			c.body = nil
+			return nil
+		})
+	return found, nil
 }

@@ -498,12 +498,12 @@ func (r *repairer) end(ctx context.Context, out *runRow, kept []verifiedRecord, 
 			DeadlineAt: h.DeadlineAt,
 		}
 		run.row.State = stateOpen
-		if err := r.dst.writer.record(ctx, run, again); err != nil {
+		if err := r.dst.writer.record(ctx, newItem(run, again)); err != nil {
 			return err
 		}
 		rec.Seq, rec.Epoch = rec.Seq+1, again.Epoch
 	}
-	err := r.dst.writer.record(ctx, run, rec)
+	err := r.dst.writer.record(ctx, newItem(run, rec))
 	*out = run.row
 	out.bytes = int64(r.dst.writer.stored)
 	return err

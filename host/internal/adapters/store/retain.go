@@ -191,7 +191,7 @@ func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) 
 			if seen[n] {
 				continue
 			}
-			part, err := s.content(ctx, "content", n)
+			part, err := s.content(ctx, byNumber, n)
 			if err == nil {
 				err = visit(part)
 			}
@@ -213,7 +213,7 @@ func (s *Store) uses(ctx context.Context, row *runRow) (out []int64, err error) 
 				return
 			}
 			var c content
-			c, err = s.content(ctx, "content_by_hash", hash)
+			c, err = s.content(ctx, byHash, hash)
 			if errors.Is(err, sql.ErrNoRows) {
 				err = nil // purged
 			} else if err == nil {

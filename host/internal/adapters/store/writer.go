@@ -180,7 +180,7 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 			w.touched = append(w.touched, r)
 		}
 		before := w.stored
-		err := w.record(ctx, r, it.rec)
+		err := w.record(ctx, it)
 		var refused *contract.Error
 		switch {
 		case errors.As(err, &refused):
@@ -214,7 +214,8 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 }
 
 // record appends one record to its run and stores the values that it names.
-func (w *writer) record(ctx context.Context, r *liveRun, rec journal.Record) error {
+func (w *writer) record(ctx context.Context, it item) error {
+	r, rec, body := it.run, it.rec, it.body
 	if r.row.n == 0 {
 		if err := w.newRun(ctx, r, rec); err != nil {
 			return err
@@ -229,7 +230,6 @@ func (w *writer) record(ctx context.Context, r *liveRun, rec journal.Record) err
 	if err != nil {
 		return err
 	}
-	body := rec.Value().Canonical()
 	switch {
 	case len(body) > maxRecord:
 		return contract.Errorf("runtime/internal", "journal: append %s: the record has %d bytes, allowed are %d",

@@ -347,8 +347,8 @@ func orEmpty(v edn.Value) edn.Value {
 type description interface {
 	// fault returns the first key that is missing or ill-typed, or "".
 	fault(b Body) string
-	// fields adds every present key.
-	fields(b Body, to *edn.MapBuilder)
+	// fields adds every present key, and those that all kinds have.
+	fields(b Body, h *heads, to *edn.MapBuilder)
 	// refs yields every reference that is set.
 	refs(b Body, yield func(Ref))
 	// take reads a body from a record and returns the first ill-typed key, or "".
@@ -362,7 +362,33 @@ type table[T any] struct {
 	kind    Kind
 	pathed  bool // has :path, and :node unless the path is the run itself
 	columns []column[T]
+	order   []slot // of the keys in a record
 	checks  []check[T]
+}
+
+// heads are the values of the keys that all kinds have; an absent key is nil.
+type heads [headCount]edn.Value
+
+const (
+	headVersion = iota
+	headRun
+	headSeq
+	headAt
+	headEpoch
+	headKind
+	headPath
+	headNode
+	headCount
+)
+
+var headKeys = heads{edn.K("v"), edn.K("run"), edn.K("seq"), edn.K("at"), edn.K("epoch"), edn.K("kind"), edn.K("path"), edn.K("node")}
+
+// slot is the place of a key in a record: maps are sorted, and one that is written
+// in this order is not sorted again.
+type slot struct {
+	key    edn.Value
+	head   int // -1 for a column
+	column int
 }
 
 // check is what a record is checked for at each append.
@@ -378,7 +404,12 @@ func kindOf[T any](kind Kind, pathed bool, columns ...column[T]) *table[T] {
 		if fault := columns[i].check(); fault != nil {
 			t.checks = append(t.checks, check[T]{columns[i].key, fault})
 		}
+		t.order = append(t.order, slot{columns[i].name, -1, i})
 	}
+	for i, key := range headKeys {
+		t.order = append(t.order, slot{key, i, -1})
+	}
+	slices.SortFunc(t.order, func(a, b slot) int { return edn.Compare(a.key, b.key) })
 	return t
 }
 
@@ -415,11 +446,17 @@ func (t *table[T]) fault(b Body) string {
 	return ""
 }
 
-func (t *table[T]) fields(b Body, to *edn.MapBuilder) {
+func (t *table[T]) fields(b Body, h *heads, to *edn.MapBuilder) {
 	x := t.of(b)
-	for i := range t.columns {
-		if c := &t.columns[i]; c.present == nil || c.present(x) {
-			to.Key(c.key, c.put(x))
+	for _, at := range t.order {
+		if at.head >= 0 {
+			if v := h[at.head]; !v.IsNil() {
+				to.Set(at.key, v)
+			}
+			continue
+		}
+		if c := &t.columns[at.column]; c.present == nil || c.present(x) {
+			to.Set(at.key, c.put(x))
 		}
 	}
 }

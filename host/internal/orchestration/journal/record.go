@@ -40,27 +40,32 @@ type Numbered interface{ SetSeq(seq int) }
 // Value returns the record as closed EDN map, in the form that is stored,
 // exported and described by the schema of its kind.
 func (r Record) Value() edn.Value {
+	h := heads{
+		headVersion: edn.Int(Version),
+		headRun:     edn.Text(r.Run),
+		headSeq:     edn.Int(int64(r.Seq)),
+		headAt:      edn.Inst(r.At),
+		headEpoch:   edn.Int(int64(r.Epoch)),
+	}
 	var b edn.MapBuilder
-	b.Key("v", edn.Int(Version))
-	b.Key("run", edn.Text(r.Run))
-	b.Key("seq", edn.Int(int64(r.Seq)))
-	b.Key("at", edn.Inst(r.At))
-	b.Key("epoch", edn.Int(int64(r.Epoch)))
 	if r.Body == nil {
+		for i := range h {
+			if !h[i].IsNil() {
+				b.Set(headKeys[i], h[i])
+			}
+		}
 		return b.Map()
 	}
-	b.Key("kind", Keyword(string(r.Body.Kind())))
+	h[headKind] = Keyword(string(r.Body.Kind()))
 	if r.Body.describe().hasPath() {
-		path := r.Path
-		if path.IsNil() {
-			path = edn.Vector()
+		if h[headPath] = r.Path; r.Path.IsNil() {
+			h[headPath] = edn.Vector()
 		}
-		b.Key("path", path)
 		if r.Node != "" {
-			b.Key("node", edn.Text(r.Node))
+			h[headNode] = edn.Text(r.Node)
 		}
 	}
-	r.Body.describe().fields(r.Body, &b)
+	r.Body.describe().fields(r.Body, &h, &b)
 	return b.Map()
 }
 

@@ -267,9 +267,7 @@ func Resolved(records []Record) edn.Value {
 			continue
 		}
 		var b edn.MapBuilder
-		nodeResolved.fields(n, &b)
-		b.Key("path", rec.Path)
-		b.Key("node", edn.Text(rec.Node))
+		nodeResolved.fields(n, &heads{headPath: rec.Path, headNode: edn.Text(rec.Node)}, &b)
 		out = append(out, b.Map())
 	}
 	return edn.Vector(out...)

@@ -44,6 +44,13 @@ func (d *Dir) Add(lists ...*List) *Dir {
 	return &c
 }
 
+// Bare returns d without its own lists.
+func (d *Dir) Bare() *Dir {
+	c := *d
+	c.lists = nil
+	return &c
+}
+
 func filled(lists []*List) []*List {
 	var some []*List
 	for _, l := range lists {

@@ -134,5 +134,6 @@ func (d *decoder) node(depth int) *tree.Node {
 			break
 		}
 	}
+	n.Counted()
 	return n
 }

@@ -174,15 +174,6 @@ func (w *worker) stat(d *directory, name string, st *unix.Stat_t) bool {
 	return false
 }
 
-// name returns the scope of an entry that a partial scan names.
-func (s *scope) name(name string) (*scope, bool) {
-	if !s.partial() {
-		return nil, false
-	}
-	in, ok := s.names[name]
-	return in, ok
-}
-
 func (w *worker) statOf(st *unix.Stat_t) tree.Stat {
 	s := tree.Stat{MTime: st.Mtim.Nano(), CTime: st.Ctim.Nano(), Inode: st.Ino, Mode: uint32(st.Mode)}
 	s.Trusted = s.MTime <= w.settled && s.CTime <= w.settled

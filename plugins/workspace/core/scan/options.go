@@ -53,11 +53,13 @@ type Options struct {
 	SkipUnreadable bool
 	// Force reads every file again.
 	Force bool
-	// Paths limits the scan to these paths and their ancestors. It needs
-	// Previous.
-	Paths    []string
-	Previous *Result
-	MaxNodes int // 0 means DefaultMaxNodes
+	// Paths limits the scan to these paths, with all below them, and Dirs to the
+	// entries of these directories: a directory among them that is known is kept
+	// as it was, a new one is read. Where ignore rules changed, all below them is
+	// read too. Without a Previous of this process, everything is.
+	Paths, Dirs []string
+	Previous    *Result
+	MaxNodes    int // 0 means DefaultMaxNodes
 	// Git locates the configuration of git. It is used in the schemes of git.
 	Git git.Environment
 	// Now is the clock of the racy window. The default is time.Now.
@@ -65,6 +67,10 @@ type Options struct {
 	// Progress is called with the number of entries that were examined. It must
 	// be fast and safe for concurrent use.
 	Progress func(entries int)
+	// Visit is called with the path of a directory before its entries are read.
+	// It must be safe for concurrent use. A watch that begins in it misses
+	// nothing.
+	Visit func(dir string)
 
 	// before is called before an access; its error replaces the access. Tests
 	// inject faults with it.
@@ -95,7 +101,9 @@ type Result struct {
 	// IgnoreDigest identifies the ignore rules that were in force.
 	IgnoreDigest id.ID
 
-	ruleFiles map[string]ruleFile // by path
+	ruleFiles map[string]ruleFile // by path; nil in a result from a stat cache
+	// global identifies the options that decide about the whole tree.
+	global string
 }
 
 // ruleFile is an ignore or attributes file that was read.
@@ -172,46 +180,4 @@ func (o *Options) workers() int {
 		return o.Workers
 	}
 	return runtime.NumCPU()
-}
-
-// scope is a directory on the way to the paths of a partial scan. The nil scope
-// and one that is whole contain everything below.
-type scope struct {
-	whole bool
-	names map[string]*scope
-}
-
-func newScope(paths []string) (*scope, error) {
-	if len(paths) == 0 {
-		return nil, nil
-	}
-	root := &scope{}
-	for _, p := range paths {
-		if err := CheckPath(p); err != nil {
-			return nil, err
-		}
-		at := root
-		if p != "" {
-			for part := range strings.SplitSeq(p, "/") {
-				if at.names == nil {
-					at.names = map[string]*scope{}
-				}
-				if at.names[part] == nil {
-					at.names[part] = &scope{}
-				}
-				at = at.names[part]
-			}
-		}
-		at.whole = true
-	}
-	return root, nil
-}
-
-func (s *scope) partial() bool { return s != nil && !s.whole }
-
-func (s *scope) child(name string) *scope {
-	if !s.partial() {
-		return nil
-	}
-	return s.names[name]
 }

@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	for _, p := range o.Exclude {
 		w.excluded[p] = true
 	}
-	selected, err := newScope(o.Paths)
+	selected, err := newScope(o.Paths, o.Dirs)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,22 @@ type walker struct {
 	active int
 	err    error
 	result *Result
+	// examined are the paths that a partial scan decided about, nil in a full
+	// one: directories whose entries or rules were read, and entries.
+	examined map[examined]bool
 }
+
+// examined is what a partial scan did at a path.
+type examined struct {
+	path string
+	part byte
+}
+
+const (
+	partRules   = iota // read the rule files of the directory
+	partEntries        // listed the directory
+	partEntry          // looked at this entry of a directory that it did not list
+)
 
 // task is the work of one worker at a time: to read a directory, or to hash some
 // files of one.
@@ -150,6 +165,13 @@ func (w *walker) start(selected *scope) error {
 	if w.Scheme.Git() {
 		w.readGit()
 	}
+	w.result.global = w.globalOptions()
+	if w.Previous == nil || w.Previous.ruleFiles == nil || w.Previous.global != w.result.global {
+		selected = nil // nothing is known of the rest
+	}
+	if selected.partial() {
+		w.examined = map[examined]bool{}
+	}
 	root := &directory{node: &tree.Node{Mode: id.Dir}, selected: selected, ignore: w.rules.Root(), handle: &handle{fd: fd}}
 	if w.Previous != nil {
 		root.previous = w.Previous.Tree.Root
@@ -159,6 +181,18 @@ func (w *walker) start(selected *scope) error {
 	w.result.Tree.Root = root.node
 	w.tasks = []task{{dir: root}}
 	return nil
+}
+
+// globalOptions identifies what decides about every entry of the tree.
+func (w *walker) globalOptions() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "boundaries %t, one file system %t, exclude %q\n", w.Boundaries, w.OneFileSystem, w.Exclude)
+	for _, lists := range [][]*ignore.List{w.rules.Above, w.rules.Below} {
+		for _, l := range lists {
+			fmt.Fprintf(&b, "list %q\n", l.Texts())
+		}
+	}
+	return b.String()
 }
 
 // readGit adds what git's configuration says about ids and ignored files.
@@ -258,6 +292,7 @@ func (w *walker) complete(d *directory) {
 		return
 	}
 	d.adopt()
+	d.node.Counted()
 	d.node.Content, d.node.ID = d.previous.Content, d.previous.ID
 	if slices.Equal(d.node.Children, d.previous.Children) {
 		d.node.Children = d.previous.Children
@@ -330,7 +365,7 @@ func (w *walker) finish() (*Result, error) {
 		if old := w.Previous.Tree.Root; old.ID == r.Tree.Root.ID && sameSlice(old.Children, r.Tree.Root.Children) {
 			r.Tree = w.Previous.Tree
 		}
-		if len(w.Paths) > 0 {
+		if w.examined != nil {
 			w.keepUnread()
 		}
 	}
@@ -349,22 +384,34 @@ func (w *walker) finish() (*Result, error) {
 // keepUnread adds what the last scan found in directories that a partial scan
 // did not read.
 func (w *walker) keepUnread() {
+	did := func(path string, part byte) bool { return w.examined[examined{path, part}] }
 	for path, f := range w.Previous.ruleFiles {
-		if _, read := w.result.ruleFiles[path]; !read && w.result.Tree.Lookup(parent(path)) != nil && !w.inScope(path) {
+		if !did(parent(path), partRules) && w.result.Tree.Lookup(parent(path)) != nil {
 			w.result.ruleFiles[path] = f
 		}
 	}
 	for _, x := range w.Previous.Inexact {
-		if (x.Reason == git.ReasonName || x.Reason == git.ReasonNoCommit) && w.result.Tree.Lookup(x.Path) != nil && !w.inScope(x.Path) {
+		again := true // it comes from a rule file, or from the configuration
+		switch x.Reason {
+		case git.ReasonName:
+			again = did(parent(x.Path), partEntries) || did(x.Path, partEntry)
+		case git.ReasonNoCommit:
+			again = did(x.Path, partEntries)
+		}
+		if !again && w.result.Tree.Lookup(x.Path) != nil {
 			w.result.Inexact = append(w.result.Inexact, x)
 		}
 	}
 }
 
-func (w *walker) inScope(path string) bool {
-	return slices.ContainsFunc(w.Paths, func(p string) bool {
-		return p == "" || path == p || strings.HasPrefix(path, p+"/")
-	})
+// did records what a partial scan examines.
+func (w *walker) did(path string, part byte) {
+	if w.examined == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.examined[examined{path, part}] = true
 }
 
 func parent(path string) string {

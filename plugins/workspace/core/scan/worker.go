@@ -66,7 +66,13 @@ func (w *worker) directory(d *directory) {
 		return
 	}
 	defer d.handle.release()
-	if d.selected.partial() && d.previous != nil && d.previous.Mode == id.Dir {
+	if w.Visit != nil {
+		w.Visit(d.path)
+	}
+	if d.previous == nil {
+		d.selected = nil
+	}
+	if d.selected.partial() && !d.selected.listed {
 		w.partially(d)
 	} else {
 		w.whole(d)
@@ -117,10 +123,14 @@ func (w *worker) whole(d *directory) {
 		}
 		return
 	}
+	w.did(d.path, partEntries)
 	if d.up != nil && w.fsys != nil && slices.ContainsFunc(entries, func(e entry) bool { return e.name == ".git" }) && w.nested(d) {
 		return
 	}
 	w.readRuleFiles(d, entries)
+	if d.selected.partial() && w.rulesChanged(d) {
+		d.selected = nil
+	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	w.examine(d, entries, previousIn(d))
 }
@@ -151,8 +161,14 @@ func (w *worker) partially(d *directory) {
 		rules = append(rules, entry{name: name})
 	}
 	w.readRuleFiles(d, rules)
+	if w.rulesChanged(d) {
+		d.selected, d.ignore = nil, d.ignore.Bare()
+		w.whole(d)
+		return
+	}
 	for name := range d.selected.names {
 		selected = append(selected, entry{name: name})
+		w.did(tree.Join(d.path, name), partEntry)
 	}
 	slices.SortFunc(selected, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	for _, n := range d.previous.Children {
@@ -167,11 +183,8 @@ func (w *worker) partially(d *directory) {
 
 // count adds a kept subtree to the number of nodes.
 func (w *worker) count(d *directory, n *tree.Node) {
-	if w.admit(d, n.Name) {
-		for _, c := range n.Children {
-			w.count(d, c)
-		}
-	}
+	w.nodes.Add(int64(n.Count() - 1))
+	w.admit(d, n.Name)
 }
 
 // admit counts a node and fails the scan if a limit is exceeded.
@@ -227,11 +240,18 @@ func (w *worker) examine(d *directory, entries []entry, previous func(string) *t
 		if p := d.ignore.Match(e.name, e.kind == unix.DT_DIR); p != nil && !p.Negative() {
 			continue
 		}
-		if !w.admit(d, e.name) {
+		kept := e.kind == unix.DT_DIR && was != nil && was.Mode == id.Dir && d.selected.keeps(e.name)
+		if kept {
+			w.count(d, was)
+		} else if !w.admit(d, e.name) {
 			return
 		}
 		if w.Scheme.Git() && git.RefusedName(e.name, e.kind == unix.DT_LNK) {
 			w.inexact(tree.Join(d.path, e.name), git.ReasonName, "git refuses this name")
+		}
+		if kept {
+			d.node.Children = append(d.node.Children, was)
+			continue
 		}
 		if e.kind == unix.DT_DIR {
 			n := &tree.Node{Name: e.name, Mode: id.Dir}
@@ -323,6 +343,18 @@ func (w *worker) readRuleFiles(d *directory, entries []entry) {
 		w.ruleFile(d, attributesFile)
 	}
 	d.ignore = d.ignore.Add(lists...)
+	w.did(d.path, partRules)
+}
+
+// rulesChanged reports whether the rule files of a directory are not those of
+// the last scan, so that all below it has to be decided about again.
+func (w *worker) rulesChanged(d *directory) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(append([]string{attributesFile}, ignoreFileNames...), func(name string) bool {
+		path := tree.Join(d.path, name)
+		return w.result.ruleFiles[path].content != w.Previous.ruleFiles[path].content
+	})
 }
 
 // ruleFile returns an ignore or attributes file, from the last scan if it did

@@ -114,6 +114,11 @@ func (x *index) applyFrame(ctx context.Context, seq uint64, payload []byte, plac
 	_, err := x.conn.ExecContext(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length`,
 		r.ID.Sum(), int64(seq), r.RawPath, r.Node.Sum(), r.Type, r.Agent, string(r.Origin), r.Basis.Sum(), place.Segment, place.Offset, place.Length)
+	if place.Segment > 0 {
+		f := r.Frame
+		f.Path = string(r.RawPath)
+		x.sets.add(&f)
+	}
 	for _, in := range r.Inputs {
 		if err == nil && !in.ID.IsZero() {
 			_, err = x.conn.ExecContext(ctx, "INSERT INTO inputs VALUES (?, ?) ON CONFLICT DO NOTHING", in.ID.String(), r.ID.Sum())
@@ -193,28 +198,22 @@ func (r *frames) headOf(ctx context.Context, path string, node id.ID, frameType 
 
 // lineage returns the states that a path has had, the newest first.
 func (r *frames) lineage(ctx context.Context, path string) ([]Version, error) {
-	rows, err := r.q.QueryContext(ctx, "SELECT since, until, mode, size, content, renamed FROM versions WHERE path = ?1 AND since <= ?2 ORDER BY since DESC", []byte(path), int64(r.seq))
+	rows, err := r.q.QueryContext(ctx, "SELECT "+versionColumns+" FROM versions WHERE path = ?1 AND since <= ?3 ORDER BY since DESC", []byte(path), nil, int64(r.seq))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	var list []Version
+	var row versionRow
 	for rows.Next() {
-		var x Version
-		var until sql.Null[uint64]
-		var sum, from []byte
-		if err := rows.Scan(&x.Since, &until, &x.Mode, &x.Size, &sum, &from); err != nil {
+		if err := rows.Scan(row.fields()...); err != nil {
 			return nil, err
 		}
-		x.RenamedFrom = string(from)
-		if until.Valid && until.V <= r.seq {
-			x.Until = until.V
+		v, err := row.version(r.store.Scheme, path, r.seq)
+		if err != nil {
+			return nil, err
 		}
-		if x.Content, err = id.Of(id.Content, r.store.Scheme.ContentAlg(), sum); err != nil {
-			return nil, corrupt(indexFile, "%w", err)
-		}
-		x.Node = r.store.Scheme.Node(path, x.Mode, x.Content)
-		list = append(list, x)
+		list = append(list, v)
 	}
 	return list, rows.Err()
 }
@@ -254,7 +253,7 @@ func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error
 	if len(states) == 0 {
 		return nil, notInTree("head", path)
 	}
-	for _, s := range states {
+	for _, s := range append(states, Version{}) { // at last that of states without one
 		frame, err := r.headOf(ctx, path, s.Node, frameType)
 		if err != nil {
 			return nil, err
@@ -310,6 +309,11 @@ func (r *frames) ids(ctx context.Context, query string, args ...any) ([]id.ID, e
 	if err != nil {
 		return nil, err
 	}
+	return scanIDs(rows, r.store.Scheme)
+}
+
+// scanIDs returns the frame ids of rows with one column, and closes them.
+func scanIDs(rows *sql.Rows, scheme id.Scheme) ([]id.ID, error) {
 	defer func() { _ = rows.Close() }()
 	var list []id.ID
 	for rows.Next() {
@@ -317,7 +321,7 @@ func (r *frames) ids(ctx context.Context, query string, args ...any) ([]id.ID, e
 		if err := rows.Scan(&sum); err != nil {
 			return nil, err
 		}
-		x, err := id.Of(id.Frame, r.store.Scheme.Alg(), sum)
+		x, err := id.Of(id.Frame, scheme.Alg(), sum)
 		if err != nil {
 			return nil, corrupt(indexFile, "%w", err)
 		}

@@ -29,6 +29,8 @@ CREATE TABLE versions (
 ) WITHOUT ROWID;
 CREATE INDEX versions_of_node ON versions (node);
 CREATE TABLE trees (seq INTEGER PRIMARY KEY); -- transactions that changed the tree
+CREATE INDEX versions_since ON versions (since);
+CREATE INDEX versions_until ON versions (until) WHERE until IS NOT NULL;
 CREATE TABLE frames (
   id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
   type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
@@ -54,6 +56,7 @@ type index struct {
 	writers *sql.DB
 	conn    *sql.Conn
 	readers *sql.DB
+	sets    frameSets
 	stmt    struct{ find, content, close, version, tree, commit, savepoint, release *sql.Stmt }
 	queries statements // of readers
 }
@@ -100,7 +103,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		return err
 	}
 	if tables == 0 {
-		_, err := x.conn.ExecContext(ctx, "BEGIN;"+schema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
+		_, err := x.conn.ExecContext(ctx, "BEGIN;"+schema+upkeepSchema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
 			"INSERT INTO meta VALUES ('workspace', $1), ('seq', 0), ('segment', 0), ('offset', 0), ('chain', $2); COMMIT",
 			who.ID, make([]byte, id.ChainSize))
 		if err != nil {
@@ -241,14 +244,17 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 	case kindHead:
 		return x.applyHead(ctx, seq, r.Payload)
 	}
-	return nil // of a later version
+	return x.applyUpkeep(ctx, seq, r)
 }
 
 // contentOf returns the content id of the text of a frame.
 func contentOf(scheme id.Scheme, text []byte) id.ID { return scheme.Bytes(text) }
 
-// applied records the end of a transaction.
+// applied records the end of a transaction whose records are in the log.
 func (x *index) applied(ctx context.Context, c log.Commit) error {
+	if err := x.writeSets(ctx, c.Seq); err != nil {
+		return err
+	}
 	_, err := x.stmt.commit.ExecContext(ctx, int64(c.Seq), c.Actor, c.Time, c.Records)
 	return err
 }
@@ -303,5 +309,6 @@ func loadTree(ctx context.Context, q querier, scheme id.Scheme, seq uint64) (*tr
 	if t.Root == nil {
 		return nil, nil
 	}
+	t.Count()
 	return t, nil
 }

@@ -53,6 +53,7 @@ type Store struct {
 	abandon context.Context
 	give    context.CancelCauseFunc
 
+	news   news
 	queue  chan *request
 	closed chan struct{}
 	writer sync.WaitGroup
@@ -83,6 +84,7 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if err := s.identify(text); err != nil {
 		return nil, err
 	}
+	s.news.publish(s.log.End().Seq)
 	s.writer.Go(s.write)
 	return s, nil
 }
@@ -245,7 +247,7 @@ func (s *Store) identify(text []byte) error {
 		}
 		return nil
 	}
-	first, err := s.log.Read(log.FirstPlace(len(sum)))
+	first, err := s.log.First(len(sum))
 	if err != nil {
 		return err
 	}

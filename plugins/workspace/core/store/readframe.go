@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Sizes of a page of frames or versions.
@@ -59,51 +62,96 @@ type Filter struct {
 // Page is a part of a list. Cursor is empty on the last page.
 type Page struct {
 	Frames []*Frame
+	States []HeadState // of each frame; empty for those that are not heads
 	Cursor string
 }
 
 // Frames lists the frames of a path, the newest first, also those that are not
 // heads.
 func (v *Snapshot) Frames(ctx context.Context, f Filter) (*Page, error) {
+	states, err := v.frames().lineage(ctx, f.Path)
+	if err != nil || len(states) == 0 {
+		return &Page{}, readError(err)
+	}
+	return v.FramesOf(ctx, &Found{Path: f.Path, States: states}, f)
+}
+
+// FramesOf lists the frames of a node and of the earlier states of its path, the
+// newest first. The path of the filter is ignored.
+func (v *Snapshot) FramesOf(ctx context.Context, n *Found, f Filter) (*Page, error) {
 	from, err := v.cursor(f.Cursor)
 	if err != nil {
 		return nil, err
 	}
+	all, err := v.AllFrames(ctx, n, f)
+	if err != nil {
+		return nil, err
+	}
+	to, next, err := v.page(from, f.Limit, len(all))
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{Cursor: next}
+	for _, h := range all[min(from, to):to] {
+		p.Frames, p.States = append(p.Frames, h.Frame), append(p.States, h.State)
+	}
+	return p, nil
+}
+
+// AllFrames returns what FramesOf lists, without pages. A frame that is not a
+// head has no state.
+func (v *Snapshot) AllFrames(ctx context.Context, n *Found, f Filter) ([]Head, error) {
 	r := v.frames()
+	heads, err := r.headsByType(ctx, n)
+	if err != nil {
+		return nil, readError(err)
+	}
+	list, err := r.matching(ctx, n, f)
+	if err != nil {
+		return nil, readError(err)
+	}
+	all := make([]Head, 0, len(list))
+	for _, frame := range list {
+		h := Head{Frame: frame}
+		if heads[frame.Type] == frame.ID {
+			if h.State, err = r.state(ctx, frame, n.States[0]); err != nil {
+				return nil, readError(err)
+			}
+		}
+		if f.State == "" || f.State == h.State {
+			all = append(all, h)
+		}
+	}
+	return all, nil
+}
+
+// matching returns the frames of a node and of the earlier states of its path
+// that a filter selects, without regard to its state.
+func (r *frames) matching(ctx context.Context, n *Found, f Filter) (list []*Frame, err error) {
 	basis := []byte(nil)
 	if !f.Basis.IsZero() {
 		basis = f.Basis.Sum()
 	}
 	found, err := r.ids(ctx, `SELECT id FROM frames WHERE path = ?1 AND seq <= ?2 AND (?3 = '' OR type = ?3) AND (?4 = '' OR agent = ?4)
-		AND (?5 = '' OR origin = ?5) AND (?6 IS NULL OR basis = ?6)`, []byte(f.Path), int64(v.seq), f.Type, f.Agent, string(f.Origin), basis)
+		AND (?5 = '' OR origin = ?5) AND (?6 IS NULL OR basis = ?6)`, []byte(n.Path), int64(r.seq), f.Type, f.Agent, string(f.Origin), basis)
 	if err != nil {
-		return nil, readError(err)
+		return nil, err
 	}
-	var list []*Frame
+	earlier := map[id.ID]bool{}
+	for _, s := range n.States[n.At:] {
+		earlier[s.Node] = true
+	}
 	for _, x := range found {
 		frame, err := r.frame(ctx, x)
 		if err != nil {
-			return nil, readError(err)
+			return nil, err
 		}
-		if f.State != "" {
-			h, err := r.head(ctx, f.Path, frame.Type)
-			if err != nil {
-				return nil, readError(err)
-			}
-			if h.Frame.ID != x || h.State != f.State {
-				continue
-			}
+		if !n.ByID || earlier[frame.Node] {
+			list = append(list, frame)
 		}
-		list = append(list, frame)
 	}
 	newest(list)
-	p := &Page{}
-	var to int
-	if to, p.Cursor, err = v.page(from, f.Limit, len(list)); err != nil {
-		return nil, err
-	}
-	p.Frames = list[min(from, to):to]
-	return p, nil
+	return list, nil
 }
 
 // State is one state of a path, with the frames that were put on it.
@@ -175,4 +223,98 @@ func (v *Snapshot) cursor(text string) (from int, err error) {
 func (v *Snapshot) Uses(ctx context.Context, input id.ID) ([]id.ID, error) {
 	list, err := v.frames().ids(ctx, "SELECT frame FROM inputs JOIN frames ON frames.id = inputs.frame WHERE input = ?1 AND seq <= ?2 ORDER BY frame", input.String(), int64(v.seq))
 	return list, readError(err)
+}
+
+// HeadsOf returns the heads of a node, sorted by type. A node that was named by
+// its id has those of exactly that state; a path also those of the latest earlier
+// state that has one (WS-071).
+func (v *Snapshot) HeadsOf(ctx context.Context, f *Found) ([]Head, error) {
+	r := v.frames()
+	byType, err := r.headsByType(ctx, f)
+	if err != nil {
+		return nil, readError(err)
+	}
+	list := make([]Head, 0, len(byType))
+	for _, frameType := range slices.Sorted(maps.Keys(byType)) {
+		h, err := r.headFrame(ctx, byType[frameType], f)
+		if err != nil {
+			return nil, readError(err)
+		}
+		list = append(list, *h)
+	}
+	return list, nil
+}
+
+func (r *frames) headFrame(ctx context.Context, frame id.ID, f *Found) (*Head, error) {
+	x, err := r.frame(ctx, frame)
+	if err != nil {
+		return nil, err
+	}
+	state, err := r.state(ctx, x, f.States[0])
+	return &Head{Frame: x, State: state}, err
+}
+
+// HeadOf returns the head of a node and a type, like HeadsOf.
+func (v *Snapshot) HeadOf(ctx context.Context, f *Found, frameType string) (*Head, error) {
+	r := v.frames()
+	for _, s := range f.candidates() {
+		frame, err := r.headOf(ctx, f.Path, s.Node, frameType)
+		if err != nil {
+			return nil, readError(err)
+		}
+		if !frame.IsZero() {
+			h, err := r.headFrame(ctx, frame, f)
+			return h, readError(err)
+		}
+	}
+	return nil, contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("head", Shown(f.Path)).
+		WithDetail("frame/type", edn.Text(frameType))
+}
+
+// candidates are the states whose heads are those of the node, best first. The
+// last one of a path is that of states without a head of their own.
+func (f *Found) candidates() []Version {
+	if f.ByID {
+		return f.States[f.At : f.At+1]
+	}
+	return append(slices.Clip(f.States), Version{})
+}
+
+// headsByType returns the frame of each head of a node.
+func (r *frames) headsByType(ctx context.Context, f *Found) (map[string]id.ID, error) {
+	rank := map[string]int{} // of the states, by the sum of the node id
+	for i, s := range f.candidates() {
+		if sum := string(s.Node.Sum()); rank[sum] == 0 {
+			rank[sum] = i + 1
+		}
+	}
+	rows, err := r.q.QueryContext(ctx, "SELECT node, type, frame FROM heads WHERE path = ?1 AND seq <= ?2 ORDER BY seq", []byte(f.Path), int64(r.seq))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	heads, ranks := map[string]id.ID{}, map[string]int{}
+	for rows.Next() {
+		var node, sum []byte
+		var frameType string
+		if err := rows.Scan(&node, &frameType, &sum); err != nil {
+			return nil, err
+		}
+		n := rank[string(node)]
+		if n == 0 || ranks[frameType] != 0 && ranks[frameType] < n {
+			continue
+		}
+		x, err := id.Of(id.Frame, r.store.Scheme.Alg(), sum)
+		if err != nil {
+			return nil, corrupt(indexFile, "%w", err)
+		}
+		heads[frameType], ranks[frameType] = x, n
+	}
+	return heads, rows.Err()
+}
+
+// CountFrames returns the number of frames of a path.
+func (v *Snapshot) CountFrames(ctx context.Context, path string) (n int, err error) {
+	err = v.tx.QueryRowContext(ctx, "SELECT count(*) FROM frames WHERE path = ?1 AND seq <= ?2", []byte(path), int64(v.seq)).Scan(&n)
+	return n, readError(err)
 }

@@ -149,6 +149,9 @@ type Found struct {
 	// that was named.
 	States []Version
 	At     int
+	// ByID means that the node was named by its id: then its heads are those of
+	// exactly this state.
+	ByID bool
 }
 
 // State returns the state that was named.
@@ -181,6 +184,7 @@ func (v *Snapshot) Resolve(ctx context.Context, ref Ref, deleted bool) (*Found, 
 		return nil, readError(err)
 	}
 	if !node.IsZero() {
+		f.ByID = true
 		f.At = slices.IndexFunc(f.States, func(s Version) bool { return s.Node == node })
 	}
 	if f.Gone() && !deleted {

@@ -79,6 +79,21 @@ func (s *Store) Update(ctx context.Context, actor string, run func(*Tx) error) (
 	}
 }
 
+// Preview runs a function in a transaction that is undone: what it would do.
+func (s *Store) Preview(ctx context.Context, run func(*Tx) error) error {
+	undone := errors.New("undone")
+	_, err := s.Update(ctx, "", func(tx *Tx) error {
+		if err := run(tx); err != nil {
+			return err
+		}
+		return undone
+	})
+	if errors.Is(err, undone) {
+		return nil
+	}
+	return err
+}
+
 func errClosed(dir string) error {
 	return contract.Errorf("store/io", "the store is closed").WithOp("store", dir)
 }
@@ -141,6 +156,10 @@ func (s *Store) commit(batch []*request) {
 		s.tree = before
 		_ = s.index.exec(ctx, "ROLLBACK")
 		fail(written, err)
+		return
+	}
+	if len(drafts) > 0 {
+		s.news.publish(s.log.End().Seq)
 	}
 }
 

@@ -47,6 +47,11 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 		return contract.Errorf("seq/unknown", "the last transaction is %d, not %d", end.Seq, asOf).
 			WithOp("store", s.dir).WithDetail("seq", edn.Int(int64(end.Seq)))
 	}
+	if asOf != end.Seq {
+		if err := checkReadable(ctx, tx, asOf); err != nil {
+			return err
+		}
+	}
 	return read(&Snapshot{store: s, tx: tx, seq: asOf})
 }
 
@@ -63,6 +68,9 @@ type Version struct {
 	Content      id.ID
 	// RenamedFrom is the path that the file had before, if it was renamed.
 	RenamedFrom string
+	// Tombstone is the transaction that deleted the path, 0 if it is not deleted.
+	// A deleted path is not current, although it is in the tree.
+	Tombstone uint64
 }
 
 // Lineage returns the states that a path has had, the newest first.

@@ -1,6 +1,9 @@
 package tree
 
 import (
+	"slices"
+	"strings"
+
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 )
 
@@ -36,6 +39,25 @@ func Diff(older, newer *Tree) *Changes {
 	return c
 }
 
+// NewChanges sorts changes into the lists, without those that changed nothing.
+func NewChanges(list []Change) *Changes {
+	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	c := &Changes{}
+	for _, x := range list {
+		switch {
+		case x.Old == nil && x.New == nil:
+		case x.Old == nil:
+			c.Added = append(c.Added, x)
+		case x.New == nil:
+			c.Removed = append(c.Removed, x)
+		case x.Old.ID != x.New.ID:
+			c.Modified = append(c.Modified, x)
+		}
+	}
+	c.renames()
+	return c
+}
+
 func rootOf(t *Tree) *Node {
 	if t == nil {
 		return nil
@@ -48,7 +70,7 @@ func (c *Changes) compare(path string, a, b *Node) {
 	case a == nil && b == nil:
 		return
 	case a == b:
-		c.Unchanged += count(b)
+		c.Unchanged += b.Count()
 		return
 	case a == nil:
 		c.Added = append(c.Added, Change{Path: path, New: b})
@@ -86,14 +108,6 @@ func (c *Changes) entries(path string, as, bs []*Node) {
 			c.compare(Join(path, a.Name), a, b)
 		}
 	}
-}
-
-func count(n *Node) int {
-	total := 1
-	for _, c := range n.Children {
-		total += count(c)
-	}
-	return total
 }
 
 // renames pairs removed with added files.

@@ -17,7 +17,29 @@ type Node struct {
 	Stat    Stat
 	// Children are the entries of a directory, sorted bytewise by name.
 	Children []*Node
+
+	below int // nodes below a directory; 0 if they were not counted
 }
+
+// Count returns the number of nodes in the subtree.
+func (n *Node) Count() int {
+	if n.below == 0 {
+		return n.count()
+	}
+	return 1 + n.below
+}
+
+func (n *Node) count() int {
+	total := 1
+	for _, c := range n.Children {
+		total += c.Count()
+	}
+	return total
+}
+
+// Counted remembers the number of nodes below a directory whose children are
+// complete.
+func (n *Node) Counted() { n.below = n.count() - 1 }
 
 // Stat is what the system said of a file when it was read. A later scan reuses
 // the content id if it says the same.
@@ -60,6 +82,17 @@ func (t *Tree) Lookup(path string) *Node {
 	return n
 }
 
+// Count remembers the number of nodes below every directory of a tree that was
+// built in any order.
+func (t *Tree) Count() { countAll(t.Root) }
+
+func countAll(n *Node) {
+	for _, c := range n.Children {
+		countAll(c)
+	}
+	n.Counted()
+}
+
 // Walk calls visit for every node, directories before their entries, in the
 // order of names, until visit returns false.
 func (t *Tree) Walk(visit func(path string, n *Node) bool) bool {
@@ -92,6 +125,7 @@ func (t *Tree) Seal(path string, dir *Node) {
 	for i, c := range dir.Children {
 		entries[i] = id.Entry{Mode: c.Mode, Name: c.Name, Content: c.Content}
 	}
+	dir.Counted()
 	dir.Mode = id.Dir
 	dir.Content = t.Scheme.Directory(entries)
 	dir.ID = t.Scheme.Node(path, id.Dir, dir.Content)

@@ -136,6 +136,9 @@ SELECT n, owner FROM content WHERE hash = $1
 SELECT n, hash, owner, form, size, body FROM content WHERE n = $1
 -- name: content_by_hash
 SELECT n, hash, owner, form, size, body FROM content WHERE hash = $1
+-- name: contents_near
+SELECT n, hash, owner, form, size, body FROM content
+WHERE n BETWEEN $1 AND $2 AND owner = $3 AND size <= $4 AND body IS NOT NULL
 -- name: share
 INSERT INTO shared (content, run) VALUES ($1, $2) ON CONFLICT DO NOTHING
 -- name: heir

@@ -1,0 +1,110 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
+)
+
+// listed returns changes as text, for comparison.
+func listed(c *tree.Changes) (out []string) {
+	for kind, list := range map[string][]tree.Change{"added": c.Added, "modified": c.Modified, "removed": c.Removed} {
+		for _, x := range list {
+			line := kind + " " + x.Path
+			for _, n := range []*tree.Node{x.Old, x.New} {
+				if n != nil {
+					line += fmt.Sprint(" ", n.Name, n.ID, n.Content, n.Mode, n.Size)
+				}
+			}
+			out = append(out, line)
+		}
+	}
+	for _, r := range c.Renamed {
+		out = append(out, "renamed "+r.From+" "+r.To)
+	}
+	return out
+}
+
+// WS-163: the changes between any two states, which are read from what the log
+// recorded, are those between their trees. Steps lists the transactions that
+// changed it, and only these.
+func TestChangesBetweenStates(t *testing.T) {
+	for seed := range proof.Size(t, "histories", 8, 100) {
+		r := rand.New(rand.NewPCG(uint64(seed), 163))
+		s := open(t, create(t, []id.Scheme{id.B3, id.GitSHA1}[seed%2]))
+		trees := map[uint64]*tree.Tree{1: nil}
+		seqs := []uint64{1}
+		var steps []Step
+		files := map[string]string{}
+		for range 12 {
+			for range r.IntN(6) {
+				path := fmt.Sprintf("%s%c", []string{"", "d/", "d/e/", "f/"}[r.IntN(4)], 'p'+rune(r.IntN(5)))
+				if files[path] = fmt.Sprint(r.IntN(40)); r.IntN(3) == 0 {
+					delete(files, path)
+				}
+			}
+			tr := grow(s.Scheme, files)
+			changes, seq := putTree(t, s.Store, tr)
+			if !changes.Empty() {
+				seqs = append(seqs, seq)
+				steps = append(steps, Step{Seq: seq, Paths: len(changes.Added) + len(changes.Modified) + len(changes.Removed)})
+			}
+			trees[seq] = tr
+			put(t, s.Store, fmt.Sprint(seed, len(seqs), r.IntN(3)))
+		}
+		require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
+			for i, from := range seqs {
+				for _, to := range seqs[i:] {
+					got, err := v.Changes(background, from, to)
+					require.NoError(t, err)
+					require.ElementsMatch(t, listed(tree.Diff(trees[from], trees[to])), listed(got), "seed %d, %d to %d", seed, from, to)
+				}
+				got, err := v.Steps(background, from, 100)
+				require.NoError(t, err)
+				require.Equal(t, len(steps)-i, len(got))
+				require.ElementsMatch(t, steps[i:], got)
+			}
+			some, err := v.Steps(background, 1, 2)
+			require.NoError(t, err)
+			assert.Equal(t, steps[:2], some)
+			_, err = v.Changes(background, 1, v.Seq()+1)
+			typed(t, err, "seq/unknown")
+			return nil
+		}))
+	}
+}
+
+// WS-163: one who waits for a transaction is woken by it, also if it is
+// committed before the wait begins, and not by an earlier one.
+func TestCommitted(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	woken := func(c <-chan struct{}) bool {
+		select {
+		case <-c:
+			return true
+		default:
+			return false
+		}
+	}
+	before := s.Committed(1)
+	assert.False(t, woken(before))
+	assert.True(t, woken(s.Committed(0)), "the first transaction is that of the store itself")
+	_, seq := put(t, s.Store, "a")
+	assert.True(t, woken(before))
+	assert.True(t, woken(s.Committed(seq-1)))
+	later := s.Committed(seq)
+	_, again := put(t, s.Store, "a")
+	assert.Equal(t, seq, again, "nothing is written")
+	assert.False(t, woken(later))
+	_, err := s.Update(background, "tester", func(*Tx) error { return contract.Errorf("input/invalid", "no") })
+	require.Error(t, err)
+	assert.False(t, woken(later))
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+)
+
+// frameSets computes the roots of the sets of frames that a transaction changed.
+// It belongs to the writer of an index.
+type frameSets struct {
+	// changed are the frames that the transaction added, by path and state.
+	changed map[setKey][]id.ID
+	// known are all frames of sets that changed lately, so that a node with many
+	// frames is not read for each of them.
+	known map[setKey][]id.ID
+}
+
+type setKey struct {
+	path string
+	node id.ID
+}
+
+// maxKnownSets is the number of sets after which those in memory are forgotten.
+const maxKnownSets = 256
+
+// add notes a frame that is in the log now.
+func (s *frameSets) add(f *Frame) {
+	if s.changed == nil {
+		s.changed = map[setKey][]id.ID{}
+	}
+	key := setKey{f.Path, f.Node}
+	s.changed[key] = append(s.changed[key], f.ID)
+}
+
+// writeSets stores the root of each set that the transaction changed.
+func (x *index) writeSets(ctx context.Context, seq uint64) error {
+	s := &x.sets
+	for key, added := range s.changed {
+		all, known := s.known[key]
+		if known {
+			all = append(all, added...)
+		} else {
+			var err error
+			if all, err = x.framesOf(ctx, key, seq); err != nil {
+				return err
+			}
+		}
+		root := x.scheme.FrameSet(all)
+		if s.known == nil || len(s.known) >= maxKnownSets {
+			s.known = map[setKey][]id.ID{}
+		}
+		s.known[key] = all
+		err := x.run(ctx, "INSERT INTO sets VALUES (?1, ?2, ?3, ?4) ON CONFLICT (path, node, seq) DO UPDATE SET root = excluded.root",
+			[]byte(key.path), key.node.Sum(), int64(seq), root.Sum())
+		if err != nil {
+			return err
+		}
+	}
+	clear(s.changed)
+	return nil
+}
+
+func (x *index) framesOf(ctx context.Context, key setKey, seq uint64) ([]id.ID, error) {
+	rows, err := x.conn.QueryContext(ctx, "SELECT id FROM frames WHERE path = ?1 AND node = ?2 AND seq <= ?3", []byte(key.path), key.node.Sum(), int64(seq))
+	if err != nil {
+		return nil, err
+	}
+	return scanIDs(rows, x.scheme)
+}
+
+// FrameSet returns the root of the set of frames that were put on one state of a
+// path.
+func (v *Snapshot) FrameSet(ctx context.Context, path string, node id.ID) (id.ID, error) {
+	r := v.frames()
+	rows, err := r.q.QueryContext(ctx, "SELECT root FROM sets WHERE path = ?1 AND node = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1", []byte(path), node.Sum(), int64(v.seq))
+	if err != nil {
+		return id.ID{}, asStoreError("read", err)
+	}
+	defer func() { _ = rows.Close() }()
+	if !rows.Next() {
+		return v.store.Scheme.FrameSet(nil), readError(rows.Err())
+	}
+	var sum []byte
+	if err := rows.Scan(&sum); err != nil {
+		return id.ID{}, asStoreError("read", err)
+	}
+	return id.Of(id.State, v.store.Scheme.Alg(), sum)
+}
+
+// StateRoot returns the id of the state: of all current paths with their nodes,
+// frame sets, and heads by path. Times, record ids and the order of writes do not
+// enter it. Deleted paths are left out.
+func (v *Snapshot) StateRoot(ctx context.Context) (id.ID, error) {
+	root, err := v.frames().stateRoot(ctx)
+	return root, readError(err)
+}
+
+func (r *frames) stateRoot(ctx context.Context) (id.ID, error) {
+	var paths []id.PathState
+	none := r.store.Scheme.FrameSet(nil)
+	err := r.eachPath(ctx, "", func(p *pathState) error {
+		now := p.current()
+		if now == nil {
+			return nil
+		}
+		state := id.PathState{Path: p.path, Node: now.Node, FrameSet: p.set}
+		if p.set.IsZero() {
+			state.FrameSet = none
+		}
+		for _, h := range p.resolved() {
+			state.Heads = append(state.Heads, id.Head{Type: h.typ, Frame: h.frame})
+		}
+		paths = append(paths, state)
+		return nil
+	})
+	if err != nil {
+		return id.ID{}, err
+	}
+	return r.store.Scheme.StateRoot(slices.Clip(paths)), nil
+}

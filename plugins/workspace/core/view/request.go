@@ -1,0 +1,224 @@
+package view
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// SourceKind says which nodes frames are taken from.
+type SourceKind string
+
+// The sources of a composition.
+const (
+	Current  SourceKind = "current"
+	Parent   SourceKind = "parent"
+	Siblings SourceKind = "siblings"
+	Related  SourceKind = "related"
+)
+
+// Source is one source of a composition.
+type Source struct {
+	Kind  SourceKind
+	Nodes []store.Ref // of related nodes
+}
+
+// OrderingKind says how a composition is ordered.
+type OrderingKind string
+
+// The orderings of compositions.
+const (
+	NewestFirst   OrderingKind = "recency"
+	TypePriority  OrderingKind = "type-priority"
+	AgentPriority OrderingKind = "agent-priority"
+	Relevance     OrderingKind = "relevance"
+	Custom        OrderingKind = "custom"
+)
+
+// Ordering is the order of a composition.
+type Ordering struct {
+	Kind OrderingKind
+	// Priority are types or agents, for the orderings with a priority.
+	Priority []string
+	// Intent ranks the frames in the custom ordering. Content means that it gets
+	// their texts. OnError is used if it fails; nil means that this is an error.
+	Intent  string
+	Content bool
+	OnError *Ordering
+}
+
+// Request is the request to compose frames of several nodes.
+type Request struct {
+	Node      store.Ref
+	Sources   []Source
+	Filters   []Filter
+	Ordering  Ordering
+	Query     string
+	MaxFrames int
+	MaxBytes  int
+	IDs       bool // the result has frame ids only
+}
+
+// maxQuery is the largest query, in bytes.
+const maxQuery = 64 << 10
+
+// RequestFrom returns the request in the input of compose.
+func RequestFrom(input edn.Value, o Options) (r Request, err error) {
+	if r.Node, err = store.RefFrom(input); err != nil {
+		return r, err
+	}
+	limits := o.Limits.OrDefault()
+	r.MaxFrames, r.MaxBytes = limits.ViewFrames, limits.ViewBytes
+	r.Sources, r.Ordering = []Source{{Kind: Current}}, Ordering{Kind: NewestFirst}
+	for key, value := range input.Entries() {
+		name, _ := key.AsKeyword()
+		at := under(o.At, key)
+		if value.IsNil() {
+			continue
+		}
+		switch name {
+		case "sources":
+			r.Sources, err = parseSources(at, value, limits.Related)
+		case "filters":
+			r.Filters, err = parseFilters(at, value, true)
+		case "ordering":
+			r.Ordering, err = parseOrdering(at, value, true)
+		case "query":
+			r.Query, err = parseQuery(at, value)
+		case "max-frames":
+			r.MaxFrames, err = number(at, value, store.HardLimits().ViewFrames)
+		case "max-bytes":
+			r.MaxBytes, err = number(at, value, store.HardLimits().ViewBytes)
+		case "as":
+			var form string
+			form, err = oneOf(at, "a form of the result", value, "frames", "ids")
+			r.IDs = form == "ids"
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func parseQuery(at []edn.Value, v edn.Value) (string, error) {
+	text, ok := v.AsString()
+	switch {
+	case !ok:
+		return "", invalid(at, "%.80s is not a string", v)
+	case len(text) > maxQuery:
+		return "", invalid(at, "the query has %d bytes, more than %d", len(text), maxQuery)
+	}
+	return text, nil
+}
+
+var sourceNames = []string{":current", ":parent", ":siblings", "[:related [path or id …]]"}
+
+func parseSources(at []edn.Value, v edn.Value, most int) (list []Source, err error) {
+	if !v.IsVector() && !v.IsList() {
+		return nil, invalid(at, "%.80s is not a list of sources", v)
+	}
+	i := int64(0)
+	for x := range v.Elems() {
+		inner := under(at, edn.Int(i))
+		s := Source{Kind: SourceKind(word(x))}
+		switch first, _ := nth(x, 0).AsKeyword(); {
+		case x.IsVector() && first == string(Related) && x.Len() == 2:
+			s.Kind = Related
+			if s.Nodes, err = parseRelated(under(inner, edn.Int(1)), nth(x, 1), most); err != nil {
+				return nil, err
+			}
+		case !slices.Contains([]SourceKind{Current, Parent, Siblings}, s.Kind):
+			return nil, notAllowed(inner, "a source", x, sourceNames)
+		}
+		list = append(list, s)
+		i++
+	}
+	return list, nil
+}
+
+func nth(v edn.Value, i int) edn.Value { x, _ := v.Nth(i); return x }
+
+// parseRelated returns related nodes: paths, or node ids in their full form.
+func parseRelated(at []edn.Value, v edn.Value, most int) (refs []store.Ref, err error) {
+	if v.Len() > most {
+		return nil, contract.Errorf("limit/exceeded", "%d related nodes are more than %d", v.Len(), most).
+			WithDetail("limit", edn.Text("related nodes")).WithDetail("max", edn.Int(int64(most))).WithDetail("path", edn.Vector(at...))
+	}
+	err = each(at, v, func(x edn.Value) error {
+		text, ok := x.AsString()
+		if !ok {
+			return invalid(at, "%.80s is not a path or a node id", x)
+		}
+		if _, err := id.Parse(id.Node, text); err == nil {
+			refs = append(refs, store.Ref{Node: text})
+			return nil
+		}
+		path, err := store.CheckPath(text)
+		refs = append(refs, store.Ref{Path: path})
+		return err
+	})
+	return refs, err
+}
+
+var orderings = []string{":recency", ":relevance", "[:type-priority [type …]]", "[:agent-priority [agent …]]", "[:custom {:intent :ns/name}]"}
+
+func parseOrdering(at []edn.Value, v edn.Value, custom bool) (o Ordering, err error) {
+	if name := OrderingKind(word(v)); name == NewestFirst || name == Relevance {
+		return Ordering{Kind: name}, nil
+	}
+	first, _ := nth(v, 0).AsKeyword()
+	o.Kind = OrderingKind(first)
+	inner := under(at, edn.Int(1))
+	switch {
+	case !v.IsVector() || v.Len() != 2:
+	case o.Kind == TypePriority || o.Kind == AgentPriority:
+		o.Priority, err = texts(inner, nth(v, 1))
+		return o, err
+	case o.Kind == Custom && custom:
+		return parseCustom(inner, nth(v, 1))
+	}
+	allowed := orderings
+	if !custom {
+		allowed = orderings[:4]
+	}
+	return o, notAllowed(at, "an ordering", v, allowed)
+}
+
+func parseCustom(at []edn.Value, v edn.Value) (o Ordering, err error) {
+	o.Kind = Custom
+	if !v.IsMap() {
+		return o, invalid(at, "%.80s is not a map with :intent", v)
+	}
+	for key, value := range v.Entries() {
+		inner := under(at, key)
+		ok := true
+		switch name, _ := key.AsKeyword(); name {
+		case "intent":
+			o.Intent, ok = value.AsKeyword()
+			ok = ok && strings.Contains(o.Intent, "/")
+		case "content?":
+			o.Content, ok = value.AsBool()
+		case "on-error":
+			var other Ordering
+			other, err = parseOrdering(inner, value, false)
+			o.OnError = &other
+		default:
+			err = notAllowed(inner, "a key of a custom ordering", key, []string{":intent", ":content?", ":on-error"})
+		}
+		if err == nil && !ok {
+			err = invalid(inner, "%.80s is not what is expected there", value)
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	if o.Intent == "" {
+		return o, invalid(at, "the custom ordering has no :intent")
+	}
+	return o, nil
+}

@@ -1,0 +1,84 @@
+package view
+
+import (
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+)
+
+// Select says which frames of a node a view is about.
+type Select string
+
+// The selections.
+const (
+	Heads   Select = "heads"   // the head of each type
+	History Select = "history" // also frames that are not heads, and those of earlier states
+	Fresh   Select = "fresh"   // heads that are fresh
+)
+
+// Order says how frames are ordered.
+type Order string
+
+// The orderings of views.
+const (
+	Recency Order = "recency" // the newest first
+	ByType  Order = "type"    // as View.Priority lists the types, or by name
+	ByAgent Order = "agent"   // as View.Priority lists the agents, or by name
+)
+
+// View selects frames of one node.
+type View struct {
+	MaxFrames int
+	MaxBytes  int // of the texts
+	Select    Select
+	Order     Order
+	// Priority are types or agents for the orderings that need them. What is not
+	// listed comes last, the newest first.
+	Priority []string
+	Filters  []Filter
+	// Include are states besides fresh. With Deleted, a removed path is readable.
+	Include []store.HeadState
+	Content bool
+}
+
+// Default returns the view that is used without any other.
+func Default(l store.Limits) View {
+	l = l.OrDefault()
+	return View{
+		MaxFrames: l.ViewFrames,
+		MaxBytes:  l.ViewBytes,
+		Select:    Heads,
+		Order:     Recency,
+		Include:   []store.HeadState{store.Stale},
+		Content:   true,
+	}
+}
+
+// BuiltIn returns the views that have a name without any configuration.
+func BuiltIn(l store.Limits) map[string]View {
+	with := func(change func(*View)) View {
+		v := Default(l)
+		change(&v)
+		return v
+	}
+	return map[string]View{
+		"default":  Default(l),
+		"heads":    with(func(v *View) { v.Select = Heads }),
+		"history":  with(func(v *View) { v.Select = History }),
+		"fresh":    with(func(v *View) { v.Select = Fresh }),
+		"by-type":  with(func(v *View) { v.Order = ByType }),
+		"by-agent": with(func(v *View) { v.Order = ByAgent }),
+	}
+}
+
+// shows reports whether the view includes heads in a state. A frame that is not
+// a head has none.
+func (v *View) shows(s store.HeadState) bool {
+	switch {
+	case s == "" || s == store.Fresh:
+		return true
+	case v.Select == Fresh:
+		return false
+	}
+	return slices.Contains(v.Include, s)
+}
