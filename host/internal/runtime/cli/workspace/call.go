@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -233,63 +232,4 @@ func (in *invocation) write(data []byte) error {
 	}
 	_, err := io.WriteString(in.Stdout, text)
 	return err
-}
-
-// failed prints the error of an intent (WS-185) and returns the one that ends the
-// command.
-func (in *invocation) failed(err error) error {
-	var e *contract.Error
-	if !errors.As(err, &e) || in.ctx.Err() != nil {
-		return err
-	}
-	if in.Format() != "text" {
-		in.Problem(e)
-		return in.Quiet(exit.Code(e))
-	}
-	in.note("%s", in.failure(e))
-	return in.Quiet(exit.Code(e))
-}
-
-// failure formats an error: what failed, on which object, why, and the next step.
-func (in *invocation) failure(e *contract.Error) string {
-	var b strings.Builder
-	b.WriteString(diag.Wrap(fmt.Sprintf("ferment %s: %s (:%s)", in.words, strings.TrimRight(e.FullMessage(), "."), e.Type), 0, 2))
-	for _, item := range listed(e.Details) {
-		b.WriteString("\n  " + item)
-	}
-	for cause, depth := e.Cause, 0; cause != nil && depth < 3; cause, depth = cause.Cause, depth+1 {
-		b.WriteString("\n" + diag.WrapLabeled("  cause: ", fmt.Sprintf("%s (:%s)", cause.FullMessage(), cause.Type)))
-	}
-	if next := in.next(e); next != "" {
-		b.WriteString("\n" + diag.WrapLabeled("  next: ", next))
-	}
-	return b.String()
-}
-
-// next returns the next step: that of the error, else the help of the verb for
-// what the command line had wrong.
-func (in *invocation) next(e *contract.Error) string {
-	hint, _ := e.Details.Key("hint").AsString()
-	if hint = cmp.Or(hint, e.Hint); hint == "" && exit.Code(e) == exit.Usage {
-		hint = fmt.Sprintf("\"ferment %s --help\" shows its usage", in.words)
-	}
-	return strings.ReplaceAll(hint, "`", "\"")
-}
-
-// listed returns the objects that the details of an error name, each on a line.
-func listed(details edn.Value) []string {
-	var out []string
-	for _, key := range []string{"paths", "matches", "children", "findings", "conflicts", "allowed"} {
-		v := details.Key(key)
-		shown := 0
-		for item := range v.Elems() {
-			if shown == maxListed {
-				out = append(out, fmt.Sprintf("and %d more", v.Len()-shown))
-				break
-			}
-			out = append(out, words(item))
-			shown++
-		}
-	}
-	return out
 }

@@ -184,8 +184,9 @@ type invocation struct {
 	cmd   *cobra.Command
 	ctx   context.Context
 
-	at    place
-	input edn.Value
+	at        place
+	arguments []string
+	input     edn.Value
 }
 
 // usagef returns an error of the command line.
@@ -195,7 +196,7 @@ func (in *invocation) usagef(format string, args ...any) error {
 
 // run builds the input and performs the verb.
 func (in *invocation) run(args []string) error {
-	in.at = locate(in.Dir, in.workspace)
+	in.at, in.arguments = locate(in.Dir, in.workspace), args
 	if err := in.build(args); err != nil {
 		return err
 	}
