@@ -20,6 +20,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -53,6 +54,9 @@ type opened struct {
 	ws      *core.Workspace
 	created bool // the store did not exist when it was opened
 	err     error
+
+	watching sync.Mutex
+	watch    *watch.Watcher // nil until the first request to watch
 
 	// Guarded by the mutex of the hub.
 	users int
@@ -267,11 +271,34 @@ func (h *hub) sweep(after time.Duration) {
 	}
 }
 
+// watcher returns the watcher of the workspace, and makes it if there is none.
+func (o *opened) watcher(options watch.Options) *watch.Watcher {
+	o.watching.Lock()
+	defer o.watching.Unlock()
+	if o.watch == nil || o.watch.State().Subscriptions == 0 {
+		o.watch = watch.New(o.ws, options)
+	}
+	return o.watch
+}
+
+// watchState says what the watcher does.
+func (o *opened) watchState() watch.State {
+	o.watching.Lock()
+	defer o.watching.Unlock()
+	if o.watch == nil {
+		return watch.State{}
+	}
+	return o.watch.State()
+}
+
 // seal closes a workspace.
 func (h *hub) seal(o *opened) error {
 	<-o.ready
 	if o.ws == nil {
 		return nil
+	}
+	if o.watch != nil {
+		o.watch.Close()
 	}
 	err := o.ws.Close()
 	if err != nil {

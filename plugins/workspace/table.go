@@ -56,7 +56,7 @@ func (i *intent) latency() time.Duration {
 // intents returns every intent that is served.
 func intents() []intent {
 	var all []intent
-	for _, family := range [][]intent{treeIntents(), frameIntents(), agentIntents()} {
+	for _, family := range [][]intent{treeIntents(), frameIntents(), readingIntents(), upkeepIntents(), comparingIntents(), watchIntents(), agentIntents()} {
 		all = append(all, family...)
 	}
 	return all

@@ -27,6 +27,8 @@ type watcher struct {
 	mu       sync.Mutex
 	out      io.Writer
 	begun    time.Time
+	recorded bool      // times are those of the events, and begun is that of the first one
+	at       time.Time // of the recorded event that is being printed
 	done     chan struct{}
 	asked    string            // the plugin that is being described
 	slow     *time.Timer       // fires when a start becomes slow
@@ -212,10 +214,26 @@ func (w *watcher) tell(e journal.Event) {
 	case !w.on:
 	case w.form == formatText:
 		w.awaits(e)
+		w.setTime(e.At)
 		w.text(e)
+		w.setTime(time.Time{})
 	default:
 		w.value(e.Value())
 	}
+}
+
+// setTime sets the time of what is printed next, if events have recorded times; zero
+// means now.
+func (w *watcher) setTime(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.recorded {
+		return
+	}
+	if w.begun.IsZero() {
+		w.begun = at
+	}
+	w.at = at
 }
 
 // close waits until everything is printed.
@@ -241,7 +259,11 @@ func (w *watcher) value(v edn.Value) {
 func (w *watcher) line(form string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, _ = fmt.Fprintf(w.out, "%7s  %s\n", time.Since(w.begun).Truncate(time.Millisecond), fmt.Sprintf(form, args...))
+	since := time.Since(w.begun)
+	if !w.at.IsZero() {
+		since = w.at.Sub(w.begun)
+	}
+	_, _ = fmt.Fprintf(w.out, "%7s  %s\n", since.Truncate(time.Millisecond), fmt.Sprintf(form, args...))
 }
 
 // text prints the events of interest to a person: calls, failures, and

@@ -19,9 +19,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// decision is what decides about a path, as git prints it.
-type decision struct{ source, line, pattern string }
-
 // paths returns all paths below a directory, without those of repositories.
 func paths(t testing.TB, root string) (all []string, dirs map[string]bool) {
 	dirs = map[string]bool{}
@@ -41,20 +38,8 @@ func paths(t testing.TB, root string) (all []string, dirs map[string]bool) {
 	return all, dirs
 }
 
-// gitDecides returns what git says about each path.
-func gitDecides(repo *coretest.Repo, all []string) map[string]decision {
-	// The dot keeps a colon at the start from being read as the magic of git.
-	out := repo.Feed("./"+strings.Join(all, "\x00./")+"\x00", "check-ignore", "-v", "-n", "-z", "--no-index", "--stdin")
-	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
-	decided := map[string]decision{}
-	for ; len(fields) >= 4; fields = fields[4:] {
-		decided[strings.TrimPrefix(fields[3], "./")] = decision{fields[0], fields[1], fields[2]}
-	}
-	return decided
-}
-
 // explain decides about a path with the files of a directory.
-func explain(root, path string, dir bool) (d decision, ignored bool) {
+func explain(root, path string, dir bool) (d coretest.Decision, ignored bool) {
 	exclude, _ := os.ReadFile(filepath.Join(root, ".git", "info", "exclude"))
 	rules := ignore.Rules{Below: []*ignore.List{ignore.Parse(".git/info/exclude", "", exclude)}}
 	p, ignored := rules.Explain(path, dir, func(dir string) []*ignore.List {
@@ -66,7 +51,7 @@ func explain(root, path string, dir bool) (d decision, ignored bool) {
 		return []*ignore.List{ignore.Parse(strings.TrimPrefix(name, root+"/"), dir, text)}
 	})
 	if p != nil {
-		d = decision{p.Source, fmt.Sprint(p.Line), p.Text}
+		d = coretest.Decision{Source: p.Source, Line: fmt.Sprint(p.Line), Pattern: p.Text}
 	}
 	return d, ignored
 }
@@ -87,12 +72,12 @@ func TestDecisionsAreGits(t *testing.T) {
 		if len(all) == 0 {
 			continue
 		}
-		git := gitDecides(repo, all)
+		git := repo.Explain(all)
 		require.Len(t, git, len(all))
 		for _, path := range all {
 			ours, _ := explain(root, path, dirs[path])
 			require.Equal(t, git[path], ours, "seed %d, path %q", seed, path)
-			if ours.source != "" {
+			if ours.Source != "" {
 				decided++
 			}
 		}
@@ -121,7 +106,7 @@ func TestSmallPatternsAreGits(t *testing.T) {
 			pattern += symbols[r.IntN(len(symbols))]
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte(pattern), 0o644))
-		git := gitDecides(repo, all)
+		git := repo.Explain(all)
 		for _, path := range all {
 			ours, _ := explain(root, path, dirs[path])
 			require.Equal(t, git[path], ours, "pattern %q, path %q", pattern, path)
@@ -237,7 +222,7 @@ func FuzzPattern(f *testing.F) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, name, "a", name), nil, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte(pattern), 0o644))
 		all, dirs := paths(t, root)
-		git := gitDecides(coretest.At(t, root), all)
+		git := coretest.At(t, root).Explain(all)
 		for _, path := range all {
 			ours, _ := explain(root, path, dirs[path])
 			require.Equal(t, git[path], ours, path)

@@ -46,7 +46,7 @@ CREATE TABLE heads (
 `
 
 // indexVersion changes with the schema; an index of another one is rebuilt.
-var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema)))
+var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema + upkeepSchema)))
 
 // index is the database. Its writer is one connection that is in a transaction
 // while a batch is prepared.
@@ -57,7 +57,7 @@ type index struct {
 	conn    *sql.Conn
 	readers *sql.DB
 	sets    frameSets
-	stmt    struct{ find, content, close, version, tree, commit, savepoint, release *sql.Stmt }
+	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release *sql.Stmt }
 	queries statements // of readers
 }
 
@@ -127,10 +127,11 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 	for query, stmt := range map[string]**sql.Stmt{
 		"SELECT count(*) FROM contents WHERE id = ?": &x.stmt.find,
 		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.stmt.content,
-		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                                                                       &x.stmt.close,
-		"INSERT INTO versions (path, since, mode, size, content, renamed, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)":                                             &x.stmt.version,
-		"INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING":                                                                                                    &x.stmt.tree,
-		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                                                                &x.stmt.commit,
+		"DELETE FROM gone WHERE content = ?":                                                                         &x.stmt.kept,
+		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                           &x.stmt.close,
+		"INSERT INTO versions (path, since, mode, size, content, renamed, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)": &x.stmt.version,
+		"INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING":                                                        &x.stmt.tree,
+		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                    &x.stmt.commit,
 		"SAVEPOINT request": &x.stmt.savepoint,
 		"RELEASE request":   &x.stmt.release,
 	} {
@@ -144,7 +145,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 
 func (x *index) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release} {
+	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.kept, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -222,6 +223,9 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 	switch r.Kind {
 	case kindContent:
 		content := contentOf(x.scheme, r.Payload)
+		if _, err := x.stmt.kept.ExecContext(ctx, content.Sum()); err != nil {
+			return err
+		}
 		_, err := x.stmt.content.ExecContext(ctx, content.Sum(), place.Segment, place.Offset, place.Length)
 		return err
 	case kindVersions:

@@ -233,6 +233,14 @@ func (tx *Tx) checkInputs(r *frames, n NewFrame, now *Version) error {
 
 // appendFrame writes content, frame and head.
 func (tx *Tx) appendFrame(f *Frame, text []byte) error {
+	if err := tx.writeFrame(f, text); err != nil {
+		return err
+	}
+	return tx.addRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: f.Node, Type: f.Type, Frame: f.ID})
+}
+
+// writeFrame writes content and frame.
+func (tx *Tx) writeFrame(f *Frame, text []byte) error {
 	if _, err := tx.PutContent(text); err != nil {
 		return err
 	}
@@ -240,15 +248,8 @@ func (tx *Tx) appendFrame(f *Frame, text []byte) error {
 	if err != nil {
 		return err
 	}
-	head, err := encodeRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: f.Node, Type: f.Type, Frame: f.ID})
-	if err != nil {
-		return err
-	}
 	tx.store.drafts[f.ID] = frame.Payload
-	if err := tx.add(frame); err != nil {
-		return err
-	}
-	return tx.add(head)
+	return tx.add(frame)
 }
 
 func (tx *Tx) frames() *frames {
