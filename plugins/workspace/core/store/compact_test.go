@@ -174,7 +174,7 @@ func TestCompactHistory(t *testing.T) {
 		return err
 	}))
 	require.Empty(t, validate(t, s.Store, Check{}).Errors)
-	data, e := export(t, s.Store, Selection{History: true})
+	data, e := export(t, s.Store, ExportRange{History: true})
 	assert.Equal(t, 3, e.Frames)
 	to := open(t, createAs(t, id.B3, "to"))
 	_, _, err := importInto(t, to.Store, data, ConflictFail)

@@ -18,7 +18,9 @@ const (
 	MaxPage     = 1000
 )
 
-func (v *Snapshot) frames() *frames { return &frames{store: v.store, q: v.tx, seq: v.seq} }
+func (v *Snapshot) frames() *frames {
+	return &frames{store: v.store, q: v.tx, seq: v.seq, latest: v.latest, assumed: v.assumed, readCache: v.cache}
+}
 
 // Frame returns a frame by id, without its text. It is verified against its
 // record id.
@@ -146,7 +148,7 @@ func (r *frames) matching(ctx context.Context, n *Found, f Filter) (list []*Fram
 		if err != nil {
 			return nil, err
 		}
-		if earlier[frame.Node] {
+		if !n.ByID || earlier[frame.Node] {
 			list = append(list, frame)
 		}
 	}
@@ -271,12 +273,13 @@ func (v *Snapshot) HeadOf(ctx context.Context, f *Found, frameType string) (*Hea
 		WithDetail("frame/type", edn.Text(frameType))
 }
 
-// candidates are the states whose heads are those of the node, best first.
+// candidates are the states whose heads are those of the node, best first. The
+// last one of a path is that of states without a head of their own.
 func (f *Found) candidates() []Version {
 	if f.ByID {
 		return f.States[f.At : f.At+1]
 	}
-	return f.States
+	return append(slices.Clip(f.States), Version{})
 }
 
 // headsByType returns the frame of each head of a node.

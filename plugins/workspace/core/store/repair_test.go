@@ -48,8 +48,8 @@ func everyFile(t testing.TB, scheme id.Scheme) (dir string, root id.ID) {
 	return dir, root
 }
 
-// files returns the content of every file below a directory.
-func files(t testing.TB, dir string) map[string]string {
+// filesIn returns the content of every file below a directory.
+func filesIn(t testing.TB, dir string) map[string]string {
 	all := map[string]string{}
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -71,7 +71,7 @@ func TestFlippedBytesAreRepaired(t *testing.T) {
 	n := proof.Size(t, "flipped bytes repaired", 200, 2000)
 	for _, scheme := range []id.Scheme{id.B3, id.S2} {
 		whole, root := everyFile(t, scheme)
-		before := files(t, whole)
+		before := filesIn(t, whole)
 		names := []string{}
 		for name, b := range before {
 			if len(b) > 0 {
@@ -95,13 +95,13 @@ func TestFlippedBytesAreRepaired(t *testing.T) {
 			require.NoError(t, err, what)
 			require.False(t, report.Valid, what)
 			require.Equal(t, name, report.Errors[0].File, what)
-			damaged := files(t, dir)
+			damaged := filesIn(t, dir)
 			plan := &Repaired{}
 			often := seed%8 < 1
 			if often {
 				plan, err = Repair(background, dir, testOptions, false)
 				require.NoError(t, err, what)
-				require.Equal(t, damaged, files(t, dir), "%s: a plan changes nothing", what)
+				require.Equal(t, damaged, filesIn(t, dir), "%s: a plan changes nothing", what)
 			}
 			done, err := Repair(background, dir, testOptions, true)
 			require.NoError(t, err, what)
@@ -136,7 +136,7 @@ func TestFlippedBytesAreRepaired(t *testing.T) {
 }
 
 func quarantined(t testing.TB, dir string) (texts []string) {
-	for _, b := range files(t, filepath.Join(dir, quarantineDir)) {
+	for _, b := range filesIn(t, filepath.Join(dir, quarantineDir)) {
 		texts = append(texts, b)
 	}
 	return texts
@@ -162,7 +162,7 @@ func TestDamagedLogIsRepaired(t *testing.T) {
 		if without != "" {
 			require.NoError(t, os.Remove(filepath.Join(dir, without)))
 		}
-		before := files(t, filepath.Join(dir, logDir))
+		before := filesIn(t, filepath.Join(dir, logDir))
 		done, err := Repair(background, dir, testOptions, true)
 		require.NoError(t, err, "seed %d", seed)
 		if len(done.Steps) == 0 { // the torn tail of a log of which more is not known
