@@ -196,7 +196,7 @@ func TestCompactedStates(t *testing.T) {
 			named[seq] = true
 			update(t, s.Store, func(tx *Tx) error { return second(tx.SetSnapshot(fmt.Sprint("s", i), seq)) })
 		}
-		remove(t, s.Store, "d", true)
+		remove(t, s.Store, "a", true)
 		read := func(seq uint64, texts bool) (all string, err error) {
 			err = s.View(background, seq, func(v *Snapshot) error {
 				root, err := v.StateRoot(background)

@@ -150,9 +150,9 @@ func TestDamagedLogIsRepaired(t *testing.T) {
 		r := rand.New(rand.NewPCG(uint64(seed), 173))
 		s := randomStore(t, r, "w")
 		if r.IntN(3) == 0 {
-			remove(t, s.Store, "d", true)
+			remove(t, s.Store, "a", true)
 			compact(t, s.Store, Compaction{})
-			remove(t, s.Store, "d", false)
+			remove(t, s.Store, "a", false)
 		}
 		dir, tr := s.dir, ids(treeOf(t, s.Store))
 		frames := allFrames(t, s.Store)
