@@ -334,15 +334,16 @@ func (w *work) call(ctx context.Context, jobs []*job) error {
 		w.report()
 	}
 	for _, j := range jobs {
-		if w.onFailure == Stop && w.failed.Load() {
-			j.skip("an earlier call failed")
-			conclude(j)
-			continue
-		}
 		leave, err := w.e.calls.enter(ctx, j.agent, n)
 		if err != nil {
 			all.Wait()
 			return contract.AsError(err)
+		}
+		if w.onFailure == Stop && w.failed.Load() {
+			leave()
+			j.skip("an earlier call failed")
+			conclude(j)
+			continue
 		}
 		all.Go(func() {
 			defer leave()
@@ -351,10 +352,6 @@ func (w *work) call(ctx context.Context, jobs []*job) error {
 			}
 			if err != nil {
 				j.fail(err)
-			}
-			if e := contract.AsError(err); e != nil && j.batch && (e.Type == "generate/binary" || e.Type == "generate/denied") {
-				j.item.Err = nil
-				j.skip(e.Message)
 			}
 			j.item.Nanos = w.e.o.Now() - j.began
 			conclude(j)
