@@ -102,10 +102,13 @@ func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time
 	defer s.watchDeadline(c.Deadline, probeTimeout)()
 
 	var on func(wire.Event)
-	if c.OnDelta != nil {
+	if c.OnDelta != nil || c.OnProgress != nil {
 		on = func(e wire.Event) {
-			if e.Kind == wire.Delta {
+			switch {
+			case e.Kind == wire.Delta && c.OnDelta != nil:
 				c.OnDelta(e.Value)
+			case e.Kind == wire.Progress && c.OnProgress != nil:
+				c.OnProgress(e.Value)
 			}
 		}
 	}

@@ -235,7 +235,7 @@ func (u *unit) shadow(call dispatch.Call, judge dispatch.Judge) {
 	}
 	t.edition.give(s, "")
 	todo := u.spend(s)
-	call.OnDelta, call.Shadow = nil, true
+	call.OnDelta, call.OnProgress, call.Shadow = nil, nil, true
 	t.asking.Go(func() {
 		todo.run()
 		ctx, cancel := context.WithTimeout(t.life, shadowLimit)

@@ -175,7 +175,7 @@ func (x Sessions) Sessions(ctx context.Context, f session.Filter) ([]session.Ses
 
 // Hot implements session.Store.
 func (x Sessions) Hot(ctx context.Context) ([]session.Session, error) {
-	return x.list(ctx, "hot_sessions")
+	return x.list(ctx, "hot_sessions_bare")
 }
 
 func (x Sessions) list(ctx context.Context, query string, args ...any) (out []session.Session, err error) {

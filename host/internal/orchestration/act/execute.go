@@ -51,7 +51,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		task := &eval.Task{
 			Run: f.id, Session: f.request.SessionID, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
 			Bindings: f.bindings, Request: f.layer, PolicyCache: f.policies, Trace: f.request.Trace, Principal: f.act.Principal, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: f.dir(), Recorder: f.recorder,
-			Streams: f.request.ResponseType == "stream", Pace: f.pace, Inside: f.inside, Text: f.tell,
+			Streams: f.request.ResponseType == "stream", Pace: f.pace, Live: f.live, Inside: f.inside, Text: f.tell,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}
 		task.Interrupts, task.Secrets = f.asks, f.mask

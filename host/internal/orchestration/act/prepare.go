@@ -328,7 +328,7 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		if !f.alone {
 			f.follow = c.Journal.Follow(f.id, 0)
 		}
-		f.pace = f.newPace()
+		f.pace, f.live = f.reader()
 		if err := f.recorder.Record(edn.Nil(), "", f.accepted()); err != nil {
 			return contract.AsError(err)
 		}
@@ -344,12 +344,12 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 	}, nil
 }
 
-// newPace returns the pace of the reader of the run; nil: it has none.
-func (f *flight) newPace() *stream.Pace {
+// reader returns the ways to the reader of the run; nil: it has none.
+func (f *flight) reader() (*stream.Pace, *stream.Live) {
 	if !f.act.Watched {
-		return nil
+		return nil, nil
 	}
-	return stream.NewPace()
+	return stream.NewPace(), stream.NewLive()
 }
 
 func (f *flight) accepted() *journal.RunAccepted {

@@ -185,7 +185,7 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 		return nil, err
 	}
 	next.key, next.holds, next.place, next.act.Watched = f.key, f.holds, place, f.act.Watched
-	next.pace = f.newPace()
+	next.pace, next.live = f.reader()
 	return next, nil
 }
 

@@ -152,7 +152,7 @@ type Act struct {
 	Cache  CacheUse
 	Cached func(outcome string)
 	// Watched announces that the run will be read with Watch: a slow reader
-	// exerts back pressure on the plugins whose text it reads.
+	// exerts back pressure on the plugins whose text, values and progress it reads.
 	Watched bool
 }
 
@@ -485,9 +485,10 @@ func (r *Run) Principal() string { return r.flight().act.Principal }
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
-// Watch calls show with the events of the run, in order and on this goroutine,
-// until the run is finished, ctx ends, or show fails; the error is that of ctx
-// or of show. It must be called at most once, and not together with Follow.
+// Watch calls show with the events of the run, in order and one at a time, until
+// the run is finished, ctx ends, or show fails; the error is that of ctx or of
+// show. Events that are not recorded (see [stream.Live]) come after the first
+// recorded one. It must be called at most once, and not together with Follow.
 func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 	f := r.flight()
 	defer f.pace.Close()
@@ -501,19 +502,50 @@ func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 			}
 		}()
 	}
-	var failed error
+	w := watching{show: show, cancel: cancel}
+	open := sync.OnceFunc(func() { f.live.Open(func(e journal.Event) { w.take(e) }) })
+	defer f.live.Close()
 	err := journal.Watch(ctx, f.follow, func(e journal.Event) bool {
-		failed = show(e)
+		goes := w.take(e)
 		if e.Shown() {
 			text, _ := e.Details.Key("text").AsString()
 			f.pace.Read(len(text))
 		}
-		return failed == nil
+		open()
+		return goes
 	})
-	if failed != nil {
+	if failed := w.failure(); failed != nil {
 		return failed
 	}
 	return err
+}
+
+// watching is the reader of a run. It takes recorded events and others from
+// different goroutines.
+type watching struct {
+	show   func(journal.Event) error
+	cancel func()
+
+	mu     sync.Mutex
+	failed error
+}
+
+// take shows an event; false if show has failed.
+func (w *watching) take(e journal.Event) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed == nil {
+		if w.failed = w.show(e); w.failed != nil {
+			w.cancel()
+		}
+	}
+	return w.failed == nil
+}
+
+func (w *watching) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
 }
 
 // untilCut calls cut if the run is interrupted: no record that could end a reader

@@ -72,6 +72,7 @@ type flight struct {
 	class     string
 	place     *queue.Place     // in the queue; nil: it does not wait
 	pace      *stream.Pace     // nil unless the run is streamed
+	live      *stream.Live     // nil unless the run is streamed
 	asks      *interrupt.Table // questions to people
 	retryAt   time.Time        // when the job goes on after a failure; zero: it is over
 	after     time.Time        // it waits until then, and enters the queue with entry; else zero

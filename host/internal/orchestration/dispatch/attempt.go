@@ -93,19 +93,25 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 	}
 	a.n.run.Interrupts.Calling()
 	defer a.n.run.Interrupts.Called()
-	if a.stream.Live() {
+	if a.stream.Reports() {
+		call.OnProgress = func(v edn.Value) { a.show(ctx, stream.LiveProgress, v) }
+	}
+	if shows := a.n.w.Stream.ShowsValues(&a.n.w.Policy.Policy); shows || a.stream.Live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
-			select {
-			case <-a.stop:
+			if a.hasLost() {
 				return // text of a losing attempt is dropped
-			default:
 			}
 			if a.firstPiece.IsZero() {
 				a.firstPiece = a.n.now()
 			}
-			a.stream.Receive(own, piece, stop)
+			switch {
+			case stream.IsText(piece) && a.stream.Live():
+				a.stream.Receive(own, piece, stop)
+			case shows && !stream.IsText(piece):
+				a.show(own, stream.LiveDelta, piece)
+			}
 		}
 	}
 	answer, err := a.n.d.Executor.Invoke(ctx, call)
@@ -114,6 +120,33 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 	}
 	awaitOwnDeadline(ctx, err)
 	return answer, err
+}
+
+// hasLost reports whether another answer was accepted.
+func (a *attempt) hasLost() bool {
+	select {
+	case <-a.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// show shows the reader of the run what the capability sent besides text.
+func (a *attempt) show(ctx context.Context, name string, v edn.Value) {
+	if a.hasLost() || !a.stream.Reports() {
+		return
+	}
+	a.stream.Report(ctx, journal.Event{
+		Name:    name,
+		Run:     a.n.run.ID,
+		At:      a.n.now(),
+		Path:    a.n.w.Path,
+		Node:    a.n.w.Node,
+		Attempt: a.number,
+		CapID:   a.capability.ID,
+		Details: edn.MustMap(edn.K("value"), v),
+	})
 }
 
 // priced reports whether the call may cost money.

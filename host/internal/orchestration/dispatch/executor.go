@@ -51,9 +51,12 @@ type Call struct {
 	AtLeast   bool          // calls of unknown price are allowed
 	Stack     []string      // capabilities that led to this call, outermost first
 	Trace     edn.Value
-	Shadow    bool            // the answer is not used and not recorded in the run
-	OnDelta   func(edn.Value) // called in order, from one goroutine, before Invoke returns; may be nil
-	Stop      <-chan struct{} // closed when the answer is no longer needed; nil: never
+	Shadow    bool // the answer is not used and not recorded in the run
+	// OnDelta and OnProgress are called in order, from one goroutine, before Invoke
+	// returns; they may be nil.
+	OnDelta    func(edn.Value)
+	OnProgress func(edn.Value)
+	Stop       <-chan struct{} // closed when the answer is no longer needed; nil: never
 }
 
 // Answer is a whole response envelope and the process that returned it.

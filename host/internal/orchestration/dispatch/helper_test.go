@@ -32,6 +32,7 @@ type order struct {
 	seed     int64
 	streams  bool
 	pace     *stream.Pace
+	live     *stream.Live
 	explain  bool
 	limits   string // budget of the node, as EDN
 	intent   string
@@ -109,7 +110,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 		run.Account, run.Host = budget.NewAccount(o.ledger), o.host
 	}
 	if o.streams {
-		work.Stream = run.NewTextStream(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, nil)
+		work.Stream = run.NewTextStream(dispatch.SystemClock{}, work.Path, work.Node, "", o.pace, o.live, nil)
 	}
 	r := w.Dispatcher.Serve(o.ctx, run, work)
 	return served{r, records.All(), run.Account}

@@ -73,14 +73,14 @@ type Run struct {
 
 // NewTextStream returns the stream of the answer node of the run; see
 // [stream.New]. If tell is set, it gets the text instead of the recorder.
-func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *stream.Pace,
+func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace *stream.Pace, live *stream.Live,
 	tell func(journal.Body)) *stream.Text {
 	if tell == nil {
 		// The error can be ignored: the recorder returns it again at its next record,
 		// which ends the run.
 		tell = func(body journal.Body) { _ = r.Recorder.Record(path, node, body) }
 	}
-	return stream.New(tell, clock, key, pace)
+	return stream.New(tell, clock, key, pace, live)
 }
 
 // Work is one call or tool node with its slots filled and its policy merged.

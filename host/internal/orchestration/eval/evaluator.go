@@ -91,10 +91,11 @@ type Task struct {
 	// have; nil: no schema marks any.
 	Secrets *journal.Mask
 	// Streams records text of the answer according to the streaming policy.
-	// Pace exerts back pressure on plugins while the reader is behind; it may
-	// be nil.
+	// Pace exerts back pressure on plugins while the reader is behind, and Live
+	// shows it what is not recorded; they may be nil.
 	Streams bool
 	Pace    *stream.Pace
+	Live    *stream.Live
 	// Text, if set, receives the text of the answer, which then is not
 	// recorded.
 	Text func(journal.Body)

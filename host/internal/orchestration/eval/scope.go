@@ -90,7 +90,7 @@ func (s *scope) stream() {
 			}
 			_ = t.Recorder.Record(path, node, &journal.AttemptRetracted{Attempt: past.Shown, Reason: reason})
 		}
-		s.textStream = s.run.call.NewTextStream(s.run.ev.Clock, path, node, s.answer.Key, t.Pace, t.Text)
+		s.textStream = s.run.call.NewTextStream(s.run.ev.Clock, path, node, s.answer.Key, t.Pace, t.Live, t.Text)
 	}
 }
 

@@ -9,9 +9,11 @@ import (
 
 // Event is the short form of one record for a watcher of the run.
 type Event struct {
-	Name    string // accepted started reopened resolved skipped attempt chunk provisional retract gate quality commit failed interrupt cancel finished
+	// Name is accepted, started, reopened, resolved, skipped, attempt, chunk, provisional, retract, gate, quality, commit,
+	// failed, interrupt, cancel or finished; progress and delta of what is not recorded.
+	Name    string
 	Run     string
-	Seq     int
+	Seq     int // 0: it is not recorded
 	At      time.Time
 	Path    edn.Value // nil for events of the run itself
 	Node    string

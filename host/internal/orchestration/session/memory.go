@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Memory is a Store without durability. The zero value is empty.
@@ -100,7 +102,9 @@ func (m *Memory) Hot(context.Context) (out []Session, _ error) {
 	defer m.mu.RUnlock()
 	for _, k := range m.byID {
 		if !k.session.Frozen {
-			out = append(out, k.session)
+			bare := k.session
+			bare.Notes = edn.MustMap()
+			out = append(out, bare)
 		}
 	}
 	return out, nil

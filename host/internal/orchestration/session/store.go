@@ -16,7 +16,8 @@ type Store interface {
 	Session(ctx context.Context, id string) (Session, bool, error)
 	// Sessions returns the sessions that match, ordered by id.
 	Sessions(ctx context.Context, f Filter) ([]Session, error)
-	// Hot returns the sessions that are not frozen, in any order.
+	// Hot returns the sessions that are not frozen, in any order, without their notes:
+	// it is asked after each run of a session.
 	Hot(ctx context.Context) ([]Session, error)
 	// Vars returns the named variables of a session, all without names, ordered by
 	// key. They include expired ones.

@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -506,9 +507,7 @@ func (c *command) performThere(ctx context.Context, client *httpapi.Client, p pe
 		case errors.Is(context.Cause(ctx), errInterrupted):
 			c.printf("canceling run %s\n", id)
 			if f.stream { // it would go on for a while without its reader
-				cancel, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
-				defer done()
-				_, _ = control.Do(cancel, actionOf("runs-cancel", edn.K("run"), edn.Text(id), edn.K("why"), edn.Text("interrupt")))
+				c.cancelThere(ctx, control, id)
 			}
 		case p.recorded:
 			return contract.AsError(err).WithHint(fmt.Sprintf(
@@ -661,10 +660,10 @@ func (c *command) answer(response edn.Value, failure *contract.Error, p performa
 	}
 	out := response.Key("result").Key("out")
 	if text, ok := out.Key("text").AsString(); ok {
-		_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, strings.TrimSuffix(text, "\n")))
+		_, err := fmt.Fprintln(c.env.Stdout, display.Shown(c.env.Stdout, strings.TrimSuffix(text, "\n")))
 		return err
 	}
-	_, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, pretty(out)))
+	_, err := fmt.Fprintln(c.env.Stdout, display.Shown(c.env.Stdout, pretty(out)))
 	return err
 }
 

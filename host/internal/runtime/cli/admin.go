@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -327,7 +328,7 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			rows = append(rows, append(head, "-", "", "-", "", "", quality, plain(p.Key("disabled").Key("hint"))))
 		}
 	}
-	return table(c.env.Stdout,
+	return display.Table(c.env.Stdout,
 		[]string{"plugin", "configured", "locked", "installed", "running", "condition", "state", "for", "pid",
 			"in flight", "restarts", "quality", "problem"}, blankNil(rows))
 }

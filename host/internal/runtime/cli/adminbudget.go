@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -123,7 +124,7 @@ func (c *command) budgets(v, data edn.Value) error {
 		fmt.Fprintf(&b, "%s: at most %s (%s)\n", whose, amountsText(each.Key("limit")), plain(each.Key("where")))
 	}
 	if len(rows) > 0 {
-		if err := table(c.env.Stdout, []string{"scope", "limit", "granted", "used", "reserved", "left", "known", "resets"}, rows); err != nil {
+		if err := display.Table(c.env.Stdout, []string{"scope", "limit", "granted", "used", "reserved", "left", "known", "resets"}, rows); err != nil {
 			return err
 		}
 	} else if b.Len() == 0 {

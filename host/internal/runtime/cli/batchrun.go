@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -170,7 +171,7 @@ func (b *batch) write(l *batchLine) error {
 	}
 	b.tally.add(l)
 	reported := l.failure != nil && b.tally.failed <= shownFailures && b.format == formatText
-	if reported || terminal(b.results) {
+	if reported || display.Terminal(b.results) {
 		b.clear()
 	}
 	if reported {
@@ -179,7 +180,7 @@ func (b *batch) write(l *batchLine) error {
 			b.printf("further failures are only in the results\n")
 		}
 	}
-	if _, err = fmt.Fprintln(b.results, shown(b.results, text)); err != nil {
+	if _, err = fmt.Fprintln(b.results, display.Shown(b.results, text)); err != nil {
 		return err
 	}
 	b.show(false)

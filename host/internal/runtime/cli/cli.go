@@ -16,7 +16,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -86,6 +85,7 @@ type command struct {
 	profile  string
 	server   string
 	format   format
+	forms    *asked // formats that the command line requests
 	verbose  bool
 	lockfile daemon.Lockfile
 	attached map[string]string // --attach
@@ -114,7 +114,7 @@ func usagef(format string, args ...any) error {
 
 func (c *command) root() *cobra.Command {
 	var version bool
-	forms := &asked{format: &c.format}
+	c.forms = &asked{format: &c.format}
 	root := &cobra.Command{
 		Use:   "ferment",
 		Short: "run plans on plugins, and accept only answers that pass their gates",
@@ -125,7 +125,7 @@ func (c *command) root() *cobra.Command {
 		Args:          cobra.NoArgs,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			c.verb = cmd.CommandPath()
-			if err := forms.one(); err != nil {
+			if err := c.forms.one(); err != nil {
 				return err
 			}
 			if err := c.knownServer(); err != nil {
@@ -151,9 +151,9 @@ func (c *command) root() *cobra.Command {
 	flags.StringVar(&c.profile, "profile", "",
 		"profile: "+strings.Join(language.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
 	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
-	flags.VarP(outputFlag{forms}, "output", "o", "output format: text, json or edn")
-	flags.VarPF(formatFlag{forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
-	flags.VarPF(formatFlag{forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
+	flags.VarP(outputFlag{c.forms}, "output", "o", "output format: text, json or edn")
+	flags.VarPF(formatFlag{c.forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
+	flags.VarPF(formatFlag{c.forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
 	flags.BoolVar(&c.verbose, "verbose", false,
 		"print more: the id of a run, and the class, the source and the policy of an error")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -172,6 +172,7 @@ func (c *command) root() *cobra.Command {
 		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(),
 		c.doctorCommand(), c.versionCommand(),
 	)
+	root.AddCommand(c.workspaceCommands()...)
 	c.completions(root)
 	root.SetHelpCommand(helpCommand())
 	wantVerbs(root)
@@ -445,10 +446,4 @@ func environmentHint(err error) string {
 		return "name a file that can be read"
 	}
 	return "\"ferment validate\" and \"ferment plugin list\" show the configured programs"
-}
-
-// terminal reports whether a stream of the command is a terminal.
-func terminal(w any) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }

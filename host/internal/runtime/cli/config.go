@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
@@ -137,7 +138,7 @@ func (c *command) showInputs(inputs []expression.Input) error {
 		}
 		rows[i] = []string{in.Kind, in.Name, hash}
 	}
-	return table(c.env.Stdout, []string{"kind", "name", "hash of the value"}, rows)
+	return display.Table(c.env.Stdout, []string{"kind", "name", "hash of the value"}, rows)
 }
 
 func (c *command) configDocsCommand() *cobra.Command {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
@@ -93,7 +94,7 @@ func (c *command) color(w io.Writer) bool {
 	if v, set := c.env.Getenv("NO_COLOR"); set && v != "" {
 		return false
 	}
-	return terminal(w)
+	return display.Terminal(w)
 }
 
 func trimNewline(s string) string {

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/conformance"
@@ -96,7 +97,7 @@ func (c *command) conform(ctx context.Context, o conforming) error {
 		return err
 	}
 	defer outputs.close()
-	show := &conformProgress{command: c, on: c.format == formatText && o.json != "-", live: terminal(c.env.Stdout)}
+	show := &conformProgress{command: c, on: c.format == formatText && o.json != "-", live: display.Terminal(c.env.Stdout)}
 	opts.OnStart = show.began
 	opts.OnResult = func(r conformance.Result) {
 		if ctx.Err() == nil { // an interrupted check has no result
@@ -330,7 +331,7 @@ func (c *command) listChecks(o conforming) error {
 	for i, k := range checks {
 		rows[i] = []string{k.ID, strings.Join(k.Requirements, " "), k.Text}
 	}
-	return table(c.env.Stdout, []string{"check", "requirements", "what a plugin must do"}, rows)
+	return display.Table(c.env.Stdout, []string{"check", "requirements", "what a plugin must do"}, rows)
 }
 
 // reports are the report files. They are created before the run, so that an

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
@@ -139,7 +140,7 @@ func (c *command) printExamination(e *doctor.Examination) error {
 			rows[i][0], area = p.Area, p.Area
 		}
 	}
-	if err := table(c.env.Stdout, []string{"area", "part", "state", "what was found"}, rows); err != nil {
+	if err := display.Table(c.env.Stdout, []string{"area", "part", "state", "what was found"}, rows); err != nil {
 		return err
 	}
 	counts := map[string]int{}

@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -352,7 +353,7 @@ func actIn(ctx context.Context, host *daemon.Host, request edn.Value, dir string
 }
 
 // ticks reports whether progress is shown.
-func (c *command) ticks() bool { return terminal(c.env.Stderr) && c.format == formatText }
+func (c *command) ticks() bool { return display.Terminal(c.env.Stderr) && c.format == formatText }
 
 // ticker returns a function that shows progress on a terminal.
 func (c *command) ticker() func(done, all int) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -92,7 +93,7 @@ func (c *command) judgeTable(v edn.Value) error {
 		_, err := io.WriteString(c.env.Stdout, "the configuration has no judge\n")
 		return err
 	}
-	return table(c.env.Stdout, []string{"judge", "graded by", "state", "kappa", "first", "measured", "model", "next"},
+	return display.Table(c.env.Stdout, []string{"judge", "graded by", "state", "kappa", "first", "measured", "model", "next"},
 		rows)
 }
 
@@ -240,6 +241,6 @@ func courseText(r calibration.Record) string {
 			first}
 	}
 	var b strings.Builder
-	_ = table(&b, []string{"measured", "kappa", "model", "because of", ""}, rows) // strings.Builder never fails
+	_ = display.Table(&b, []string{"measured", "kappa", "model", "because of", ""}, rows) // strings.Builder never fails
 	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -135,7 +136,7 @@ func probeText(w io.Writer, out, usage edn.Value) error {
 		}
 		rows = append(rows, []string{plain(k.Key("check")), state, strings.Join(seen, ", ")})
 	}
-	if err := table(w, []string{"request", "state", "what was seen"}, rows); err != nil {
+	if err := display.Table(w, []string{"request", "state", "what was seen"}, rows); err != nil {
 		return err
 	}
 	served := plain(out.Key("model"))

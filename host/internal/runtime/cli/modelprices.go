@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -110,7 +111,7 @@ func (c *command) printPriceList(ctx context.Context) error {
 		}
 	}
 	head := append([]string{"vendor", "model"}, priceHeads...)
-	if err := table(c.env.Stdout, append(head, limitHeads...), rows); err != nil {
+	if err := display.Table(c.env.Stdout, append(head, limitHeads...), rows); err != nil {
 		return err
 	}
 	from := "shipped with this program"
@@ -184,7 +185,7 @@ func (c *command) printModelPrices(loaded *daemon.Loaded) error {
 		rows = append(rows, append(append(row, from), limitCells(m.Price)...))
 	}
 	head := append([]string{"plugin", "block", "model"}, priceHeads...)
-	if err := table(c.env.Stdout, append(append(head, "from"), limitHeads...), rows); err != nil {
+	if err := display.Table(c.env.Stdout, append(append(head, "from"), limitHeads...), rows); err != nil {
 		return err
 	}
 	for _, m := range prices {
@@ -267,7 +268,7 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 		}
 	}
 	if len(rows) > 0 {
-		if err := table(c.env.Stdout, []string{"change", "model"}, rows); err != nil {
+		if err := display.Table(c.env.Stdout, []string{"change", "model"}, rows); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -242,7 +243,7 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 		rows[i] = []string{p.Name, dash(p.Wanted), dash(loaded.LockedVersion(p.Name)), dash(p.Description.Version), "-",
 			loaded.Condition(p), isolated(loaded.Confinement(p)), providedText(loaded, p), p.Where}
 	}
-	return table(c.env.Stdout,
+	return display.Table(c.env.Stdout,
 		[]string{"plugin", "configured", "locked", "installed", "running", "condition", "isolation", "provides",
 			"block"}, rows)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -146,7 +147,7 @@ func (c *command) logLine(line []byte) error {
 		if c.format != formatText {
 			return c.value(c.env.Stdout, edn.Text(string(line)))
 		}
-		_, err := fmt.Fprintln(c.env.Stdout, printable(string(line)))
+		_, err := fmt.Fprintln(c.env.Stdout, display.Printable(string(line)))
 		return err
 	}
 	if c.format == formatEDN {
@@ -177,7 +178,7 @@ func logText(fields map[string]any) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %-5s %s/%s %s", at, take("@level"), take("generation"), take("pid"),
-		printable(take("@message")))
+		display.Printable(take("@message")))
 	take("plugin")
 	if fields["@module"] != "supervisor" {
 		take("@module")
@@ -186,7 +187,7 @@ func logText(fields map[string]any) string {
 		if key == "instance" && fields[key] == float64(0) {
 			continue
 		}
-		fmt.Fprintf(&b, " %s=%s", printable(strings.TrimPrefix(key, "@")), printable(fieldText(fields[key])))
+		fmt.Fprintf(&b, " %s=%s", display.Printable(strings.TrimPrefix(key, "@")), display.Printable(fieldText(fields[key])))
 	}
 	return b.String()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -26,6 +27,8 @@ type watcher struct {
 	mu       sync.Mutex
 	out      io.Writer
 	begun    time.Time
+	recorded bool      // times are those of the events, and begun is that of the first one
+	at       time.Time // of the recorded event that is being printed
 	done     chan struct{}
 	asked    string            // the plugin that is being described
 	slow     *time.Timer       // fires when a start becomes slow
@@ -141,7 +144,7 @@ func (c *command) newWatcher(mode string) (*watcher, error) {
 	switch mode {
 	case "none":
 	case "auto":
-		w.on = terminal(c.env.Stderr) && c.format == formatText
+		w.on = display.Terminal(c.env.Stderr) && c.format == formatText
 	case "text", "json", "edn":
 		w.on = true
 		if err := w.form.Set(mode); err != nil {
@@ -211,10 +214,26 @@ func (w *watcher) tell(e journal.Event) {
 	case !w.on:
 	case w.form == formatText:
 		w.awaits(e)
+		w.setTime(e.At)
 		w.text(e)
+		w.setTime(time.Time{})
 	default:
 		w.value(e.Value())
 	}
+}
+
+// setTime sets the time of what is printed next, if events have recorded times; zero
+// means now.
+func (w *watcher) setTime(at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.recorded {
+		return
+	}
+	if w.begun.IsZero() {
+		w.begun = at
+	}
+	w.at = at
 }
 
 // close waits until everything is printed.
@@ -240,7 +259,11 @@ func (w *watcher) value(v edn.Value) {
 func (w *watcher) line(form string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, _ = fmt.Fprintf(w.out, "%7s  %s\n", time.Since(w.begun).Truncate(time.Millisecond), fmt.Sprintf(form, args...))
+	since := time.Since(w.begun)
+	if !w.at.IsZero() {
+		since = w.at.Sub(w.begun)
+	}
+	_, _ = fmt.Fprintf(w.out, "%7s  %s\n", since.Truncate(time.Millisecond), fmt.Sprintf(form, args...))
 }
 
 // text prints the events of interest to a person: calls, failures, and
@@ -318,7 +341,7 @@ func (c *command) report(records []journal.Record, budget edn.Value) {
 		rows = append(rows, []string{pathText(n.Path) + " " + n.Node, n.Asked, answeredBy(n), gatesOf(n), failedOver(n),
 			fmt.Sprintf("%d ms", n.Latency.Milliseconds())})
 	}
-	if err := table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"},
+	if err := display.Table(c.env.Stderr, []string{"node", "asked", "answered", "gates", "failed over", "took"},
 		rows); err != nil || budget.IsNil() {
 		return
 	}
@@ -331,7 +354,7 @@ func (c *command) report(records []journal.Record, budget edn.Value) {
 		rows = append(rows, []string{name, amountsText(s.Key("limit")), amountsText(s.Key("used")),
 			amountsText(s.Key("left")), resets})
 	}
-	_ = table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // standard error was closed
+	_ = display.Table(c.env.Stderr, []string{"scope", "limit", "used", "left", "resets"}, rows) // standard error was closed
 }
 
 // amountsText formats amounts as "usd 0.01, attempts 2".

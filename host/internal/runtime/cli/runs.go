@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -164,7 +165,7 @@ func (c *command) runsTable(v edn.Value, selected bool) error {
 		_, err := io.WriteString(c.env.Stdout, text)
 		return err
 	}
-	err := table(c.env.Stdout, []string{"run", "status", "intent", "accepted", "took", "usd", "error", "marks"}, rows)
+	err := display.Table(c.env.Stdout, []string{"run", "status", "intent", "accepted", "took", "usd", "error", "marks"}, rows)
 	if err == nil && v.Key("more?").Truthy() {
 		_, err = io.WriteString(c.env.Stdout, "there are more; --limit and --since select them\n")
 	}
@@ -216,7 +217,7 @@ func (c *command) runsShowCommand() *cobra.Command {
 			action := actionOf("runs-show", edn.K("run"), edn.Text(args[0]),
 				edn.K("brief?"), edn.Bool(c.format == formatText))
 			return c.orderRuns(cmd.Context(), action, func(v edn.Value, there bool) error {
-				_, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, c.runText(v, there)))
+				_, err := io.WriteString(c.env.Stdout, display.Shown(c.env.Stdout, c.runText(v, there)))
 				return err
 			})
 		},
@@ -482,7 +483,7 @@ func (c *command) lines(values edn.Value) error {
 			}
 			text = string(b)
 		}
-		if _, err := fmt.Fprintln(c.env.Stdout, shown(c.env.Stdout, text)); err != nil {
+		if _, err := fmt.Fprintln(c.env.Stdout, display.Shown(c.env.Stdout, text)); err != nil {
 			return err
 		}
 	}
@@ -533,7 +534,7 @@ func (c *command) verified(v edn.Value) error {
 			rows = append(rows, []string{dash(written(d.Key("run"))), dash(written(d.Key("seq"))), plain(d.Key("what")),
 				dash(written(d.Key("hash")))})
 		}
-		if err := table(c.env.Stdout, []string{"run", "record", "damage", "value"}, rows); err != nil {
+		if err := display.Table(c.env.Stdout, []string{"run", "record", "damage", "value"}, rows); err != nil {
 			return err
 		}
 		c.printf("%s\n", repairHint)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -22,7 +23,7 @@ func (c *command) runsInterruptsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return c.orderRuns(cmd.Context(), actionOf("runs-interrupts"), func(v edn.Value, _ bool) error {
-					_, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, allInterruptsText(v.Key("interrupts"))))
+					_, err := io.WriteString(c.env.Stdout, display.Shown(c.env.Stdout, allInterruptsText(v.Key("interrupts"))))
 					return err
 				})
 			}
@@ -42,7 +43,7 @@ func (c *command) runsInterruptsCommand() *cobra.Command {
 				if open.Len() > 0 {
 					text = interruptsText(open, plain(run))
 				}
-				_, err = io.WriteString(c.env.Stdout, shown(c.env.Stdout, text))
+				_, err = io.WriteString(c.env.Stdout, display.Shown(c.env.Stdout, text))
 				return err
 			})
 		},

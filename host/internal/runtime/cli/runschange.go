@@ -13,6 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -184,7 +185,7 @@ func purgeText(v edn.Value) string {
 // confirm asks on the terminal whether to go on. Without a terminal it fails and
 // names the flag that answers the question.
 func (c *command) confirm(what, flag string) error {
-	if !terminal(c.env.Stdin) {
+	if !display.Terminal(c.env.Stdin) {
 		return usagef("there is no terminal to ask on: add %s to confirm", flag)
 	}
 	c.printf("%s\ngo on? [y/N] ", what)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -58,7 +59,7 @@ func (c *command) compared(v edn.Value) error {
 	b.WriteByte('\n')
 	nodeDiffs(&b, v.Key("nodes"))
 	b.WriteString(diag.Wrap(verdictOfDiff(v), 0, 0) + "\n")
-	if _, err := io.WriteString(c.env.Stdout, shown(c.env.Stdout, b.String())); err != nil {
+	if _, err := io.WriteString(c.env.Stdout, display.Shown(c.env.Stdout, b.String())); err != nil {
 		return err
 	}
 	return unlessEqual(v)
@@ -90,7 +91,7 @@ func runFacts(b *strings.Builder, v edn.Value) error {
 	add("value", hash("value"))
 	add("took", func(run edn.Value) string { return tookText(run.Key("latency-ms")) })
 	add("cost", func(run edn.Value) string { return dollars(run.Key("cost-usd")) })
-	return table(b, []string{"", "A " + plain(v.Key("a").Key("run")), "B " + plain(v.Key("b").Key("run"))}, rows)
+	return display.Table(b, []string{"", "A " + plain(v.Key("a").Key("run")), "B " + plain(v.Key("b").Key("run"))}, rows)
 }
 
 // nodeDiffs formats the nodes of two runs: what differs, and one line for each

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -118,7 +119,7 @@ func (c *command) section(head []string, rows [][]string) error {
 	if _, err := fmt.Fprintln(c.env.Stdout); err != nil {
 		return err
 	}
-	return table(c.env.Stdout, head, rows)
+	return display.Table(c.env.Stdout, head, rows)
 }
 
 // countsText lists counts by name.

@@ -48,6 +48,7 @@ func (c *command) watch(ctx context.Context, name string, wait time.Duration, pa
 	if err != nil {
 		return err
 	}
+	w.recorded, w.begun = true, time.Time{}
 	told := c.newTeller()
 	var response edn.Value
 	run, after, last, delay, lost := "", "", "", firstRetry, time.Time{}

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -55,7 +56,7 @@ func (c *command) logsText() bool {
 	case language.LogJSON:
 		return false
 	}
-	return terminal(c.env.Stderr)
+	return display.Terminal(c.env.Stderr)
 }
 
 // logNotServed logs the reason why a daemon does not serve as one line, and

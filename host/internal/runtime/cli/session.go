@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -106,7 +107,7 @@ func (c *command) sessionVerb(use, action, short, example string) *cobra.Command
 
 // print writes to standard output.
 func (c *command) print(format string, args ...any) {
-	_, _ = io.WriteString(c.env.Stdout, shown(c.env.Stdout, fmt.Sprintf(format, args...)))
+	_, _ = io.WriteString(c.env.Stdout, display.Shown(c.env.Stdout, fmt.Sprintf(format, args...)))
 }
 
 func expectVersion(cmd *cobra.Command, version *int) {
@@ -162,7 +163,7 @@ func (c *command) sessionListCommand() *cobra.Command {
 					c.print("there is no session\n")
 					return nil
 				}
-				if err := table(c.env.Stdout, []string{"session", "state", "version", "owner", "last access"}, rows); err != nil {
+				if err := display.Table(c.env.Stdout, []string{"session", "state", "version", "owner", "last access"}, rows); err != nil {
 					return err
 				}
 				if next := plain(list.Key("next")); next != "" {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -23,7 +24,7 @@ type teller struct {
 }
 
 func (c *command) newTeller() *teller {
-	return &teller{command: c, live: terminal(c.env.Stdout)}
+	return &teller{command: c, live: display.Terminal(c.env.Stdout)}
 }
 
 // wantsStream reports whether the request itself asks for a stream.
@@ -86,7 +87,7 @@ func (t *teller) print(text string) error {
 		return nil
 	}
 	t.printed, t.last = true, text[len(text)-1]
-	_, err := io.WriteString(t.env.Stdout, shown(t.env.Stdout, text))
+	_, err := io.WriteString(t.env.Stdout, display.Shown(t.env.Stdout, text))
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
@@ -35,7 +36,7 @@ func TestTablesFit(t *testing.T) {
 		}
 		rows := rapid.SliceOfN(row, 0, 4).Draw(t, "rows")
 		var out strings.Builder
-		require.NoError(t, table(&out, head, rows))
+		require.NoError(t, display.Table(&out, head, rows))
 		for line := range strings.Lines(out.String()) {
 			if n := len([]rune(strings.TrimRight(line, "\n"))); n > diag.Columns {
 				t.Fatalf("%d columns: %q", n, line)
@@ -52,7 +53,7 @@ func TestTablesFit(t *testing.T) {
 		}
 	})
 	var out strings.Builder
-	require.NoError(t, table(&out, []string{"plugin", "state", "what was found"}, [][]string{{"a", "ok", strings.Repeat("words ", 20) + "end"}, {"b", "weak", ""}}))
+	require.NoError(t, display.Table(&out, []string{"plugin", "state", "what was found"}, [][]string{{"a", "ok", strings.Repeat("words ", 20) + "end"}, {"b", "weak", ""}}))
 	assert.Equal(t, "plugin  state  what was found\n"+
 		"a       ok     words words words words words words words words words words words words words words\n"+
 		"               words words words words words words end\n"+

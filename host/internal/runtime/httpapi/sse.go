@@ -148,7 +148,11 @@ func (s *eventStream) show(e journal.Event) error {
 		s.finished = true
 		v = v.AssocKey("response", e.Response)
 	}
-	s.event(e.Run+"."+strconv.Itoa(e.Seq), e.Name, v)
+	id := ""
+	if e.Seq > 0 { // else it cannot be read again
+		id = e.Run + "." + strconv.Itoa(e.Seq)
+	}
+	s.event(id, e.Name, v)
 	return s.err
 }
 

@@ -122,6 +122,9 @@ func Open(dir string, o Options) (*Log, *Damage, error) {
 	if err == nil && damage == nil {
 		err = l.openLast()
 	}
+	if b := r.origin.head.base; err == nil && damage == nil && b != nil {
+		err = l.tidy(r.origin.older, b.keep)
+	}
 	if err != nil {
 		return nil, nil, errors.Join(err, l.Close())
 	}
@@ -133,8 +136,14 @@ func Open(dir string, o Options) (*Log, *Damage, error) {
 
 // classify cuts a torn tail off, and returns other damage.
 func (l *Log) classify(r *reader, damage *Damage) (*Damage, error) {
-	if r.last.Seq < l.o.Known || l.o.From.Segment > 0 && r.last == l.o.From && damage.Offset < l.o.From.Offset && damage.File == SegmentName(l.o.From.Segment) {
+	if damage.Other || r.last.Seq < l.o.Known || r.inBase() || l.o.From.Segment > 0 && r.last == l.o.From && damage.Offset < l.o.From.Offset && damage.File == SegmentName(l.o.From.Segment) {
 		return damage, nil
+	}
+	if damage.torn {
+		if err := l.cut(); err != nil {
+			return nil, ioError("recover", damage.File, err)
+		}
+		return nil, nil
 	}
 	later, err := r.laterBatch(damage)
 	if err != nil {
@@ -177,16 +186,6 @@ func (l *Log) quarantine() error {
 		}
 	}
 	return l.cut()
-}
-
-// keepCopy writes a file with a new name into the quarantine.
-func (l *Log) keepCopy(name string, data []byte) error {
-	f, err := os.CreateTemp(l.o.Quarantine, name+".*.torn")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, l.o.sync(f), f.Close())
 }
 
 // cut removes everything behind the last transaction. The last segment goes

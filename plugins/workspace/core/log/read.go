@@ -20,6 +20,8 @@ type Damage struct {
 	// Other means that the checkpoint of the caller is of another log: the
 	// position exists, but with another chain value.
 	Other bool
+	// torn means that what follows was never part of the log.
+	torn bool
 }
 
 func (d *Damage) Error() string {
@@ -61,9 +63,12 @@ func segments(dir string) ([]int, error) {
 
 // reader verifies the records of a log in order.
 type reader struct {
-	dir  string
-	alg  id.Alg
-	last Checkpoint // end of the last valid transaction
+	dir    string
+	alg    id.Alg
+	origin origin
+	base   *base      // of the first segment, if it is read
+	first  int        // the first segment that is read
+	last   Checkpoint // end of the last valid transaction
 	// at is the position behind the last valid record, with its chain value.
 	at Checkpoint
 	// open are the records since the last commit.
@@ -71,16 +76,49 @@ type reader struct {
 	places []Place
 }
 
+// begin sets the reader to the begin of a segment.
+func (r *reader) begin(number int, h head) {
+	r.first, r.base = number, h.base
+	r.last, r.at = Checkpoint{}, Checkpoint{Chain: h.before}
+	if h.base == nil {
+		r.at.Chain = chain{} // that of the first segment is nothing
+	}
+}
+
 // readAll hands every committed transaction after from to visit. It returns the
 // damage at which it stopped, nil at a clean end, which is the end of the last
 // transaction.
-func (r *reader) readAll(from Checkpoint, visit func(*Transaction) error) (*Damage, error) {
-	r.last, r.at = from, from
-	numbers, err := segments(r.dir)
-	if err != nil {
+func (r *reader) readAll(from Checkpoint, visit func(*Transaction) error) (damage *Damage, err error) {
+	r.last, r.at, r.first = from, from, max(from.Segment, 1)
+	if r.origin, err = findOrigin(r.dir, r.alg); err != nil {
 		return nil, err
 	}
-	next := max(from.Segment, 1)
+	o := &r.origin
+	if damage := o.begins(); damage != nil {
+		damage.Seq = from.Seq
+		return damage, nil
+	}
+	rest := o.segments
+	switch {
+	case len(rest) == 0:
+		if from.Segment > 0 {
+			return &Damage{File: SegmentName(from.Segment), Seq: from.Seq, Reason: "the segment is missing"}, nil
+		}
+	case from.Segment == 0:
+		r.begin(rest[0], o.head)
+	case from.Segment < rest[0]:
+		return &Damage{File: SegmentName(rest[0]), Seq: from.Seq, Reason: "the log was rewritten since", Other: true}, nil
+	}
+	damage, err = r.readSegments(rest, visit)
+	if damage == nil && err == nil && o.unfinished > 0 {
+		return &Damage{File: SegmentName(o.unfinished), Seq: r.last.Seq, Reason: "a rewriting of the log was not finished", torn: true}, nil
+	}
+	return damage, err
+}
+
+// readSegments reads from r.at on.
+func (r *reader) readSegments(numbers []int, visit func(*Transaction) error) (*Damage, error) {
+	next := r.first
 	for _, n := range numbers {
 		if n < next {
 			continue
@@ -94,13 +132,26 @@ func (r *reader) readAll(from Checkpoint, visit func(*Transaction) error) (*Dama
 		}
 		next++
 	}
-	if next == max(from.Segment, 1) && from.Segment > 0 {
-		return &Damage{File: SegmentName(from.Segment), Seq: from.Seq, Reason: "the segment is missing"}, nil
-	}
-	if r.at != r.last {
+	switch {
+	case next == r.first && r.at.Segment > 0:
+		return &Damage{File: SegmentName(r.at.Segment), Seq: r.at.Seq, Reason: "the segment is missing"}, nil
+	case r.at != r.last:
 		return &Damage{File: SegmentName(r.last.Segment), Offset: r.last.Offset, Seq: r.last.Seq, Reason: "the last transaction is not committed"}, nil
+	case r.inBase():
+		return &Damage{File: SegmentName(max(r.last.Segment, r.first)), Offset: r.last.Offset, Seq: r.last.Seq, Reason: "the end of the rewritten log is missing"}, nil
 	}
 	return nil, nil
+}
+
+// inBase reports whether the end of a rewritten log was not reached yet.
+func (r *reader) inBase() bool { return r.base != nil && r.last.Seq <= r.base.last }
+
+// follows reports whether a transaction with the number can be the next one.
+func (r *reader) follows(seq uint64) bool {
+	if r.inBase() {
+		return seq > r.last.Seq && seq <= r.base.last+1
+	}
+	return seq == r.last.Seq+1
 }
 
 // readSegment verifies one segment, from r.at on if that lies in it.
@@ -148,9 +199,14 @@ func (r *reader) readSegment(number int, visit func(*Transaction) error) (*Damag
 			if r.last.Segment == 0 || len(r.open) == 0 && r.last.Segment == number-1 {
 				r.last = Checkpoint{Seq: r.last.Seq, Segment: number, Offset: offset, Chain: stored}
 			}
+		case kindBase:
+			if r.base == nil || number != r.first || place.Offset != segmentHeader+5 {
+				return fail(place.Offset, "a log that was rewritten begins here")
+			}
+			r.last = Checkpoint{Segment: number, Offset: offset, Chain: stored}
 		case kindCommit:
 			c, err := parseCommit(payload)
-			if err != nil || c.Seq != r.last.Seq+1 || c.Records != len(r.open) {
+			if err != nil || !r.follows(c.Seq) || c.Records != len(r.open) {
 				return fail(place.Offset, "the commit does not fit the transaction")
 			}
 			r.at.Seq = c.Seq

@@ -13,6 +13,7 @@ import (
 const (
 	kindSegment = 1
 	kindCommit  = 2
+	kindBase    = 3
 	FirstKind   = 16
 )
 
@@ -106,12 +107,6 @@ func parseSegment(b []byte, number int) (before chain, err error) {
 
 // SegmentName returns the name of the file of a segment.
 func SegmentName(number int) string { return fmt.Sprintf("%08d.seg", number) }
-
-// FirstPlace returns the place of the first record of a log, if its payload has
-// this length.
-func FirstPlace(length int) Place {
-	return Place{Segment: 1, Offset: segmentHeader + 5, Length: length}
-}
 
 func segmentNumber(name string) (int, bool) {
 	var n int

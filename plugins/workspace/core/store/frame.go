@@ -199,16 +199,31 @@ func (r *frames) frame(ctx context.Context, frame id.ID) (*Frame, error) {
 			return nil, err
 		}
 	}
+	f, err := openFrame(r.store.Scheme, payload)
+	if err == nil && f.ID != frame {
+		err = errFrame
+	}
+	if err != nil {
+		return nil, corrupt(log.SegmentName(p.Segment), "the record at byte %d is not that of frame %s: %w", p.Offset, frame, err)
+	}
+	f.Seq = seq
+	return f, nil
+}
+
+var errFrame = errors.New("basis, frame or record id is not what the record gives")
+
+// openFrame reads the record of a frame and computes its ids again.
+func openFrame(scheme id.Scheme, payload []byte) (*Frame, error) {
 	var rec frameRecord
 	if err := decodeRecord(payload, &rec); err != nil {
-		return nil, corrupt(log.SegmentName(p.Segment), "the frame %s cannot be read: %w", frame, err)
+		return nil, err
 	}
 	f := rec.Frame
-	f.Path, f.Seq = string(rec.RawPath), seq
+	f.Path = string(rec.RawPath)
 	check := f
-	check.seal(r.store.Scheme)
-	if check.ID != frame || check.Record != rec.Record {
-		return nil, corrupt(log.SegmentName(p.Segment), "the record at byte %d is not that of frame %s", p.Offset, frame)
+	check.seal(scheme)
+	if check.ID != f.ID || check.Record != f.Record || check.Basis != f.Basis {
+		return nil, errFrame
 	}
 	return &f, nil
 }

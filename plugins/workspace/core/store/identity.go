@@ -104,20 +104,47 @@ func readIdentity(dir string) (who Identity, scheme id.Scheme, text []byte, err 
 	if err != nil {
 		return who, scheme, nil, contract.Errorf("store/io", "%w", err).WithOp("store", dir)
 	}
+	who, scheme, err = parseIdentity(text)
+	return who, scheme, text, err
+}
+
+// parseIdentity reads the text of workspace.edn.
+func parseIdentity(text []byte) (who Identity, scheme id.Scheme, err error) {
 	v, err := edn.Read(text)
 	if err == nil {
 		err = edn.Decode(v, &who)
 	}
 	if err == nil && who.Format > format {
-		return who, scheme, nil, contract.Errorf("store/version", "it has format %d, newer than %d", who.Format, format).WithOp("store", dir)
+		return who, scheme, contract.Errorf("store/version", "it has format %d, newer than %d", who.Format, format).WithOp("store", identityFile)
 	}
 	if err == nil {
 		scheme, err = id.ParseScheme(who.Scheme)
 	}
 	if err != nil {
-		return who, scheme, nil, corrupt(identityFile, "%w", err)
+		return who, scheme, corrupt(identityFile, "%w", err)
 	}
-	return who, scheme, text, nil
+	return who, scheme, nil
+}
+
+// lostIdentity returns the text of a damaged workspace.edn: the first record of
+// the log has it, behind its hash.
+func lostIdentity(dir string) (text []byte, err error) {
+	for _, alg := range []id.Alg{id.BLAKE3, id.SHA256} {
+		_, err = log.Salvage(filepath.Join(dir, logDir), alg, func(t *log.Transaction) error {
+			if len(t.Records) == 0 || t.Records[0].Kind != kindWorkspace || len(t.Records[0].Payload) < id.ChainSize {
+				return errReached
+			}
+			text = t.Records[0].Payload[id.ChainSize:]
+			return errReached
+		})
+		if text != nil {
+			return text, nil
+		}
+	}
+	if err == nil || errors.Is(err, errReached) {
+		err = corrupt(identityFile, "the log does not have its text either")
+	}
+	return nil, err
 }
 
 // corrupt returns an error about a damaged file.

@@ -58,7 +58,7 @@ type index struct {
 	conn    *sql.Conn
 	readers *sql.DB
 	sets    frameSets
-	stmt    struct{ find, content, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
+	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
 	queries statements // of readers
 	heads   bool       // there is a head; false means that it is not known
 	// suspected are directories whose heads are all suspect already, in the
@@ -132,11 +132,12 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 	for query, stmt := range map[string]**sql.Stmt{
 		"SELECT count(*) FROM contents WHERE id = ?": &x.stmt.find,
 		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.stmt.content,
-		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                                                                       &x.stmt.close,
-		"INSERT INTO versions (path, since, mode, size, content, renamed, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)":                                             &x.stmt.version,
-		"INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING":                                                                                                    &x.stmt.tree,
-		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                                                                &x.stmt.commit,
-		"UPDATE tops SET suspect = 1 WHERE path = ? AND suspect = 0":                                                                                             &x.stmt.suspect,
+		"DELETE FROM gone WHERE content = ?":                                                                         &x.stmt.kept,
+		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                           &x.stmt.close,
+		"INSERT INTO versions (path, since, mode, size, content, renamed, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)": &x.stmt.version,
+		"INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING":                                                        &x.stmt.tree,
+		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                    &x.stmt.commit,
+		"UPDATE tops SET suspect = 1 WHERE path = ? AND suspect = 0":                                                 &x.stmt.suspect,
 		"SAVEPOINT request": &x.stmt.savepoint,
 		"RELEASE request":   &x.stmt.release,
 	} {
@@ -150,7 +151,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 
 func (x *index) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release, x.stmt.suspect} {
+	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.kept, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release, x.stmt.suspect} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -228,6 +229,9 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 	switch r.Kind {
 	case kindContent:
 		content := contentOf(x.scheme, r.Payload)
+		if _, err := x.stmt.kept.ExecContext(ctx, content.Sum()); err != nil {
+			return err
+		}
 		_, err := x.stmt.content.ExecContext(ctx, content.Sum(), place.Segment, place.Offset, place.Length)
 		return err
 	case kindVersions:

@@ -129,7 +129,7 @@ func TestKilledProcess(t *testing.T) {
 			}))
 			put(t, s.Store, "after")
 			require.NoError(t, s.Close())
-			findings, err := Verify(background, dir)
+			findings, err := verifyDir(dir)
 			require.NoError(t, err)
 			require.Empty(t, findings, "seed %d", seed)
 		}

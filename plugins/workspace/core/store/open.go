@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,13 @@ type Store struct {
 	// drafts are the records of frames in the batch that is being prepared. Only
 	// the writer uses it.
 	drafts map[id.ID][]byte
+
+	// shape is held while the log is rewritten, or read as a whole.
+	shape  sync.Mutex
+	warned struct {
+		sync.Mutex
+		list []string
+	}
 
 	// resolver computes inputs of frames that come from the configuration.
 	resolver atomic.Pointer[ResolveInput]
@@ -104,9 +112,19 @@ func asStoreError(op string, err error) error {
 }
 
 func (s *Store) warn(message string) {
+	s.warned.Lock()
+	s.warned.list = append(s.warned.list, message)
+	s.warned.Unlock()
 	if s.o.Warn != nil {
 		s.o.Warn(message)
 	}
+}
+
+// warnings returns what was rebuilt since the store was opened.
+func (s *Store) warnings() []string {
+	s.warned.Lock()
+	defer s.warned.Unlock()
+	return slices.Clone(s.warned.list)
 }
 
 // recover brings index and log to the same state.
@@ -243,7 +261,7 @@ func (s *Store) identify(text []byte) error {
 		return nil
 	}
 	if s.log.End().Seq == 0 {
-		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: sum[:]}}})
+		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: append(sum[:], text...)}}})
 		if err != nil {
 			return err
 		}
@@ -253,7 +271,7 @@ func (s *Store) identify(text []byte) error {
 		}
 		return nil
 	}
-	first, err := s.log.Read(log.FirstPlace(len(sum)))
+	first, err := s.log.First(len(sum))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // pathState is what the index has of one path at a sequence number.
 type pathState struct {
 	path   string
-	states []Version // the newest first
+	states []Version // the newest first; none if it was never in the tree
 	set    id.ID     // root of the frames of the newest state; absent if it has none
 	heads  []stateHead
 }
@@ -97,8 +97,8 @@ func (r *rowsByPath) of(path string, take func() error) error {
 	return nil
 }
 
-// eachPath calls visit for every path of a subtree that ever was in the tree,
-// sorted bytewise. It reads three tables in one pass, so its cost does not depend
+// eachPath calls visit for every path of a subtree that ever was in the tree or has
+// frames from elsewhere, sorted bytewise. It reads three tables in one pass, so its cost does not depend
 // on how many heads are stale.
 func (r *frames) eachPath(ctx context.Context, dir string, visit func(*pathState) error) (err error) {
 	w := &pathWalk{frames: r, dir: dir}
@@ -106,7 +106,7 @@ func (r *frames) eachPath(ctx context.Context, dir string, visit func(*pathState
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	for w.versions.more {
+	for w.versions.more || w.sets.more || w.heads.more {
 		p, err := w.next()
 		if err != nil {
 			return err
@@ -173,10 +173,20 @@ func (w *pathWalk) close() (err error) {
 	return err
 }
 
+// first returns the smallest path of the three tables.
+func (w *pathWalk) first() (path string) {
+	found := false
+	for _, t := range []*rowsByPath{&w.versions, &w.sets, &w.heads} {
+		if t.more && (!found || t.path < path) {
+			path, found = t.path, true
+		}
+	}
+	return path
+}
+
 // next returns the next path.
 func (w *pathWalk) next() (*pathState, error) {
-	p := &pathState{path: w.versions.path}
-	scheme := w.store.Scheme
+	p, scheme := &pathState{path: w.first()}, w.store.Scheme
 	err := w.versions.of(p.path, func() error {
 		v, err := w.version.version(scheme, p.path, w.seq)
 		p.states = append(p.states, v)
@@ -186,7 +196,10 @@ func (w *pathWalk) next() (*pathState, error) {
 		return nil, err
 	}
 	slices.Reverse(p.states)
-	now := p.states[0].Node.Sum()
+	var now []byte
+	if len(p.states) > 0 {
+		now = p.states[0].Node.Sum()
+	}
 	err = w.sets.of(p.path, func() (err error) {
 		if bytes.Equal(w.node, now) {
 			p.set, err = id.Of(id.State, scheme.Alg(), w.sum)

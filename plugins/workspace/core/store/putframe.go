@@ -242,6 +242,19 @@ func (tx *Tx) checkInputs(r *frames, n NewFrame, now *Version) error {
 // appendFrame writes content, frame and head. checked means that the basis was
 // compared with the tree.
 func (tx *Tx) appendFrame(f *Frame, text []byte, checked bool) error {
+	if err := tx.writeFrame(f, text); err != nil {
+		return err
+	}
+	return tx.setHead(f, f.Node, checked)
+}
+
+// setHead makes a frame the head at a state of its path.
+func (tx *Tx) setHead(f *Frame, node id.ID, checked bool) error {
+	return tx.addRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: node, Type: f.Type, Frame: f.ID, Checked: checked})
+}
+
+// writeFrame writes content and frame.
+func (tx *Tx) writeFrame(f *Frame, text []byte) error {
 	if _, err := tx.PutContent(text); err != nil {
 		return err
 	}
@@ -250,19 +263,7 @@ func (tx *Tx) appendFrame(f *Frame, text []byte, checked bool) error {
 		return err
 	}
 	tx.store.drafts[f.ID] = frame.Payload
-	if err := tx.add(frame); err != nil {
-		return err
-	}
-	return tx.setHead(f, f.Node, checked)
-}
-
-// setHead makes a frame the head at a state of its path.
-func (tx *Tx) setHead(f *Frame, node id.ID, checked bool) error {
-	head, err := encodeRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: node, Type: f.Type, Frame: f.ID, Checked: checked})
-	if err != nil {
-		return err
-	}
-	return tx.add(head)
+	return tx.add(frame)
 }
 
 func (tx *Tx) frames() *frames {

@@ -66,6 +66,15 @@ func open(t testing.TB, dir string, change ...func(*Options)) *opened {
 	return s
 }
 
+// verifyDir returns the errors in a data directory.
+func verifyDir(dir string) ([]Finding, error) {
+	r, err := Verify(background, dir, Check{})
+	if err != nil {
+		return nil, err
+	}
+	return r.Errors, nil
+}
+
 func typed(t testing.TB, err error, typ string) {
 	t.Helper()
 	require.ErrorIs(t, err, contract.OfType(typ))
@@ -452,7 +461,7 @@ func TestDiskFaults(t *testing.T) {
 			s = open(t, dir)
 			require.Nil(t, s.Damage())
 			putTree(t, s.Store, grow(id.B3, map[string]string{"a": "3"}))
-			findings, err := Verify(background, dir)
+			findings, err := verifyDir(dir)
 			require.NoError(t, err)
 			for _, f := range findings {
 				assert.NotContains(t, f.File, "seg")
@@ -540,7 +549,7 @@ func TestDerivedFiles(t *testing.T) {
 			_, next := put(t, s.Store, "new")
 			assert.Equal(t, end+1, next)
 			require.NoError(t, s.Close())
-			findings, err := Verify(background, work)
+			findings, err := verifyDir(work)
 			require.NoError(t, err)
 			if name != "cache is garbage" {
 				assert.Empty(t, findings)
@@ -613,7 +622,7 @@ func TestLogIsShorterThanKnown(t *testing.T) {
 				treeAt(t, s.Store, 2)
 				require.NoError(t, s.Close())
 			}
-			findings, err := Verify(background, work)
+			findings, err := verifyDir(work)
 			require.NoError(t, err)
 			assert.NotEmpty(t, findings)
 		}
@@ -624,7 +633,7 @@ func TestLogIsShorterThanKnown(t *testing.T) {
 // the name of the file.
 func TestFlippedBytesAreFound(t *testing.T) {
 	dir, _, _ := filled(t, "w1")
-	findings, err := Verify(background, dir)
+	findings, err := verifyDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, findings)
 	// The index has many bytes that are read in one way: some are enough.
@@ -649,7 +658,7 @@ func TestFlippedBytesAreFound(t *testing.T) {
 		for i := 0; i < len(whole); i += every {
 			_, err = f.WriteAt([]byte{whole[i] ^ 1<<(i%8)}, int64(i))
 			require.NoError(t, err)
-			findings, err := Verify(background, dir)
+			findings, err := verifyDir(dir)
 			require.NoError(t, err)
 			require.NotEmpty(t, findings, "%s byte %d", name, i)
 			require.Equal(t, name, findings[0].File, "byte %d", i)
@@ -662,7 +671,7 @@ func TestFlippedBytesAreFound(t *testing.T) {
 	}))
 	assert.Greater(t, files, 6)
 	assert.Greater(t, bytes, 1000)
-	findings, err = Verify(background, dir)
+	findings, err = verifyDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, findings, "nothing was changed by verifying")
 }

@@ -5,98 +5,325 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Finding is a file of a data directory that does not verify.
-type Finding struct {
-	File   string
-	Offset int64 // of the damage in the file, if it is known
-	Seq    uint64
-	Reason string
+// Verify validates the data directory of a closed store and changes nothing. It
+// reports everything that it finds. Only a directory without a store, one of a
+// newer version, and a failing disk are errors.
+func Verify(ctx context.Context, dir string, check Check) (*Report, error) {
+	v := &validator{dir: dir, check: check}
+	if err := v.identify(); err != nil {
+		return nil, err
+	}
+	if v.text == nil {
+		return v.done(), nil // without the scheme nothing can be verified
+	}
+	sealed, err := readSeal(dir)
+	if err != nil {
+		v.wrong(Finding{Code: SealDamaged, File: sealFile, Reason: err.Error()})
+	}
+	close, err := v.openClosed(ctx, sealed)
+	if err != nil {
+		return nil, asStoreError("verify", err)
+	}
+	defer close()
+	if err := v.replay(ctx, false); err != nil {
+		return nil, asStoreError("verify", err)
+	}
+	v.sealed(sealed)
+	if err := v.rest(ctx); err != nil {
+		return nil, asStoreError("verify", err)
+	}
+	return v.done(), nil
 }
 
-// Verify reads the data directory of a closed store, changes nothing, and
-// returns every file that does not verify. The stat cache and the index are
-// derived: damage of them loses nothing.
-func Verify(ctx context.Context, dir string) ([]Finding, error) {
-	v := verifier{dir: dir}
-	who, scheme, text, err := readIdentity(dir)
-	if err != nil {
-		return []Finding{{File: identityFile, Reason: err.Error()}}, nil
+// validator is one validation.
+type validator struct {
+	findings
+	dir    string
+	check  Check
+	who    Identity
+	scheme id.Scheme
+	text   []byte // of workspace.edn; nil if it cannot be found out
+	// index is what the replay is compared with, at the checkpoint at; nil if it
+	// cannot be read. Its damage was reported then.
+	index querier
+	at    log.Checkpoint
+	end   log.Checkpoint
+	// whole means that the log has no damage.
+	whole   bool
+	replica *replica
+}
+
+// identify reads workspace.edn. If it is damaged, the log says what it was.
+func (v *validator) identify() (err error) {
+	v.who, v.scheme, v.text, err = readIdentity(v.dir)
+	if err == nil {
+		return nil
 	}
-	sum, first := scheme.Alg().Sum(text), []byte(nil)
-	end, damage, err := log.Verify(filepath.Join(dir, logDir), scheme.Alg(), func(t *log.Transaction) error {
-		if t.Commit.Seq == 1 && len(t.Records) > 0 && t.Records[0].Kind == kindWorkspace {
-			first = t.Records[0].Payload
+	if errors.Is(err, contract.OfType("store/version")) || errors.Is(err, contract.OfType("workspace/not-found")) && !exists(filepath.Join(v.dir, logDir)) {
+		return err
+	}
+	v.wrong(Finding{Code: IdentityDamaged, File: identityFile, Reason: contract.AsError(err).Message})
+	if v.text, err = lostIdentity(v.dir); err == nil {
+		v.who, v.scheme, err = parseIdentity(v.text)
+	}
+	if err != nil {
+		v.text = nil
+	}
+	return nil
+}
+
+// openClosed opens the index of a closed store without changing a file.
+func (v *validator) openClosed(ctx context.Context, sealed *seal) (close func(), err error) {
+	none := func() {}
+	path := filepath.Join(v.dir, indexFile)
+	damaged := func(reason string) { v.wrong(Finding{Code: IndexDamaged, File: indexFile, Reason: reason}) }
+	if sealed != nil {
+		if hash, err := hashFile(path); err != nil || hash != sealed.index {
+			damaged("it is not the index that was sealed")
+			return none, err
+		}
+	} else {
+		v.warn(Finding{Code: NotSealed, Reason: "the store was not closed, or is open in another process"})
+	}
+	if !exists(path) {
+		return none, nil
+	}
+	settings := url.Values{"mode": {"ro"}, "immutable": {"1"}, "_query_only": {"1"}}
+	remove := none
+	if exists(path + "-wal") { // reading it would change files beside it
+		if path, remove, err = copyIndex(path); err != nil {
+			return none, err
+		}
+		settings = url.Values{"_query_only": {"1"}}
+	}
+	db, err := sql.Open("sqlite", source(path, settings))
+	if err != nil {
+		remove()
+		return none, err
+	}
+	if v.at, err = checkpoint(ctx, db); err == nil {
+		v.index = db
+	} else {
+		damaged(err.Error())
+	}
+	return func() { _ = db.Close(); remove() }, nil
+}
+
+// copyIndex copies a database with its write-ahead log to a temporary directory.
+func copyIndex(path string) (copied string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "workspace-index")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(path + suffix)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, indexFile+suffix), b, 0o600)
+		}
+		if err != nil {
+			remove()
+			return "", nil, err
+		}
+	}
+	return filepath.Join(dir, indexFile), remove, nil
+}
+
+var errReached = errors.New("the state of the index is reached")
+
+// replay verifies the log and compares the index with it, at the checkpoint of
+// the index. An open store is verified up to there, because more is being written.
+func (v *validator) replay(ctx context.Context, open bool) (err error) {
+	if v.check.Level == Full {
+		if v.replica, err = newReplica(ctx, v.who, v.scheme, &v.findings, &v.check); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, v.replica.close()) }()
+	}
+	compared := false
+	var damage *log.Damage
+	v.end, damage, err = log.Verify(filepath.Join(v.dir, logDir), v.scheme.Alg(), func(t *log.Transaction) error {
+		v.bound(t)
+		if v.check.Progress != nil {
+			v.check.Progress(int(t.Commit.Seq), int(max(v.at.Seq, t.Commit.Seq)))
+		}
+		if err := v.transaction(ctx, t, &compared); err != nil {
+			return err
+		}
+		if open && t.Commit.Seq >= v.at.Seq {
+			v.end = t.End
+			return errReached
 		}
 		return ctx.Err()
 	})
 	switch {
+	case errors.Is(err, errReached):
+		v.end, damage = v.at, nil
 	case err != nil:
-		return nil, asStoreError("verify", err)
+		return err
 	case damage != nil:
-		v.found(filepath.Join(logDir, damage.File), damage.Reason)
-		v.list[len(v.list)-1].Offset, v.list[len(v.list)-1].Seq = damage.Offset, damage.Seq
-	case string(first) != string(sum[:]):
-		v.found(identityFile, "it is not the file that the log was begun with")
-	}
-	v.derived(ctx, who, end, damage == nil)
-	if _, err := scan.LoadCache(filepath.Join(dir, cacheFile), scheme); err != nil && !errors.Is(err, os.ErrNotExist) {
-		v.found(cacheFile, err.Error())
-	}
-	if info, err := os.Lstat(filepath.Join(dir, lockFile)); err == nil && info.Size() > 0 {
-		v.found(lockFile, "it is not empty")
-	}
-	return v.list, nil
-}
-
-type verifier struct {
-	dir  string
-	list []Finding
-}
-
-func (v *verifier) found(file, reason string) {
-	v.list = append(v.list, Finding{File: file, Reason: reason})
-}
-
-// derived verifies seal and index against the log.
-func (v *verifier) derived(ctx context.Context, who Identity, end log.Checkpoint, logIsWhole bool) {
-	sealed, err := readSeal(v.dir)
-	if err != nil {
-		v.found(sealFile, err.Error())
-	}
-	path := filepath.Join(v.dir, indexFile)
-	if sealed != nil {
-		if logIsWhole && sealed.end != end {
-			v.found(sealFile, fmt.Sprintf("it is of transaction %d at segment %d, byte %d; the log ends with %d at segment %d, byte %d",
-				sealed.end.Seq, sealed.end.Segment, sealed.end.Offset, end.Seq, end.Segment, end.Offset))
-		}
-		hash, err := hashFile(path)
-		if err != nil || hash != sealed.index {
-			v.found(indexFile, "it is not the index that was sealed")
-			return
+		if err := v.damaged(damage); err != nil {
+			return err
 		}
 	}
-	if !exists(path) {
+	v.whole = damage == nil
+	if v.whole && v.index != nil && v.at.Seq > v.end.Seq {
+		v.wrong(Finding{Code: LogMissing, File: logFile(max(v.end.Segment, 1)), Offset: v.end.Offset, Seq: v.end.Seq,
+			Reason: fmt.Sprintf("the index knows the transaction %d", v.at.Seq)})
+	}
+	v.report.Seq = v.end.Seq
+	return v.conclude(ctx)
+}
+
+// bound compares workspace.edn with the record of it that begins the log.
+func (v *validator) bound(t *log.Transaction) {
+	if len(t.Records) == 0 || t.Records[0].Kind != kindWorkspace {
 		return
 	}
-	// A sealed index has no write-ahead log, so nothing is created beside it.
-	db, err := sql.Open("sqlite", source(path, url.Values{"mode": {"ro"}, "immutable": {"1"}, "_query_only": {"1"}}))
+	payload, sum := t.Records[0].Payload, v.scheme.Alg().Sum(v.text)
+	if len(payload) >= len(sum) && string(payload[:len(sum)]) == string(sum[:]) {
+		return
+	}
+	v.wrong(Finding{Code: IdentityDamaged, File: identityFile, Reason: "it is not the file that the log was begun with"})
+	if len(payload) > len(sum) {
+		if who, _, err := parseIdentity(payload[len(sum):]); err == nil {
+			v.who = who
+		}
+	}
+}
+
+// transaction takes one transaction of the log.
+func (v *validator) transaction(ctx context.Context, t *log.Transaction, compared *bool) error {
+	if v.replica == nil {
+		return nil
+	}
+	if err := v.replica.add(ctx, t); err != nil {
+		return err
+	}
+	if v.index == nil || *compared || t.Commit.Seq < v.at.Seq {
+		return nil
+	}
+	*compared = true
+	// A segment without transactions can follow.
+	if t.Commit.Seq > v.at.Seq || t.End != v.at && v.at.Segment <= t.End.Segment {
+		v.wrong(Finding{Code: IndexDiffers, File: indexFile, Reason: fmt.Sprintf("it is of a transaction %d that the log does not have", v.at.Seq)})
+		return nil
+	}
+	return v.replica.compare(ctx, v.index)
+}
+
+// damaged reports every damage of the log.
+func (v *validator) damaged(first *log.Damage) error {
+	list := []*log.Damage{first}
+	s, err := log.Salvage(filepath.Join(v.dir, logDir), v.scheme.Alg(), func(*log.Transaction) error { return nil })
 	if err != nil {
-		v.found(indexFile, err.Error())
+		return err
+	}
+	for _, d := range s.Damages {
+		if !slices.ContainsFunc(list, func(x *log.Damage) bool { return x.File == d.File }) || d.Offset > first.Offset {
+			list = append(list, d)
+		}
+	}
+	for _, d := range list {
+		v.wrong(Finding{Code: LogDamaged, File: logDir + "/" + d.File, Offset: d.Offset, Seq: d.Seq, Reason: d.Reason})
+	}
+	return nil
+}
+
+// sealed compares the seal with the log.
+func (v *validator) sealed(s *seal) {
+	switch {
+	case s == nil || !v.whole || s.end == v.end:
+	case s.end.Seq > v.end.Seq:
+		v.wrong(Finding{Code: LogMissing, File: logFile(max(v.end.Segment, 1)), Offset: v.end.Offset, Seq: v.end.Seq,
+			Reason: fmt.Sprintf("the seal knows the transaction %d", s.end.Seq)})
+	default:
+		v.wrong(Finding{Code: SealDamaged, File: sealFile, Seq: s.end.Seq, Reason: fmt.Sprintf("it is of transaction %d, the log ends with %d", s.end.Seq, v.end.Seq)})
+	}
+}
+
+// rest verifies what is neither log nor seal.
+func (v *validator) rest(ctx context.Context) error {
+	if v.index != nil {
+		v.integrity(ctx)
+	}
+	if _, err := scan.LoadCache(filepath.Join(v.dir, cacheFile), v.scheme); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		v.wrong(Finding{Code: CacheDamaged, File: cacheFile, Reason: err.Error()})
+	}
+	entries, err := os.ReadDir(v.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == lockFile:
+			if info, err := e.Info(); err == nil && info.Size() > 0 {
+				v.wrong(Finding{Code: LockNotEmpty, File: lockFile, Reason: "it is not empty"})
+			}
+		case slices.Contains([]string{identityFile, logDir, indexFile, cacheFile, sealFile, quarantineDir}, strings.TrimSuffix(strings.TrimSuffix(name, "-wal"), "-shm")):
+		default:
+			v.warn(Finding{Code: FileUnknown, File: name, Reason: "the file is not part of a store"})
+		}
+	}
+	return v.quarantine()
+}
+
+func (v *validator) quarantine() error {
+	entries, err := os.ReadDir(filepath.Join(v.dir, quarantineDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		altered, err := log.Altered(filepath.Join(v.dir, quarantineDir, e.Name()))
+		if err != nil {
+			return err
+		}
+		if altered {
+			v.wrong(Finding{Code: QuarantineAltered, File: quarantineDir + "/" + e.Name(), Reason: "it does not have the hash of its name"})
+		}
+	}
+	return nil
+}
+
+// integrity lets SQLite verify its file, and compares the workspace.
+func (v *validator) integrity(ctx context.Context) {
+	damaged := func(reason string) { v.wrong(Finding{Code: IndexDamaged, File: indexFile, Reason: reason}) }
+	var workspace string
+	if err := v.index.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace); err != nil || workspace != v.who.ID {
+		damaged(fmt.Sprintf("it is of workspace %q: %v", workspace, err))
+	}
+	pragma := "PRAGMA integrity_check"
+	if v.check.Level == Quick {
+		pragma = "PRAGMA quick_check"
+	}
+	rows, err := v.index.QueryContext(ctx, pragma)
+	if err != nil {
+		damaged(err.Error())
 		return
 	}
-	defer func() { _ = db.Close() }()
-	var workspace, check string
-	err = errors.Join(db.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace),
-		db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&check))
-	if err != nil || check != "ok" || workspace != who.ID {
-		v.found(indexFile, fmt.Sprintf("it is of workspace %q, and SQLite finds %q: %v", workspace, check, err))
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			damaged(err.Error())
+		} else if text != "ok" {
+			damaged("SQLite: " + text)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		damaged(err.Error())
 	}
 }

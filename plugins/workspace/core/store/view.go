@@ -107,7 +107,7 @@ func (v *Snapshot) Content(ctx context.Context, content id.ID) ([]byte, error) {
 	var p log.Place
 	err := v.tx.QueryRowContext(ctx, "SELECT segment, offset, length FROM contents WHERE id = ?", content.Sum()).Scan(&p.Segment, &p.Offset, &p.Length)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.Errorf("frame/not-found", "there is no content %s", content).WithOp("store", v.store.dir)
+		return nil, v.withoutText(ctx, content)
 	}
 	if err != nil {
 		return nil, asStoreError("read", err)
@@ -123,4 +123,24 @@ func (v *Snapshot) Content(ctx context.Context, content id.ID) ([]byte, error) {
 		return nil, corrupt(log.SegmentName(p.Segment), "the content at byte %d is not that of %s", p.Offset, content)
 	}
 	return text, nil
+}
+
+// ErrTextDropped means that a frame is still known, but its text was dropped by a
+// compaction, or lost by damage.
+var ErrTextDropped = errors.New("the text of the frame is not kept any more")
+
+// withoutText says why a content is not in the log.
+func (v *Snapshot) withoutText(ctx context.Context, content id.ID) error {
+	var seq uint64
+	var lost bool
+	err := v.tx.QueryRowContext(ctx, "SELECT seq, lost FROM gone WHERE content = ?", content.Sum()).Scan(&seq, &lost)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return contract.Errorf("frame/not-found", "there is no content %s", content).WithOp("store", v.store.dir)
+	case err != nil:
+		return asStoreError("read", err)
+	case lost:
+		return contract.Errorf("frame/not-found", "%w: it was lost by damage before the repair in transaction %d", ErrTextDropped, seq).WithOp("store", content.String())
+	}
+	return contract.Errorf("seq/compacted", "%w: the compaction in transaction %d dropped it", ErrTextDropped, seq).WithOp("store", content.String())
 }

@@ -16,6 +16,8 @@ import (
 type Step struct {
 	// Pieces are texts that are streamed first, each followed by a wait of Gap.
 	Pieces []string
+	// Progress and Values are reported before the pieces.
+	Progress, Values []edn.Value
 	Gap    time.Duration
 	Delay  time.Duration
 	// Err is returned by the capability itself.
@@ -281,6 +283,16 @@ func stopping(ctx context.Context, stop <-chan struct{}) (context.Context, func(
 
 // play executes the step until ctx ends.
 func (s Step) play(ctx context.Context, c dispatch.Call) (edn.Value, error) {
+	for _, v := range s.Progress {
+		if c.OnProgress != nil {
+			c.OnProgress(v)
+		}
+	}
+	for _, v := range s.Values {
+		if c.OnDelta != nil {
+			c.OnDelta(v)
+		}
+	}
 	for _, text := range s.Pieces {
 		if c.OnDelta != nil {
 			c.OnDelta(edn.MustMap(edn.K("kind"), edn.K("text"), edn.K("text"), edn.Text(text)))

@@ -34,9 +34,9 @@ type Clock interface {
 
 // New returns the stream of the answer node of a run. record gets its
 // AttemptChunk and AttemptRetracted. Text is taken from key of the answer, or
-// from the first key with text if key is empty. pace may be nil.
-func New(record func(journal.Body), clock Clock, key string, pace *Pace) *Text {
-	return &Text{writer: &writer{record: record, clock: clock, pace: pace}, key: key}
+// from the first key with text if key is empty. pace and live may be nil.
+func New(record func(journal.Body), clock Clock, key string, pace *Pace, live *Live) *Text {
+	return &Text{writer: &writer{record: record, clock: clock, pace: pace, live: live}, key: key}
 }
 
 // Mode is when text is shown. A stricter mode is greater.
@@ -87,6 +87,13 @@ func delayReason(m Mode, strategy string, p *policy.Policy) string {
 		return "judge " + p.Judge + " grades the whole answer, and what was shown could not be taken back"
 	}
 	return ""
+}
+
+// ShowsValues reports whether what the capability streams besides text is shown
+// at once. It cannot be retracted, so it waits for the answer, and is not shown
+// then, if a gate judges the whole answer. The stream policy is about text.
+func (t *Text) ShowsValues(p *policy.Policy) bool {
+	return t != nil && t.parent == nil && t.writer.live != nil && delayReason(firstToken, p.Strategy, p) == ""
 }
 
 // DelayReason returns why the text of calls under a policy is shown only
@@ -155,14 +162,26 @@ func (s *Attempt) Child(key string) *Text {
 // Live reports whether text is shown while the attempt runs.
 func (s *Attempt) Live() bool { return s != nil && s.mode != GatePassed }
 
+// Reports returns whether the reader takes events that are not recorded.
+func (s *Attempt) Reports() bool { return s != nil && s.writer.live != nil }
+
+// Report shows such an event. It blocks while the reader is behind.
+func (s *Attempt) Report(ctx context.Context, e journal.Event) { s.writer.live.send(ctx, e) }
+
 // maxSaid bounds the text of one attempt in bytes, like one string of an
 // answer.
 const maxSaid = 8 << 20
 
+// IsText reports whether a piece of an answer is text.
+func IsText(piece edn.Value) bool {
+	kind, _ := piece.Key("kind").AsKeyword()
+	return kind == "text"
+}
+
 // Receive takes a piece of the answer. It blocks while the reader of the stream
 // is behind. Too much text ends the attempt through stop.
 func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
-	if kind, _ := piece.Key("kind").AsKeyword(); kind != "text" {
+	if !IsText(piece) {
 		return
 	}
 	chunk, _ := piece.Key("text").AsString()

@@ -23,6 +23,7 @@ type writer struct {
 	record func(journal.Body) // AttemptChunk and AttemptRetracted
 	clock  Clock
 	pace   *Pace
+	live   *Live
 
 	mu        sync.Mutex
 	current   *Attempt        // attempt that is shown; nil: none

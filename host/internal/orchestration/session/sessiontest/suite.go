@@ -361,6 +361,7 @@ func allOrNothing(t *testing.T, store session.Store) {
 // hot: sessions that are not used are frozen, the least recently used ones first,
 // those with a run never; what plugins run for them is stopped (SES-020).
 func hot(t *testing.T, store session.Store) {
+	const note = `{:meta {:kept 1}}`
 	ctx, clock := context.Background(), &Clock{At: Start}
 	rules := session.Permissive()
 	rules.MaxHot, rules.IdleTTL = 2, time.Minute
@@ -384,17 +385,22 @@ func hot(t *testing.T, store session.Store) {
 			assert.True(t, after.Frozen)
 			assert.Equal(t, c.By, after.FrozenBy)
 			assert.Equal(t, clock.At, after.FrozenAt)
+			assert.Equal(t, note, after.Notes.String())
 		}
 		assert.Equal(t, quits, told)
 	}
 	for _, id := range []string{"a", "b", "c", "d"} {
-		_, err := s.Open(ctx, ann, session.Ref{ID: id}, edn.Nil())
+		_, err := s.Open(ctx, ann, session.Ref{ID: id}, edn.MustRead(note))
 		require.Nil(t, err)
 		_, err = s.Put(ctx, ann, session.Ref{ID: id}, map[string]edn.Value{"session/x": edn.K(id)}, 0)
 		require.Nil(t, err)
 		tick(time.Second)
 	}
 	require.Len(t, s.Hot(), 1, "signaled")
+	bare, failure := store.Hot(ctx)
+	require.NoError(t, failure)
+	require.Len(t, bare, 4)
+	assert.Zero(t, bare[0].Notes.Len())
 	_, err := s.Get(ctx, ann, "a")
 	require.Nil(t, err)
 	release := s.Use("b")
@@ -410,7 +416,7 @@ func hot(t *testing.T, store session.Store) {
 	cool()
 	tick(1)
 	cool(session.Cooled{ID: "b", By: session.ByIdleTTL})
-	_, failure := s.Upkeep(ctx)
+	_, failure = s.Upkeep(ctx)
 	require.Nil(t, failure)
 	_, vars, err := s.Vars(ctx, ann, session.Ref{ID: "b"}, nil)
 	require.Nil(t, err)

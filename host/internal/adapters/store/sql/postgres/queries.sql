@@ -188,6 +188,9 @@ WHERE id > $1 ORDER BY id LIMIT $2
 -- name: sessions_of
 SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
 WHERE id > $1 AND owner = $3 ORDER BY id LIMIT $2
+-- name: hot_sessions_bare
+SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, '{}' FROM sessions
+WHERE frozen = 0
 -- name: hot_sessions
 SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions
 WHERE frozen = 0

@@ -1,23 +1,32 @@
-package cli
+package display
 
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 )
 
-// shown returns text that is safe to write to w. On a terminal, control
+// Terminal reports whether a stream of the command is a terminal.
+func Terminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// Shown returns text that is safe to write to w. On a terminal, control
 // characters and bidirectional controls from plugins, models and their sources
 // are escaped. A file or a pipe gets the text unchanged.
-func shown(w io.Writer, text string) string {
-	if !terminal(w) {
+func Shown(w io.Writer, text string) string {
+	if !Terminal(w) {
 		return text
 	}
 	return visible(text, func(r rune) bool { return r == '\t' || r == '\n' })
 }
 
-// printable returns one line of text without control characters.
-func printable(line string) string {
+// Printable returns one line of text without control characters.
+func Printable(line string) string {
 	return visible(line, func(r rune) bool { return r == '\t' })
 }
 

@@ -1,0 +1,60 @@
+package display
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+)
+
+// lastWidth is the minimum width of the last column of a table.
+const lastWidth = 30
+
+// Table aligns rows under their headings. Text of the last column that does
+// not fit wraps into further lines; columns that do not fit are listed by name
+// below the row. Words are not split.
+func Table(w io.Writer, head []string, rows [][]string) error {
+	width := make([]int, len(head))
+	for _, row := range append([][]string{head}, rows...) {
+		for i, cell := range row {
+			width[i] = max(width[i], len([]rune(cell)))
+		}
+	}
+	shown, last := 0, 0 // columns side by side, and where the last of them begins
+	for at := 0; shown < len(head); shown++ {
+		need := width[shown]
+		if shown == len(head)-1 {
+			need = min(need, lastWidth)
+		}
+		if shown > 0 && at+need > diag.Columns {
+			break
+		}
+		last, at = at, at+width[shown]+2
+	}
+	var out strings.Builder
+	for k, row := range append([][]string{head}, rows...) {
+		for i, cell := range row[:shown-1] {
+			out.WriteString(cell + strings.Repeat(" ", width[i]-len([]rune(cell))+2))
+		}
+		out.WriteString(diag.Wrap(row[shown-1], last, last) + "\n")
+		if k == 0 {
+			continue
+		}
+		var more []string
+		for i, cell := range row[shown:] {
+			if cell != "" && cell != "-" {
+				more = append(more, head[shown+i]+" "+cell)
+			}
+		}
+		if len(more) > 0 {
+			out.WriteString(diag.WrapLabeled("    ", strings.Join(more, "; ")) + "\n")
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}

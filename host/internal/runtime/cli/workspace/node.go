@@ -1,0 +1,86 @@
+package workspace
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// storeFile is the file by which the directory of a workspace is found.
+var storeFile = filepath.Join(".ferment", "workspace", "workspace.edn")
+
+// place is where the paths of a command line lead.
+type place struct {
+	dir  string // the working directory
+	root string // of the workspace
+}
+
+// locate returns the place of a command: the directory that was named, else the
+// nearest one above the working directory that has a store, else that directory.
+func locate(dir, named string) place {
+	if named != "" {
+		if !filepath.IsAbs(named) {
+			named = filepath.Join(dir, named)
+		}
+		return place{dir: dir, root: filepath.Clean(named)}
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, storeFile)); err == nil {
+			return place{dir: dir, root: at}
+		}
+		if at == filepath.Dir(at) {
+			return place{dir: dir, root: dir}
+		}
+	}
+}
+
+// path returns a path below the workspace. A relative path starts at the working
+// directory, or at the root if the working directory is outside the workspace.
+func (p place) path(text string) (string, error) {
+	whole := text
+	if !filepath.IsAbs(whole) {
+		base := p.root
+		if inside(p.root, p.dir) {
+			base = p.dir
+		}
+		whole = filepath.Join(base, whole)
+	}
+	if strings.ContainsRune(text, 0) || !inside(p.root, filepath.Clean(whole)) {
+		return "", fmt.Errorf("path %q is outside the workspace %s: expected a path below it", text, p.root)
+	}
+	rel, err := filepath.Rel(p.root, whole)
+	return filepath.ToSlash(rel), err
+}
+
+func inside(root, path string) bool {
+	rel, err := filepath.Rel(root, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+var (
+	wholeID = regexp.MustCompile(`^[a-z]\d+-[a-z0-9]+-[0-9a-f]+$`)
+	digits  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
+)
+
+// node adds the keys of a NODE argument to an input: the id for one of hex digits
+// or for the text form of an id, else the path.
+func (p place) node(input edn.Value, text string) (edn.Value, error) {
+	if wholeID.MatchString(text) || digits.MatchString(text) {
+		return input.AssocKey("node/id", edn.Text(text)), nil
+	}
+	path, err := p.path(text)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl) {
+		return input.AssocKey("path/b64", edn.Text(base64.RawURLEncoding.EncodeToString([]byte(path)))), nil
+	}
+	return input.AssocKey("path", edn.Text(path)), nil
+}

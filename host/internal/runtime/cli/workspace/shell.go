@@ -1,0 +1,59 @@
+package workspace
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Shell is the command line around the verbs.
+type Shell struct {
+	Dir            string // the working directory
+	Getenv         func(string) (string, bool)
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+
+	// Format returns the output format: text, json or edn. Verbose reports
+	// whether ids are printed in full.
+	Format  func() string
+	Verbose func() bool
+	// Forms gives a command further output formats; the function returns the one
+	// that was chosen, empty for one of Format.
+	Forms func(cmd *cobra.Command, more ...string) (chosen func() string)
+
+	// ReadFile reads a file that was named on the command line, "-" is standard
+	// input; WriteFile writes one.
+	ReadFile  func(name string) ([]byte, error)
+	WriteFile func(name string, content []byte) error
+	// Confirm asks on the terminal whether to go on; the error ends the command.
+	Confirm func(what string) error
+
+	// Open prepares calls of the intent of a request.
+	Open func(ctx context.Context, request edn.Value, o Opening) (Caller, error)
+
+	// Usage marks an error as one of the command line. Problem prints an error in
+	// the output format. Quiet returns the error that ends the command with a code
+	// when everything is printed.
+	Usage   func(err error) error
+	Problem func(err error)
+	Quiet   func(code int) error
+}
+
+// Opening says how an intent is called.
+type Opening struct {
+	Local bool // in this process, even if a daemon serves
+	Quiet bool // without a word about plugins that start
+}
+
+// Caller calls an intent, in a daemon or in this process. Close stops what Open
+// has started.
+type Caller interface {
+	// Call sends a request and returns the response envelope. show, unless it is
+	// nil, gets the events of the run; its error cancels the run. Canceling ctx
+	// cancels the run too, and Call returns when it has ended.
+	Call(ctx context.Context, request edn.Value, show func(event edn.Value) error) (edn.Value, error)
+	Close()
+}

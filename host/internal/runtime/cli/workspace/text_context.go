@@ -1,0 +1,409 @@
+package workspace
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func nodeText(p *page, out edn.Value) {
+	n := out.Key("node")
+	p.line("%s  %s", orRoot(pathOf(n)), joined("  ", plain(n.Key("kind")), plain(n.Key("mode")), sized(n)))
+	p.field("node", p.id(out.Key("node/id")))
+	p.field("content", p.id(n.Key("content/id")))
+	if l := n.Key("lineage"); !l.IsNil() {
+		text := fmt.Sprintf("version %s since transaction %s", plain(l.Key("version")), plain(l.Key("since")))
+		if from := plain(l.Key("renamed-from")); from != "" {
+			text += ", renamed from " + name(from)
+		}
+		p.field("lineage", text)
+	}
+	if at := n.Key("tombstoned-at"); !at.IsNil() {
+		p.field("deleted", words(at))
+	}
+	p.children(n.Key("children"))
+	p.field("frames", fmt.Sprintf("%s of %s", counted(number(out.Key("frame/returned")), ""), counted(number(out.Key("frame/count")), "")))
+	p.frames(out.Key("frames"))
+}
+
+func orRoot(path string) string {
+	if path == "" {
+		return "."
+	}
+	return path
+}
+
+// sized formats the size of a node that has one.
+func sized(n edn.Value) string {
+	if bytes, ok := n.Key("size").AsInt(); ok && plain(n.Key("kind")) != "dir" {
+		return size(int(bytes))
+	}
+	return ""
+}
+
+// children writes the entries of a directory.
+func (p *page) children(children edn.Value) {
+	if children.Len() == 0 {
+		return
+	}
+	p.field("children", counted(children.Len(), ""))
+	var rows []string
+	for c := range children.Elems() {
+		text := encoded(c, "name")
+		if plain(c.Key("kind")) == "dir" {
+			text += "/"
+		}
+		rows = append(rows, text)
+	}
+	for i, text := range rows {
+		if i == maxListed {
+			p.line("  and %s more", counted(len(rows)-i, ""))
+			break
+		}
+		p.line("  %s", text)
+	}
+}
+
+// frames writes frames with their texts.
+func (p *page) frames(frames edn.Value) {
+	for f := range frames.Elems() {
+		p.line("")
+		p.line("%s", p.frameLine(f))
+		switch content, ok := f.Key("content").AsString(); {
+		case f.Key("content/omitted?").Truthy():
+			p.line("    (%s, not shown: raise --max-bytes)", size(number(f.Key("content/bytes"))))
+		case f.HasKey("content/b64"):
+			p.line("    (%s that are not text)", size(number(f.Key("content/bytes"))))
+		case ok && content != "":
+			p.WriteString(indented(content, "    "))
+		}
+	}
+}
+
+// frameLine describes a frame on one line.
+func (p *page) frameLine(f edn.Value) string {
+	text := name(plain(f.Key("frame/type")))
+	if path := pathOf(f); path != "" {
+		text += " of " + path
+	}
+	return joined("  ", text, joined(", ", "by "+name(plain(f.Key("agent/id"))), plain(f.Key("frame/origin")), plain(f.Key("state"))),
+		day(f.Key("created-at")), p.id(f.Key("frame/id")))
+}
+
+func putText(p *page, out edn.Value) {
+	p.made("put", "", out)
+	p.field("node", p.id(out.Key("node/id")))
+	if before := out.Key("head/previous"); !before.IsNil() {
+		p.field("previous", p.id(before))
+	}
+}
+
+// made says which frame there is, and whether it is new.
+func (p *page) made(verb, from string, out edn.Value) {
+	id := p.id(out.Key("frame/id"))
+	if out.Key("frame/existing?").Truthy() {
+		p.line("frame %s%s exists already", id, from)
+		return
+	}
+	p.line("%s frame %s%s", verb, id, from)
+}
+
+func framesText(p *page, out edn.Value) {
+	frames := out.Key("frames")
+	if frames.Len() == 0 {
+		p.line("there are no such frames")
+	}
+	var rows [][]string
+	for f := range frames.Elems() {
+		rows = append(rows, []string{name(plain(f.Key("frame/type"))), name(plain(f.Key("agent/id"))), plain(f.Key("frame/origin")),
+			dash(plain(f.Key("state"))), size(number(f.Key("content/bytes"))), dash(day(f.Key("created-at"))), p.id(f.Key("frame/id"))})
+	}
+	p.table([]string{"type", "agent", "origin", "state", "size", "created", "frame"}, rows)
+	p.more(out)
+}
+
+// more names the cursor of the next page.
+func (p *page) more(out edn.Value) {
+	if next := plain(out.Key("cursor")); next != "" {
+		p.line("more: --cursor %s", name(next))
+	}
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func headText(p *page, out edn.Value) {
+	f := out.Key("frame")
+	p.line("%s  %s", p.id(out.Key("frame/id")), joined(", ", plain(out.Key("state")), words(out.Key("reasons"))))
+	if f.IsNil() {
+		return
+	}
+	p.field("type", name(plain(f.Key("frame/type"))))
+	p.field("agent", name(plain(f.Key("agent/id"))))
+	p.field("origin", plain(f.Key("frame/origin")))
+	p.field("basis", p.id(f.Key("basis/id")))
+	p.field("size", size(number(f.Key("content/bytes"))))
+	p.field("created", joined(", ", day(f.Key("created-at")), "transaction "+plain(f.Key("commit"))))
+	if m := f.Key("meta"); m.Len() > 0 {
+		p.field("metadata", words(m))
+	}
+}
+
+func historyText(p *page, out edn.Value) {
+	for v := range out.Key("versions").Elems() {
+		since := "transaction " + plain(v.Key("since"))
+		if until := v.Key("until"); !until.IsNil() {
+			since += " to " + plain(until)
+		}
+		line := joined("  ", since, p.id(v.Key("node/id")), plain(v.Key("mode")))
+		if bytes := v.Key("size"); !bytes.IsNil() {
+			line = joined("  ", line, size(number(bytes)))
+		}
+		if from := plain(v.Key("renamed-from")); from != "" {
+			line += "  renamed from " + name(from)
+		}
+		p.line("%s", line)
+		for f := range v.Key("frames").Elems() {
+			if f.IsMap() {
+				p.line("    %s", p.frameLine(f))
+			} else {
+				p.line("    %s", p.id(f))
+			}
+		}
+	}
+	if out.Key("versions").Len() == 0 {
+		p.line("there are no such states")
+	}
+	p.more(out)
+}
+
+func synthesizeText(p *page, out edn.Value) {
+	p.made("made", " from "+counted(number(out.Key("inputs")), "input"), out)
+	p.field("basis", p.id(out.Key("basis/id")))
+	if n := number(out.Key("stale-inputs")); n > 0 {
+		p.field("stale", counted(n, "input"))
+	}
+	if built, reused := number(out.Key("built")), number(out.Key("reused")); built+reused > 0 {
+		p.field("below", fmt.Sprintf("%s made, %s reused", counted(built, ""), counted(reused, "")))
+	}
+	if n := number(out.Key("omitted")); n > 0 {
+		p.field("omitted", counted(n, "input"))
+	}
+	p.list("-", out.Key("skipped"), 0)
+}
+
+func regenerateText(p *page, out edn.Value) {
+	c := out.Key("counts")
+	made := number(c.Key("file")) + number(c.Key("directory"))
+	p.line("made %s (%s of files, %s of directories), reused %s, skipped %s, failed %s", counted(made, "frame"),
+		counted(number(c.Key("file")), ""), counted(number(c.Key("directory")), ""), counted(number(c.Key("reused")), ""),
+		counted(number(c.Key("skipped")), ""), counted(number(c.Key("failed")), ""))
+	p.items(out.Key("items"))
+	if stale := out.Key("authored-stale"); stale.Len() > 0 {
+		p.line("%s that a person or an agent wrote, about an older state:", counted(stale.Len(), "frame"))
+		p.list("!", stale, 0)
+	}
+}
+
+// items writes what became of each target.
+func (p *page) items(items edn.Value) {
+	var rows [][]string
+	for i := range items.Elems() {
+		what := joined(" ", plain(i.Key("reason")), plain(i.Key("status")))
+		if e := i.Key("error"); !e.IsNil() {
+			what = "failed: " + errorText(e)
+		}
+		id := p.id(i.Key("new"))
+		if id == "" {
+			id = p.id(i.Key("frame/id"))
+		}
+		rows = append(rows, []string{orRoot(pathOf(i)), dash(name(plain(i.Key("frame/type")))), dash(id), dash(what)})
+	}
+	p.table([]string{"path", "type", "frame", "reason"}, rows)
+}
+
+// errorText formats the error of an item: its message and its type.
+func errorText(e edn.Value) string { return words(e.Key("message")) + " (:" + plain(e.Key("type")) + ")" }
+
+// someFailed reports whether an item failed.
+func someFailed(_ *invocation, out edn.Value) bool {
+	return number(out.Key("counts").Key("failed")) > 0
+}
+
+func invalidateText(p *page, out edn.Value) {
+	p.line("marked %s as invalid", counted(number(out.Key("invalidated")), "head"))
+}
+
+func composeText(p *page, out edn.Value) {
+	if ids := out.Key("ids"); !ids.IsNil() {
+		for id := range ids.Elems() {
+			p.line("%s", plain(id))
+		}
+	} else {
+		frames := out.Key("frames")
+		p.line("%s", counted(frames.Len(), "frame"))
+		p.frames(frames)
+	}
+	if n := number(out.Key("omitted")); n > 0 {
+		p.line("")
+		p.line("%s left out: raise --max-frames or --max-bytes", counted(n, "frame"))
+	}
+	if skipped := out.Key("skipped"); skipped.Len() > 0 {
+		p.line("")
+		p.line("not found:")
+		p.list("-", skipped, 0)
+	}
+}
+
+func generateText(p *page, out edn.Value) {
+	if id := out.Key("frame/id"); !id.IsNil() {
+		p.made("made", "", out)
+		a := out.Key("attribution")
+		provider := a.Key("provider")
+		p.field("model", joined(" ", plain(a.Key("cap/id")), plain(provider.Key("name")), plain(provider.Key("model"))))
+		if usage := a.Key("usage"); !usage.IsNil() {
+			p.field("usage", words(usage))
+		}
+		return
+	}
+	if c := out.Key("counts"); c.Len() > 0 {
+		var parts []string
+		for k, n := range c.Entries() {
+			parts = append(parts, counted(number(n), "")+" "+plain(k))
+		}
+		p.line("%s", strings.Join(parts, ", "))
+	}
+	p.items(out.Key("items"))
+}
+
+func batchText(p *page, out edn.Value) {
+	p.line("%s: %s ok, %s failed", counted(out.Key("results").Len(), "call"), counted(number(out.Key("ok")), ""),
+		counted(number(out.Key("failed")), ""))
+	i := 0
+	for r := range out.Key("results").Elems() {
+		i++
+		if e := r.Key("error"); !e.IsNil() {
+			p.line("  %d  failed: %s", i, errorText(e))
+		}
+	}
+}
+
+// marks are the marks of changes in a diff.
+var marks = []struct{ key, mark string }{
+	{"added", "+"}, {"modified", "~"}, {"removed", "-"}, {"renamed", ">"},
+}
+
+func diffText(p *page, out edn.Value) {
+	for w := range out.Key("warnings").Elems() {
+		p.field("warning", words(w))
+	}
+	if !differs(out) {
+		p.line("the states are equal")
+		return
+	}
+	nodes, frames := out.Key("nodes"), out.Key("frames")
+	for _, m := range marks {
+		for item := range nodes.Key(m.key).Elems() {
+			p.line("%s %s", m.mark, moved(item))
+		}
+	}
+	var rows [][]string
+	for k, list := range frames.Entries() {
+		for item := range list.Elems() {
+			rows = append(rows, []string{plain(k), p.frameChange(item)})
+		}
+	}
+	p.table([]string{"frames", "of"}, rows)
+	for c := range out.Key("contents").Elems() {
+		p.line("")
+		text, ok := c.Key("diff").AsString()
+		if !ok {
+			p.line("%s", words(c))
+			continue
+		}
+		p.WriteString(strings.TrimRight(text, "\n") + "\n")
+	}
+}
+
+// moved formats a changed path, or a pair of paths of a rename.
+func moved(item edn.Value) string {
+	if item.IsVector() && item.Len() == 2 {
+		from, _ := item.Nth(0)
+		to, _ := item.Nth(1)
+		return words(from) + " -> " + words(to)
+	}
+	return words(item)
+}
+
+// frameChange formats one changed frame, with short ids.
+func (p *page) frameChange(item edn.Value) string {
+	if !item.IsMap() {
+		return words(item)
+	}
+	parts := []string{pathOf(item), name(plain(item.Key("frame/type")))}
+	for _, key := range []string{"frame/id", "old", "new"} {
+		if id := p.id(item.Key(key)); id != "" {
+			parts = append(parts, strings.TrimPrefix(key, "frame/")+" "+id)
+		}
+	}
+	return joined("  ", parts...)
+}
+
+// differs reports whether a diff has a change.
+func differs(out edn.Value) bool {
+	for _, side := range []string{"nodes", "frames"} {
+		for _, list := range out.Key(side).Entries() {
+			if number(list) > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func agentsText(p *page, out edn.Value) {
+	list := out.Key("agents")
+	if list.IsNil() {
+		p.agent(out)
+		return
+	}
+	var rows [][]string
+	for a := range list.Elems() {
+		state := "ok"
+		if v := a.Key("valid?"); !v.IsNil() && !v.Truthy() {
+			state = "INVALID: " + words(a.Key("problems"))
+		}
+		rows = append(rows, []string{name(plain(a.Key("agent/id"))), plain(a.Key("role")), dash(plain(a.Key("model"))), state})
+	}
+	p.table([]string{"agent", "role", "model", "state"}, rows)
+}
+
+func (p *page) agent(a edn.Value) {
+	p.field("agent", name(plain(a.Key("agent/id"))))
+	p.field("role", plain(a.Key("role")))
+	p.field("model", plain(a.Key("model")))
+	p.field("may", words(a.Key("capabilities")))
+	p.field("principals", words(a.Key("principals")))
+	for k, text := range a.Key("prompts").Entries() {
+		p.field(plain(k), words(text))
+	}
+	if v := a.Key("valid?"); !v.IsNil() && !v.Truthy() {
+		p.field("problems", words(a.Key("problems")))
+	}
+}
+
+// unsound reports whether a validated agent has a problem.
+func unsound(out edn.Value) bool {
+	bad := func(a edn.Value) bool { return a.HasKey("valid?") && !a.Key("valid?").Truthy() }
+	for a := range out.Key("agents").Elems() {
+		if bad(a) {
+			return true
+		}
+	}
+	return bad(out)
+}

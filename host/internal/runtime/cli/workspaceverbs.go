@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/workspace"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// workspaceCommands returns the groups workspace and context.
+func (c *command) workspaceCommands() []*cobra.Command {
+	return workspace.Commands(&workspace.Shell{
+		Dir:       c.env.Dir,
+		Getenv:    c.env.Getenv,
+		Stdin:     c.env.Stdin,
+		Stdout:    c.env.Stdout,
+		Stderr:    c.env.Stderr,
+		Format:    func() string { return c.format.String() },
+		Verbose:   func() bool { return c.verbose },
+		Forms:     c.moreForms,
+		ReadFile:  c.readText,
+		WriteFile: c.writeOut,
+		Confirm:   func(what string) error { return c.confirm(what, "--yes") },
+		Open:      c.openIntent,
+		Usage:     func(err error) error { return usageError{err: err} },
+		Problem:   c.problem,
+		Quiet:     func(code int) error { return quietError{code} },
+	})
+}
+
+// writeOut replaces a file that was named on the command line.
+func (c *command) writeOut(name string, content []byte) error {
+	if err := renameio.WriteFile(c.path(name), content, 0o644); err != nil {
+		return &fileError{err: fmt.Errorf("write %s: %w", name, cause(err)), written: true}
+	}
+	return nil
+}
+
+// moreForms gives a command output formats of its own beside the usual ones.
+func (c *command) moreForms(cmd *cobra.Command, more ...string) func() string {
+	f := &extraForm{asked: c.forms, more: more}
+	all := append([]string{"text", "json", "edn"}, more...)
+	last := len(all) - 1
+	cmd.Flags().VarP(f, "output", "o", "output format: "+strings.Join(all[:last], ", ")+" or "+all[last])
+	_ = cmd.RegisterFlagCompletionFunc("output", fixed(all).always()) // fails only for an unknown flag
+	return func() string { return f.chosen }
+}
+
+// extraForm is the flag --output of a command with formats of its own.
+type extraForm struct {
+	*asked
+	more   []string
+	chosen string
+}
+
+// String implements pflag.Value.
+func (f *extraForm) String() string { return "text" }
+
+// Set implements pflag.Value.
+func (f *extraForm) Set(s string) error {
+	if slices.Contains(f.more, s) {
+		f.chosen = s
+		return nil
+	}
+	var is format
+	if err := is.Set(s); err != nil {
+		return fmt.Errorf("unknown output format %q: expected text, json, edn or %s", s, strings.Join(f.more, ", "))
+	}
+	f.chosen = ""
+	f.ask(is)
+	return nil
+}
+
+// Type implements pflag.Value; help texts show it.
+func (f *extraForm) Type() string { return "form" }
+
+// openIntent prepares calls of the intent of a request: by the daemon of the data
+// directory, else by plugins that are started for it.
+func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace.Opening) (workspace.Caller, error) {
+	if !o.Local {
+		client, err := c.reachOrEnd(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if client != nil {
+			return &intentThere{command: c, client: client}, nil
+		}
+	}
+	mode := "auto"
+	if o.Quiet {
+		mode = "none"
+	}
+	w, err := c.newWatcher(mode)
+	if err != nil {
+		return nil, err
+	}
+	host, err := c.host(ctx, w, nil, func(loaded *daemon.Loaded) map[string]bool {
+		return loaded.Reach(act.Act{Request: request, Dir: c.env.Dir})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &intentHere{command: c, host: host}, nil
+}
+
+// intentThere calls an intent of a daemon.
+type intentThere struct {
+	*command
+	client *httpapi.Client
+}
+
+// Call implements workspace.Caller.
+func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
+	if show == nil {
+		return t.client.Act(ctx, request, t.env.Dir, func(string) {})
+	}
+	run := ""
+	response, err := t.client.Stream(ctx, request, t.env.Dir, func(event edn.Value) error {
+		run, _ = event.Key("run").AsString()
+		return show(event)
+	})
+	if err != nil && run != "" && errors.Is(context.Cause(ctx), errInterrupted) {
+		t.cancelThere(ctx, t.client, run)
+	}
+	return response, err
+}
+
+// Close implements workspace.Caller.
+func (t *intentThere) Close() {}
+
+// cancelThere has the daemon cancel a run whose reader is gone.
+func (c *command) cancelThere(ctx context.Context, client *httpapi.Client, run string) {
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
+	defer done()
+	_, _ = client.Do(ctx, actionOf("runs-cancel", edn.K("run"), edn.Text(run), edn.K("why"), edn.Text("interrupt")))
+}
+
+// intentHere calls an intent of plugins of this process.
+type intentHere struct {
+	*command
+	host *daemon.Host
+}
+
+// Call implements workspace.Caller.
+func (h *intentHere) Call(ctx context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
+	a := act.Act{Request: request, Dir: h.env.Dir, Watched: show != nil}
+	service := h.host.Service()
+	run, refused := service.Start(context.WithoutCancel(ctx), a)
+	if refused != nil {
+		return service.Refusal(a, refused), nil
+	}
+	defer context.AfterFunc(ctx, func() { run.Cancel("user", "interrupt") })()
+	var failed error
+	if show != nil {
+		failed = run.Watch(context.WithoutCancel(ctx), func(e journal.Event) error { return show(e.Value()) })
+		if failed != nil {
+			run.Cancel("user", failed.Error())
+		}
+	}
+	response, _ := run.Wait() // the error is in the response
+	h.host.Ended(context.WithoutCancel(ctx), run.ID())
+	return response, failed
+}
+
+// Close implements workspace.Caller. It is bounded by the time limits of stopping
+// plugins.
+func (h *intentHere) Close() { h.host.Close() }

@@ -1,0 +1,128 @@
+package log
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+)
+
+// bundleMagic begins a bundle. The algorithm of its chain follows.
+const bundleMagic = "ferment-workspace-bundle 1\n"
+
+// BundleWriter writes records to a stream in the form of a log of its own: each
+// has the chain value that follows from all before it, and the last one counts
+// them, so that a reader knows that it has all of them as they were written.
+type BundleWriter struct {
+	w       io.Writer
+	alg     id.Alg
+	chain   chain
+	records int
+	bytes   int64
+	buffer  []byte
+}
+
+// NewBundle begins a bundle.
+func NewBundle(w io.Writer, alg id.Alg) (*BundleWriter, error) {
+	b := &BundleWriter{w: w, alg: alg}
+	return b, b.write(kindSegment, append([]byte(bundleMagic), byte(alg)))
+}
+
+// Add writes a record.
+func (b *BundleWriter) Add(r Record) error {
+	b.records++
+	return b.write(r.Kind, r.Payload)
+}
+
+// Close ends the bundle.
+func (b *BundleWriter) Close() error {
+	return b.write(kindCommit, Commit{Records: b.records}.payload())
+}
+
+// Bytes returns the size of what was written.
+func (b *BundleWriter) Bytes() int64 { return b.bytes }
+
+func (b *BundleWriter) write(kind byte, payload []byte) error {
+	b.buffer, b.chain = appendRecord(b.buffer[:0], b.alg, b.chain, kind, payload)
+	n, err := b.w.Write(b.buffer)
+	b.bytes += int64(n)
+	return err
+}
+
+var (
+	errBundle    = errors.New("it is not a bundle of records, or one of a newer version")
+	errBundleEnd = errors.New("it ends before its last record, or goes on behind it")
+	errChain     = errors.New("a record does not have its chain value")
+)
+
+// ReadBundle reads a bundle and hands its records to visit. An error is returned
+// at the first byte that does not verify; the records before it were visited.
+func ReadBundle(r io.Reader, visit func(Record) error) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	begin, stored, err := readRecord(in)
+	if err != nil || begin.Kind != kindSegment || len(begin.Payload) != len(bundleMagic)+1 || !bytes.HasPrefix(begin.Payload, []byte(bundleMagic)) {
+		return errors.Join(errBundle, err)
+	}
+	alg := id.Alg(begin.Payload[len(bundleMagic)])
+	if alg != id.BLAKE3 && alg != id.SHA256 {
+		return errBundle
+	}
+	if alg.Chain(chain{}, begin.Kind, begin.Payload) != stored {
+		return errChain
+	}
+	before := stored
+	for n := 0; ; n++ {
+		record, stored, err := readRecord(in)
+		if err != nil {
+			return err
+		}
+		if alg.Chain(before, record.Kind, record.Payload) != stored {
+			return errChain
+		}
+		before = stored
+		if record.Kind == kindCommit {
+			c, err := parseCommit(record.Payload)
+			if _, more := in.ReadByte(); err != nil || c.Records != n || !errors.Is(more, io.EOF) {
+				return errBundleEnd
+			}
+			return nil
+		}
+		if record.Kind < FirstKind {
+			return errBundle
+		}
+		if err := visit(record); err != nil {
+			return err
+		}
+	}
+}
+
+// readRecord reads one record. Memory grows with what is there, not with the
+// length that it claims.
+func readRecord(in *bufio.Reader) (r Record, stored chain, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return r, stored, shortRead(err)
+	}
+	n := int64(binary.BigEndian.Uint32(head[:]))
+	if n < 1 || n > MaxPayload+1 {
+		return r, stored, errBundle
+	}
+	var payload bytes.Buffer
+	if _, err := io.CopyN(&payload, in, n-1); err != nil {
+		return r, stored, shortRead(err)
+	}
+	if _, err := io.ReadFull(in, stored[:]); err != nil {
+		return r, stored, shortRead(err)
+	}
+	return Record{Kind: head[4], Payload: payload.Bytes()}, stored, nil
+}
+
+func shortRead(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errBundleEnd
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Bundle is an export that was read and verified as a whole.
+type Bundle struct {
+	Head   ExportHead
+	Scheme id.Scheme
+	// Nodes are the nodes of the selected paths, without their children.
+	Nodes map[string]*tree.Node
+	// Frames are in the order of the export.
+	Frames []*Frame
+	Heads  []BundleHead
+
+	texts map[id.ID][]byte
+	byID  map[id.ID]*Frame
+	begun bool
+}
+
+// BundleHead is the head of a path and type in one state. The head with an absent
+// state is the one by path: that of the latest state which has one.
+type BundleHead struct {
+	Path  string
+	Node  id.ID
+	Type  string
+	Frame id.ID
+}
+
+// Text returns the text of a frame of the bundle.
+func (b *Bundle) Text(f *Frame) []byte { return b.texts[f.Content] }
+
+// Frame returns a frame by id, nil if it is not in the bundle.
+func (b *Bundle) Frame(frame id.ID) *Frame { return b.byID[frame] }
+
+// ReadExport reads an export and verifies all of it: every id is computed again,
+// every head has its frame, every frame its text, and no path leaves the
+// workspace. Anything else is an error of type import/invalid.
+func ReadExport(r io.Reader) (*Bundle, error) {
+	b := &Bundle{Nodes: map[string]*tree.Node{}, texts: map[id.ID][]byte{}, byID: map[id.ID]*Frame{}}
+	record := 0
+	err := log.ReadBundle(r, func(r log.Record) error {
+		record++
+		return b.take(r)
+	})
+	if err == nil && !b.begun {
+		err = errNotExport
+	}
+	if err != nil {
+		return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", fmt.Sprintf("record %d", record+1))
+	}
+	return b, nil
+}
+
+var (
+	errNotExport = errors.New("it is not an export of a workspace")
+	errNoText    = errors.New("the text of a frame is missing")
+	errNoFrame   = errors.New("the frame of a head is missing")
+	errScheme    = errors.New("an id has another algorithm than the scheme")
+)
+
+// take verifies one record.
+func (b *Bundle) take(r log.Record) error {
+	if !b.begun {
+		if r.Kind != kindExport {
+			return errNotExport
+		}
+		b.begun = true
+		err := decodeRecord(r.Payload, &b.Head)
+		if err == nil {
+			b.Scheme, err = id.ParseScheme(b.Head.Scheme)
+		}
+		return err
+	}
+	switch r.Kind {
+	case kindVersions:
+		return decodeVersions(r.Payload, b.Scheme, func(v version) error {
+			if v.node == nil {
+				return errRecord
+			}
+			b.Nodes[v.path] = v.node
+			return scan.CheckPath(v.path)
+		})
+	case kindContent:
+		b.texts[contentOf(b.Scheme, r.Payload)] = r.Payload
+		return nil
+	case kindFrame:
+		return b.takeFrame(r.Payload)
+	case kindHead:
+		return b.takeHead(r.Payload)
+	}
+	return fmt.Errorf("a record has the kind %d, which is of a newer version", r.Kind)
+}
+
+func (b *Bundle) takeFrame(payload []byte) error {
+	f, err := openFrame(b.Scheme, payload)
+	if err != nil {
+		return err
+	}
+	text, ok := b.texts[f.Content]
+	if !ok || len(text) != f.Bytes {
+		return errNoText
+	}
+	for _, x := range []id.ID{f.Node, f.Content, f.ID} {
+		if b.Scheme.Check(x) != nil {
+			return errScheme
+		}
+	}
+	if f.Node.Kind() != id.Node {
+		return errRecord
+	}
+	if err := CheckFrameType(f.Type); err != nil {
+		return err
+	}
+	b.Frames, b.byID[f.ID] = append(b.Frames, f), f
+	return scan.CheckPath(f.Path)
+}
+
+func (b *Bundle) takeHead(payload []byte) error {
+	var h headRecord
+	if err := decodeRecord(payload, &h); err != nil {
+		return err
+	}
+	f := b.byID[h.Frame]
+	if f == nil || f.Path != string(h.RawPath) || f.Type != h.Type {
+		return errNoFrame
+	}
+	if !h.Node.IsZero() && (h.Node.Kind() != id.Node || b.Scheme.Check(h.Node) != nil) {
+		return errScheme
+	}
+	b.Heads = append(b.Heads, BundleHead{Path: f.Path, Node: h.Node, Type: h.Type, Frame: h.Frame})
+	return nil
+}

@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+)
+
+// Validate verifies an open store at its latest state, while others read and
+// write. Bytes of the index that hold no state are not covered.
+func (s *Store) Validate(ctx context.Context, check Check) (*Report, error) {
+	s.shape.Lock() // a compaction would move what is read
+	defer s.shape.Unlock()
+	v := &validator{dir: s.dir, check: check}
+	for _, w := range s.warnings() {
+		v.warn(Finding{Code: Rebuilt, Reason: w})
+	}
+	if err := v.identify(); err != nil {
+		return nil, err
+	}
+	if v.text == nil {
+		v.who, v.scheme = s.Identity, s.Scheme // as it was when the store was opened
+	}
+	err := s.View(ctx, Latest, func(snapshot *Snapshot) (err error) {
+		v.index = snapshot.tx
+		if v.at, err = checkpoint(ctx, snapshot.tx); err != nil {
+			return err
+		}
+		if err := v.replay(ctx, s.damage == nil); err != nil {
+			return err
+		}
+		if err := v.rest(ctx); err != nil {
+			return err
+		}
+		return v.rerun(ctx, snapshot)
+	})
+	if err != nil {
+		return nil, asStoreError("validate", err)
+	}
+	return v.done(), nil
+}
+
+// conclude verifies the last state: its tree, roots and counts.
+func (v *validator) conclude(ctx context.Context) (err error) {
+	q, seq := v.index, v.at.Seq
+	if v.replica != nil {
+		v.replica.finish()
+		q, seq = v.replica.conn, v.end.Seq
+	}
+	if q == nil {
+		return nil
+	}
+	if err := q.QueryRowContext(ctx, "SELECT count(*) FROM frames").Scan(&v.report.Frames); err != nil {
+		v.wrong(Finding{Code: IndexDamaged, File: indexFile, Reason: err.Error()})
+		return nil
+	}
+	t, err := loadTree(ctx, q, v.scheme, seq)
+	if err != nil {
+		v.wrong(Finding{Code: NodeMismatch, Seq: seq, Reason: err.Error()})
+		return nil
+	}
+	if t == nil {
+		v.warn(Finding{Code: Unscanned, Reason: "nothing was scanned yet"})
+	} else {
+		v.report.Root = t.Root.ID
+		v.nodes(t)
+	}
+	if v.replica != nil {
+		if err := v.roots(ctx, q, seq); err != nil {
+			return err
+		}
+	}
+	return v.drift(ctx, t)
+}
+
+// nodes computes content and node ids of directories again; those of files are
+// computed when a tree is loaded.
+func (v *validator) nodes(t *tree.Tree) {
+	t.Walk(func(path string, n *tree.Node) bool {
+		v.report.Nodes++
+		if n.Mode == id.Dir {
+			again := &tree.Node{Mode: n.Mode, Children: n.Children}
+			if t.Seal(path, again); again.Content != n.Content || again.ID != n.ID {
+				v.wrong(Finding{Code: NodeMismatch, Seq: v.end.Seq, Path: path, Reason: fmt.Sprintf("the entries give %s, the directory has %s", again.Content, n.Content)})
+			}
+		}
+		return true
+	})
+}
+
+// roots computes the state root of the replica, and that of the index if it is of
+// the same state.
+func (v *validator) roots(ctx context.Context, q querier, seq uint64) (err error) {
+	reader := func(q querier) *frames {
+		return &frames{store: &Store{Scheme: v.scheme, dir: v.dir}, q: q, seq: seq}
+	}
+	if v.report.StateRoot, err = reader(q).stateRoot(ctx); err != nil {
+		return err
+	}
+	if v.index == nil || v.at.Seq != seq {
+		return nil
+	}
+	if root, err := reader(v.index).stateRoot(ctx); err != nil || root != v.report.StateRoot {
+		v.wrong(Finding{Code: RootDiffers, File: indexFile, Seq: seq, Reason: fmt.Sprintf("the log gives the state root %s, the index %s: %v", v.report.StateRoot, root, err)})
+	}
+	return nil
+}
+
+// drift compares the tree with the disk.
+func (v *validator) drift(ctx context.Context, t *tree.Tree) error {
+	if v.check.Disk == nil || t == nil {
+		return nil
+	}
+	disk, err := v.check.Disk(ctx)
+	if err != nil {
+		return err
+	}
+	changes := tree.Diff(t, disk)
+	for _, list := range []struct {
+		changes []tree.Change
+		what    string
+	}{{changes.Added, "it is not in the tree"}, {changes.Modified, "it differs from the tree"}, {changes.Removed, "it is gone from the disk"}} {
+		for _, c := range list.changes {
+			v.warn(Finding{Code: DiskDiffers, Path: c.Path, Reason: list.what})
+		}
+	}
+	return nil
+}
+
+// rerun computes the heads again whose recipe allows it.
+func (v *validator) rerun(ctx context.Context, snapshot *Snapshot) error {
+	if v.check.Rerun == nil || v.check.Level != Full {
+		return nil
+	}
+	r := snapshot.frames()
+	var heads []stateHead
+	err := r.eachPath(ctx, "", func(p *pathState) error {
+		if p.current() != nil {
+			heads = append(heads, p.resolved()...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, h := range heads {
+		f, err := r.frame(ctx, h.frame)
+		if err != nil {
+			return err
+		}
+		content, err := v.check.Rerun(ctx, snapshot, f)
+		switch {
+		case err != nil:
+			v.wrong(Finding{Code: Nondeterministic, Seq: f.Seq, Path: f.Path, Frame: f.ID, Reason: err.Error()})
+		case !content.IsZero() && content != f.Content:
+			v.wrong(Finding{Code: Nondeterministic, Seq: f.Seq, Path: f.Path, Frame: f.ID, Reason: "the recipe gives other text now"})
+		}
+	}
+	return nil
+}
