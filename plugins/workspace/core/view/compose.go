@@ -273,7 +273,7 @@ func compareBy(o Ordering, a, b *candidate) int {
 }
 
 func stateRank(s store.HeadState) int {
-	return slices.Index([]store.HeadState{store.Fresh, store.Stale, invalidState, store.Deleted}, s)
+	return slices.Index([]store.HeadState{store.Fresh, store.Stale, store.Invalid, store.Deleted}, s)
 }
 
 // custom orders the list by another intent. Unknown ids are dropped, missing
