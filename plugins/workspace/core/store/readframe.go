@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/base64"
@@ -248,6 +249,27 @@ func (v *Snapshot) HeadsOf(ctx context.Context, n *Found) ([]Head, error) {
 		}
 		list[i] = *h
 	}
+	return list, nil
+}
+
+// HeadsIn returns the heads of the entries of a directory, sorted by path and type.
+func (v *Snapshot) HeadsIn(ctx context.Context, dir string) ([]Head, error) {
+	r := v.frames()
+	tops, err := r.entries(ctx, dir)
+	if err != nil {
+		return nil, readError(err)
+	}
+	list := make([]Head, len(tops))
+	for i, t := range tops {
+		h, err := r.headOfTop(ctx, t, &Found{})
+		if err != nil {
+			return nil, readError(err)
+		}
+		list[i] = *h
+	}
+	slices.SortFunc(list, func(a, b Head) int {
+		return cmp.Or(compare(a.Frame.Path, b.Frame.Path), compare(a.Frame.Type, b.Frame.Type))
+	})
 	return list, nil
 }
 
