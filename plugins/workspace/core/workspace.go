@@ -1,7 +1,6 @@
 package core
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"path/filepath"
@@ -45,8 +44,6 @@ type Workspace struct {
 
 	mu    sync.Mutex // held during a scan
 	known *scan.Result
-	// ignored is the ignore list of the last scan of this process.
-	ignored []byte
 	// unsaved is the number of files that were read and are not in the stat cache.
 	unsaved int
 }
@@ -149,7 +146,10 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
+	if err := w.prepare(ctx, &o); err != nil {
+		return nil, err
+	}
+	o.Previous = w.known
 	r, err := scan.Run(ctx, o)
 	if err != nil {
 		return nil, err
@@ -163,19 +163,22 @@ func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, erro
 	return s, err
 }
 
+// prepare sets the options that are those of the workspace, except Previous.
+func (w *Workspace) prepare(ctx context.Context, o *scan.Options) error {
+	text, err := w.ignoreList(ctx)
+	o.Root, o.Scheme, o.Exclude, o.Git = w.Root, w.Store.Scheme, w.exclude, w.git
+	o.Workspace = ignore.Parse(store.IgnoreSource, "", text)
+	return err
+}
+
 // ScanAs is Scan for an actor, whom the transaction names.
 func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o.Root, o.Scheme, o.Exclude, o.Git, o.Previous = w.Root, w.Store.Scheme, w.exclude, w.git, w.known
-	text, err := w.ignoreList(ctx)
-	if err != nil {
+	if err := w.prepare(ctx, &o); err != nil {
 		return nil, err
 	}
-	o.Workspace = ignore.Parse(store.IgnoreSource, "", text)
-	if o.Previous == nil || !bytes.Equal(text, w.ignored) {
-		o.Paths = nil // nothing is known of the rest, or other parts of it are ignored now
-	}
+	o.Previous = w.known
 	r, err := scan.Run(ctx, o)
 	if err != nil {
 		return nil, err
@@ -189,18 +192,9 @@ func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*
 		return nil, err
 	}
 	first := w.known == nil
-	w.known, w.ignored = r, text
+	w.known = r
 	if w.unsaved += r.Opened; first {
 		return s, w.save(0)
 	}
 	return s, w.save(maxUnsaved)
-}
-
-// ignoreList returns the workspace's own ignore list.
-func (w *Workspace) ignoreList(ctx context.Context) (text []byte, err error) {
-	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) (err error) {
-		text, err = v.Ignore(ctx)
-		return err
-	})
-	return text, err
 }

@@ -197,3 +197,65 @@ func TestIgnoreListOfTheWorkspace(t *testing.T) {
 	})
 	require.ErrorIs(t, err, contract.OfType("limit/exceeded"))
 }
+
+// WS-033: patterns are added and removed; a dry run says what the next scan would
+// change and commits nothing; what the list cannot have is an error.
+func TestEditIgnore(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a.log", "d/b.log", "d/c")
+	w := open(t, root)
+	first := w.mustScan(t, scan.Options{})
+	edit := func(add, remove []string, dry bool) *IgnoreChange {
+		c, err := w.EditIgnore(background, "p", add, remove, dry, scan.Options{Now: later})
+		require.NoError(t, err)
+		return c
+	}
+	write(t, root, "not-scanned-yet")
+	c := edit([]string{"*.log"}, nil, true)
+	assert.Equal(t, first.Seq, c.Seq)
+	assert.Equal(t, 1, c.Added)
+	assert.Len(t, c.Tree.Removed, 2, "only what the list changes")
+	assert.Empty(t, c.Tree.Added)
+	list, err := w.IgnoreList(background)
+	require.NoError(t, err)
+	assert.Empty(t, list)
+
+	c = edit([]string{"*.log", "!/a.log", "*.log"}, nil, false)
+	assert.Equal(t, []string{"*.log", "!/a.log"}, c.Patterns)
+	assert.Equal(t, 2, c.Added)
+	assert.Equal(t, first.Seq+1, c.Seq)
+	assert.Equal(t, c.Seq, edit([]string{"*.log"}, []string{"none"}, false).Seq, "nothing changes")
+	second := w.mustScan(t, scan.Options{Paths: []string{"d/c"}})
+	assert.NotNil(t, second.Result.Tree.Lookup("a.log"))
+	assert.Nil(t, second.Result.Tree.Lookup("d/b.log"), "a scan of other paths follows the list too")
+	assert.NotEqual(t, first.Result.IgnoreDigest, second.Result.IgnoreDigest)
+	d, err := w.Explain(background, "d/b.log", false, nil)
+	require.NoError(t, err)
+	assert.Equal(t, scan.Decision{Ignored: true, Source: store.IgnoreSource, Line: 1, Pattern: "*.log", At: "d/b.log"}, *d)
+
+	assert.Len(t, edit(nil, []string{"*.log"}, true).Tree.Added, 1)
+	assert.Equal(t, 2, edit(nil, []string{"*.log", "!/a.log"}, false).Removed)
+	assert.NotNil(t, w.mustScan(t, scan.Options{}).Result.Tree.Lookup("d/b.log"))
+	for _, bad := range []string{"", "# x", "a\nb", "a\x00", "!"} {
+		_, err := w.EditIgnore(background, "p", []string{bad}, nil, false, scan.Options{})
+		require.ErrorIs(t, err, contract.OfType("input/invalid"), "%q", bad)
+	}
+}
+
+// WS-185, WS-210: an error about a path that is ignored names the rule.
+func TestNotInTreeNamesTheRule(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "src/x.go")
+	require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte("\n\n*.go\n"), 0o644))
+	w := open(t, root)
+	w.mustScan(t, scan.Options{})
+	plain := contract.Errorf("path/not-in-tree", "the path was not scanned or is ignored").WithOp("get-node", "src/x.go")
+	err := w.NotInTree(background, plain, "src/x.go")
+	require.ErrorIs(t, err, contract.OfType("path/not-in-tree"))
+	assert.Contains(t, err.Error(), `.gitignore:3 "*.go"`)
+	assert.Equal(t, "get-node", contract.AsError(err).Op)
+	assert.Equal(t, error(plain), w.NotInTree(background, plain, "src/none"), "no rule, no change")
+	other := contract.Errorf("store/io", "x")
+	assert.Equal(t, error(other), w.NotInTree(background, other, "src/x.go"))
+	require.NoError(t, w.NotInTree(background, nil, "src/x.go"))
+}

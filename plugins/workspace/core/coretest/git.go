@@ -108,3 +108,20 @@ func Empty(t testing.TB, root string) {
 		}
 	}
 }
+
+// Decision is what decides about a path, as git check-ignore prints it. It is
+// empty if nothing does.
+type Decision struct{ Source, Line, Pattern string }
+
+// Explain returns what git says about each path. None begins with a slash.
+func (r *Repo) Explain(paths []string) map[string]Decision {
+	r.t.Helper()
+	// The dot keeps a colon at the start from being read as the magic of git.
+	out := r.Feed("./"+strings.Join(paths, "\x00./")+"\x00", "check-ignore", "-v", "-n", "-z", "--no-index", "--stdin")
+	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	decided := map[string]Decision{}
+	for ; len(fields) >= 4; fields = fields[4:] {
+		decided[strings.TrimPrefix(fields[3], "./")] = Decision{fields[0], fields[1], fields[2]}
+	}
+	return decided
+}

@@ -19,9 +19,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// decision is what decides about a path, as git prints it.
-type decision struct{ source, line, pattern string }
-
 // paths returns all paths below a directory, without those of repositories.
 func paths(t testing.TB, root string) (all []string, dirs map[string]bool) {
 	dirs = map[string]bool{}
@@ -41,32 +38,20 @@ func paths(t testing.TB, root string) (all []string, dirs map[string]bool) {
 	return all, dirs
 }
 
-// gitDecides returns what git says about each path.
-func gitDecides(repo *coretest.Repo, all []string) map[string]decision {
-	// The dot keeps a colon at the start from being read as the magic of git.
-	out := repo.Feed("./"+strings.Join(all, "\x00./")+"\x00", "check-ignore", "-v", "-n", "-z", "--no-index", "--stdin")
-	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
-	decided := map[string]decision{}
-	for ; len(fields) >= 4; fields = fields[4:] {
-		decided[strings.TrimPrefix(fields[3], "./")] = decision{fields[0], fields[1], fields[2]}
-	}
-	return decided
-}
-
 // explain decides about a path with the files of a directory.
-func explain(root, path string, dir bool) (d decision, ignored bool) {
+func explain(root, path string, dir bool) (d coretest.Decision, ignored bool) {
 	exclude, _ := os.ReadFile(filepath.Join(root, ".git", "info", "exclude"))
 	rules := ignore.Rules{Below: []*ignore.List{ignore.Parse(".git/info/exclude", "", exclude)}}
-	p, ignored := rules.Explain(path, dir, func(dir string) []*ignore.List {
+	p, _, ignored := ignore.NewExplainer(&rules, func(dir string) []*ignore.List {
 		name := filepath.Join(root, dir, ".gitignore")
 		if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
 			return nil
 		}
 		text, _ := os.ReadFile(name)
 		return []*ignore.List{ignore.Parse(strings.TrimPrefix(name, root+"/"), dir, text)}
-	})
+	}).Explain(path, dir)
 	if p != nil {
-		d = decision{p.Source, fmt.Sprint(p.Line), p.Text}
+		d = coretest.Decision{Source: p.Source, Line: fmt.Sprint(p.Line), Pattern: p.Text}
 	}
 	return d, ignored
 }
@@ -87,12 +72,12 @@ func TestDecisionsAreGits(t *testing.T) {
 		if len(all) == 0 {
 			continue
 		}
-		git := gitDecides(repo, all)
+		git := repo.Explain(all)
 		require.Len(t, git, len(all))
 		for _, path := range all {
 			ours, _ := explain(root, path, dirs[path])
 			require.Equal(t, git[path], ours, "seed %d, path %q", seed, path)
-			if ours.source != "" {
+			if ours.Source != "" {
 				decided++
 			}
 		}
@@ -121,7 +106,7 @@ func TestSmallPatternsAreGits(t *testing.T) {
 			pattern += symbols[r.IntN(len(symbols))]
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte(pattern), 0o644))
-		git := gitDecides(repo, all)
+		git := repo.Explain(all)
 		for _, path := range all {
 			ours, _ := explain(root, path, dirs[path])
 			require.Equal(t, git[path], ours, "pattern %q, path %q", pattern, path)
@@ -165,12 +150,12 @@ func TestIgnoredPaths(t *testing.T) {
 		{"a\\", "a\\", false, false},
 	} {
 		rules := ignore.Rules{}
-		_, ignored := rules.Explain(c.path, c.dir, func(dir string) []*ignore.List {
+		_, _, ignored := ignore.NewExplainer(&rules, func(dir string) []*ignore.List {
 			if dir != "" {
 				return nil
 			}
 			return []*ignore.List{ignore.Parse(".gitignore", "", []byte(c.patterns))}
-		})
+		}).Explain(c.path, c.dir)
 		assert.Equal(t, c.ignored, ignored, "%q against %q", c.path, c.patterns)
 	}
 }
@@ -219,6 +204,26 @@ func TestLiteralPatterns(t *testing.T) {
 	})
 }
 
+// An explainer decides about paths in any order as one that is new for each.
+func TestExplainerRemembersDirectories(t *testing.T) {
+	lists := map[string][]*ignore.List{}
+	for dir, text := range map[string]string{"": "b/\n*.x\n!keep.x", "a": "c\n", "a/b": "never read\n", "c/d": "!b/\n"} {
+		lists[dir] = []*ignore.List{ignore.Parse(dir+"/.gitignore", dir, []byte(text))}
+	}
+	rules := &ignore.Rules{}
+	read := func(dir string) []*ignore.List { return lists[dir] }
+	one := ignore.NewExplainer(rules, read)
+	rapid.Check(t, func(t *rapid.T) {
+		path := rapid.StringMatching(`(a|b|c|d|ab)(/(a|b|c|d|ab)){0,4}(/(f\.x|keep\.x|f))?`).Draw(t, "path")
+		dir := rapid.Bool().Draw(t, "directory")
+		p, at, ignored := one.Explain(path, dir)
+		wantPattern, wantAt, wantIgnored := ignore.NewExplainer(rules, read).Explain(path, dir)
+		assert.Equal(t, wantPattern, p)
+		assert.Equal(t, wantAt, at)
+		assert.Equal(t, wantIgnored, ignored)
+	})
+}
+
 // FuzzPattern compares single patterns with git.
 func FuzzPattern(f *testing.F) {
 	coretest.NeedGit(f)
@@ -237,7 +242,7 @@ func FuzzPattern(f *testing.F) {
 		require.NoError(t, os.WriteFile(filepath.Join(root, name, "a", name), nil, 0o644))
 		require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte(pattern), 0o644))
 		all, dirs := paths(t, root)
-		git := gitDecides(coretest.At(t, root), all)
+		git := coretest.At(t, root).Explain(all)
 		for _, path := range all {
 			ours, _ := explain(root, path, dirs[path])
 			require.Equal(t, git[path], ours, path)

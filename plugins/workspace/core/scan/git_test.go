@@ -20,7 +20,9 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/coretest"
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
@@ -275,4 +277,89 @@ func TestListedFilesAreGits(t *testing.T) {
 		slices.Sort(got)
 		require.Equal(t, fmt.Sprintf("%q", want), fmt.Sprintf("%q", got), "seed %d", seed)
 	}
+}
+
+// WS-033: source, line and pattern are those of git check-ignore -v, read from
+// the files of a tree, also for paths that do not exist.
+func TestExplanationsAreGits(t *testing.T) {
+	coretest.NeedGit(t)
+	root := t.TempDir()
+	repo := coretest.Init(t, root, "sha1")
+	total, decided := proof.Size(t, "explained paths", 1000, 7000), 0
+	for seed := uint64(0); total > 0; seed++ {
+		coretest.Empty(t, root)
+		r := rand.New(rand.NewPCG(seed, 33))
+		coretest.Grow(t, r, root, coretest.Tree{Depth: 4, Width: 9, Ignore: true})
+		require.NoError(t, os.WriteFile(filepath.Join(root, ".git", "info", "exclude"), []byte(coretest.IgnoreFile(r)), 0o644))
+		var paths []string
+		require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			require.NoError(t, err)
+			if d.Name() == ".git" {
+				return fs.SkipDir
+			}
+			if path != root {
+				paths = append(paths, strings.TrimPrefix(path, root+"/"))
+			}
+			if d.IsDir() {
+				none := tree.Join(strings.TrimPrefix(strings.TrimPrefix(path, root), "/"), coretest.Name(r))
+				if _, err := os.Lstat(filepath.Join(root, none)); err != nil && len(none) < 1000 {
+					paths = append(paths, none)
+				}
+			}
+			return nil
+		}))
+		if len(paths) == 0 {
+			continue
+		}
+		want := repo.Explain(paths)
+		for _, path := range paths {
+			d, err := Explain(Options{Root: root, Scheme: id.GitSHA1}, path, false)
+			require.NoError(t, err)
+			got := coretest.Decision{Source: d.Source, Pattern: d.Pattern}
+			if d.Line > 0 {
+				got.Line = fmt.Sprint(d.Line)
+				decided++
+			}
+			require.Equal(t, want[path], got, "seed %d, path %q", seed, path)
+			require.Equal(t, d.Source != "" && !strings.HasPrefix(d.Pattern, "!"), d.Ignored)
+		}
+		total -= len(paths)
+	}
+	assert.Greater(t, decided, 50, "patterns must match some of the paths")
+}
+
+// WS-028, WS-031, WS-033: the rules that git does not have are named too, and the
+// text is that of an error.
+func TestExplain(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a/b/c", "d/x", "keep.go")
+	require.NoError(t, os.WriteFile(filepath.Join(root, ".gitignore"), []byte("\n*.log\n!keep.*\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "a", ".fermentignore"), []byte("/b/"), 0o644))
+	require.NoError(t, os.Symlink("d", filepath.Join(root, "link")))
+	o := Options{
+		Root: root, Scheme: id.B3, Exclude: []string{"d/store"},
+		Workspace: ignore.Parse("workspace", "", []byte("secret")), Patterns: ignore.Parse("request", "", []byte("!free.log")),
+	}
+	for path, want := range map[string]struct{ text, at string }{
+		"x.log":       {`ignored by .gitignore:2 "*.log"`, "x.log"},
+		"free.log":    {`not ignored because of request:1 "!free.log"`, "free.log"},
+		"keep.go":     {`not ignored because of .gitignore:3 "!keep.*"`, "keep.go"},
+		"a/b/c":       {`ignored by a/.fermentignore:1 "/b/"`, "a/b"},
+		"e/secret/f":  {`ignored by workspace:1 "secret"`, "e/secret"},
+		"d/store/log": {`ignored: d/store is never part of the tree`, "d/store"},
+		"e/.git/x":    {`ignored: e/.git is never part of the tree`, "e/.git"},
+		"link/x.log":  {`ignored by .gitignore:2 "*.log"`, "link/x.log"},
+		"d/x":         {`not ignored: no pattern matches`, ""},
+		"":            {`not ignored: no pattern matches`, ""},
+	} {
+		d, err := Explain(o, path, false)
+		require.NoError(t, err)
+		assert.Equal(t, want.text, d.String(), path)
+		assert.Equal(t, want.at, d.At, path)
+	}
+	_, err := Explain(o, "../x", false)
+	require.ErrorIs(t, err, contract.OfType("path/invalid"))
+	require.NoError(t, os.Truncate(filepath.Join(root, ".gitignore"), maxRuleFile+1))
+	_, err = Explain(o, "x", false)
+	require.ErrorIs(t, err, contract.OfType("ignore/invalid"))
 }

@@ -67,9 +67,9 @@ type Options struct {
 	// Progress is called with the number of entries that were examined. It must
 	// be fast and safe for concurrent use.
 	Progress func(entries int)
-	// Visit is called with the path of a directory before its entries are read.
-	// It must be safe for concurrent use. A watch that begins in it misses
-	// nothing.
+	// Visit is called with the path of a directory before its entries are read,
+	// and with that of the .git in a nested repository that may be a leaf. It must
+	// be safe for concurrent use. A watch that begins in it misses nothing.
 	Visit func(dir string)
 
 	// before is called before an access; its error replaces the access. Tests

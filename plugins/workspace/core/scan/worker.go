@@ -308,6 +308,9 @@ func (w *worker) enter(d *directory, n, was *tree.Node) *directory {
 // nested makes a nested repository with a commit a leaf, and reports whether it
 // did.
 func (w *worker) nested(d *directory) bool {
+	if w.Visit != nil { // the commit can change without a change of the directory
+		w.Visit(tree.Join(d.path, ".git"))
+	}
 	commit, repository := git.Head(w.fsys, d.path)
 	if !repository {
 		return false

@@ -216,7 +216,7 @@ func (r *run) scan(b batch) error {
 	if !b.all {
 		o.Dirs, o.Paths = slices.Collect(maps.Keys(b.dirs)), slices.Collect(maps.Keys(b.trees))
 	}
-	s, err := r.workspace.Scan(r.ctx, o)
+	s, err := r.workspace.ScanAs(r.ctx, "watch", o)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,158 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ignoreList returns the text of the workspace's own ignore list.
+func (w *Workspace) ignoreList(ctx context.Context) (text []byte, err error) {
+	err = w.Store.View(ctx, store.Latest, func(v *store.Snapshot) (err error) {
+		text, err = v.Ignore(ctx)
+		return err
+	})
+	return text, err
+}
+
+// IgnoreList returns the lines of the workspace's own ignore list.
+func (w *Workspace) IgnoreList(ctx context.Context) ([]string, error) {
+	text, err := w.ignoreList(ctx)
+	return linesOf(text), err
+}
+
+func linesOf(text []byte) []string {
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
+	}
+	return lines
+}
+
+// Explain says why a path is, or is not, ignored, by the rules that are on the
+// disk now. A path that does not exist is a directory if the caller says so.
+func (w *Workspace) Explain(ctx context.Context, path string, directory bool, patterns *ignore.List) (*scan.Decision, error) {
+	o := scan.Options{Patterns: patterns}
+	if err := w.prepare(ctx, &o); err != nil {
+		return nil, err
+	}
+	return scan.Explain(o, path, directory)
+}
+
+// NotInTree adds the rule that ignores a path to an error of type
+// path/not-in-tree. Other errors, and one whose path is not ignored, stay as they
+// are.
+func (w *Workspace) NotInTree(ctx context.Context, err error, path string) error {
+	e := contract.AsError(err)
+	if e == nil || e.Type != "path/not-in-tree" {
+		return err
+	}
+	d, failed := w.Explain(ctx, path, false, nil)
+	if failed != nil || !d.Ignored {
+		return err
+	}
+	return contract.Errorf(e.Type, "it is not in the tree: %s", d).WithOp(e.Op, e.Object).
+		WithDetail("source", edn.Text(d.Source)).WithDetail("line", edn.Int(int64(d.Line))).WithDetail("pattern", edn.Text(d.Pattern)).
+		WithHint("ferment workspace ignore explain " + path)
+}
+
+// IgnoreChange is what EditIgnore did, or would do.
+type IgnoreChange struct {
+	Seq            uint64
+	Patterns       []string // the list afterwards
+	Added, Removed int
+	// Tree is, in a dry run, what the next scan would change because of it.
+	Tree *tree.Changes
+}
+
+// EditIgnore adds patterns to the workspace's own ignore list, at its end, and
+// removes others, as text that must be equal. Adding one that the list has, or
+// removing one that it has not, changes nothing. The next scan follows the list.
+// A dry run commits nothing; it scans with the options to say what would change.
+func (w *Workspace) EditIgnore(ctx context.Context, actor string, add, remove []string, dryRun bool, o scan.Options) (*IgnoreChange, error) {
+	for _, p := range add {
+		if err := checkPattern(p); err != nil {
+			return nil, err
+		}
+	}
+	c := &IgnoreChange{}
+	if dryRun {
+		text, err := w.ignoreList(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return c, w.dryIgnore(ctx, c, c.edit(text, add, remove), o)
+	}
+	seq, err := w.Store.Update(ctx, actor, func(tx *store.Tx) error {
+		*c = IgnoreChange{}
+		text, err := tx.Ignore()
+		if err == nil {
+			_, err = tx.SetIgnore(c.edit(text, add, remove))
+		}
+		return err
+	})
+	c.Seq = seq
+	return c, err
+}
+
+// edit returns the text after the change and counts what it does.
+func (c *IgnoreChange) edit(text []byte, add, remove []string) []byte {
+	lines := linesOf(text)
+	before := len(lines)
+	lines = slices.DeleteFunc(lines, func(line string) bool { return slices.Contains(remove, line) })
+	c.Removed = before - len(lines)
+	for _, p := range add {
+		if !slices.Contains(lines, p) {
+			lines = append(lines, p)
+			c.Added++
+		}
+	}
+	c.Patterns = lines
+	if len(lines) == 0 {
+		return nil
+	}
+	return []byte(strings.Join(lines, "\n") + "\n")
+}
+
+// dryIgnore compares the directory under the present list and under another one.
+func (w *Workspace) dryIgnore(ctx context.Context, c *IgnoreChange, text []byte, o scan.Options) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.prepare(ctx, &o); err != nil {
+		return err
+	}
+	o.Paths, o.Dirs, o.Previous = nil, nil, w.known
+	before, err := scan.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	o.Previous, o.Workspace = before, ignore.Parse(store.IgnoreSource, "", text)
+	after, err := scan.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	c.Tree = tree.Diff(before.Tree, after.Tree)
+	return w.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		c.Seq = v.Seq()
+		return nil
+	})
+}
+
+// checkPattern returns an error unless a pattern is one line that can match.
+func checkPattern(p string) error {
+	if strings.ContainsAny(p, "\n\r\x00") {
+		return contract.Errorf("input/invalid", "the pattern %q is not one line of text", p).WithOp("ignore", p)
+	}
+	if ignore.Parse("", "", []byte(p)).Len() == 0 {
+		return contract.Errorf("input/invalid", "the pattern %q matches nothing", p).WithOp("ignore", p).
+			WithHint("a pattern that begins with # is written as \\#")
+	}
+	return nil
+}
