@@ -7,11 +7,16 @@ import (
 	"sync"
 )
 
-// statements are the prepared queries of readers, by text. The queries are
+// preparer is a database or a connection.
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+// statements are the prepared queries of a database or connection, by text. The queries are
 // constants, so there are few.
 type statements struct{ byText sync.Map }
 
-func (s *statements) get(ctx context.Context, db *sql.DB, query string) (*sql.Stmt, error) {
+func (s *statements) get(ctx context.Context, db preparer, query string) (*sql.Stmt, error) {
 	if known, ok := s.byText.Load(query); ok {
 		return known.(*sql.Stmt), nil
 	}
@@ -60,4 +65,29 @@ func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...an
 		return p.tx.QueryRowContext(ctx, query, args...) // fails in the same way
 	}
 	return p.tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
+}
+
+// preparedConn is the connection of the writer. It compiles each query once. The
+// rows of one must be read before the same query runs again.
+type preparedConn struct {
+	conn    *sql.Conn
+	queries statements
+}
+
+var _ querier = (*preparedConn)(nil)
+
+func (p *preparedConn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := p.queries.get(ctx, p.conn, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, args...)
+}
+
+func (p *preparedConn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	stmt, err := p.queries.get(ctx, p.conn, query)
+	if err != nil {
+		return p.conn.QueryRowContext(ctx, query, args...) // fails in the same way
+	}
+	return stmt.QueryRowContext(ctx, args...)
 }
