@@ -91,6 +91,23 @@ plugin "text" {
   }
 }
 
+# Texts about the files and directories of this tree, kept beside it in .ferment.
+# FERMENT_WORKSPACE names another directory.
+plugin "workspace" {
+  command  = ["bin/plugins/workspace"]
+  env_pass = ["HOME", "XDG_CONFIG_HOME"] # where git's own exclude files are
+
+  # The tree is read and never written.
+  isolation {
+    read_paths  = [env("FERMENT_WORKSPACE", ".")]
+    write_paths = ["${env("FERMENT_WORKSPACE", ".")}/.ferment"]
+  }
+
+  config {
+    allowed_roots = [env("FERMENT_WORKSPACE", ".")]
+  }
+}
+
 # Grades for answers: by a rubric, with a language model if there is one, and by
 # rules without one.
 plugin "judge" {
@@ -290,6 +307,11 @@ effects {
   scope "process/run" { enabled = false }
 
   scope "net/http" { enabled = false }
+
+  # The stores of workspaces: reading and adding frames.
+  scope "db/read" { enabled = true }
+
+  scope "db/write" { enabled = true }
 }
 
 # --- checks and judges: the requirements on an answer --------------------------

@@ -225,6 +225,7 @@ var engine = map[string][]string{
 	"store":     {"git", "id", "ignore", "log", "scan", "tree"},
 	"view":      {"id", "ignore", "store", "tree"},
 	"report":    {"id", "store", "tree", "view"},
+	"storetest": {"id", "store", "tree"},
 	"watch":     {"", "git", "id", "ignore", "log", "scan", "store", "tree"},
 	"coretest":  nil,
 }

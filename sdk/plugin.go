@@ -32,7 +32,7 @@ type Plugin struct {
 	Config Configuration
 
 	// Needs declares what the process does to compute answers: net/connect,
-	// net/loopback, process/run, process/self, fs/read, fs/write. The host
+	// net/loopback, process/run, process/self, fs/read, fs/watch, fs/write. The host
 	// grants them; an operation that was not granted fails in the process.
 	Needs []string
 

@@ -20,6 +20,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -53,6 +54,9 @@ type opened struct {
 	ws      *core.Workspace
 	created bool // the store did not exist when it was opened
 	err     error
+
+	watching sync.Mutex
+	watch    *watch.Watcher // nil until the first request to watch
 
 	// Guarded by the mutex of the hub.
 	users int
@@ -130,11 +134,38 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 		release()
 		return nil, nil, contract.AsError(context.Cause(ctx))
 	}
+	if errors.Is(o.err, errAgain) {
+		release()
+		return h.acquire(ctx, name, how, scheme)
+	}
 	if o.err != nil {
 		release()
 		return nil, nil, o.err
 	}
 	return o, release, nil
+}
+
+// errAgain is the error of a workspace that was kept closed and may be opened now.
+var errAgain = errors.New("the workspace was kept closed")
+
+// whileClosed runs a function while the workspace stays closed, and reports
+// whether it ran: it does not if the workspace is open.
+func (h *hub) whileClosed(_ context.Context, at place, run func() error) (ran bool, err error) {
+	h.mu.Lock()
+	if h.open[at.root] != nil || h.closed {
+		h.mu.Unlock()
+		return false, nil
+	}
+	o := &opened{root: at.root, data: at.data, ready: make(chan struct{}), err: errAgain}
+	h.open[at.root] = o
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.open, at.root)
+		close(o.ready)
+	}()
+	return true, run()
 }
 
 // enter counts a user of a workspace. first is true if the caller must load it.
@@ -173,8 +204,7 @@ func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme
 	defer close(o.ready)
 	o.created = !store.Exists(at.data)
 	if how == existing && o.created {
-		o.err = contract.Errorf("workspace/not-found", "the directory has no workspace").WithOp("workspace", at.root).
-			WithHint("run `ferment workspace scan` or `ferment workspace init`")
+		o.err = notFound(at)
 		return
 	}
 	if o.ws, o.err = h.patient(ctx, at, scheme); o.err != nil {
@@ -267,11 +297,34 @@ func (h *hub) sweep(after time.Duration) {
 	}
 }
 
+// watcher returns the watcher of the workspace, and makes it if there is none.
+func (o *opened) watcher(options watch.Options) *watch.Watcher {
+	o.watching.Lock()
+	defer o.watching.Unlock()
+	if o.watch == nil || o.watch.State().Subscriptions == 0 {
+		o.watch = watch.New(o.ws, options)
+	}
+	return o.watch
+}
+
+// watchState says what the watcher does.
+func (o *opened) watchState() watch.State {
+	o.watching.Lock()
+	defer o.watching.Unlock()
+	if o.watch == nil {
+		return watch.State{}
+	}
+	return o.watch.State()
+}
+
 // seal closes a workspace.
 func (h *hub) seal(o *opened) error {
 	<-o.ready
 	if o.ws == nil {
 		return nil
+	}
+	if o.watch != nil {
+		o.watch.Close()
 	}
 	err := o.ws.Close()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -13,7 +14,7 @@ import (
 // meter counts what the process did. The figures are part of the plugin's
 // health, from which the host takes them (WS-201).
 type meter struct {
-	requests, failed, bytesHashed, appended, reused, modelCalls, rebuilds, overflows, stale atomic.Int64
+	requests, failed, bytesHashed, appended, reused, callbacks, modelCalls, rebuilds, overflows, stale atomic.Int64
 }
 
 // begin counts a request; the result must be called at its end.
@@ -37,6 +38,12 @@ func (m *meter) put(p *store.Put) {
 	}
 }
 
+func (m *meter) watched(e *watch.Event) {
+	if e.Kind == watch.Overflow {
+		m.overflows.Add(1)
+	}
+}
+
 // value returns the figures.
 func (m *meter) value() edn.Value {
 	var b edn.MapBuilder
@@ -45,7 +52,7 @@ func (m *meter) value() edn.Value {
 		n    *atomic.Int64
 	}{
 		{"requests", &m.requests}, {"failed", &m.failed}, {"bytes-hashed", &m.bytesHashed}, {"frames-appended", &m.appended},
-		{"frames-reused", &m.reused}, {"model-calls", &m.modelCalls}, {"rebuilds", &m.rebuilds}, {"watch-overflows", &m.overflows},
+		{"frames-reused", &m.reused}, {"callbacks", &m.callbacks}, {"model-calls", &m.modelCalls}, {"rebuilds", &m.rebuilds}, {"watch-overflows", &m.overflows},
 		{"stale-heads", &m.stale},
 	} {
 		b.Key("workspace/"+f.name, edn.Int(f.n.Load()))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -27,6 +28,7 @@ type server struct {
 type running struct {
 	cfg    settings
 	agents *agent.Set
+	views  map[string]view.View
 	hub    *hub
 }
 
@@ -46,7 +48,7 @@ func (s *server) plugin() sdk.Plugin {
 		Name:     "workspace",
 		Version:  version,
 		Features: []string{sdk.FeatureHostCalls, sdk.FeatureHotSwap},
-		Needs:    []string{"fs/read", "fs/write"},
+		Needs:    []string{"fs/read", "fs/watch", "fs/write"},
 		Schemas:  servedSchemas(),
 		Config:   sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
 		Close:    s.close,
@@ -107,8 +109,12 @@ func (s *server) start(ctx context.Context, cfg settings) error {
 	if err != nil {
 		return err
 	}
+	views, err := cfg.views()
+	if err != nil {
+		return err
+	}
 	h := newHub(cfg, s.now, sdk.Logger(ctx))
-	s.run.Store(&running{cfg: cfg, agents: agents, hub: h})
+	s.run.Store(&running{cfg: cfg, agents: agents, views: views, hub: h})
 	go h.sweepUntil(sdk.Lifetime(ctx))
 	return nil
 }

@@ -10,14 +10,14 @@ import (
 // progressEvery is the shortest time between two progress events of a call.
 const progressEvery = 100 * time.Millisecond
 
-// progress returns a function that reports how much of a phase is done. It drops
-// what comes too fast. total is 0 if it is not known.
-func (r *request) progress(phase, unit string, total int) func(done int) {
+// progress returns a function that reports how much of a phase is done; the total
+// is 0 if it is not known. It drops what comes too fast.
+func (r *request) progress(phase, unit string) func(done, total int) {
 	if r.out == nil {
-		return nil
+		return func(int, int) {}
 	}
 	var next atomic.Int64
-	return func(done int) {
+	return func(done, total int) {
 		now, due := r.server.now().UnixNano(), next.Load()
 		if now < due || !next.CompareAndSwap(due, now+int64(progressEvery)) {
 			return

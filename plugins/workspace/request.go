@@ -160,13 +160,32 @@ func (r *request) view(ctx context.Context, read func(v *store.Snapshot, out *ed
 	return out.Map(), nil
 }
 
+// read is view for a result of the engine.
+func (r *request) read(ctx context.Context, run func(v *store.Snapshot) (any, error)) (edn.Value, error) {
+	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
+		result, err := run(v)
+		if err != nil {
+			return err
+		}
+		return putStruct(out, result)
+	})
+}
+
+// stampedValue returns a result of the engine with :seq and :root.
+func (r *request) stampedValue(ctx context.Context, seq uint64, result any) (edn.Value, error) {
+	var failed error
+	out, err := r.stamped(ctx, seq, func(out *edn.MapBuilder) { failed = putStruct(out, result) })
+	if failed != nil {
+		return edn.Nil(), failed
+	}
+	return out, err
+}
+
 // stamp adds the transaction and the id of the root.
 func stamp(ctx context.Context, v *store.Snapshot, out *edn.MapBuilder) error {
 	out.Key("seq", number(v.Seq()))
-	states, err := v.Lineage(ctx, "")
-	if err == nil && len(states) > 0 && states[0].Until == 0 {
-		out.Key("root", idValue(states[0].Node))
-	}
+	root, err := v.RootAt(ctx, v.Seq())
+	out.Opt("root", idValue(root))
 	return err
 }
 

@@ -29,27 +29,39 @@ var outEntries = edn.MustRead(`[[:seq {:doc "transaction that was read"} [:int {
 // schemasOf returns the schemas of the file by name, without colon.
 func schemasOf(text string) map[string]edn.Value {
 	named := map[string]edn.Value{}
-	for key, form := range edn.MustRead(text).Entries() {
+	file := edn.MustRead(text)
+	for key, form := range file.Key("shared").Entries() {
 		name, _ := key.AsKeyword()
-		if name == "shared" {
-			for key, form := range form.Entries() {
-				name, _ := key.AsKeyword()
-				named[name] = form
-			}
-			continue
-		}
+		named[name] = form
+	}
+	for key, form := range file.Dissoc(edn.K("shared")).Entries() {
+		name, _ := key.AsKeyword()
 		var in []edn.Value
 		for also := range form.Key("also").Elems() {
 			kind, _ := also.AsKeyword()
 			in = appendElems(in, sharedEntries[kind])
 		}
+		out := appendElems(nil, outEntries)
+		if form.Key("out/frame").Truthy() {
+			out = append(out, frameEntries(named)...)
+		}
 		named[schemaName("req", name)] = closed(appendElems(in, form.Key("in")))
-		named[schemaName("res", name)] = closed(appendElems(appendElems(nil, outEntries), form.Key("out")))
+		named[schemaName("res", name)] = closed(appendElems(out, form.Key("out")))
 		if form.Key("out").IsKeyword() {
 			named[schemaName("res", name)] = form.Key("out")
 		}
 	}
 	return named
+}
+
+// frameEntries returns the entries of a frame, for outputs that are one.
+func frameEntries(named map[string]edn.Value) (list []edn.Value) {
+	for entry := range named["workspace/frame"].Elems() {
+		if entry.IsVector() {
+			list = append(list, entry)
+		}
+	}
+	return list
 }
 
 // schemaName returns the name of the schema of an intent, such as

@@ -6,9 +6,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/fermenthq/ferment/plugins/workspace/core"
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -90,6 +91,11 @@ func checkSettings(cfg settings) error {
 	for name, block := range cfg.Agents {
 		problems = append(problems, agentProblems(name, block)...)
 	}
+	for name, block := range cfg.Views {
+		if _, err := block.view(&cfg); err != nil {
+			problems = append(problems, viewProblem(name, err))
+		}
+	}
 	return errors.Join(problems...)
 }
 
@@ -163,15 +169,67 @@ func (cfg *settings) agents() (*agent.Set, error) {
 	return agent.New(declared, anyModel)
 }
 
-// schemeOf returns the scheme of a new workspace, as a request or the settings
-// name it.
-func (cfg *settings) schemeOf(asked string) (string, error) {
-	if asked == "" {
-		return cfg.Scheme, nil
+// limits are those of the settings.
+func (cfg *settings) limits() store.Limits { return store.Limits{Frame: int(cfg.MaxFrame)} }
+
+// views returns the declared views by name.
+func (cfg *settings) views() (map[string]view.View, error) {
+	all := map[string]view.View{}
+	for name, block := range cfg.Views {
+		v, err := block.view(cfg)
+		if err != nil {
+			return nil, err
+		}
+		all[name] = v
 	}
-	if asked == core.GitAuto {
-		return asked, nil
+	return all, nil
+}
+
+// view returns the view that a block declares. The block and the view of a
+// request are read by the same code.
+func (b viewBlock) view(cfg *settings) (view.View, error) {
+	var m edn.MapBuilder
+	if b.MaxFrames != nil {
+		m.Key("max-frames", number(*b.MaxFrames))
 	}
-	_, err := id.ParseScheme(asked)
-	return asked, err
+	if b.MaxBytes != nil {
+		m.Key("max-bytes", number(*b.MaxBytes))
+	}
+	m.OptKeyword("select", b.Select)
+	m.OptKeyword("ordering", b.Ordering)
+	if b.Order != nil {
+		m.Key("order", texts(b.Order))
+	}
+	var filters []edn.Value
+	for _, f := range []struct {
+		kind string
+		any  []edn.Value
+	}{{"type", textValues(b.Types)}, {"agent", textValues(b.Agents)}, {"origin", keywords(b.Origins)}} {
+		if len(f.any) > 0 {
+			filters = append(filters, edn.Vector(edn.K(f.kind), edn.SetOf(f.any...)))
+		}
+	}
+	if filters != nil {
+		m.Key("filters", edn.Vector(filters...))
+	}
+	if b.Include != nil {
+		m.Key("include", edn.SetOf(keywords(b.Include)...))
+	}
+	if b.Content != nil {
+		m.Key("content?", edn.Bool(*b.Content))
+	}
+	return view.Parse(m.Map(), view.Options{Limits: cfg.limits()})
+}
+
+// viewProblem returns the problem of a view at the setting that causes it.
+func viewProblem(name string, err error) error {
+	at := []edn.Value{edn.K("view"), edn.Text(name)}
+	refused := contract.AsError(err)
+	for key := range refused.Details.Key("path").Elems() {
+		if setting, ok := key.AsKeyword(); ok {
+			at = append(at, edn.K(setting))
+			break
+		}
+	}
+	return sdk.Problem(refused.Message, at...)
 }

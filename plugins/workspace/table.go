@@ -35,12 +35,13 @@ type intent struct {
 	run       func(context.Context, *request) (edn.Value, error)
 }
 
+// The effects of intents: on the store of the plugin. Reading the directory is
+// what its process needs, not an effect on behalf of a caller: a scope of fs/read
+// may not include the data of the host, and a workspace often does.
 var (
-	readTree  = []string{"db/read", "fs/read"}
-	writeTree = []string{"db/write", "fs/read"}
-	readStore = []string{"db/read"}
-	write     = []string{"db/write"}
-	either    = []string{"db/read", "db/write"}
+	read   = []string{"db/read"}
+	write  = []string{"db/write"}
+	either = []string{"db/read", "db/write"}
 )
 
 // latency is the typical duration of a call, by which the host orders
@@ -55,7 +56,7 @@ func (i *intent) latency() time.Duration {
 // intents returns every intent that is served.
 func intents() []intent {
 	var all []intent
-	for _, family := range [][]intent{treeIntents(), frameIntents(), agentIntents()} {
+	for _, family := range [][]intent{treeIntents(), frameIntents(), readingIntents(), upkeepIntents(), comparingIntents(), validatingIntents(), ignoreIntents(), movingIntents(), watchIntents(), agentIntents()} {
 		all = append(all, family...)
 	}
 	return all

@@ -22,11 +22,11 @@ func treeIntents() []intent {
 	return []intent{
 		{
 			name: "workspace/init", says: "Creates the store of a workspace with a scheme of its own; a scan creates one with the configured scheme.",
-			admin: true, effects: writeTree, writes: true, opens: creating, run: initialize,
+			admin: true, effects: write, writes: true, opens: creating, run: initialize,
 		},
 		{
 			name: "workspace/scan", says: "Reads a directory into the Merkle tree and commits what changed.",
-			needs: agent.Scan, effects: writeTree, writes: true, streams: true, opens: creating, run: scanTree,
+			needs: agent.Scan, effects: write, writes: true, streams: true, opens: creating, run: scanTree,
 		},
 	}
 }
@@ -81,8 +81,9 @@ func (r *request) scanOptions() (scan.Options, error) {
 		MaxNodes:       r.cfg.MaxNodes,
 		SkipUnreadable: r.word("on-unreadable") == "skip",
 		Force:          r.flag("force?"),
-		Progress:       r.progress("scan", "entries", 0),
 	}
+	show := r.progress("scan", "entries")
+	o.Progress = func(entries int) { show(entries, 0) }
 	for i, text := range r.texts("paths") {
 		path, err := store.CheckPath(text)
 		if err != nil {

@@ -116,6 +116,7 @@ func TestFilter(t *testing.T) {
 		"flags of a file by path":           {plain, call(setFileAttributes), unix.EPERM},
 		"names in a directory":              {plain, call(unix.SYS_INOTIFY_INIT1), unix.EPERM},
 		"names, with programs":              {runs, call(unix.SYS_INOTIFY_INIT1), 0},
+		"names, allowed":                    {Policy{Level: Strict, Watch: true}, call(unix.SYS_INOTIFY_INIT1), 0},
 		"reading attributes by path":        {marks, call(unix.SYS_GETXATTR), unix.EOPNOTSUPP},
 		"reading attributes of an open one": {plain, call(unix.SYS_FGETXATTR), 0},
 		"mode, where asked":                 {marks, call(unix.SYS_FCHMODAT, 5, 1, 0o755), 0},

@@ -52,6 +52,9 @@ type Policy struct {
 	// neither, the process cannot start processes.
 	ExecPaths []string `json:"execPaths,omitempty"`
 	SelfExec  bool     `json:"selfExec,omitempty"`
+	// Watch allows inotify. It reports the names that are created and removed in
+	// any directory that the user may read.
+	Watch bool `json:"watch,omitempty"`
 	// KeepSession keeps the process and its descendants in its session, so that
 	// killing the session kills all of them.
 	KeepSession bool `json:"keepSession,omitempty"`

@@ -229,7 +229,7 @@ func (f *filter) files(p Policy) {
 // names created and removed in a directory, and extended attributes by path.
 // Other programs, such as tests, may need the former.
 func (f *filter) hidden(p Policy) {
-	if len(p.ExecPaths) == 0 {
+	if !p.Watch && len(p.ExecPaths) == 0 {
 		for _, number := range watchCalls {
 			f.on(number, func() { f.refuse(unix.EPERM) })
 		}

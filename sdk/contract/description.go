@@ -10,7 +10,7 @@ import (
 // Needs returns the needs that a plugin can declare for its process, sorted.
 func Needs() []string { return slices.Clone(needNames) }
 
-var needNames = []string{"fs/read", "fs/write", "net/connect", "net/loopback", "process/run", "process/self"}
+var needNames = []string{"fs/read", "fs/watch", "fs/write", "net/connect", "net/loopback", "process/run", "process/self"}
 
 // Description is the self-description of a plugin.
 type Description struct {

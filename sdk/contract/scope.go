@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -130,7 +131,7 @@ type ScopeField struct {
 }
 
 // ScopedEffects returns the effects that have scopes, sorted.
-func ScopedEffects() []string { return []string{"fs/read", "fs/write", "net/http", "process/run"} }
+func ScopedEffects() []string { return slices.Clone(everyScope) }
 
 // ScopeFields returns the fields of the scopes of the effect, none if the
 // effect has no scope. The caller must not modify them.

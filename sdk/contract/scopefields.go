@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	everyScope = []string{"fs/read", "fs/write", "net/http", "process/run"}
+	everyScope = []string{"db/read", "db/write", "fs/read", "fs/write", "net/http", "process/run"}
 	fileScopes = []string{"fs/read", "fs/write"}
 	writeScope = []string{"fs/write"}
 	runScope   = []string{"process/run"}

@@ -88,7 +88,7 @@ var grants = []struct {
 }
 
 // Ungranted lists the needs that the isolation does not grant. process/self
-// needs no attribute.
+// and fs/watch need no attribute.
 func (i Isolation) Ungranted(needs []string) []Ungranted {
 	var missing []Ungranted
 	for _, g := range grants {
@@ -319,6 +319,7 @@ func (s Settings) policy(d contract.Description, g hostDirs) confine.Policy {
 		BestEffort: i.BestEffort,
 		Network:    confine.Offline,
 		SelfExec:   has("process/self"),
+		Watch:      has("fs/watch"),
 		Limits:     i.Limits,
 		ReadPaths:  slices.Concat(i.ReadPaths, s.reads(), g.reads),
 		ListPaths:  s.lists(),

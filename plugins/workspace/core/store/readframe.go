@@ -148,7 +148,7 @@ func (r *frames) matching(ctx context.Context, n *Found, f Filter) (list []*Fram
 		if err != nil {
 			return nil, err
 		}
-		if earlier[frame.Node] {
+		if !n.ByID || earlier[frame.Node] {
 			list = append(list, frame)
 		}
 	}
@@ -273,12 +273,13 @@ func (v *Snapshot) HeadOf(ctx context.Context, f *Found, frameType string) (*Hea
 		WithDetail("frame/type", edn.Text(frameType))
 }
 
-// candidates are the states whose heads are those of the node, best first.
+// candidates are the states whose heads are those of the node, best first. The
+// last one of a path is that of states without a head of their own.
 func (f *Found) candidates() []Version {
 	if f.ByID {
 		return f.States[f.At : f.At+1]
 	}
-	return f.States
+	return append(slices.Clip(f.States), Version{})
 }
 
 // headsByType returns the frame of each head of a node.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"slices"
+	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -39,6 +40,8 @@ type Record struct {
 	Parent   *id.ID  `edn:"parent,omitempty"`
 	FrameSet *id.ID  `edn:"frame-set/root,omitempty"`
 	Lineage  Lineage `edn:"lineage"`
+	// TombstonedAt is when the path was deleted by a request.
+	TombstonedAt *time.Time `edn:"tombstoned-at,omitempty"`
 }
 
 // Child is an entry of a directory.
@@ -132,14 +135,25 @@ func recordOf(ctx context.Context, s *store.Snapshot, f *store.Found) (*Record, 
 	if n := t.Lookup(f.Path); n != nil {
 		r.Children = childrenOf(n)
 	}
-	r.FrameSet, err = frameSet(ctx, s, f)
-	return r, err
+	return r, r.complete(ctx, s, f)
 }
 
-// frameSet returns the root of the Merkle tree over the frames of a node.
-func frameSet(ctx context.Context, s *store.Snapshot, f *store.Found) (*id.ID, error) {
-	_, _, _ = ctx, s, f
-	return nil, nil
+// complete adds what is not in the tree.
+func (r *Record) complete(ctx context.Context, s *store.Snapshot, f *store.Found) error {
+	set, err := s.FrameSet(ctx, f.Path, r.ID)
+	if err != nil {
+		return err
+	}
+	r.FrameSet = &set
+	if seq := f.State().Tombstone; seq != 0 {
+		c, err := s.Commit(ctx, seq)
+		if err != nil {
+			return err
+		}
+		at := time.Unix(0, c.Time).UTC()
+		r.TombstonedAt = &at
+	}
+	return nil
 }
 
 func dirOf(path string) string {

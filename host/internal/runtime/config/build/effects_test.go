@@ -75,7 +75,7 @@ func TestEffectsByDefault(t *testing.T) {
 func TestEffectsProblems(t *testing.T) {
 	for text, want := range map[string]string{
 		`effects { scope "fs/rite" {} }`:                        `config/unknown-name there is no scope "fs/rite" at 5:9`,
-		`effects { scope "db/read" {} }`:                        `config/unknown-name there is no scope "db/read" at 5:9`,
+		`effects { scope "db/drop" {} }`:                        `config/unknown-name there is no scope "db/drop" at 5:9`,
 		`effects { scope "fs/read" { hosts = [] } }`:            `config/unknown-name unknown attribute "hosts" in effects, scope "fs/read" at 5:21`,
 		`effects { scope "fs/read" { allow = ["a", "../b"] } }`: `config/type allow in effects, scope "fs/read" leaves its root with ".." at 5:35`,
 		`effects { scope "net/http" { hosts = ["*"] } }`:        `config/type hosts in effects, scope "net/http" is not a host: write a name, an address, or *.suffix at 5:31`,

@@ -139,7 +139,7 @@ func ptr(t Type) *Type { return &t }
 // scopeBlock returns the scope block, with one variant per effect.
 func scopeBlock(doc string, narrows bool) Block {
 	b := Block{Name: "scope", Label: LabelQualified, Doc: doc}
-	for _, effect := range []string{"fs/read", "fs/write", "process/run", "net/http"} {
+	for _, effect := range []string{"fs/read", "fs/write", "process/run", "net/http", "db/read", "db/write"} {
 		b.Variants = append(b.Variants, Block{
 			Name: "scope", Label: LabelQualified, Only: effect, Doc: doc,
 			Attrs: scopeAttrs(effect, narrows),

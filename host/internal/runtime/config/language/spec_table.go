@@ -266,7 +266,7 @@ var pluginBlock = Block{
 		{Name: "version", Type: version, Reload: ReloadUse, Serves: "LOCK-001", Doc: "accepted versions of the plugin"},
 		{
 			Name:   "needs",
-			Type:   set(enum("net/connect", "net/loopback", "process/run", "process/self", "fs/read", "fs/write")),
+			Type:   set(enum("net/connect", "net/loopback", "process/run", "process/self", "fs/read", "fs/watch", "fs/write")),
 			Reload: ReloadPlugin, Serves: "ENV-019, LOCK-001",
 			Doc: "restricts the needs of the process; default: the needs that the plugin states",
 		},

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/view"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ownTargets are the intents of this plugin that call others or change what a
+// request is about to read. None of them may be the target of a callback, so a
+// callback cannot lead back here (WS-095).
+var ownTargets = map[string]bool{
+	"context/generate": true, "context/synthesize": true, "context/regenerate": true, "context/batch": true, "workspace/watch": true,
+}
+
+// rank orders frames by an intent (WS-133): it gets descriptors, and must return
+// the ids of frames.
+func (r *request) rank(ctx context.Context, name string, candidates []view.Frame, query string) ([]string, error) {
+	list, err := edn.Encode(candidates)
+	if err != nil {
+		return nil, err
+	}
+	var input edn.MapBuilder
+	input.Key("candidates", list)
+	input.Key("query", edn.Text(query))
+	answer, err := r.ask(ctx, sdk.Ask{Intent: name, Input: input.Map()})
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		IDs []string `edn:"ids"`
+	}
+	if err := answer.Decode(&out); err != nil {
+		return nil, contract.Errorf("provider/error", "the intent :%s did not return :ids: %w", name, err)
+	}
+	return out.IDs, nil
+}
+
+// ask calls another intent through the host.
+func (r *request) ask(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
+	if ownTargets[a.Intent] {
+		return sdk.Answer{}, ownTarget(a.Intent)
+	}
+	r.server.meter.callbacks.Add(1)
+	return sdk.HostFrom(ctx).Invoke(ctx, a)
+}
+
+func ownTarget(name string) error {
+	return invalid(edn.Vector(edn.K("intent")), "the intent :%s of the workspace cannot be called from one of its own", name)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/report"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// comparingIntents compare and summarize states.
+func comparingIntents() []intent {
+	return []intent{
+		{
+			name: "context/diff", says: "Compares two states of a workspace.",
+			needs: agent.ReadContext, effects: read, run: diff,
+		},
+		{
+			name: "context/report", says: "Reports coverage, staleness and use of models.",
+			needs: agent.ReadContext, effects: read, run: makeReport,
+		},
+		{
+			name: "workspace/graph", says: "Draws the tree and its frames as one page of HTML.",
+			needs: agent.ReadWorkspace, effects: read, run: graph,
+		},
+	}
+}
+
+// graph draws the tree.
+func graph(ctx context.Context, r *request) (edn.Value, error) {
+	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
+		facts, err := report.Collect(ctx, v)
+		if err != nil {
+			return err
+		}
+		page, err := report.Graph(facts, cmp.Or(r.text("title"), filepath.Base(r.root)))
+		if err != nil {
+			return err
+		}
+		out.Key("html", edn.Text(string(page)))
+		return nil
+	})
+}
+
+// diff compares two states (WS-191).
+func diff(ctx context.Context, r *request) (edn.Value, error) {
+	older, err := r.side(ctx, "from", r.in.Key("from"))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	newer, err := r.side(ctx, "to", r.in.Key("to"))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	path, err := store.CheckPath(r.text("path"))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	found, err := report.Diff(ctx, older, newer, report.DiffRequest{Path: path, Type: r.text("frame/type"), Content: r.flag("content?")})
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.stampedValue(ctx, max(older.Seq, newer.Seq), found)
+}
+
+// side returns a state to compare: :current, a transaction, or the name of a
+// snapshot.
+func (r *request) side(ctx context.Context, key string, v edn.Value) (*report.Side, error) {
+	name, isName := v.AsString()
+	seq, isSeq := v.AsInt()
+	word, _ := v.AsKeyword()
+	switch {
+	case v.IsNil() || word == "current":
+		return report.StoreSide(ctx, r.ws.Store, store.Latest)
+	case isSeq && seq >= 0:
+		return report.StoreSide(ctx, r.ws.Store, uint64(seq))
+	case isName:
+		at, err := r.named(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		side, err := report.StoreSide(ctx, r.ws.Store, at)
+		if err == nil {
+			side.Name = name
+		}
+		return side, err
+	}
+	return nil, invalid(edn.Vector(edn.K(key)), "%s is not :current, a transaction or the name of a snapshot", v)
+}
+
+// named returns the transaction of a snapshot.
+func (r *request) named(ctx context.Context, name string) (seq uint64, err error) {
+	err = r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		list, err := v.Snapshots(ctx)
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			if s.Name == name {
+				seq = s.Seq
+				return nil
+			}
+		}
+		return contract.Errorf("seq/unknown", "there is no snapshot %q", name).WithOp("snapshot", name)
+	})
+	return seq, err
+}
+
+// makeReport reports on a state (WS-192).
+func makeReport(ctx context.Context, r *request) (edn.Value, error) {
+	var asked report.Request
+	var err error
+	if asked.Sections, err = report.ParseSections(r.in.Key("sections")); err != nil {
+		return edn.Nil(), err
+	}
+	if text := r.text("fail-on"); text != "" {
+		if asked.FailOn, err = report.ParseFailOn(text); err != nil {
+			return edn.Nil(), err
+		}
+	}
+	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
+		facts, err := report.Collect(ctx, v)
+		if err != nil {
+			return err
+		}
+		made, err := report.New(facts, asked)
+		if err != nil {
+			return err
+		}
+		switch r.word("format") {
+		case "markdown":
+			out.Key("text", edn.Text(made.Markdown()))
+		case "junit":
+			out.Key("text", edn.Text(made.JUnit()))
+		}
+		return putStruct(out, made)
+	})
+}

@@ -1,0 +1,338 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/plugins/workspace/core/view"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Side is a state that is compared.
+type Side struct {
+	Name   string // of the snapshot or export; empty for a state of the store
+	Seq    uint64 // 0 for an export
+	Tree   *tree.Tree
+	Heads  map[HeadKey]SideHead
+	Frames map[id.ID]store.FrameInfo
+	// Text returns the text of a frame.
+	Text func(ctx context.Context, frame id.ID) ([]byte, error)
+	// IgnoreDigest identifies the ignore rules of the scan, if they are known.
+	IgnoreDigest string
+}
+
+// HeadKey is what a head belongs to.
+type HeadKey struct{ Path, Type string }
+
+// SideHead is a head with its state.
+type SideHead struct {
+	Frame id.ID
+	State store.HeadState
+}
+
+// StoreSide reads a state of a store.
+func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
+	side := &Side{Heads: map[HeadKey]SideHead{}, Frames: map[id.ID]store.FrameInfo{}}
+	err := s.View(ctx, asOf, func(v *store.Snapshot) (err error) {
+		side.Seq = v.Seq()
+		if side.Tree, err = v.Tree(ctx); err != nil {
+			return err
+		}
+		err = v.EachPath(ctx, "", func(p *store.PathHeads) error {
+			for _, h := range p.Heads {
+				side.Heads[HeadKey{p.Path, h.Frame.Type}] = SideHead{h.Frame.ID, h.State}
+			}
+			return ctx.Err()
+		})
+		if err != nil {
+			return err
+		}
+		frames, err := v.FramesSince(ctx, 0)
+		for _, f := range frames {
+			side.Frames[f.Frame] = f
+		}
+		return err
+	})
+	side.Text = func(ctx context.Context, frame id.ID) (text []byte, err error) {
+		err = s.View(ctx, side.Seq, func(v *store.Snapshot) error {
+			f, err := v.Frame(ctx, frame)
+			if err == nil {
+				text, err = v.Content(ctx, f.Content)
+			}
+			return err
+		})
+		return text, err
+	}
+	return side, err
+}
+
+// DiffRequest limits a comparison.
+type DiffRequest struct {
+	Path    string // of the directory or file; empty for all
+	Type    string // of frames; empty for all
+	Content bool   // adds the differences of texts
+}
+
+// Difference is the result of diff. Empty lists are absent.
+type Difference struct {
+	Equal    bool        `edn:"equal?"`
+	Nodes    NodeDiff    `edn:"nodes"`
+	Frames   FrameDiff   `edn:"frames"`
+	Texts    []TextDiff  `edn:"texts,omitempty"`
+	Warnings []edn.Value `edn:"warnings,omitempty"`
+}
+
+// NodeDiff are the files, links and nested repositories that differ.
+// Directories are listed only if they appeared or disappeared.
+type NodeDiff struct {
+	Added       []store.ShownPath `edn:"added,omitempty"`
+	Modified    []store.ShownPath `edn:"modified,omitempty"`
+	Removed     []store.ShownPath `edn:"removed,omitempty"`
+	Renamed     []Renamed         `edn:"renamed,omitempty"`
+	AddedDirs   []store.ShownPath `edn:"directories/added,omitempty"`
+	RemovedDirs []store.ShownPath `edn:"directories/removed,omitempty"`
+}
+
+// Renamed is a file with another path and equal content.
+type Renamed struct {
+	From store.ShownPath `edn:"from"`
+	To   store.ShownPath `edn:"to"`
+}
+
+// FrameDiff are the frames and heads that differ. Pairs are of path and type.
+type FrameDiff struct {
+	Added       []AddedFrame `edn:"added,omitempty"`
+	Moved       []MovedHead  `edn:"moved,omitempty"`
+	Stale       []edn.Value  `edn:"stale,omitempty"`       // heads that became stale
+	Invalidated []edn.Value  `edn:"invalidated,omitempty"` // heads that were marked
+	Refreshed   []edn.Value  `edn:"refreshed,omitempty"`   // heads that became fresh
+	Deleted     []edn.Value  `edn:"deleted,omitempty"`     // heads whose path disappeared
+}
+
+// AddedFrame is a frame that only the second state has.
+type AddedFrame struct {
+	Frame id.ID `edn:"frame/id"`
+	store.Place
+	Type string `edn:"frame/type"`
+}
+
+// MovedHead is a head that is another frame now.
+type MovedHead struct {
+	store.Place
+	Type string `edn:"frame/type"`
+	Old  id.ID  `edn:"old"`
+	New  id.ID  `edn:"new"`
+}
+
+// TextDiff is the difference between the texts of a head that moved.
+type TextDiff struct {
+	store.Place
+	Type string `edn:"frame/type"`
+	Diff string `edn:"diff"`
+}
+
+// Diff compares two states of the same scheme.
+func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, error) {
+	if older.Tree != nil && newer.Tree != nil && older.Tree.Scheme != newer.Tree.Scheme {
+		return nil, contract.Errorf("input/invalid", "the states have the schemes %s and %s", older.Tree.Scheme, newer.Tree.Scheme).WithOp("diff", "")
+	}
+	d := &differ{older: older, newer: newer, request: r}
+	d.nodes()
+	d.frames()
+	if r.Content {
+		if err := d.texts(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if a, b := older.IgnoreDigest, newer.IgnoreDigest; a != "" && b != "" && a != b { // WS-032
+		d.out.Warnings = append(d.out.Warnings, edn.Text("the two scans had different ignore rules"))
+	}
+	n, f := &d.out.Nodes, &d.out.Frames
+	d.out.Equal = len(n.Added)+len(n.Modified)+len(n.Removed)+len(n.Renamed)+len(n.AddedDirs)+len(n.RemovedDirs)+
+		len(f.Added)+len(f.Moved)+len(f.Stale)+len(f.Invalidated)+len(f.Refreshed)+len(f.Deleted) == 0
+	return &d.out, nil
+}
+
+type differ struct {
+	older, newer *Side
+	request      DiffRequest
+	moved        []HeadKey
+	out          Difference
+}
+
+// within reports whether a path is in the part that is compared.
+func (d *differ) within(path string) bool {
+	p := d.request.Path
+	return p == "" || path == p || strings.HasPrefix(path, p) && path[len(p)] == '/'
+}
+
+// nodes compares the trees on the level of files.
+func (d *differ) nodes() {
+	changes := tree.Diff(d.older.Tree, d.newer.Tree)
+	var added, removed []tree.Change
+	n := &d.out.Nodes
+	for _, list := range [][]tree.Change{changes.Added, changes.Modified, changes.Removed} {
+		for _, c := range list {
+			was, is := isFile(c.Old), isFile(c.New)
+			switch {
+			case was && is && d.within(c.Path):
+				n.Modified = append(n.Modified, store.ShownPath(c.Path))
+			case was && !is:
+				removed = append(removed, c)
+			case is && !was:
+				added = append(added, c)
+			}
+			if wasDir, isDir := c.Old != nil && !was, c.New != nil && !is; wasDir != isDir && d.within(c.Path) {
+				to := &n.AddedDirs
+				if wasDir {
+					to = &n.RemovedDirs
+				}
+				*to = append(*to, store.ShownPath(c.Path))
+			}
+		}
+	}
+	byPath := func(a, b tree.Change) int { return cmp.Compare(a.Path, b.Path) }
+	slices.SortFunc(added, byPath)
+	slices.SortFunc(removed, byPath)
+	d.renames(added, removed)
+	for _, list := range []*[]store.ShownPath{&n.Added, &n.Modified, &n.Removed, &n.AddedDirs, &n.RemovedDirs} {
+		slices.Sort(*list)
+	}
+}
+
+func isFile(n *tree.Node) bool { return n != nil && n.Mode != id.Dir }
+
+// maxSources is how many files of equal content are tried as the source of a
+// rename, as git does.
+const maxSources = 100
+
+// renames pairs removed with added files as git does for exact renames: for each
+// added file in order the first removed one of equal content that is not taken,
+// preferably one of the same name. Links and repositories need the same mode.
+func (d *differ) renames(added, removed []tree.Change) {
+	sources := map[id.ID][]int{}
+	for i, c := range removed {
+		sources[c.Old.Content] = append(sources[c.Old.Content], i)
+	}
+	taken := make([]bool, len(removed))
+	n := &d.out.Nodes
+	for _, c := range added {
+		best := bestSource(c, sources[c.New.Content], removed, taken)
+		if best < 0 {
+			if d.within(c.Path) {
+				n.Added = append(n.Added, store.ShownPath(c.Path))
+			}
+			continue
+		}
+		taken[best] = true
+		if from := removed[best].Path; d.within(from) || d.within(c.Path) {
+			n.Renamed = append(n.Renamed, Renamed{From: store.ShownPath(from), To: store.ShownPath(c.Path)})
+		}
+	}
+	for i, c := range removed {
+		if !taken[i] && d.within(c.Path) {
+			n.Removed = append(n.Removed, store.ShownPath(c.Path))
+		}
+	}
+}
+
+// bestSource returns the position of the file that an added one is a rename of,
+// -1 if there is none.
+func bestSource(c tree.Change, candidates []int, removed []tree.Change, taken []bool) int {
+	best, tries := -1, 0
+	for _, i := range candidates {
+		if a, b := removed[i].Old.Mode, c.New.Mode; (!regular(a) || !regular(b)) && a != b || taken[i] {
+			continue
+		}
+		same := removed[i].Old.Name == c.New.Name
+		if best < 0 || same {
+			best = i
+		}
+		if tries++; same || tries == maxSources {
+			break
+		}
+	}
+	return best
+}
+
+func regular(m id.Mode) bool { return m == id.File || m == id.Exec }
+
+// frames compares frames and heads.
+func (d *differ) frames() {
+	f := &d.out.Frames
+	wanted := func(path, typ string) bool { return d.within(path) && (d.request.Type == "" || d.request.Type == typ) }
+	for x, info := range d.newer.Frames {
+		if _, known := d.older.Frames[x]; !known && wanted(info.Path, info.Type) {
+			f.Added = append(f.Added, AddedFrame{Frame: x, Place: store.PlaceOf(info.Path), Type: info.Type})
+		}
+	}
+	slices.SortFunc(f.Added, func(a, b AddedFrame) int { return a.Frame.Compare(b.Frame) })
+	for _, key := range d.keys() {
+		was, had := d.older.Heads[key]
+		is, has := d.newer.Heads[key]
+		if !wanted(key.Path, key.Type) {
+			continue
+		}
+		if had && has && was.Frame != is.Frame {
+			f.Moved = append(f.Moved, MovedHead{Place: store.PlaceOf(key.Path), Type: key.Type, Old: was.Frame, New: is.Frame})
+			d.moved = append(d.moved, key)
+		}
+		if to := f.of(is.State); to != nil && is.State != was.State && (had || is.State != store.Fresh) {
+			*to = append(*to, edn.Vector(store.ShownPath(key.Path).Value(), edn.Text(key.Type)))
+		}
+	}
+}
+
+// of returns the list of the heads that reached a state, nil if there is none.
+func (f *FrameDiff) of(s store.HeadState) *[]edn.Value {
+	switch s {
+	case store.Fresh:
+		return &f.Refreshed
+	case store.Stale:
+		return &f.Stale
+	case store.Deleted:
+		return &f.Deleted
+	case "invalid":
+		return &f.Invalidated
+	}
+	return nil
+}
+
+// keys returns the heads of both states, sorted.
+func (d *differ) keys() []HeadKey {
+	all := make([]HeadKey, 0, len(d.newer.Heads))
+	for k := range d.newer.Heads {
+		all = append(all, k)
+	}
+	for k := range d.older.Heads {
+		if _, known := d.newer.Heads[k]; !known {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b HeadKey) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Type, b.Type)) })
+	return all
+}
+
+// texts adds the differences of the heads that moved.
+func (d *differ) texts(ctx context.Context) error {
+	for _, key := range d.moved {
+		before, err := d.older.Text(ctx, d.older.Heads[key].Frame)
+		if err != nil {
+			return err
+		}
+		after, err := d.newer.Text(ctx, d.newer.Heads[key].Frame)
+		if err != nil {
+			return err
+		}
+		name := store.Shown(key.Path) + " (" + key.Type + ")"
+		diff := unified(name, string(before), string(after))
+		d.out.Texts = append(d.out.Texts, TextDiff{Place: store.PlaceOf(key.Path), Type: key.Type, Diff: strings.ToValidUTF8(diff, "\uFFFD")})
+	}
+	return nil
+}

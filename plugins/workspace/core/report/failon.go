@@ -1,0 +1,220 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Condition is one alternative of an expression for --fail-on.
+type Condition struct {
+	Kind  string // invalid, stale, missing, authored-stale, coverage, inexact
+	Type  string // of missing and coverage
+	Below float64
+	text  string
+}
+
+// String returns the condition as it was written.
+func (c Condition) String() string { return c.text }
+
+var (
+	simple   = []string{"invalid", "stale", "authored-stale", "inexact"}
+	missing  = regexp.MustCompile(`^missing:([A-Za-z0-9._:/-]{1,128})$`)
+	tooFew   = regexp.MustCompile(`^coverage:([A-Za-z0-9._:/-]{1,128})<([0-9]{1,3}(?:\.[0-9]{1,4})?)$`)
+	between  = regexp.MustCompile(`[|,\s]+`)
+	allowed  = "invalid, stale, missing:TYPE, authored-stale, coverage:TYPE<N, inexact"
+	maxTerms = 100
+)
+
+// ParseFailOn returns the conditions of an expression. They are separated by a
+// bar, a comma or blanks; one that is met is enough.
+func ParseFailOn(text string) ([]Condition, error) {
+	var list []Condition
+	for _, term := range between.Split(text, -1) {
+		if term == "" {
+			continue
+		}
+		c, err := parseTerm(term)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, c); len(list) > maxTerms {
+			return nil, badInput("fail-on", "it has more than %d conditions", maxTerms)
+		}
+	}
+	if len(list) == 0 {
+		return nil, badInput("fail-on", "it has no condition: %s are expected", allowed)
+	}
+	return list, nil
+}
+
+func parseTerm(term string) (Condition, error) {
+	c := Condition{Kind: term, text: term}
+	if slices.Contains(simple, term) {
+		return c, nil
+	}
+	if m := missing.FindStringSubmatch(term); m != nil {
+		c.Kind, c.Type = "missing", m[1]
+		return c, nil
+	}
+	if m := tooFew.FindStringSubmatch(term); m != nil {
+		var err error
+		c.Kind, c.Type = "coverage", m[1]
+		if c.Below, err = strconv.ParseFloat(m[2], 64); err == nil && c.Below <= 100 {
+			return c, nil
+		}
+		return c, badInput("fail-on", "%.140q: a percentage is from 0 to 100", term)
+	}
+	return c, badInput("fail-on", "%.140q is not a condition: one of %s is expected", term, allowed)
+}
+
+func badInput(key, format string, args ...any) error {
+	reason := fmt.Sprintf(format, args...)
+	return contract.Errorf("input/invalid", ":%s: %s", key, reason).
+		WithDetail("path", edn.Vector(edn.K(key))).WithDetail("reason", edn.Text(reason))
+}
+
+func list2(names []string) string { return ":" + strings.Join(names, ", :") }
+
+// Verdict is what became of the conditions.
+type Verdict struct {
+	Met        bool     `edn:"met?"`
+	Conditions []Judged `edn:"conditions"`
+}
+
+// Judged is a condition with what meets it.
+type Judged struct {
+	Condition string `edn:"condition"`
+	Met       bool   `edn:"met?"`
+	Count     int    `edn:"count"` // of paths, heads or errors that meet it
+	// Paths are the first paths that meet it.
+	Paths []store.ShownPath `edn:"paths,omitempty"`
+	// Percent is the coverage.
+	Percent *float64 `edn:"pct,omitempty"`
+}
+
+// shownPaths is how many paths a condition names.
+const shownPaths = 100
+
+// finding is something about a path or the store that a report names.
+type finding struct {
+	check   string // condition, or the name of a section
+	about   string // a path as people read it, or a file of the store
+	message string
+	fails   bool
+}
+
+// judge decides about the conditions and collects the findings.
+func (out *Report) judge(f *Facts, r Request, covered []Coverage, behind []HeadRef) {
+	j := judge{facts: f, request: r, covered: covered, behind: behind}
+	if len(r.FailOn) > 0 {
+		out.FailOn = &Verdict{}
+		for _, c := range r.FailOn {
+			one := j.condition(c)
+			out.FailOn.Conditions = append(out.FailOn.Conditions, one)
+			out.FailOn.Met = out.FailOn.Met || one.Met
+		}
+	}
+	j.notes()
+	out.findings = j.findings
+}
+
+type judge struct {
+	facts    *Facts
+	request  Request
+	covered  []Coverage
+	behind   []HeadRef
+	findings []finding
+}
+
+func (j *judge) condition(c Condition) Judged {
+	out := Judged{Condition: c.text}
+	add := func(path, message string) {
+		out.Count++
+		if len(out.Paths) < shownPaths {
+			out.Paths = append(out.Paths, store.ShownPath(path))
+		}
+		j.findings = append(j.findings, finding{c.text, store.Shown(path), message, true})
+	}
+	switch c.Kind {
+	case "stale":
+		j.heads(func(path string, h *store.Head) {
+			if h.State != store.Fresh {
+				add(path, fmt.Sprintf("the head of type %q is %s", h.Frame.Type, h.State))
+			}
+		})
+	case "authored-stale":
+		for _, h := range j.behind {
+			add(h.path, fmt.Sprintf("the frame of type %q by %s is about an earlier state", h.Type, h.Agent))
+		}
+	case "missing", "coverage":
+		cover := j.coverageOf(c.Type)
+		if c.Kind == "coverage" {
+			out.Percent = &cover.Percent
+			if exact := float64(cover.With) * 100; exact >= c.Below*float64(cover.With+cover.Without) && cover.With > 0 {
+				return out
+			}
+		}
+		for _, path := range cover.missing {
+			add(path, fmt.Sprintf("it has no head of type %q", c.Type))
+		}
+		out.Met = c.Kind == "coverage"
+	case "inexact":
+		for _, x := range j.request.Inexact {
+			add(x.Path, "ids can differ from git's: "+x.Reason)
+		}
+	case "invalid":
+		if v := j.request.Validation; v != nil && !v.Valid {
+			out.Met = true
+			for _, p := range v.Errors {
+				out.Count++
+				j.findings = append(j.findings, finding{c.text, cmp.Or(p.Text, p.Raw, p.File), p.Code + ": " + p.Message, true})
+			}
+		}
+	}
+	out.Met = out.Met || out.Count > 0
+	return out
+}
+
+// heads visits the heads of all current paths.
+func (j *judge) heads(visit func(path string, h *store.Head)) {
+	for i := range j.facts.Paths {
+		for k := range j.facts.Paths[i].Heads {
+			visit(j.facts.Paths[i].Path, &j.facts.Paths[i].Heads[k])
+		}
+	}
+}
+
+// coverageOf returns the coverage of a type. A type without any frame misses on
+// all files and directories.
+func (j *judge) coverageOf(frameType string) Coverage {
+	for _, c := range j.covered {
+		if c.Type == frameType {
+			return c
+		}
+	}
+	c := Coverage{Type: frameType, Kinds: kinds{"dir", "file"}, Agents: map[string]int{}}
+	c.count(j.facts)
+	return c
+}
+
+// notes adds what is worth a look and fails nothing: heads that are not fresh,
+// unless a condition names them already.
+func (j *judge) notes() {
+	known := slices.ContainsFunc(j.request.FailOn, func(c Condition) bool { return c.Kind == "stale" })
+	if known {
+		return
+	}
+	j.heads(func(path string, h *store.Head) {
+		if h.State != store.Fresh {
+			j.findings = append(j.findings, finding{"states", store.Shown(path), fmt.Sprintf("the head of type %q is %s", h.Frame.Type, h.State), false})
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// topPaths is how many directories a status names.
+const topPaths = 10
+
+// Counts are numbers by name. Their EDN has keywords as keys.
+type Counts map[string]int
+
+// MarshalEDN writes the map.
+func (c Counts) MarshalEDN() ([]byte, error) {
+	entries := make([]edn.Entry, 0, len(c))
+	for name, n := range c {
+		entries = append(entries, edn.Entry{Key: edn.K(name), Val: edn.Int(int64(n))})
+	}
+	m, err := edn.Map(entries)
+	return m.Canonical(), err
+}
+
+// Status is the result of status.
+type Status struct {
+	Scanned   bool       `edn:"scanned?"`
+	StateRoot *id.ID     `edn:"state-root,omitempty"`
+	Nodes     Counts     `edn:"nodes"`  // by kind
+	Frames    int        `edn:"frames"` // heads or not
+	Heads     Counts     `edn:"heads"`  // by state
+	TopPaths  []TopPath  `edn:"top-paths"`
+	Breakdown []Part     `edn:"breakdown,omitempty"`
+	Coverage  []Coverage `edn:"coverage,omitempty"`
+}
+
+// TopPath is a directory with the number of nodes in it and below, itself
+// included. Its EDN is a pair.
+type TopPath struct {
+	Path  string
+	Nodes int
+}
+
+// MarshalEDN writes the pair.
+func (t TopPath) MarshalEDN() ([]byte, error) {
+	return edn.Vector(store.ShownPath(t.Path).Value(), edn.Int(int64(t.Nodes))).Canonical(), nil
+}
+
+// Part is an entry of the root with what is below it.
+type Part struct {
+	store.Place
+	Nodes  Counts `edn:"nodes"`
+	Frames int    `edn:"frames"`
+	Heads  Counts `edn:"heads"`
+
+	path string
+}
+
+// StatusRequest says what a status has besides the counts.
+type StatusRequest struct{ Breakdown, Coverage bool }
+
+// StatusOf returns the status of a state.
+func StatusOf(f *Facts, r StatusRequest) *Status {
+	s := &Status{Scanned: f.Tree != nil, Nodes: Counts{"file": 0, "dir": 0}, Heads: Counts{}, TopPaths: []TopPath{}}
+	if !s.Scanned {
+		return s
+	}
+	s.StateRoot, s.Frames = &f.StateRoot, len(f.Frames)
+	for i := range f.Paths {
+		s.Nodes[kindOf(mode(&f.Paths[i]))]++
+		countStates(s.Heads, f.Paths[i].Heads)
+	}
+	for i := range f.Gone {
+		countStates(s.Heads, f.Gone[i].Heads)
+	}
+	s.TopPaths = topOf(f)
+	if r.Breakdown {
+		s.Breakdown = breakdown(f)
+	}
+	if r.Coverage {
+		s.Coverage = coverage(f)
+	}
+	return s
+}
+
+func countStates(counts Counts, heads []store.Head) {
+	for _, h := range heads {
+		counts[string(h.State)]++
+	}
+}
+
+// topOf returns the directories with most nodes.
+func topOf(f *Facts) []TopPath {
+	counts := map[string]int{}
+	for i := range f.Paths {
+		p := f.Paths[i].Path
+		if mode(&f.Paths[i]) == id.Dir {
+			counts[p]++
+		}
+		for p != "" {
+			p = parent(p)
+			counts[p]++
+		}
+	}
+	list := make([]TopPath, 0, len(counts))
+	for path, n := range counts {
+		list = append(list, TopPath{path, n})
+	}
+	slices.SortFunc(list, func(a, b TopPath) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Path, b.Path)) })
+	return list[:min(len(list), topPaths)]
+}
+
+func parent(path string) string {
+	for i := len(path) - 1; i >= 0; i-- {
+		if path[i] == '/' {
+			return path[:i]
+		}
+	}
+	return ""
+}
+
+// breakdown counts for each entry of the root.
+func breakdown(f *Facts) []Part {
+	var list []Part
+	at := map[string]int{}
+	part := func(path string) *Part {
+		name := top(path)
+		i, ok := at[name]
+		if !ok {
+			i = len(list)
+			at[name] = i
+			list = append(list, Part{Place: store.PlaceOf(name), Nodes: Counts{}, Heads: Counts{}, path: name})
+		}
+		return &list[i]
+	}
+	for i := range f.Paths {
+		p := &f.Paths[i]
+		part(p.Path).Nodes[kindOf(mode(p))]++
+	}
+	for _, paths := range [][]store.PathHeads{f.Paths, f.Gone} {
+		for i := range paths {
+			if len(paths[i].Heads) > 0 {
+				countStates(part(paths[i].Path).Heads, paths[i].Heads)
+			}
+		}
+	}
+	for _, x := range f.Frames {
+		part(x.Path).Frames++
+	}
+	slices.SortFunc(list, func(a, b Part) int { return cmp.Compare(a.path, b.path) })
+	return list
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Bounds of exports and imports.
+const (
+	chunkBytes  = 1 << 20  // of one delta
+	maxInline   = 8 << 20  // of an export in one answer
+	maxImported = 64 << 20 // of a file to import
+)
+
+// movingIntents move frames between stores.
+func movingIntents() []intent {
+	return []intent{
+		{
+			name: "workspace/export", says: "Writes nodes, frames and heads as bytes that verify themselves.",
+			needs: agent.ReadWorkspace, effects: read, streams: true, run: export,
+		},
+		{
+			name: "workspace/import", says: "Verifies an export and adds its frames and heads.",
+			admin: true, effects: write, writes: true, streams: true, run: importFrames,
+		},
+	}
+}
+
+// export writes the state to chunks if the caller reads a stream, else to the
+// answer (WS-174).
+func export(ctx context.Context, r *request) (edn.Value, error) {
+	path, err := store.CheckPath(r.text("path"))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	selection := store.ExportRange{Path: path, Types: r.texts("frame/types"), Agents: r.texts("agents"), History: r.flag("history?")}
+	w := &exportWriter{hash: blake3.New(32, nil), show: r.progress("export", "bytes")}
+	if sdk.CallFrom(ctx).Request.Key("stream?").Truthy() {
+		w.out = r.out
+	}
+	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
+		done, err := v.Export(ctx, w, selection)
+		if err == nil {
+			err = w.flush()
+		}
+		if err != nil {
+			return err
+		}
+		out.Key("blob", edn.Text("b3:"+hex.EncodeToString(w.hash.Sum(nil))))
+		out.Key("frames", number(done.Frames))
+		out.Key("bytes", number(done.Bytes))
+		out.Opt("state-root", idValue(done.StateRoot))
+		if w.out == nil {
+			out.Key("content/b64", edn.Text(base64.StdEncoding.EncodeToString(w.rest.Bytes())))
+		} else {
+			out.Key("chunks", number(w.chunks))
+		}
+		return nil
+	})
+}
+
+// exportWriter hashes what is written, and sends it in chunks or keeps it.
+type exportWriter struct {
+	hash   *blake3.Hasher
+	rest   bytes.Buffer
+	out    deltas // nil: everything is kept
+	show   func(done, total int)
+	total  int
+	chunks int
+}
+
+// deltas is the part of a stream that an export needs.
+type deltas interface{ Delta(edn.Value) error }
+
+// Write implements io.Writer.
+func (w *exportWriter) Write(p []byte) (int, error) {
+	_, _ = w.hash.Write(p)
+	w.rest.Write(p)
+	w.total += len(p)
+	w.show(w.total, 0)
+	if w.out == nil && w.rest.Len() > maxInline {
+		return 0, contract.Errorf("limit/exceeded", "the export has more than %d bytes, which is too much for one answer", maxInline).
+			WithDetail("limit", edn.K("export")).WithDetail("max", edn.Int(maxInline)).WithHint("read it as a stream: `ferment workspace export` does")
+	}
+	for w.out != nil && w.rest.Len() >= chunkBytes {
+		if err := w.send(w.rest.Next(chunkBytes)); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (w *exportWriter) flush() error {
+	if w.out == nil || w.rest.Len() == 0 {
+		return nil
+	}
+	return w.send(w.rest.Next(w.rest.Len()))
+}
+
+func (w *exportWriter) send(chunk []byte) error {
+	w.chunks++
+	var b edn.MapBuilder
+	b.Key("kind", edn.K("chunk"))
+	b.Key("content/b64", edn.Text(base64.StdEncoding.EncodeToString(chunk)))
+	return w.out.Delta(b.Map())
+}
+
+// importFrames adds the frames of an export, all or none (WS-174).
+func importFrames(ctx context.Context, r *request) (edn.Value, error) {
+	bundle, err := r.bundle()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	on, err := oneOf(r, "on-conflict", store.ConflictFail, store.KeepLocal, store.Resample)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if on == "" {
+		on = store.ConflictFail
+	}
+	var done *store.Imported
+	run := func(tx *store.Tx) (err error) {
+		done, err = tx.Import(bundle, on)
+		return err
+	}
+	answer := func(out *edn.MapBuilder) {
+		out.Key("imported", number(done.Imported))
+		out.Key("existing", number(done.Existing))
+		out.Key("heads", number(done.Heads))
+		out.Key("conflicts", conflicts(done.Conflicts))
+		out.OptTrue("dry-run?", r.flag("dry-run?"))
+	}
+	if !r.flag("dry-run?") {
+		return r.update(ctx, run, answer)
+	}
+	if err := r.ws.Store.Preview(ctx, run); err != nil {
+		return edn.Nil(), err
+	}
+	return r.stamped(ctx, store.Latest, answer)
+}
+
+// bundle reads and verifies the export in the input: its bytes, or a file below
+// the allowed roots.
+func (r *request) bundle() (*store.Bundle, error) {
+	encoded, name := r.text("content/b64"), r.text("file")
+	if (encoded == "") == (name == "") {
+		return nil, invalid(edn.Vector(edn.K("content/b64")), "exactly one of :content/b64 and :file is expected")
+	}
+	var content []byte
+	var err error
+	if name != "" {
+		content, err = r.readExport(name)
+	} else if content, err = base64.StdEncoding.DecodeString(encoded); err != nil {
+		err = contract.Errorf("import/invalid", "the bytes are not in base64: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := blake3.Sum256(content)
+	if want := r.text("blob"); want != "" && want != "b3:"+hex.EncodeToString(sum[:]) {
+		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, not %s", sum, want)
+	}
+	return store.ReadExport(bytes.NewReader(content))
+}
+
+// readExport reads a file, which must lie below the allowed roots after links
+// are resolved.
+func (r *request) readExport(name string) ([]byte, error) {
+	if _, err := scan.Resolve(filepath.Dir(name), r.cfg.AllowedRoots); err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, contract.Errorf("import/invalid", "it is not a regular file").WithOp("import", name)
+	}
+	if err == nil && info.Size() > maxImported {
+		return nil, contract.Errorf("limit/exceeded", "the file has %d bytes, more than %d", info.Size(), int64(maxImported)).
+			WithOp("import", name).WithDetail("limit", edn.K("import")).WithDetail("max", edn.Int(maxImported))
+	}
+	var content []byte
+	if err == nil {
+		content, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", name)
+	}
+	return content, nil
+}
+
+func conflicts(list []store.Conflict) edn.Value {
+	all := make([]edn.Value, len(list))
+	for i, c := range list {
+		var b edn.MapBuilder
+		b.Key("frame/id", idValue(c.Frame))
+		b.Key("path", store.ShownPath(c.Path).Value())
+		b.Key("frame/type", edn.Text(c.Type))
+		b.Opt("sample/id", idValue(c.Sample))
+		all[i] = b.Map()
+	}
+	return edn.Vector(all...)
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/view"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// readingIntents read frames and never write.
+func readingIntents() []intent {
+	return []intent{
+		{
+			name: "context/get-node", says: "Reads a node with the frames that a view selects.",
+			needs: agent.ReadContext, effects: read, run: getNode,
+		},
+		{
+			name: "context/list-frames", says: "Lists the frames of a node, also those that are not heads, without their texts.",
+			needs: agent.ReadContext, effects: read, run: listFrames,
+		},
+		{
+			name: "context/get-head", says: "Returns the current frame of a node and a type, and whether it is fresh.",
+			needs: agent.ReadContext, effects: read, run: getHead,
+		},
+		{
+			name: "context/history", says: "Lists the states that a path has had, with the frames of each.",
+			needs: agent.ReadContext, effects: read, run: history,
+		},
+		{
+			name: "context/compose", says: "Collects frames of several nodes in one order and within one limit.",
+			needs: agent.ReadContext, effects: read, run: compose,
+		},
+	}
+}
+
+// getNode reads a node with its frames (WS-081).
+func getNode(ctx context.Context, r *request) (edn.Value, error) {
+	ref, err := store.RefFrom(r.in)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	chosen, err := view.Parse(r.in.Key("view"), view.Options{Named: r.views, Limits: r.cfg.limits(), At: []edn.Value{edn.K("view")}})
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.read(ctx, func(v *store.Snapshot) (any, error) { return view.Node(ctx, v, ref, chosen) })
+}
+
+// listFrames lists frames, also those that are not heads (WS-074).
+func listFrames(ctx context.Context, r *request) (edn.Value, error) {
+	list, err := view.ListFrom(r.in)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.read(ctx, func(v *store.Snapshot) (any, error) { return view.Frames(ctx, v, list) })
+}
+
+// getHead returns the head of a node and a type (WS-071).
+func getHead(ctx context.Context, r *request) (edn.Value, error) {
+	ref, err := store.RefFrom(r.in)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.read(ctx, func(v *store.Snapshot) (any, error) { return view.Head(ctx, v, ref, r.text("frame/type")) })
+}
+
+// history lists the states of a path, the newest first (WS-074).
+func history(ctx context.Context, r *request) (edn.Value, error) {
+	ref, err := store.RefFrom(r.in)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	limit, err := r.limit()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.read(ctx, func(v *store.Snapshot) (any, error) { return view.HistoryOf(ctx, v, ref, limit, r.text("cursor")) })
+}
+
+// compose collects frames of several nodes (WS-130).
+func compose(ctx context.Context, r *request) (edn.Value, error) {
+	asked, err := view.RequestFrom(r.in, view.Options{Named: r.views, Limits: r.cfg.limits()})
+	if err != nil {
+		return edn.Nil(), err
+	}
+	found, err := view.Compose(ctx, r.ws.Store, r.asOf(), asked, r.rank)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.stampedValue(ctx, found.Seq, found)
+}

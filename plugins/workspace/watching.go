@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// watchIntents follow the directory.
+func watchIntents() []intent {
+	return []intent{{
+		name: "workspace/watch", says: "Commits changes of the directory as they happen and streams them.",
+		needs: agent.Scan, alsoNeeds: watchNeeds, effects: write, writes: true, streams: true, opens: creating, run: watchTree,
+	}}
+}
+
+func watchNeeds(in edn.Value) []agent.Capability {
+	if in.Key("regenerate").IsNil() {
+		return nil
+	}
+	return []agent.Capability{agent.Regenerate}
+}
+
+// watchTree streams events until the caller is gone, the directory is lost, or
+// :max-changes changes were sent (WS-163).
+func watchTree(ctx context.Context, r *request) (edn.Value, error) {
+	o, err := r.subscription()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	w, err := r.watcherOf()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	sub, err := w.Subscribe(ctx, o)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer sub.Close()
+	most, _ := r.in.Key("max-changes").AsInt()
+	var changes int64
+	for most == 0 || changes < most {
+		e, err := sub.Next(ctx)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		r.server.meter.watched(e)
+		if err := r.out.Delta(eventValue(e)); err != nil {
+			return edn.Nil(), err
+		}
+		if e.Kind == watch.Change || e.Kind == watch.Rescan {
+			changes++
+		}
+	}
+	return r.stamped(ctx, store.Latest, func(out *edn.MapBuilder) { out.Key("changes", edn.Int(changes)) })
+}
+
+// watcherOf returns the watcher of the workspace. The first request decides how
+// long it waits for more changes.
+func (r *request) watcherOf() (*watch.Watcher, error) {
+	scanning, err := r.scanOptions()
+	if err != nil {
+		return nil, err
+	}
+	scanning.Progress = nil
+	ms := func(key string) time.Duration {
+		n, _ := r.in.Key(key).AsInt()
+		return time.Duration(n) * time.Millisecond
+	}
+	return r.opened.watcher(watch.Options{
+		Debounce:  ms("debounce"),
+		Batch:     ms("batch"),
+		Reconcile: ms("reconcile"),
+		Scan:      scanning,
+	}), nil
+}
+
+// subscription returns what a subscription does besides reporting changes.
+func (r *request) subscription() (o watch.SubscribeOptions, err error) {
+	if after, ok := r.in.Key("after").AsInt(); ok {
+		seq := uint64(after)
+		o.After = &seq
+	}
+	if hook := r.in.Key("on-change"); !hook.IsNil() {
+		name, _ := hook.Key("intent").AsKeyword()
+		if ownTargets[name] {
+			return o, ownTarget(name)
+		}
+		o.OnChange = func(ctx context.Context, e *watch.Event) error {
+			input := eventValue(e).AssocKey("workspace", edn.Text(r.root))
+			if params := hook.Key("params"); !params.IsNil() {
+				input = input.AssocKey("params", params)
+			}
+			_, err := r.ask(ctx, sdk.Ask{Intent: name, Input: input})
+			return err
+		}
+	}
+	return o, nil
+}
+
+// watchState says whether the directory is watched.
+func (r *request) watchState() edn.Value {
+	s := r.opened.watchState()
+	if s.Subscriptions == 0 {
+		return edn.K("off")
+	}
+	var b edn.MapBuilder
+	b.Key("subscriptions", number(s.Subscriptions))
+	b.Key("watched", number(s.Watched))
+	b.Key("polled", number(s.Polled))
+	b.Key("overflows", number(s.Overflows))
+	b.OptTrue("degraded?", s.Polled > 0)
+	if s.Err != nil {
+		b.Key("error", contract.AsError(s.Err).Value())
+	}
+	return b.Map()
+}
+
+// eventValue returns an event as the payload of a delta.
+func eventValue(e *watch.Event) edn.Value {
+	var b edn.MapBuilder
+	b.Key("kind", edn.K("event"))
+	b.Key("event", edn.K(string(e.Kind)))
+	b.Key("event/seq", number(e.Seq))
+	b.Key("commit", number(e.Commit))
+	b.Opt("root", idValue(e.Root))
+	if c := e.Changes; c != nil {
+		b.Key("added", pathList(c.Added))
+		b.Key("modified", pathList(c.Modified))
+		b.Key("removed", pathList(c.Removed))
+		b.Key("ancestors", pathList(c.Ancestors))
+		renamed := make([]edn.Value, len(c.Renamed))
+		for i, x := range c.Renamed {
+			renamed[i] = edn.MustMap(edn.K("from"), edn.Text(store.Shown(x.From)), edn.K("to"), edn.Text(store.Shown(x.To)))
+		}
+		b.Key("renamed", edn.Vector(renamed...))
+		b.Key("added/count", number(c.Counts.Added))
+		b.Key("modified/count", number(c.Counts.Modified))
+		b.Key("removed/count", number(c.Counts.Removed))
+		b.OptTrue("summary?", c.Summary)
+	}
+	if e.Polled > 0 {
+		b.Key("polled", number(e.Polled))
+	}
+	if e.Err != nil {
+		b.Key("error", contract.AsError(e.Err).Value())
+	}
+	if e.Report != nil {
+		if v, err := edn.Encode(e.Report); err == nil {
+			b.Key("report", v)
+		}
+	}
+	return b.Map()
+}
