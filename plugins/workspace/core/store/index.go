@@ -55,7 +55,7 @@ type index struct {
 	path    string
 	scheme  id.Scheme
 	writers *sql.DB
-	conn    *sql.Conn
+	conn    *preparedConn
 	readers *sql.DB
 	sets    frameSets
 	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
@@ -91,7 +91,7 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 	if x.writers, err = sql.Open("sqlite", source(path, url.Values{"_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}})); err != nil {
 		return nil, err
 	}
-	if x.conn, err = x.writers.Conn(ctx); err != nil {
+	if x.conn, err = connect(ctx, x.writers); err != nil {
 		return nil, errors.Join(errIndex, err)
 	}
 	if err := x.prepare(ctx, who); err != nil {

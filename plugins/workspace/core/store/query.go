@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync"
 )
 
@@ -67,17 +68,37 @@ func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...an
 	return p.tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
 }
 
-// preparedConn is the connection of the writer. It compiles each query once. The
-// rows of one must be read before the same query runs again.
+// preparedConn is the connection of the writer. It compiles each statement once.
+// Rows must be read before the same query runs again.
 type preparedConn struct {
-	conn    *sql.Conn
+	*sql.Conn
 	queries statements
 }
 
 var _ querier = (*preparedConn)(nil)
 
+func connect(ctx context.Context, db *sql.DB) (*preparedConn, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &preparedConn{Conn: conn}, nil
+}
+
+// ExecContext runs a statement, or a script, which is not kept.
+func (p *preparedConn) ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error) {
+	if strings.Contains(statement, ";") {
+		return p.Conn.ExecContext(ctx, statement, args...)
+	}
+	stmt, err := p.queries.get(ctx, p.Conn, statement)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.ExecContext(ctx, args...)
+}
+
 func (p *preparedConn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := p.queries.get(ctx, p.conn, query)
+	stmt, err := p.queries.get(ctx, p.Conn, query)
 	if err != nil {
 		return nil, err
 	}
@@ -85,9 +106,12 @@ func (p *preparedConn) QueryContext(ctx context.Context, query string, args ...a
 }
 
 func (p *preparedConn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	stmt, err := p.queries.get(ctx, p.conn, query)
+	stmt, err := p.queries.get(ctx, p.Conn, query)
 	if err != nil {
-		return p.conn.QueryRowContext(ctx, query, args...) // fails in the same way
+		return p.Conn.QueryRowContext(ctx, query, args...) // fails in the same way
 	}
 	return stmt.QueryRowContext(ctx, args...)
 }
+
+// Close releases the statements and the connection.
+func (p *preparedConn) Close() error { return errors.Join(p.queries.close(), p.Conn.Close()) }
