@@ -27,3 +27,18 @@ func BenchmarkPutFrame(b *testing.B) {
 		require.NoError(b, err)
 	}
 }
+
+// WS-250: the verification of a store with 20,000 files.
+func BenchmarkValidate(b *testing.B) {
+	s := open(b, create(b, id.B3))
+	files := map[string]string{}
+	for i := range 20_000 {
+		files[fmt.Sprintf("a%d/d%d/f%d", i%20, i%1000, i)] = fmt.Sprint(i)
+	}
+	putTree(b, s.Store, grow(id.B3, files))
+	for b.Loop() {
+		report, err := s.Validate(background, Check{Level: Full})
+		require.NoError(b, err)
+		require.True(b, report.Valid)
+	}
+}
