@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -105,8 +106,7 @@ const shownPaths = 100
 // finding is something about a path or the store that a report names.
 type finding struct {
 	check   string // condition, or the name of a section
-	path    string
-	shown   string // path as people read it; empty for the store
+	about   string // a path as people read it, or a file of the store
 	message string
 	fails   bool
 }
@@ -141,7 +141,7 @@ func (j *judge) condition(c Condition) Judged {
 		if len(out.Paths) < shownPaths {
 			out.Paths = append(out.Paths, store.ShownPath(path))
 		}
-		j.findings = append(j.findings, finding{c.text, path, store.Shown(path), message, true})
+		j.findings = append(j.findings, finding{c.text, store.Shown(path), message, true})
 	}
 	switch c.Kind {
 	case "stale":
@@ -168,27 +168,19 @@ func (j *judge) condition(c Condition) Judged {
 		out.Met = c.Kind == "coverage"
 	case "inexact":
 		for _, x := range j.request.Inexact {
-			out.Count++
-			j.findings = append(j.findings, finding{c.text, x.Text, x.Text, "ids can differ from git's: " + x.Reason, true})
+			add(x.Path, "ids can differ from git's: "+x.Reason)
 		}
 	case "invalid":
 		if v := j.request.Validation; v != nil && !v.Valid {
 			out.Met = true
 			for _, p := range v.Errors {
 				out.Count++
-				j.findings = append(j.findings, finding{c.text, p.Text, cmpOr(p.Text, p.File), p.Code + ": " + p.Message, true})
+				j.findings = append(j.findings, finding{c.text, cmp.Or(p.Text, p.Raw, p.File), p.Code + ": " + p.Message, true})
 			}
 		}
 	}
 	out.Met = out.Met || out.Count > 0
 	return out
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // heads visits the heads of all current paths.
@@ -222,7 +214,7 @@ func (j *judge) notes() {
 	}
 	j.heads(func(path string, h *store.Head) {
 		if h.State != store.Fresh {
-			j.findings = append(j.findings, finding{"states", path, store.Shown(path), fmt.Sprintf("the head of type %q is %s", h.Frame.Type, h.State), false})
+			j.findings = append(j.findings, finding{"states", store.Shown(path), fmt.Sprintf("the head of type %q is %s", h.Frame.Type, h.State), false})
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/xml"
 	"strconv"
 	"strings"
@@ -55,9 +56,9 @@ func (out *Report) JUnit() string {
 	if v := out.Validation; v != nil {
 		one := junitCase{Class: "check", Name: "validation"}
 		if !v.Valid {
-			one.Failure = &junitText{Message: strconv.Itoa(len(v.Errors)) + " errors"}
+			one.Failure = &junitText{Message: plural(len(v.Errors), "error")}
 			for _, p := range v.Errors {
-				one.Failure.Text += xmlText(p.Code+" "+cmpOr(p.Text, p.File)+": "+p.Message) + "\n"
+				one.Failure.Text += xmlText(p.Code+" "+cmp.Or(p.Text, p.Raw, p.File)+": "+p.Message) + "\n"
 			}
 		}
 		add(one)
@@ -74,15 +75,15 @@ func (out *Report) JUnit() string {
 
 // pathCases joins the findings of each path and check in one test.
 func (out *Report) pathCases() (list []junitCase) {
-	type key struct{ check, path string }
+	type key struct{ check, about string }
 	at := map[key]int{}
 	for _, f := range out.findings {
-		k := key{f.check, f.path}
+		k := key{f.check, f.about}
 		i, known := at[k]
 		if !known {
 			i = len(list)
 			at[k] = i
-			list = append(list, junitCase{Class: xmlText(f.check), Name: xmlText(cmpOr(f.shown, "store"))})
+			list = append(list, junitCase{Class: xmlText(f.check), Name: xmlText(cmp.Or(f.about, "store"))})
 		}
 		text := &junitText{Message: xmlText(f.message)}
 		to := &list[i].Skipped

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,7 +14,7 @@ import (
 // Markdown returns the report as a document.
 func (out *Report) Markdown() string {
 	m := &markdown{}
-	m.line("# Context report\n\n%s.", countsText(out.Nodes, "node"))
+	m.line("# Context report\n\n%s.", nodesText(out.Nodes))
 	if v := out.FailOn; v != nil {
 		m.table("Conditions", []string{"Condition", "Met", "Count", "First paths"}, len(v.Conditions), func(i int) []string {
 			c := v.Conditions[i]
@@ -33,7 +34,7 @@ func (out *Report) Markdown() string {
 	})
 	typeCounts := func(title string, list []TypeCounts) {
 		m.table(title, []string{"Type", "Heads"}, len(list), func(i int) []string {
-			return []string{code(list[i].Type), countsText(list[i].Heads, "")}
+			return []string{code(list[i].Type), countsText(list[i].Heads)}
 		})
 	}
 	typeCounts("States", out.States)
@@ -48,7 +49,7 @@ func (out *Report) Markdown() string {
 		if !u.Cost.IsNil() {
 			cost = strings.TrimSuffix(u.Cost.String(), "M")
 		}
-		return []string{u.Provider, u.Model, strconv.Itoa(u.Frames), strconv.FormatInt(u.TokensIn, 10), strconv.FormatInt(u.TokensOut, 10), cost}
+		return []string{plain(u.Provider), plain(u.Model), strconv.Itoa(u.Frames), strconv.FormatInt(u.TokensIn, 10), strconv.FormatInt(u.TokensOut, 10), cost}
 	})
 	m.table("Largest directories", []string{"Path", "Bytes", "Files", "Directories"}, len(out.Directories), func(i int) []string {
 		d := out.Directories[i]
@@ -84,10 +85,11 @@ func (m *markdown) validation(v *Validation) {
 		return
 	}
 	m.line("\n## Validation\n")
-	m.line("%s, %d errors, %d warnings.", map[bool]string{true: "Valid", false: "**Invalid**"}[v.Valid], len(v.Errors), len(v.Warnings))
+	verdict := map[bool]string{true: "Valid", false: "**Invalid**"}[v.Valid]
+	m.line("%s, %s, %s.\n", verdict, plural(len(v.Errors), "error"), plural(len(v.Warnings), "warning"))
 	for _, list := range [][]Problem{v.Errors, v.Warnings} {
 		for _, p := range list {
-			m.line("- %s %s: %s", code(p.Code), code(cmpOr(p.Text, p.File)), p.Message)
+			m.line("- %s %s: %s", code(p.Code), code(cmp.Or(p.Text, p.Raw, p.File)), plain(p.Message))
 		}
 	}
 }
@@ -107,13 +109,39 @@ func code(text string) string {
 	return fence + text + fence
 }
 
-func countsText(c Counts, unit string) string {
+// plain makes text of no meaning in markdown and HTML.
+func plain(text string) string {
+	return strings.NewReplacer("\\", `\\`, "<", "&lt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "\n", " ").Replace(text)
+}
+
+func countsText(c Counts) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		parts = append(parts, fmt.Sprintf("%d %s", c[name], name))
 	}
-	if unit != "" && len(parts) == 0 {
-		return "0 " + unit + "s"
+	return strings.Join(parts, ", ")
+}
+
+// nodesText returns the numbers of nodes by kind in words.
+func nodesText(c Counts) string {
+	parts := []string{plural(c["file"], "file"), fmt.Sprintf("%d directories", c["dir"])}
+	if c["dir"] == 1 {
+		parts[1] = "1 directory"
+	}
+	if c["link"] > 0 {
+		parts = append(parts, plural(c["link"], "link"))
+	}
+	if c["repo"] == 1 {
+		parts = append(parts, "1 nested repository")
+	} else if c["repo"] > 0 {
+		parts = append(parts, fmt.Sprintf("%d nested repositories", c["repo"]))
 	}
 	return strings.Join(parts, ", ")
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
 }

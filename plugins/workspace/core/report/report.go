@@ -29,10 +29,7 @@ type Request struct {
 }
 
 // Inexact is a path whose ids can differ from git's.
-type Inexact struct {
-	store.Place
-	Reason string `edn:"reason"`
-}
+type Inexact struct{ Path, Reason string }
 
 // Validation is a summary of a validation.
 type Validation struct {
@@ -47,6 +44,14 @@ type Problem struct {
 	File string `edn:"file,omitempty"`
 	store.Place
 	Message string `edn:"message"`
+}
+
+// listed returns a copy whose lists are not nil.
+func (v *Validation) listed() *Validation {
+	if v == nil {
+		return nil
+	}
+	return &Validation{Valid: v.Valid, Errors: append([]Problem{}, v.Errors...), Warnings: append([]Problem{}, v.Warnings...)}
 }
 
 // Report is the result of report. A section that was not asked for is absent.
@@ -159,7 +164,7 @@ func New(f *Facts, r Request) (*Report, error) {
 		out.Directories = directories(f)
 	}
 	if has("validation") {
-		out.Validation = r.Validation
+		out.Validation = r.Validation.listed()
 	}
 	out.judge(f, r, covered, behind)
 	return out, nil

@@ -55,6 +55,8 @@ type Part struct {
 	Nodes  Counts `edn:"nodes"`
 	Frames int    `edn:"frames"`
 	Heads  Counts `edn:"heads"`
+
+	path string
 }
 
 // StatusRequest says what a status has besides the counts.
@@ -130,7 +132,7 @@ func breakdown(f *Facts) []Part {
 		if !ok {
 			i = len(list)
 			at[name] = i
-			list = append(list, Part{Place: store.PlaceOf(name), Nodes: Counts{}, Heads: Counts{}})
+			list = append(list, Part{Place: store.PlaceOf(name), Nodes: Counts{}, Heads: Counts{}, path: name})
 		}
 		return &list[i]
 	}
@@ -148,5 +150,6 @@ func breakdown(f *Facts) []Part {
 	for _, x := range f.Frames {
 		part(x.Path).Frames++
 	}
+	slices.SortFunc(list, func(a, b Part) int { return cmp.Compare(a.path, b.path) })
 	return list
 }

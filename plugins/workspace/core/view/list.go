@@ -15,19 +15,20 @@ type ListRequest struct {
 	Filter store.Filter // without its path
 }
 
-// ListFrom returns the request in the input of list-frames.
+// ListFrom returns the request in the input of list-frames. Its :agent is that of
+// the frames, not the one that asks.
 func ListFrom(input edn.Value) (r ListRequest, err error) {
 	if r.Node, err = store.RefFrom(input); err != nil {
 		return r, err
 	}
-	for key, text := range map[string]*string{"frame/type": &r.Filter.Type, "agent/id": &r.Filter.Agent, "cursor": &r.Filter.Cursor} {
+	for key, text := range map[string]*string{"frame/type": &r.Filter.Type, "agent": &r.Filter.Agent, "cursor": &r.Filter.Cursor} {
 		if err := optional(input, key, text); err != nil {
 			return r, err
 		}
 	}
 	at := func(key string) []edn.Value { return []edn.Value{edn.K(key)} }
-	if v := input.Key("frame/origin"); !v.IsNil() {
-		if r.Filter.Origin, err = oneOf(at("frame/origin"), "an origin", v, store.Authored, store.Extracted, store.Generated, store.Synthesized); err != nil {
+	if v := input.Key("origin"); !v.IsNil() {
+		if r.Filter.Origin, err = oneOf(at("origin"), "an origin", v, store.Authored, store.Extracted, store.Generated, store.Synthesized); err != nil {
 			return r, err
 		}
 	}
