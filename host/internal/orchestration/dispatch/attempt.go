@@ -96,7 +96,7 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 	if a.stream.Reports() {
 		call.OnProgress = func(v edn.Value) { a.show(ctx, stream.LiveProgress, v) }
 	}
-	if a.stream.Live() {
+	if shows := a.n.w.Stream.ShowsValues(&a.n.w.Policy.Policy); shows || a.stream.Live() {
 		own, stop := context.WithCancel(ctx)
 		defer stop()
 		ctx, call.OnDelta = own, func(piece edn.Value) {
@@ -106,11 +106,12 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 			if a.firstPiece.IsZero() {
 				a.firstPiece = a.n.now()
 			}
-			if !stream.IsText(piece) {
+			switch {
+			case stream.IsText(piece) && a.stream.Live():
+				a.stream.Receive(own, piece, stop)
+			case shows && !stream.IsText(piece):
 				a.show(own, stream.LiveDelta, piece)
-				return
 			}
-			a.stream.Receive(own, piece, stop)
 		}
 	}
 	answer, err := a.n.d.Executor.Invoke(ctx, call)

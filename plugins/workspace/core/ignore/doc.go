@@ -6,14 +6,14 @@
 // directories from the root down to one directory; [Dir.Match] returns the
 // pattern that decides about an entry of it. Precedence, from high to low: the
 // lists of Rules.Above, those of directories, deeper ones first, those of
-// Rules.Below; in one list the last pattern that matches. [Explain] decides
-// about a path from the root on and names the pattern, as git check-ignore
+// Rules.Below; in one list the last pattern that matches. An [Explainer]
+// decides about paths from the root on and names the pattern, as git check-ignore
 // does.
 //
 // The pattern language is implemented from git's behaviour, including the parts
 // that its manual does not describe. Matching is case-sensitive, and its time is
 // bounded for any pattern.
 //
-// All types are immutable and safe for concurrent use. Nothing here fails:
+// All types but Explainer are immutable and safe for concurrent use. Nothing here fails:
 // every text is a list.
 package ignore

@@ -42,14 +42,14 @@ func paths(t testing.TB, root string) (all []string, dirs map[string]bool) {
 func explain(root, path string, dir bool) (d coretest.Decision, ignored bool) {
 	exclude, _ := os.ReadFile(filepath.Join(root, ".git", "info", "exclude"))
 	rules := ignore.Rules{Below: []*ignore.List{ignore.Parse(".git/info/exclude", "", exclude)}}
-	p, ignored := rules.Explain(path, dir, func(dir string) []*ignore.List {
+	p, _, ignored := ignore.NewExplainer(&rules, func(dir string) []*ignore.List {
 		name := filepath.Join(root, dir, ".gitignore")
 		if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
 			return nil
 		}
 		text, _ := os.ReadFile(name)
 		return []*ignore.List{ignore.Parse(strings.TrimPrefix(name, root+"/"), dir, text)}
-	})
+	}).Explain(path, dir)
 	if p != nil {
 		d = coretest.Decision{Source: p.Source, Line: fmt.Sprint(p.Line), Pattern: p.Text}
 	}
@@ -150,12 +150,12 @@ func TestIgnoredPaths(t *testing.T) {
 		{"a\\", "a\\", false, false},
 	} {
 		rules := ignore.Rules{}
-		_, ignored := rules.Explain(c.path, c.dir, func(dir string) []*ignore.List {
+		_, _, ignored := ignore.NewExplainer(&rules, func(dir string) []*ignore.List {
 			if dir != "" {
 				return nil
 			}
 			return []*ignore.List{ignore.Parse(".gitignore", "", []byte(c.patterns))}
-		})
+		}).Explain(c.path, c.dir)
 		assert.Equal(t, c.ignored, ignored, "%q against %q", c.path, c.patterns)
 	}
 }
@@ -201,6 +201,26 @@ func TestLiteralPatterns(t *testing.T) {
 		d := (&ignore.Rules{}).Root(ignore.Parse("", "", []byte(name)))
 		assert.NotNil(t, d.Match(name, false))
 		assert.Equal(t, name == other, d.Match(other, false) != nil)
+	})
+}
+
+// An explainer decides about paths in any order as one that is new for each.
+func TestExplainerRemembersDirectories(t *testing.T) {
+	lists := map[string][]*ignore.List{}
+	for dir, text := range map[string]string{"": "b/\n*.x\n!keep.x", "a": "c\n", "a/b": "never read\n", "c/d": "!b/\n"} {
+		lists[dir] = []*ignore.List{ignore.Parse(dir+"/.gitignore", dir, []byte(text))}
+	}
+	rules := &ignore.Rules{}
+	read := func(dir string) []*ignore.List { return lists[dir] }
+	one := ignore.NewExplainer(rules, read)
+	rapid.Check(t, func(t *rapid.T) {
+		path := rapid.StringMatching(`(a|b|c|d|ab)(/(a|b|c|d|ab)){0,4}(/(f\.x|keep\.x|f))?`).Draw(t, "path")
+		dir := rapid.Bool().Draw(t, "directory")
+		p, at, ignored := one.Explain(path, dir)
+		wantPattern, wantAt, wantIgnored := ignore.NewExplainer(rules, read).Explain(path, dir)
+		assert.Equal(t, wantPattern, p)
+		assert.Equal(t, wantAt, at)
+		assert.Equal(t, wantIgnored, ignored)
 	})
 }
 

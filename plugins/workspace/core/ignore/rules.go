@@ -1,7 +1,5 @@
 package ignore
 
-import "strings"
-
 // Rules are the lists that apply to a whole workspace.
 type Rules struct {
 	// Above take precedence over the files of directories: the patterns of a
@@ -86,22 +84,4 @@ func first(lists []*List, path, name string, dir bool) *Pattern {
 		}
 	}
 	return nil
-}
-
-// Explain returns the pattern that decides about a path, nil if none matches,
-// and whether the path is ignored. Nothing below an ignored directory is
-// included: then the result is the pattern of that directory. listsOf returns
-// the lists of a directory in order of precedence.
-func (r *Rules) Explain(path string, dir bool, listsOf func(dir string) []*List) (p *Pattern, ignored bool) {
-	at, done := r.Root(listsOf("")...), ""
-	for {
-		name, rest, more := strings.Cut(path[len(done):], "/")
-		p = at.Match(name, dir || more)
-		ignored = p != nil && !p.negative
-		if !more || ignored {
-			return p, ignored
-		}
-		done = path[:len(path)-len(rest)]
-		at = at.Enter(name, listsOf(strings.TrimSuffix(done, "/"))...)
-	}
 }

@@ -38,7 +38,9 @@ func (b *BundleWriter) Add(r Record) error {
 }
 
 // Close ends the bundle.
-func (b *BundleWriter) Close() error { return b.write(kindCommit, Commit{Records: b.records}.payload()) }
+func (b *BundleWriter) Close() error {
+	return b.write(kindCommit, Commit{Records: b.records}.payload())
+}
 
 // Bytes returns the size of what was written.
 func (b *BundleWriter) Bytes() int64 { return b.bytes }

@@ -67,37 +67,50 @@ func Explain(o Options, path string, directory bool) (*Decision, error) {
 		}
 	}
 	var failed error
-	d := o.explain(rules, path, directory, func(dir string) []*ignore.List {
+	e := ignore.NewExplainer(rules, func(dir string) []*ignore.List {
 		lists, err := listsOn(root, dir)
 		failed = errors.Join(failed, err)
 		return lists
 	})
+	d := o.explain(e, path, directory)
 	if failed != nil {
 		return nil, contract.AsError(failed)
 	}
 	return d, nil
 }
 
-// explain decides from the root on: what is below an ignored directory is
-// ignored with it.
-func (o *Options) explain(rules *ignore.Rules, path string, directory bool, listsOf func(dir string) []*ignore.List) *Decision {
-	at, dir := rules.Root(listsOf("")...), ""
-	for {
-		name, rest, more := strings.Cut(strings.TrimPrefix(path[len(dir):], "/"), "/")
-		here := tree.Join(dir, name)
-		if name == ".git" || slices.Contains(o.Exclude, here) {
-			return &Decision{Ignored: true, Source: BuiltIn, Pattern: name, At: here}
-		}
-		d := &Decision{}
-		if p := at.Match(name, directory || more); p != nil {
-			d = &Decision{Ignored: !p.Negative(), Source: p.Source, Line: p.Line, Pattern: p.Text, At: here}
-		}
-		if d.Ignored || rest == "" {
+// explain decides about a path. A directory above the place of a built-in rule
+// can be ignored by a pattern.
+func (o *Options) explain(e *ignore.Explainer, path string, directory bool) *Decision {
+	builtIn, name := o.builtIn(path)
+	if name == "" {
+		return decision(e.Explain(path, directory))
+	}
+	if up := parent(builtIn); up != "" {
+		if d := decision(e.Explain(up, true)); d.Ignored {
 			return d
 		}
-		dir = here
-		at = at.Enter(name, listsOf(dir)...)
 	}
+	return &Decision{Ignored: true, Source: BuiltIn, Pattern: name, At: builtIn}
+}
+
+func decision(p *ignore.Pattern, at string, ignored bool) *Decision {
+	if p == nil {
+		return &Decision{}
+	}
+	return &Decision{Ignored: ignored, Source: p.Source, Line: p.Line, Pattern: p.Text, At: at}
+}
+
+// builtIn returns the path, and its last component, that a built-in rule leaves
+// out; empty if there is none on the way to path.
+func (o *Options) builtIn(path string) (at, name string) {
+	for name := range strings.SplitSeq(path, "/") {
+		at = tree.Join(at, name)
+		if name == ".git" || slices.Contains(o.Exclude, at) {
+			return at, name
+		}
+	}
+	return "", ""
 }
 
 // listsOn reads the ignore files of a directory. Links are not read, and nothing

@@ -31,6 +31,13 @@
 // current again without a write. A frame is verified against its record id on
 // every read.
 //
+// The state of a head follows from its basis: [Fresh] if it would be the same
+// now. The index has the head by path of every path, and which of them are
+// suspect because something changed that their state may depend on. Only suspect
+// heads are compared, so finding what a change made stale does not depend on the
+// size of the tree. A frame that was made from others is put with
+// [Tx.PutDerived], which computes the basis again.
+//
 // # Recovery
 //
 // [Open] applies the transactions that the index lacks. It rebuilds the index

@@ -15,8 +15,8 @@ import (
 // kindExport is the first record of an export. It is in no log.
 const kindExport = log.FirstKind + 32
 
-// Selection limits an export.
-type Selection struct {
+// ExportRange limits an export.
+type ExportRange struct {
 	Path string // a path and all below it
 	// Types and Agents limit the frames; empty means all.
 	Types, Agents []string
@@ -48,7 +48,7 @@ type Exported struct {
 // Export writes nodes, frames and heads to a stream that verifies itself. Equal
 // states and selections give equal bytes. Deleted paths are in it as nodes only;
 // frames whose text was dropped are left out.
-func (v *Snapshot) Export(ctx context.Context, w io.Writer, s Selection) (*Exported, error) {
+func (v *Snapshot) Export(ctx context.Context, w io.Writer, s ExportRange) (*Exported, error) {
 	t, err := v.Tree(ctx)
 	if err != nil {
 		return nil, err
@@ -89,7 +89,7 @@ func sorted(list []string) []string {
 // exporter writes one export.
 type exporter struct {
 	snapshot  *Snapshot
-	selection Selection
+	selection ExportRange
 	bundle    *log.BundleWriter
 	contents  map[id.ID]bool // that were written
 	nodes     int

@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-func export(t testing.TB, s *Store, sel Selection) ([]byte, *Exported) {
+func export(t testing.TB, s *Store, sel ExportRange) ([]byte, *Exported) {
 	t.Helper()
 	var b bytes.Buffer
 	var e *Exported
@@ -93,8 +93,8 @@ func TestExportAndImport(t *testing.T) {
 	for seed := range proof.Size(t, "exports", 20, 1000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 174))
 		from := randomStore(t, r, "from")
-		data, e := export(t, from.Store, Selection{History: true})
-		again, _ := export(t, from.Store, Selection{History: true})
+		data, e := export(t, from.Store, ExportRange{History: true})
+		again, _ := export(t, from.Store, ExportRange{History: true})
 		require.Equal(t, data, again)
 		require.Equal(t, stateRoot(t, from.Store, Latest), e.StateRoot)
 
@@ -104,7 +104,7 @@ func TestExportAndImport(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, e.Frames, done.Imported)
 		require.Equal(t, e.StateRoot, stateRoot(t, to.Store, Latest), "seed %d", seed)
-		again, _ = export(t, to.Store, Selection{History: true})
+		again, _ = export(t, to.Store, ExportRange{History: true})
 		require.Equal(t, data, again, "seed %d", seed)
 		done, same, err := importInto(t, to.Store, data, ConflictFail)
 		require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestImportIntoAnotherState(t *testing.T) {
 	root := mustPut(t, from.Store, "", "digest", "about all")
 	mustPut(t, from.Store, "gone", "note", "about gone")
 	b := mustPut(t, from.Store, "b", "note", "about b")
-	data, e := export(t, from.Store, Selection{})
+	data, e := export(t, from.Store, ExportRange{})
 	assert.Equal(t, 4, e.Frames)
 
 	to := open(t, createAs(t, id.B3, "to"))
@@ -180,7 +180,7 @@ func TestImportedHeadsAgree(t *testing.T) {
 		mustPut(t, stores[i].Store, "a", "note", fmt.Sprint("of ", i))
 		now = 5
 		mustPut(t, stores[i].Store, "b", "note", fmt.Sprint("at the same time, of ", i))
-		exports[i], _ = export(t, stores[i].Store, Selection{History: true})
+		exports[i], _ = export(t, stores[i].Store, ExportRange{History: true})
 	}
 	for i := range stores {
 		_, _, err := importInto(t, stores[i].Store, exports[1-i], ConflictFail)
@@ -201,17 +201,17 @@ func TestSelection(t *testing.T) {
 	}
 	remove(t, s.Store, "a", true)
 	for _, c := range []struct {
-		sel           Selection
+		sel           ExportRange
 		frames, nodes int
 	}{
-		{Selection{}, 6, 6},
-		{Selection{History: true}, 12, 6},
-		{Selection{Path: "d"}, 4, 3},
-		{Selection{Path: "a"}, 0, 1},
-		{Selection{Types: []string{"note"}}, 3, 6},
-		{Selection{Agents: []string{"x"}, History: true}, 3, 6},
-		{Selection{Types: []string{"note", "digest"}, Agents: []string{"y"}}, 3, 6},
-		{Selection{Path: "none"}, 0, 0},
+		{ExportRange{}, 6, 6},
+		{ExportRange{History: true}, 12, 6},
+		{ExportRange{Path: "d"}, 4, 3},
+		{ExportRange{Path: "a"}, 0, 1},
+		{ExportRange{Types: []string{"note"}}, 3, 6},
+		{ExportRange{Agents: []string{"x"}, History: true}, 3, 6},
+		{ExportRange{Types: []string{"note", "digest"}, Agents: []string{"y"}}, 3, 6},
+		{ExportRange{Path: "none"}, 0, 0},
 	} {
 		data, e := export(t, s.Store, c.sel)
 		assert.Equal(t, []int{c.frames, c.nodes}, []int{e.Frames, e.Nodes}, "%v", c.sel)
@@ -223,8 +223,8 @@ func TestSelection(t *testing.T) {
 			assert.Equal(t, f, b.Frame(f.ID))
 		}
 	}
-	x, _ := export(t, s.Store, Selection{Types: []string{"note", "digest", "note"}})
-	y, _ := export(t, s.Store, Selection{Types: []string{"digest", "note"}})
+	x, _ := export(t, s.Store, ExportRange{Types: []string{"note", "digest", "note"}})
+	y, _ := export(t, s.Store, ExportRange{Types: []string{"digest", "note"}})
 	assert.Equal(t, x, y, "equal selections give equal bytes")
 }
 
@@ -239,7 +239,7 @@ func TestImportConflicts(t *testing.T) {
 	}
 	from, child := build("from", "their answer", 2)
 	mustPut(t, from.Store, "d", "digest", "made from it", func(n *NewFrame) { n.Inputs = []Input{{Kind: id.InputFrame, ID: child.ID}} })
-	data, _ := export(t, from.Store, Selection{History: true})
+	data, _ := export(t, from.Store, ExportRange{History: true})
 
 	to, mine := build("to", "my answer", 1)
 	require.Equal(t, child.ID, mine.ID)
@@ -291,7 +291,7 @@ func TestImportConflicts(t *testing.T) {
 // names what it does not have or may not name, is rejected as a whole.
 func TestImportInvalid(t *testing.T) {
 	s := furnished(t, create(t, id.B3))
-	data, _ := export(t, s.Store, Selection{History: true})
+	data, _ := export(t, s.Store, ExportRange{History: true})
 	bad := func(b []byte, what string, at int) {
 		_, err := ReadExport(bytes.NewReader(b))
 		require.ErrorIs(t, err, contract.OfType("import/invalid"), "%s %d", what, at)
@@ -364,9 +364,9 @@ func TestImportInvalid(t *testing.T) {
 // FuzzReadExport: any bytes are an error, or an export that can be imported.
 func FuzzReadExport(f *testing.F) {
 	s := furnished(f, create(f, id.B3))
-	data, _ := export(f, s.Store, Selection{History: true})
+	data, _ := export(f, s.Store, ExportRange{History: true})
 	f.Add(data)
-	empty, _ := export(f, s.Store, Selection{Path: "none"})
+	empty, _ := export(f, s.Store, ExportRange{Path: "none"})
 	f.Add(empty)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, err := ReadExport(bytes.NewReader(data))

@@ -26,18 +26,21 @@ const (
 // Frame is an immutable text about a node, without the text itself: that is the
 // content with the id Content.
 type Frame struct {
-	ID      id.ID     `edn:"frame/id"`
-	Record  id.ID     `edn:"record/id"` // covers everything else
-	Path    string    `edn:"-"`
-	Node    id.ID     `edn:"node/id"` // state of the path when the frame was put
-	Type    string    `edn:"frame/type"`
-	Agent   string    `edn:"agent/id"`
-	Origin  Origin    `edn:"origin"`
-	Basis   id.ID     `edn:"basis/id"`
-	Inputs  []Input   `edn:"basis"`
-	Content id.ID     `edn:"content/id"`
-	Bytes   int       `edn:"content/bytes"`
-	Sample  uint64    `edn:"sample,omitempty"`
+	ID      id.ID   `edn:"frame/id"`
+	Record  id.ID   `edn:"record/id"` // covers everything else
+	Path    string  `edn:"-"`
+	Node    id.ID   `edn:"node/id"` // state of the path when the frame was put
+	Type    string  `edn:"frame/type"`
+	Agent   string  `edn:"agent/id"`
+	Origin  Origin  `edn:"origin"`
+	Basis   id.ID   `edn:"basis/id"`
+	Inputs  []Input `edn:"basis"`
+	Content id.ID   `edn:"content/id"`
+	Bytes   int     `edn:"content/bytes"`
+	Sample  uint64  `edn:"sample,omitempty"`
+	// Sampled means that equal inputs may give other text, so Sample is part of
+	// the id in place of Content. It is implied for generated frames.
+	Sampled bool      `edn:"sampled?,omitempty"`
 	Recipe  edn.Value `edn:"recipe"`
 	Meta    edn.Value `edn:"meta"`
 	// CreatedAt is in nanoseconds since 1970.
@@ -65,6 +68,9 @@ type headRecord struct {
 	Node    id.ID  `edn:"node/id"`
 	Type    string `edn:"frame/type"`
 	Frame   id.ID  `edn:"frame/id"`
+	// Checked means that the basis of the frame was that of the current state, so
+	// the head is known to be fresh.
+	Checked bool `edn:"checked?,omitempty"`
 }
 
 func encodeRecord(kind byte, x any) (log.Record, error) {
@@ -85,12 +91,8 @@ func decodeRecord(payload []byte, x any) error {
 
 // seal computes basis, frame and record id.
 func (f *Frame) seal(scheme id.Scheme) {
-	inputs := make([]id.Input, len(f.Inputs))
-	for i, in := range f.Inputs {
-		inputs[i] = id.Input{Kind: in.Kind, ID: in.ID, Text: string(in.Text)}
-	}
-	f.Basis = scheme.Basis(inputs)
-	if f.Origin == Generated {
+	f.Basis = scheme.Basis(idInputs(f.Inputs))
+	if f.Origin == Generated || f.Sampled {
 		f.ID = scheme.Generated(f.Path, f.Basis, f.Agent, f.Type, f.Sample)
 	} else {
 		f.ID = scheme.Frame(f.Path, f.Basis, f.Agent, f.Type, f.Content)
@@ -111,9 +113,14 @@ func (x *index) applyFrame(ctx context.Context, seq uint64, payload []byte, plac
 	if err := decodeRecord(payload, &r); err != nil {
 		return err
 	}
-	_, err := x.conn.ExecContext(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	key := r.recipeKey()
+	_, err := x.conn.ExecContext(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length`,
-		r.ID.Sum(), int64(seq), r.RawPath, r.Node.Sum(), r.Type, r.Agent, string(r.Origin), r.Basis.Sum(), place.Segment, place.Offset, place.Length)
+		r.ID.Sum(), int64(seq), r.RawPath, r.Node.Sum(), r.Type, r.Agent, string(r.Origin), r.Basis.Sum(),
+		r.Content.Sum(), r.Bytes, key, place.Segment, place.Offset, place.Length)
+	if err == nil && key != nil {
+		_, err = x.conn.ExecContext(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, r.ID.Sum())
+	}
 	if place.Segment > 0 {
 		f := r.Frame
 		f.Path = string(r.RawPath)
@@ -135,7 +142,15 @@ func (x *index) applyHead(ctx context.Context, seq uint64, payload []byte) error
 	_, err := x.conn.ExecContext(ctx, `INSERT INTO heads VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (path, node, type, seq) DO UPDATE SET frame = excluded.frame`,
 		r.RawPath, r.Node.Sum(), r.Type, int64(seq), r.Frame.Sum())
-	return err
+	if err != nil {
+		return err
+	}
+	return x.topMoved(ctx, seq, r)
+}
+
+// hasInput reports whether the basis has an entry of the kind.
+func (f *Frame) hasInput(kind string) bool {
+	return slices.ContainsFunc(f.Inputs, func(in Input) bool { return in.Kind == kind })
 }
 
 // frames reads frames from one connection: that of the writer or of a snapshot.
@@ -143,16 +158,32 @@ type frames struct {
 	store *Store
 	q     querier
 	seq   uint64
+	// latest means that nothing later than seq is in what is read.
+	latest bool
 	// drafts are the records of frames that are not in the log yet.
-	drafts map[id.ID][]byte
+	drafts  map[id.ID][]byte
+	assumed *assumption
+	*readCache
 }
+
+// readCache is what was computed from one state.
+type readCache struct {
+	changed map[string]bool // see changedRecipes
+	// memo has the states of heads; nil while the state can change.
+	memo map[[2]string]stateMemo
+}
+
+func newReadCache() *readCache { return &readCache{memo: map[[2]string]stateMemo{}} }
 
 // frame returns a frame by id, verified against its record id.
 func (r *frames) frame(ctx context.Context, frame id.ID) (*Frame, error) {
+	if r.assumed != nil && r.assumed.byID[frame] != nil {
+		return r.assumed.byID[frame], nil
+	}
 	var seq uint64
 	var p log.Place
-	err := r.q.QueryRowContext(ctx, "SELECT seq, segment, offset, length FROM frames WHERE id = ?1 AND seq <= ?2", frame.Sum(), int64(r.seq)).
-		Scan(&seq, &p.Segment, &p.Offset, &p.Length)
+	err := r.row(ctx, []any{&seq, &p.Segment, &p.Offset, &p.Length},
+		"SELECT seq, segment, offset, length FROM frames WHERE id = ?1 AND seq <= ?2", frame.Sum(), int64(r.seq))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, contract.Errorf("frame/not-found", "there is no frame %s", frame).WithOp("store", r.store.dir)
 	}
@@ -200,8 +231,8 @@ func openFrame(scheme id.Scheme, payload []byte) (*Frame, error) {
 // headOf returns the head of a path in one state, absent if there is none.
 func (r *frames) headOf(ctx context.Context, path string, node id.ID, frameType string) (id.ID, error) {
 	var sum []byte
-	err := r.q.QueryRowContext(ctx, "SELECT frame FROM heads WHERE path = ?1 AND node = ?2 AND type = ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT 1",
-		[]byte(path), node.Sum(), frameType, int64(r.seq)).Scan(&sum)
+	err := r.row(ctx, []any{&sum}, "SELECT frame FROM heads WHERE path = ?1 AND node = ?2 AND type = ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT 1",
+		[]byte(path), node.Sum(), frameType, int64(r.seq))
 	if errors.Is(err, sql.ErrNoRows) {
 		return id.ID{}, nil
 	}
@@ -213,109 +244,30 @@ func (r *frames) headOf(ctx context.Context, path string, node id.ID, frameType 
 
 // lineage returns the states that a path has had, the newest first.
 func (r *frames) lineage(ctx context.Context, path string) ([]Version, error) {
-	rows, err := r.q.QueryContext(ctx, "SELECT "+versionColumns+" FROM versions WHERE path = ?1 AND since <= ?3 ORDER BY since DESC", []byte(path), nil, int64(r.seq))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	var list []Version
-	var row versionRow
-	for rows.Next() {
-		if err := rows.Scan(row.fields()...); err != nil {
-			return nil, err
-		}
-		v, err := row.version(r.store.Scheme, path, r.seq)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, rows.Err()
+	return r.versions(ctx, path, -1)
 }
 
 // current returns the state of a path, nil if it is gone or never was.
 func (r *frames) current(ctx context.Context, path string) (*Version, error) {
-	list, err := r.lineage(ctx, path)
+	list, err := r.versions(ctx, path, 1)
 	if err != nil || len(list) == 0 || list[0].Until != 0 {
 		return nil, err
 	}
 	return &list[0], nil
 }
 
-// HeadState is what a head is in relation to the current tree.
-type HeadState string
-
-// The states. Invalid is set by marks, which come with invalidation.
-const (
-	Fresh   HeadState = "fresh"   // its basis would be the same now
-	Stale   HeadState = "stale"   // it would not
-	Deleted HeadState = "deleted" // the path is gone
-)
-
-// Head is the current frame of a path and a type.
-type Head struct {
-	Frame *Frame
-	State HeadState
-}
-
-// head returns the head by path: at the current state of the path, else at the
-// latest earlier state that has one.
-func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error) {
-	states, err := r.lineage(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	if len(states) == 0 {
-		return nil, notInTree("head", path)
-	}
-	for _, s := range append(states, Version{}) { // at last that of states without one
-		frame, err := r.headOf(ctx, path, s.Node, frameType)
-		if err != nil {
-			return nil, err
+// versions returns the newest states of a path, all of them if limit is negative.
+func (r *frames) versions(ctx context.Context, path string, limit int) (list []Version, err error) {
+	var row versionRow
+	err = r.each(ctx, func(rows *sql.Rows) error {
+		if err := rows.Scan(row.fields()...); err != nil {
+			return err
 		}
-		if frame.IsZero() {
-			continue
-		}
-		f, err := r.frame(ctx, frame)
-		if err != nil {
-			return nil, err
-		}
-		state, err := r.state(ctx, f, states[0])
-		return &Head{Frame: f, State: state}, err
-	}
-	return nil, contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("head", Shown(path))
-}
-
-// state compares the basis of a frame with what it would be now.
-func (r *frames) state(ctx context.Context, f *Frame, now Version) (HeadState, error) {
-	if now.Until != 0 {
-		return Deleted, nil
-	}
-	for _, in := range f.Inputs {
-		switch in.Kind {
-		case id.InputNode:
-			if in.ID != now.Node {
-				return Stale, nil
-			}
-		case id.InputFrame:
-			used, err := r.frame(ctx, in.ID)
-			if err != nil {
-				return "", err
-			}
-			states, err := r.lineage(ctx, used.Path)
-			if err != nil {
-				return "", err
-			}
-			if len(states) == 0 || states[0].Until != 0 {
-				return Stale, nil
-			}
-			head, err := r.headOf(ctx, used.Path, states[0].Node, used.Type)
-			if err != nil || head != in.ID {
-				return Stale, err
-			}
-		}
-	}
-	return Fresh, nil
+		v, err := row.version(r.store.Scheme, path, r.seq)
+		list = append(list, v)
+		return err
+	}, "SELECT "+versionColumns+" FROM versions WHERE path = ?1 AND since <= ?3 ORDER BY since DESC LIMIT ?2", []byte(path), limit, int64(r.seq))
+	return list, err
 }
 
 // ids returns the frames that a query finds.
@@ -324,7 +276,9 @@ func (r *frames) ids(ctx context.Context, query string, args ...any) ([]id.ID, e
 	if err != nil {
 		return nil, err
 	}
-	return scanIDs(rows, r.store.Scheme)
+	list, err := scanIDs(rows, r.store.Scheme)
+	r.store.rows.Add(int64(len(list)))
+	return list, err
 }
 
 // scanIDs returns the frame ids of rows with one column, and closes them.

@@ -2,80 +2,255 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// PathHeads are the heads of one path.
-type PathHeads struct {
-	Path string
-	// States are those of the path, the newest first.
-	States []Version
-	// Heads are those by path, sorted by type.
-	Heads []Head
+// Head is the current frame of a path and a type.
+type Head struct {
+	Frame *Frame
+	State HeadState
+	// Reasons are why it is not fresh; empty if it is, or the path is gone.
+	Reasons []Reason
 }
 
-// Gone reports whether the path is not in the current tree or is deleted.
-func (p *PathHeads) Gone() bool { return p.States[0].Until != 0 }
+// HeadInfo is what a list tells of a head: the frame itself is read with
+// Snapshot.Frame.
+type HeadInfo struct {
+	Path    string
+	Type    string
+	Mode    id.Mode // of the path
+	Node    id.ID   // current state of the path
+	At      id.ID   // state that the head is set at
+	Frame   id.ID
+	Agent   string
+	Origin  Origin
+	Content id.ID
+	Bytes   int
+	State   HeadState
+	Reasons []Reason
+}
 
-// EachPath calls visit for every path of a subtree that was in the tree once,
-// sorted bytewise, with its heads.
-func (v *Snapshot) EachPath(ctx context.Context, dir string, visit func(*PathHeads) error) error {
-	r := v.frames()
-	var all []*pathState // no query runs while another one has rows open
-	err := r.eachPath(ctx, dir, func(p *pathState) error {
-		all = append(all, p)
-		return nil
-	})
+// head returns the head by path: at the current state of the path, else at the
+// latest earlier state that has one.
+func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error) {
+	t, err := r.topAt(ctx, path, frameType)
 	if err != nil {
-		return readError(err)
+		return nil, err
 	}
-	for _, p := range all {
-		out := PathHeads{Path: p.path, States: p.states}
-		for _, h := range p.resolved() {
-			head, err := r.headFrame(ctx, h.frame, &Found{Path: p.path, States: p.states})
-			if err != nil {
-				return readError(err)
-			}
-			out.Heads = append(out.Heads, *head)
+	if t == nil {
+		states, err := r.lineage(ctx, path)
+		if err == nil && len(states) == 0 {
+			err = notInTree("head", path)
+		} else if err == nil {
+			err = contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("head", Shown(path))
 		}
-		if err := visit(&out); err != nil {
+		return nil, err
+	}
+	f, err := r.frame(ctx, t.Frame)
+	if err != nil {
+		return nil, err
+	}
+	state, reasons, err := r.stateAndReasons(ctx, t)
+	return &Head{Frame: f, State: state, Reasons: reasons}, err
+}
+
+// Heads lists the heads of a path and everything below it with their states,
+// sorted by path and type. No types means all of them. The cost is that of the
+// heads listed; frames are read only where the state is not known.
+func (v *Snapshot) Heads(ctx context.Context, under string, types []string) ([]HeadInfo, error) {
+	r := v.frames()
+	var list []*top
+	var err error
+	if r.latest {
+		cond, args := within("t.path", under)
+		list, err = r.tops(ctx, "WHERE "+cond, args...)
+	} else {
+		list, err = r.topsAsOf(ctx, under, func(string) bool { return true })
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
+	return r.infos(ctx, list, types)
+}
+
+// HeadsAt lists the heads of one path with their states, sorted by type.
+func (v *Snapshot) HeadsAt(ctx context.Context, path string) ([]HeadInfo, error) {
+	r := v.frames()
+	var list []*top
+	var err error
+	if r.latest {
+		list, err = r.tops(ctx, "WHERE t.path = ?1", []byte(path))
+	} else {
+		list, err = r.topsAsOf(ctx, path, func(p string) bool { return p == path })
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
+	return r.infos(ctx, list, nil)
+}
+
+// NotFresh lists the heads of a path and everything below it that are stale or
+// invalid. In the latest state the work depends on what changed since those heads
+// were put, not on the size of the tree.
+func (v *Snapshot) NotFresh(ctx context.Context, under string, types []string) ([]HeadInfo, error) {
+	r := v.frames()
+	if !r.latest {
+		all, err := v.Heads(ctx, under, types)
+		return stale(all), err
+	}
+	cond, args := within("t.path", under)
+	list, err := r.tops(ctx, "WHERE t.suspect = 1 AND "+cond, args...)
+	if err != nil {
+		return nil, readError(err)
+	}
+	changed, err := r.changedRecipes(ctx)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if len(changed) > 0 { // then as many heads are affected as have the recipe
+		all, err := r.tops(ctx, "WHERE t.suspect = 0 AND "+cond, args...)
+		if err != nil {
+			return nil, readError(err)
+		}
+		list = append(list, slices.DeleteFunc(all, func(t *top) bool { return !changed[string(t.Recipe)] })...)
+	}
+	infos, err := r.infos(ctx, list, types)
+	return stale(infos), err
+}
+
+func stale(list []HeadInfo) []HeadInfo {
+	return slices.DeleteFunc(list, func(h HeadInfo) bool { return h.State != Stale && h.State != Invalid })
+}
+
+// infos computes the states of tops and sorts them.
+func (r *frames) infos(ctx context.Context, tops []*top, types []string) ([]HeadInfo, error) {
+	list := make([]HeadInfo, 0, len(tops))
+	for _, t := range tops {
+		if len(types) > 0 && !slices.Contains(types, t.Type) {
+			continue
+		}
+		state, reasons, err := r.stateAndReasons(ctx, t)
+		if err != nil {
+			return nil, readError(err)
+		}
+		list = append(list, HeadInfo{
+			Path: t.Path, Type: t.Type, Mode: t.Mode, Node: t.Node, At: t.At,
+			Frame: t.Frame, Agent: t.Agent, Origin: t.Origin, Content: t.Content, Bytes: t.Bytes,
+			State: state, Reasons: reasons,
+		})
+	}
+	slices.SortFunc(list, func(a, b HeadInfo) int {
+		if c := compare(a.Path, b.Path); c != 0 {
+			return c
+		}
+		return compare(a.Type, b.Type)
+	})
+	return list, nil
+}
+
+// changedRecipes returns the keys of recipes whose policy or prompt is another
+// one now.
+func (r *frames) changedRecipes(ctx context.Context) (map[string]bool, error) {
+	if r.changed != nil {
+		return r.changed, nil
+	}
+	examples := map[string]id.ID{}
+	if p := r.store.resolver.Load(); p != nil && *p != nil {
+		err := r.each(ctx, func(rows *sql.Rows) error {
+			var key, sum []byte
+			if err := rows.Scan(&key, &sum); err != nil {
+				return err
+			}
+			frame, err := id.Of(id.Frame, r.store.Scheme.Alg(), sum)
+			examples[string(key)] = frame
+			return err
+		}, "SELECT key, frame FROM recipes")
+		if err != nil {
+			return nil, err
+		}
+	}
+	changed := map[string]bool{}
+	for key, frame := range examples {
+		f, err := r.frame(ctx, frame)
+		if err != nil {
+			return nil, err
+		}
+		for _, in := range f.Inputs {
+			if in.configured() && !r.store.resolve(f, in).equal(in) {
+				changed[key] = true
+			}
+		}
+	}
+	r.changed = changed
+	return changed, nil
+}
+
+// configured reports whether an input comes from the configuration.
+func (in Input) configured() bool {
+	return in.Kind == id.InputPolicy || in.Kind == id.InputPrompt || in.Kind == id.InputParams
+}
+
+// recipeKey returns the hash of everything that determines the inputs of a frame
+// that come from the configuration, nil if it has none.
+func (f *Frame) recipeKey() []byte {
+	var inputs []id.Input
+	for _, in := range f.Inputs {
+		if in.configured() {
+			inputs = append(inputs, id.Input{Kind: in.Kind, ID: in.ID, Text: string(in.Text)})
+		}
+	}
+	if inputs == nil {
+		return nil
+	}
+	for _, text := range []string{string(f.Origin), f.Agent, string(f.Recipe.Canonical())} {
+		inputs = append(inputs, id.Input{Text: text})
+	}
+	return id.B3.Basis(inputs).Sum()
+}
+
+// marked reports whether the head at a state of a path is marked.
+func (r *frames) marked(ctx context.Context, path string, node id.ID, frameType string) (bool, error) {
+	var marked bool
+	err := r.row(ctx, []any{&marked}, "SELECT marked FROM marks WHERE path = ?1 AND node = ?2 AND type = ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT 1",
+		[]byte(path), node.Sum(), frameType, int64(r.seq))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return marked, err
+}
+
+// headKey is the key of a head.
+type headKey struct {
+	path string
+	node id.ID
+	typ  string
+}
+
+// marks returns the marks of all heads that have one.
+func (r *frames) marks(ctx context.Context) (map[headKey]string, error) {
+	all := map[headKey]string{}
+	err := r.each(ctx, func(rows *sql.Rows) error {
+		var path, node []byte
+		var key headKey
+		var marked bool
+		if err := rows.Scan(&path, &node, &key.typ, &marked); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// FrameInfo is what the index has of a frame.
-type FrameInfo struct {
-	Frame  id.ID
-	Seq    uint64
-	Path   string
-	Type   string
-	Agent  string
-	Origin Origin
-}
-
-// FramesSince returns the frames that were put after a sequence number, in the
-// order of their transactions.
-func (v *Snapshot) FramesSince(ctx context.Context, seq uint64) ([]FrameInfo, error) {
-	rows, err := v.tx.QueryContext(ctx, "SELECT id, seq, path, type, agent, origin FROM frames WHERE seq > ?1 AND seq <= ?2 ORDER BY seq, id", int64(seq), int64(v.seq))
-	if err != nil {
-		return nil, asStoreError("read", err)
-	}
-	defer func() { _ = rows.Close() }()
-	var list []FrameInfo
-	for rows.Next() {
-		var f FrameInfo
-		var sum, path []byte
-		if err := rows.Scan(&sum, &f.Seq, &path, &f.Type, &f.Agent, &f.Origin); err != nil {
-			return nil, asStoreError("read", err)
+		var h stateHead
+		if err := h.setNode(r.store.Scheme, node); err != nil {
+			return err
 		}
-		f.Path = string(path)
-		if f.Frame, err = id.Of(id.Frame, v.store.Scheme.Alg(), sum); err != nil {
-			return nil, corrupt(indexFile, "%w", err)
+		key.path, key.node = string(path), h.node
+		delete(all, key)
+		if marked {
+			all[key] = string(Invalid)
 		}
-		list = append(list, f)
-	}
-	return list, readError(rows.Err())
+		return nil
+	}, "SELECT path, node, type, marked FROM marks WHERE seq <= ?1 ORDER BY seq", int64(r.seq))
+	return all, err
 }

@@ -34,6 +34,7 @@ CREATE INDEX versions_until ON versions (until) WHERE until IS NOT NULL;
 CREATE TABLE frames (
   id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
   type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
+  content BLOB NOT NULL, bytes INTEGER NOT NULL, recipe BLOB,
   segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX frames_of_path ON frames (path, type, seq);
@@ -46,7 +47,7 @@ CREATE TABLE heads (
 `
 
 // indexVersion changes with the schema; an index of another one is rebuilt.
-var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema + upkeepSchema)))
+var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema + upkeepSchema + topsSchema)))
 
 // index is the database. Its writer is one connection that is in a transaction
 // while a batch is prepared.
@@ -57,8 +58,12 @@ type index struct {
 	conn    *sql.Conn
 	readers *sql.DB
 	sets    frameSets
-	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release *sql.Stmt }
+	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
 	queries statements // of readers
+	heads   bool       // there is a head; false means that it is not known
+	// suspected are directories whose heads are all suspect already, in the
+	// transaction that is being prepared.
+	suspected map[string]bool
 }
 
 func source(path string, settings url.Values) string {
@@ -103,7 +108,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		return err
 	}
 	if tables == 0 {
-		_, err := x.conn.ExecContext(ctx, "BEGIN;"+schema+upkeepSchema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
+		_, err := x.conn.ExecContext(ctx, "BEGIN;"+schema+upkeepSchema+topsSchema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
 			"INSERT INTO meta VALUES ('workspace', $1), ('seq', 0), ('segment', 0), ('offset', 0), ('chain', $2); COMMIT",
 			who.ID, make([]byte, id.ChainSize))
 		if err != nil {
@@ -132,6 +137,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		"INSERT INTO versions (path, since, mode, size, content, renamed, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)": &x.stmt.version,
 		"INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING":                                                        &x.stmt.tree,
 		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                    &x.stmt.commit,
+		"UPDATE tops SET suspect = 1 WHERE path = ? AND suspect = 0":                                                 &x.stmt.suspect,
 		"SAVEPOINT request": &x.stmt.savepoint,
 		"RELEASE request":   &x.stmt.release,
 	} {
@@ -145,7 +151,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 
 func (x *index) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.kept, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release} {
+	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.kept, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release, x.stmt.suspect} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -233,20 +239,28 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 			return err
 		}
 		return decodeVersions(r.Payload, x.scheme, func(v version) error {
-			if _, err := x.stmt.close.ExecContext(ctx, []byte(v.path), int64(seq)); err != nil || v.node == nil {
+			if _, err := x.stmt.close.ExecContext(ctx, []byte(v.path), int64(seq)); err != nil {
 				return err
+			}
+			if v.node == nil {
+				return x.versionChanged(ctx, v.path, id.ID{})
 			}
 			var from []byte // NULL if it was not renamed
 			if v.from != "" {
 				from = []byte(v.from)
 			}
 			_, err := x.stmt.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum(), from, nodeKey(v.node.ID.Sum()))
-			return err
+			if err != nil {
+				return err
+			}
+			return x.versionChanged(ctx, v.path, v.node.ID)
 		})
 	case kindFrame:
 		return x.applyFrame(ctx, seq, r.Payload, place)
 	case kindHead:
 		return x.applyHead(ctx, seq, r.Payload)
+	case kindMark:
+		return x.applyMark(ctx, seq, r.Payload)
 	}
 	return x.applyUpkeep(ctx, seq, r)
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
@@ -54,6 +55,10 @@ type Store struct {
 		list []string
 	}
 
+	// resolver computes inputs of frames that come from the configuration.
+	resolver atomic.Pointer[ResolveInput]
+	// rows counts the rows that were read of frames and their inputs.
+	rows  atomic.Int64
 	trees trees // of readers
 
 	life sync.RWMutex // held for reading while a View runs
@@ -188,6 +193,7 @@ func (s *Store) openLog(ctx context.Context, known uint64, from log.Checkpoint) 
 
 // replay applies a transaction of the log to the index.
 func (s *Store) replay(ctx context.Context, t *log.Transaction) error {
+	s.index.suspected = nil
 	for i, r := range t.Records {
 		if err := s.index.apply(ctx, t.Commit.Seq, r, t.Places[i]); err != nil {
 			return err

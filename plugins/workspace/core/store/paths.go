@@ -260,12 +260,20 @@ func keep(err, next error) error {
 	return next
 }
 
-// set sets the ids from their sums. A state of zeros is absent.
-func (h *stateHead) set(scheme id.Scheme, node, frame []byte) (err error) {
+// setNode sets the state from its sum. A state of zeros is absent.
+func (h *stateHead) setNode(scheme id.Scheme, node []byte) (err error) {
 	if h.node = (id.ID{}); !bytes.Equal(node, make([]byte, len(node))) {
 		if h.node, err = id.Of(id.Node, scheme.Alg(), node); err != nil {
 			return corrupt(indexFile, "%w", err)
 		}
+	}
+	return nil
+}
+
+// set sets the ids from their sums.
+func (h *stateHead) set(scheme id.Scheme, node, frame []byte) (err error) {
+	if err := h.setNode(scheme, node); err != nil {
+		return err
 	}
 	if h.frame, err = id.Of(id.Frame, scheme.Alg(), frame); err != nil {
 		return corrupt(indexFile, "%w", err)

@@ -23,8 +23,10 @@ type NewFrame struct {
 	// a frame input a frame of the store.
 	Inputs []Input
 	Text   []byte
-	Sample uint64 // of generated frames
-	Recipe edn.Value
+	Sample uint64 // of generated and sampled frames
+	// Sampled means that equal inputs may give other text: see Frame.
+	Sampled bool
+	Recipe  edn.Value
 	// Meta is the metadata. The engine adds the agent; of an authored frame it
 	// may have no other key of the engine.
 	Meta edn.Value
@@ -90,7 +92,7 @@ func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 	if err != nil {
 		return nil, inPut(n.Path, err)
 	}
-	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text)
+	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text, !f.hasInput(id.InputFrame))
 }
 
 // reads is the context of the queries of a transaction. They end with the
@@ -125,20 +127,27 @@ func (n *NewFrame) check() error {
 
 // newFrame returns the frame with its ids.
 func (tx *Tx) newFrame(n NewFrame, now *Version) *Frame {
+	f := n.frame(now)
+	f.Content = contentOf(tx.store.Scheme, n.Text)
+	f.CreatedAt, f.Seq = tx.store.o.Now(), tx.seq
+	f.seal(tx.store.Scheme)
+	return f
+}
+
+// frame returns the frame without its ids and its time.
+func (n *NewFrame) frame(now *Version) *Frame {
 	f := &Frame{
-		Path:      n.Path,
-		Node:      now.Node,
-		Type:      n.Type,
-		Agent:     n.Agent,
-		Origin:    n.Origin,
-		Inputs:    n.Inputs,
-		Content:   contentOf(tx.store.Scheme, n.Text),
-		Bytes:     len(n.Text),
-		Sample:    n.Sample,
-		Recipe:    n.Recipe,
-		Meta:      n.Meta,
-		CreatedAt: tx.store.o.Now(),
-		Seq:       tx.seq,
+		Path:    n.Path,
+		Node:    now.Node,
+		Type:    n.Type,
+		Agent:   n.Agent,
+		Origin:  n.Origin,
+		Inputs:  n.Inputs,
+		Bytes:   len(n.Text),
+		Sample:  n.Sample,
+		Sampled: n.Sampled,
+		Recipe:  n.Recipe,
+		Meta:    n.Meta,
 	}
 	if !f.Meta.IsMap() {
 		f.Meta = edn.MustMap()
@@ -147,7 +156,6 @@ func (tx *Tx) newFrame(n NewFrame, now *Version) *Frame {
 	if n.ContentType != "" {
 		f.Meta = f.Meta.AssocKey(contentTypeKey, edn.Text(n.ContentType))
 	}
-	f.seal(tx.store.Scheme)
 	return f
 }
 
@@ -231,12 +239,18 @@ func (tx *Tx) checkInputs(r *frames, n NewFrame, now *Version) error {
 	return nil
 }
 
-// appendFrame writes content, frame and head.
-func (tx *Tx) appendFrame(f *Frame, text []byte) error {
+// appendFrame writes content, frame and head. checked means that the basis was
+// compared with the tree.
+func (tx *Tx) appendFrame(f *Frame, text []byte, checked bool) error {
 	if err := tx.writeFrame(f, text); err != nil {
 		return err
 	}
-	return tx.addRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: f.Node, Type: f.Type, Frame: f.ID})
+	return tx.setHead(f, f.Node, checked)
+}
+
+// setHead makes a frame the head at a state of its path.
+func (tx *Tx) setHead(f *Frame, node id.ID, checked bool) error {
+	return tx.addRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: node, Type: f.Type, Frame: f.ID, Checked: checked})
 }
 
 // writeFrame writes content and frame.
@@ -253,5 +267,5 @@ func (tx *Tx) writeFrame(f *Frame, text []byte) error {
 }
 
 func (tx *Tx) frames() *frames {
-	return &frames{store: tx.store, q: tx.store.index.conn, seq: tx.seq, drafts: tx.store.drafts}
+	return &frames{store: tx.store, q: tx.store.index.conn, seq: tx.seq, latest: true, drafts: tx.store.drafts, readCache: tx.cache}
 }

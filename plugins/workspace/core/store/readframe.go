@@ -18,7 +18,9 @@ const (
 	MaxPage     = 1000
 )
 
-func (v *Snapshot) frames() *frames { return &frames{store: v.store, q: v.tx, seq: v.seq} }
+func (v *Snapshot) frames() *frames {
+	return &frames{store: v.store, q: v.tx, seq: v.seq, latest: v.latest, assumed: v.assumed, readCache: v.cache}
+}
 
 // Frame returns a frame by id, without its text. It is verified against its
 // record id.

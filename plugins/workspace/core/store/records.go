@@ -23,6 +23,8 @@ const (
 	// kindFrame is a frame, kindHead a move of a head to one.
 	kindFrame
 	kindHead
+	// kindMark marks a head as invalid.
+	kindMark
 )
 
 // version is a new state of one path.

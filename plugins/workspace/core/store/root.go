@@ -100,7 +100,11 @@ func (v *Snapshot) StateRoot(ctx context.Context) (id.ID, error) {
 func (r *frames) stateRoot(ctx context.Context) (id.ID, error) {
 	var paths []id.PathState
 	none := r.store.Scheme.FrameSet(nil)
-	err := r.eachPath(ctx, "", func(p *pathState) error {
+	marks, err := r.marks(ctx)
+	if err != nil {
+		return id.ID{}, err
+	}
+	err = r.eachPath(ctx, "", func(p *pathState) error {
 		now := p.current()
 		if now == nil {
 			return nil
@@ -110,7 +114,7 @@ func (r *frames) stateRoot(ctx context.Context) (id.ID, error) {
 			state.FrameSet = none
 		}
 		for _, h := range p.resolved() {
-			state.Heads = append(state.Heads, id.Head{Type: h.typ, Frame: h.frame})
+			state.Heads = append(state.Heads, id.Head{Type: h.typ, Frame: h.frame, Mark: marks[headKey{p.path, h.node, h.typ}]})
 		}
 		paths = append(paths, state)
 		return nil

@@ -175,7 +175,8 @@ func (s *Store) draft(r *request, seq uint64) (d log.Draft, err error) {
 	if _, err := s.index.stmt.savepoint.ExecContext(ctx); err != nil {
 		return d, err
 	}
-	tx, before := &Tx{store: s, ctx: live, seq: seq}, s.tree
+	s.index.suspected = nil // what an abandoned request did is undone
+	tx, before := &Tx{store: s, ctx: live, seq: seq, cache: &readCache{}}, s.tree
 	if err = run(r.run, tx); err == nil {
 		err = tx.err
 	}
@@ -250,6 +251,7 @@ type Tx struct {
 	seq     uint64
 	records []log.Record
 	err     error
+	cache   *readCache
 }
 
 // Context ends when the caller gives up, or the store is closed and has waited

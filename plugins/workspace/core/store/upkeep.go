@@ -101,6 +101,9 @@ func (x *index) applyTombstones(ctx context.Context, seq uint64, payload []byte)
 		if err := x.run(ctx, statement, blob(path), int64(seq)); err != nil {
 			return err
 		}
+		if err := x.deletionChanged(ctx, string(path)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -20,6 +20,10 @@ type Snapshot struct {
 	store *Store
 	tx    querier
 	seq   uint64
+	// latest means that no later transaction is visible.
+	latest  bool
+	assumed *assumption
+	cache   *readCache
 }
 
 // View runs a function with the state at a sequence number. All reads of the
@@ -52,7 +56,7 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 			return err
 		}
 	}
-	return read(&Snapshot{store: s, tx: tx, seq: asOf})
+	return read(&Snapshot{store: s, tx: tx, seq: asOf, latest: asOf == end.Seq, cache: newReadCache()})
 }
 
 // Seq returns the sequence number that is read at.
@@ -95,6 +99,11 @@ func (v *Snapshot) Commit(ctx context.Context, seq uint64) (c log.Commit, err er
 // Content returns the text with a content id. It is hashed again on every read;
 // text that does not match is an error and never returned.
 func (v *Snapshot) Content(ctx context.Context, content id.ID) ([]byte, error) {
+	if v.assumed != nil {
+		if text, ok := v.assumed.texts[content]; ok {
+			return text, nil
+		}
+	}
 	var p log.Place
 	err := v.tx.QueryRowContext(ctx, "SELECT segment, offset, length FROM contents WHERE id = ?", content.Sum()).Scan(&p.Segment, &p.Offset, &p.Length)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -89,6 +89,13 @@ func delayReason(m Mode, strategy string, p *policy.Policy) string {
 	return ""
 }
 
+// ShowsValues reports whether what the capability streams besides text is shown
+// at once. It cannot be retracted, so it waits for the answer, and is not shown
+// then, if a gate judges the whole answer. The stream policy is about text.
+func (t *Text) ShowsValues(p *policy.Policy) bool {
+	return t != nil && t.parent == nil && t.writer.live != nil && delayReason(firstToken, p.Strategy, p) == ""
+}
+
 // DelayReason returns why the text of calls under a policy is shown only
 // after its gates although the policy requests it earlier; empty if the policy
 // is followed.

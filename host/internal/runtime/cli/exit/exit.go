@@ -19,10 +19,41 @@ const (
 	Interrupted = 130 // SIGINT
 )
 
+// workspaceCodes are the codes of errors of a context engine that do not follow
+// from their HTTP status (WS-184).
+var workspaceCodes = map[string]int{
+	"store/corrupt":              Negative,
+	"store/read-only":            Negative,
+	"synthesis/child-not-ready":  Negative,
+	"synthesis/too-large":        Negative,
+	"synthesis/nondeterministic": Negative,
+	"synthesis/custom-failed":    Negative,
+	"compose/custom-failed":      Negative,
+	"generate/empty":             Negative,
+	"generate/truncated":         Negative,
+	"generate/binary":            Negative,
+	"generate/too-large":         Negative,
+	"provider/not-configured":    Negative,
+	"provider/request-failed":    Negative,
+	"provider/error":             Negative,
+	"node/ambiguous":             Usage,
+	"scan/unreadable":            Environment,
+	"watch/root-lost":            Environment,
+	"agent/required":             Denied,
+	"agent/unknown":              Denied,
+	"agent/prompt-missing":       Denied,
+	"agent/invalid":              Denied,
+	"node/deleted":               NotFound,
+	"seq/compacted":              NotFound,
+}
+
 // Code returns the exit code of a command that fails with e.
 func Code(e *contract.Error) int {
 	if contract.Namespace(e.Type) == "config" && e.Type != "config/restart" {
 		return Negative
+	}
+	if code, ok := workspaceCodes[e.Type]; ok {
+		return code
 	}
 	switch e.Type {
 	case "canceled":

@@ -1,11 +1,11 @@
 package workspace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +55,9 @@ func (in *invocation) request(input edn.Value) edn.Value {
 		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(in.verb.name())),
 		edn.K("input"), input,
 	)
+	if allowed := in.effects(); len(allowed) > 0 {
+		request = request.AssocKey("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(allowed...)))
+	}
 	limit := in.timeout
 	if limit == 0 && in.takesLong {
 		limit = longTime
@@ -63,6 +66,19 @@ func (in *invocation) request(input edn.Value) edn.Value {
 		request = request.AssocKey("deadline-ms", edn.Int(max(1, limit.Milliseconds())))
 	}
 	return request
+}
+
+// effects returns what a call may do: read, and write its store if the verb does.
+func (in *invocation) effects() []string {
+	allowed := []string{"db/read", "fs/read"}
+	if !in.reads && in.verb.agent != reader || in.verb.writes {
+		allowed = append(allowed, "db/write")
+	}
+	for _, name := range in.common.effects {
+		allowed = append(allowed, strings.TrimPrefix(name, ":"))
+	}
+	slices.Sort(allowed)
+	return slices.Compact(allowed)
 }
 
 // call sends an input and returns the output of the intent. Without an agent of
@@ -216,63 +232,4 @@ func (in *invocation) write(data []byte) error {
 	}
 	_, err := io.WriteString(in.Stdout, text)
 	return err
-}
-
-// failed prints the error of an intent (WS-185) and returns the one that ends the
-// command.
-func (in *invocation) failed(err error) error {
-	var e *contract.Error
-	if !errors.As(err, &e) || in.ctx.Err() != nil {
-		return err
-	}
-	if in.Format() != "text" {
-		in.Problem(e)
-		return in.Quiet(exit.Code(e))
-	}
-	in.note("%s", in.failure(e))
-	return in.Quiet(exit.Code(e))
-}
-
-// failure formats an error: what failed, on which object, why, and the next step.
-func (in *invocation) failure(e *contract.Error) string {
-	var b strings.Builder
-	b.WriteString(diag.Wrap(fmt.Sprintf("ferment %s: %s (:%s)", in.words, strings.TrimRight(e.FullMessage(), "."), e.Type), 0, 2))
-	for _, item := range listed(e.Details) {
-		b.WriteString("\n  " + item)
-	}
-	for cause, depth := e.Cause, 0; cause != nil && depth < 3; cause, depth = cause.Cause, depth+1 {
-		b.WriteString("\n" + diag.WrapLabeled("  cause: ", fmt.Sprintf("%s (:%s)", cause.FullMessage(), cause.Type)))
-	}
-	if next := in.next(e); next != "" {
-		b.WriteString("\n" + diag.WrapLabeled("  next: ", next))
-	}
-	return b.String()
-}
-
-// next returns the next step: that of the error, else the help of the verb for
-// what the command line had wrong.
-func (in *invocation) next(e *contract.Error) string {
-	hint, _ := e.Details.Key("hint").AsString()
-	if hint = cmp.Or(hint, e.Hint); hint == "" && exit.Code(e) == exit.Usage {
-		hint = fmt.Sprintf("\"ferment %s --help\" shows its usage", in.words)
-	}
-	return strings.ReplaceAll(hint, "`", "\"")
-}
-
-// listed returns the objects that the details of an error name, each on a line.
-func listed(details edn.Value) []string {
-	var out []string
-	for _, key := range []string{"paths", "matches", "children", "findings", "conflicts", "allowed"} {
-		v := details.Key(key)
-		shown := 0
-		for item := range v.Elems() {
-			if shown == maxListed {
-				out = append(out, fmt.Sprintf("and %d more", v.Len()-shown))
-				break
-			}
-			out = append(out, words(item))
-			shown++
-		}
-	}
-	return out
 }

@@ -119,7 +119,7 @@ func graphText(p *page, out edn.Value) {
 
 // getNode prints a node, or with --combine the texts of its frames.
 func getNode(in *invocation) error {
-	if !in.set("combine") {
+	if !in.set("combine") || in.Format() != "text" {
 		return in.once()
 	}
 	c, err := in.open()

@@ -27,7 +27,7 @@ func (p *page) line(format string, args ...any) {
 }
 
 // labelWidth is the width of the labels of fields.
-const labelWidth = 10
+const labelWidth = 11
 
 // field writes a label and its text, which wraps below itself; nothing without text.
 func (p *page) field(label, text string) {

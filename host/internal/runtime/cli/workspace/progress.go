@@ -59,7 +59,10 @@ func (p *progress) show(v edn.Value) {
 		return
 	}
 	now := p.now()
-	if phase := plain(v.Key("phase")); phase != p.phase || p.since.IsZero() {
+	switch phase := plain(v.Key("phase")); {
+	case p.last.IsNil():
+		p.phase, p.since = phase, p.begun
+	case phase != p.phase:
 		p.phase, p.since = phase, now
 	}
 	p.last = v
@@ -141,7 +144,7 @@ func (p *progress) bar(now time.Time) string {
 		parts = append(parts, counted(int(rate), "")+"/s")
 		if total > done {
 			left := time.Duration(float64(total-done) / rate * float64(time.Second))
-			parts = append(parts, left.Truncate(time.Second).String()+" left")
+			parts = append(parts, left.Round(time.Second).String()+" left")
 		}
 	}
 	return strings.Join(parts, "  ")

@@ -92,15 +92,21 @@ func (p *page) frameLine(f edn.Value) string {
 }
 
 func putText(p *page, out edn.Value) {
-	verb := "put"
-	if out.Key("frame/existing?").Truthy() {
-		verb = "exists already:"
-	}
-	p.line("%s frame %s", verb, p.id(out.Key("frame/id")))
+	p.made("put", "", out)
 	p.field("node", p.id(out.Key("node/id")))
 	if before := out.Key("head/previous"); !before.IsNil() {
 		p.field("previous", p.id(before))
 	}
+}
+
+// made says which frame there is, and whether it is new.
+func (p *page) made(verb, from string, out edn.Value) {
+	id := p.id(out.Key("frame/id"))
+	if out.Key("frame/existing?").Truthy() {
+		p.line("frame %s%s exists already", id, from)
+		return
+	}
+	p.line("%s frame %s%s", verb, id, from)
 }
 
 func framesText(p *page, out edn.Value) {
@@ -177,11 +183,7 @@ func historyText(p *page, out edn.Value) {
 }
 
 func synthesizeText(p *page, out edn.Value) {
-	verb := "made"
-	if out.Key("frame/existing?").Truthy() {
-		verb = "exists already:"
-	}
-	p.line("%s frame %s from %s", verb, p.id(out.Key("frame/id")), counted(number(out.Key("inputs")), "input"))
+	p.made("made", " from "+counted(number(out.Key("inputs")), "input"), out)
 	p.field("basis", p.id(out.Key("basis/id")))
 	if n := number(out.Key("stale-inputs")); n > 0 {
 		p.field("stale", counted(n, "input"))
@@ -203,7 +205,7 @@ func regenerateText(p *page, out edn.Value) {
 		counted(number(c.Key("skipped")), ""), counted(number(c.Key("failed")), ""))
 	p.items(out.Key("items"))
 	if stale := out.Key("authored-stale"); stale.Len() > 0 {
-		p.line("%s written by people or agents describe older states:", counted(stale.Len(), "frame"))
+		p.line("%s that a person or an agent wrote, about an older state:", counted(stale.Len(), "frame"))
 		p.list("!", stale, 0)
 	}
 }
@@ -214,7 +216,7 @@ func (p *page) items(items edn.Value) {
 	for i := range items.Elems() {
 		what := joined(" ", plain(i.Key("reason")), plain(i.Key("status")))
 		if e := i.Key("error"); !e.IsNil() {
-			what = "failed: " + words(e.Key("message")) + " (:" + plain(e.Key("type")) + ")"
+			what = "failed: " + errorText(e)
 		}
 		id := p.id(i.Key("new"))
 		if id == "" {
@@ -224,6 +226,9 @@ func (p *page) items(items edn.Value) {
 	}
 	p.table([]string{"path", "type", "frame", "reason"}, rows)
 }
+
+// errorText formats the error of an item: its message and its type.
+func errorText(e edn.Value) string { return words(e.Key("message")) + " (:" + plain(e.Key("type")) + ")" }
 
 // someFailed reports whether an item failed.
 func someFailed(_ *invocation, out edn.Value) bool {
@@ -257,11 +262,7 @@ func composeText(p *page, out edn.Value) {
 
 func generateText(p *page, out edn.Value) {
 	if id := out.Key("frame/id"); !id.IsNil() {
-		verb := "made"
-		if out.Key("frame/existing?").Truthy() {
-			verb = "exists already:"
-		}
-		p.line("%s frame %s", verb, p.id(id))
+		p.made("made", "", out)
 		a := out.Key("attribution")
 		provider := a.Key("provider")
 		p.field("model", joined(" ", plain(a.Key("cap/id")), plain(provider.Key("name")), plain(provider.Key("model"))))
@@ -287,7 +288,7 @@ func batchText(p *page, out edn.Value) {
 	for r := range out.Key("results").Elems() {
 		i++
 		if e := r.Key("error"); !e.IsNil() {
-			p.line("  %d  failed: %s (:%s)", i, words(e.Key("message")), plain(e.Key("type")))
+			p.line("  %d  failed: %s", i, errorText(e))
 		}
 	}
 }

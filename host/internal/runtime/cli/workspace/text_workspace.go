@@ -9,11 +9,11 @@ import (
 )
 
 func initText(p *page, out edn.Value) {
-	verb := "created"
-	if !out.Key("created?").Truthy() {
-		verb = "exists already:"
+	if out.Key("created?").Truthy() {
+		p.line("created workspace %s", plain(out.Key("workspace/id")))
+	} else {
+		p.line("workspace %s exists already", plain(out.Key("workspace/id")))
 	}
-	p.line("%s workspace %s", verb, plain(out.Key("workspace/id")))
 	p.field("scheme", plain(out.Key("scheme")))
 	p.field("store", name(plain(out.Key("data-dir"))))
 }
@@ -23,13 +23,15 @@ func scanText(p *page, out edn.Value) {
 	renamed := out.Key("renamed")
 	done := "scanned"
 	if out.Key("dry-run?").Truthy() {
-		done = "would commit; found"
+		done = "dry run over"
 	}
 	total := added + modified + number(out.Key("unchanged"))
 	p.line("%s %s: %s added, %s modified, %s removed, %s unchanged", done, counted(total, "node"), counted(added, ""),
 		counted(modified, ""), counted(removed, ""), counted(number(out.Key("unchanged")), ""))
 	paths := out.Key("paths")
-	p.list("+", paths.Key("added"), added)
+	if added < total || added <= maxListed { // else it is the first scan
+		p.list("+", paths.Key("added"), added)
+	}
 	p.list("~", paths.Key("modified"), modified)
 	p.list("-", paths.Key("removed"), removed)
 	p.list(">", renamed, renamed.Len())
@@ -37,7 +39,7 @@ func scanText(p *page, out edn.Value) {
 	p.field("hashed", size(number(out.Key("bytes-hashed"))))
 	p.field("rules", p.digest(out.Key("ignore/digest")))
 	if skipped := number(out.Key("skipped")); skipped > 0 {
-		p.field("skipped", counted(skipped, "entry")+" that are not files, directories or links")
+		p.field("skipped", counted(skipped, "entry")+", neither file, directory nor link")
 	}
 	p.inexact(out)
 	if v := out.Key("tree/complete?"); !v.IsNil() && !v.Truthy() {
@@ -88,6 +90,7 @@ func statusText(p *page, out edn.Value) {
 	if v := out.Key("scanned?"); !v.IsNil() && !v.Truthy() {
 		p.line("the workspace was never scanned; \"ferment workspace scan\" scans it")
 		p.field("workspace", plain(out.Key("workspace/id")))
+		p.damage(out)
 		return
 	}
 	p.position(out)
@@ -97,9 +100,7 @@ func statusText(p *page, out edn.Value) {
 	p.field("frames", counted(number(out.Key("frames")), ""))
 	p.field("heads", counts(out.Key("heads")))
 	p.field("watch", words(out.Key("watch")))
-	if out.Key("damaged?").Truthy() {
-		p.field("warning", "the store is damaged and takes no writes: \"ferment workspace validate\" shows where")
-	}
+	p.damage(out)
 	p.inexact(out)
 	if top := out.Key("top-paths"); top.Len() > 0 {
 		p.line("")
@@ -113,6 +114,12 @@ func statusText(p *page, out edn.Value) {
 	}
 	p.section("", out.Key("coverage"))
 	p.section("deleted", out.Key("deleted"))
+}
+
+func (p *page) damage(out edn.Value) {
+	if out.Key("damaged?").Truthy() {
+		p.field("warning", "the store is damaged and takes no writes: \"ferment workspace validate\" shows where")
+	}
 }
 
 // counts formats a map of numbers, such as "124 (14 dir, 110 file)".

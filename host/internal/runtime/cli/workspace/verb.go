@@ -31,7 +31,11 @@ type verb struct {
 
 	// agent is the built-in agent whose role has the needed capability; empty: the
 	// intent needs the permission of an administrator.
-	agent     string
+	agent string
+	// writes: it may write the store although its agent is the reader.
+	writes bool
+	// calls: the intent may call others, with the effects of --effects.
+	calls     bool
 	reads     bool     // it takes --as-of
 	forms     []string // more output formats
 	dryRun    string   // key that makes a dry run; its value is dryValue
@@ -66,6 +70,7 @@ type common struct {
 	local     bool
 	yes       bool
 	dryRun    bool
+	effects   []string
 }
 
 // progressForms are the values of --progress.
@@ -123,6 +128,9 @@ func (v *verb) registerCommon(cmd *cobra.Command, c *common) {
 	f.BoolVar(&c.quiet, "quiet", false, "print neither progress nor warnings")
 	f.Var(span{&c.timeout}, "timeout", "time limit of the command, such as 30s")
 	f.BoolVar(&c.local, "local", false, "work in this process, even if a daemon serves the data directory")
+	if v.calls {
+		f.StringSliceVar(&c.effects, "effects", nil, "effects that the intents it calls may have, such as net/connect")
+	}
 	if v.asks {
 		f.BoolVar(&c.yes, "yes", false, "do not ask")
 	}
@@ -176,8 +184,9 @@ type invocation struct {
 	cmd   *cobra.Command
 	ctx   context.Context
 
-	at    place
-	input edn.Value
+	at        place
+	arguments []string
+	input     edn.Value
 }
 
 // usagef returns an error of the command line.
@@ -187,7 +196,7 @@ func (in *invocation) usagef(format string, args ...any) error {
 
 // run builds the input and performs the verb.
 func (in *invocation) run(args []string) error {
-	in.at = locate(in.Dir, in.workspace)
+	in.at, in.arguments = locate(in.Dir, in.workspace), args
 	if err := in.build(args); err != nil {
 		return err
 	}

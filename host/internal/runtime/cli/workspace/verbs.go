@@ -134,7 +134,7 @@ var workspaceVerbs = []verb{
 		long: "watch prints one event per batch of changes until it is interrupted. With --after it resumes without gap\n" +
 			"or repeat. With -o lsp it prints workspace/didChangeWatchedFiles notifications with JSON-RPC framing.",
 		examples: []string{"", "--regenerate digest --up root", "--after 41 --json", "-o lsp"},
-		agent:    writer, streams: true, takesLong: true, forms: []string{formLSP},
+		agent:    writer, streams: true, takesLong: true, calls: true, forms: []string{formLSP},
 		flags: []flag{
 			{name: "debounce", key: "debounce", kind: kindMillis, usage: "quiet time before a directory is scanned (default 100ms)"},
 			{name: "batch", key: "batch", kind: kindMillis, usage: "time in which changes become one transaction (default 50ms)"},
@@ -151,7 +151,7 @@ var workspaceVerbs = []verb{
 	},
 	{
 		words: "workspace ignore list", intent: "workspace/ignore", short: "list the patterns of the workspace",
-		examples: []string{""}, agent: reader, fixed: kw("op", "list"), text: ignoreText,
+		examples: []string{""}, agent: reader, writes: true, fixed: kw("op", "list"), text: ignoreText,
 	},
 	{
 		words: "workspace ignore add", intent: "workspace/ignore", use: "PATTERN...", short: "add patterns to the list of the workspace",
@@ -165,12 +165,12 @@ var workspaceVerbs = []verb{
 	},
 	{
 		words: "workspace ignore explain", intent: "workspace/ignore", use: "PATH", short: "show which rule decides about a path",
-		examples: []string{"build/a.log"}, agent: reader, fixed: kw("op", "explain"),
+		examples: []string{"build/a.log"}, agent: reader, writes: true, fixed: kw("op", "explain"),
 		takes: [2]int{1, 1}, args: explained, text: explainText,
 	},
 	{
 		words: "workspace snapshot list", intent: "workspace/snapshot", short: "list the snapshots of a workspace",
-		examples: []string{"", "--json"}, agent: reader, fixed: kw("op", "list"), text: snapshotText,
+		examples: []string{"", "--json"}, agent: reader, writes: true, fixed: kw("op", "list"), text: snapshotText,
 	},
 	{
 		words: "workspace snapshot create", intent: "workspace/snapshot", use: "NAME", short: "name the current state",

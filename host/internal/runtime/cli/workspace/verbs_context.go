@@ -72,7 +72,7 @@ var contextVerbs = []verb{
 		long: "synthesize makes one frame of a directory from the heads of its direct children. With --recursive the\n" +
 			"directories below are made first where they have none.",
 		examples: []string{"src --type digest", ". --type digest --recursive", "src --type digest --policy summarize"},
-		takes:    [2]int{0, 1}, args: nodeOrRoot, agent: synthesis, takesLong: true,
+		takes:    [2]int{0, 1}, args: nodeOrRoot, calls: true, agent: synthesis, takesLong: true,
 		flags: []flag{
 			frameType,
 			{name: "into", key: "into", kind: kindText, usage: "type of the new frame, if --type is * (default all)"},
@@ -90,7 +90,7 @@ var contextVerbs = []verb{
 		long: "regenerate makes the frames of a node again that are not fresh, from their stored recipes, and no others.\n" +
 			"Authored frames cannot be made again; they are listed.",
 		examples: []string{". --recursive", "src --type digest --up root", "--recursive --type digest --missing create"},
-		takes:    [2]int{0, 1}, args: nodeOrRoot, agent: synthesis, takesLong: true,
+		takes:    [2]int{0, 1}, args: nodeOrRoot, calls: true, agent: synthesis, takesLong: true,
 		flags: []flag{
 			recursive, onlyTypes,
 			{name: "frame", key: "frame/id", kind: kindText, usage: "only this frame, by `ID`"},
@@ -117,7 +117,7 @@ var contextVerbs = []verb{
 	{
 		words: "context compose", use: "[NODE]", short: "select and order frames from a node and its surroundings",
 		examples: []string{"README.md --source current --source parent", "src --query 'flag parsing' --order relevance --max-frames 5", "src --ids"},
-		takes:    [2]int{0, 1}, args: nodeOrRoot, agent: reader, reads: true,
+		takes:    [2]int{0, 1}, args: nodeOrRoot, calls: true, agent: reader, reads: true,
 		flags: []flag{
 			{name: "source", kind: kindTexts, usage: "`SOURCE` of frames: current, parent, siblings, or a path or id of a related node; may be repeated"},
 			{name: "order", kind: kindNameOrEDN, usage: "`ORDER`: recency, relevance, or EDN such as '[:type-priority [\"note\"]]'"},
@@ -135,7 +135,7 @@ var contextVerbs = []verb{
 			"appends the answer as a frame. With equal inputs no model is called again. --producer makes a frame from\n" +
 			"the file without a model.",
 		examples: []string{"README.md --producer extract/text --type outline", "README.md --agent docs --model ollama/voice --stream", ". --recursive --type summary --plan"},
-		takes:    [2]int{0, 1}, args: nodeOrRoot, agent: writer, takesLong: true,
+		takes:    [2]int{0, 1}, args: nodeOrRoot, calls: true, agent: writer, takesLong: true,
 		flags: []flag{
 			frameType,
 			{name: "model", key: "model", kind: kindText, usage: "`PROVIDER/MODEL` to ask first"},
@@ -159,7 +159,7 @@ var contextVerbs = []verb{
 		long: "batch calls the intents of a list {:intent :context/... :input {...}} and prints their results in order.\n" +
 			"FILE is EDN, or JSON if its name ends in .json; - is standard input.",
 		examples: []string{"calls.edn", "calls.edn --concurrency 8 --edn", "puts.edn --atomic"},
-		takes:    [2]int{1, 1}, args: items, agent: synthesis, takesLong: true,
+		takes:    [2]int{1, 1}, args: items, calls: true, agent: synthesis, takesLong: true,
 		flags: []flag{
 			{name: "atomic", key: "atomic?", usage: "one transaction, all or none; only put-frame and invalidate"},
 			{name: "concurrency", key: "concurrency", kind: kindInt, usage: "calls at once (default 4)"},

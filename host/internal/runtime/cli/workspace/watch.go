@@ -138,7 +138,9 @@ func watchText(p *page, v edn.Value) {
 	case "regenerated":
 		p.line("%s", joined("  ", event, at))
 		p.items(v.Key("items"))
-	case "error", "degraded", "overflow", "root-lost":
+	case "error":
+		p.line("%s", joined("  ", event, at, errorText(v.Key("error"))))
+	case "degraded", "overflow", "root-lost":
 		p.line("%s", joined("  ", event, at, words(v.Dissoc(edn.K("event"), edn.K("seq"), edn.K("commit")))))
 	default:
 		p.line("%s", joined("  ", event, at))

@@ -1,0 +1,142 @@
+package workspace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// failed prints the error of an intent (WS-185) and returns the one that ends the
+// command.
+func (in *invocation) failed(err error) error {
+	var e *contract.Error
+	if !errors.As(err, &e) || in.ctx.Err() != nil {
+		return err
+	}
+	code := exit.Code(e)
+	if in.unserved(e) {
+		e, code = in.notServed(e), exit.Environment
+	}
+	if in.Format() != "text" {
+		in.Problem(e)
+		return in.Quiet(code)
+	}
+	in.note("%s", in.failure(e))
+	return in.Quiet(code)
+}
+
+// unserved reports whether the configuration has nothing that serves the intent.
+func (in *invocation) unserved(e *contract.Error) bool {
+	reason, _ := e.Details.Key("reason").AsKeyword()
+	return e.Type == "invalid-request" && reason == "intent/not-supported"
+}
+
+func (in *invocation) notServed(e *contract.Error) *contract.Error {
+	return contract.Errorf("runtime/not-ready", "no capability of the configuration serves :%s", in.verb.name()).
+		WithCause(e).WithHint("add the plugin \"workspace\" to ferment.hcl, or run the command where ferment.hcl has it")
+}
+
+// failure formats an error: what failed, on which object, why, and the next step.
+func (in *invocation) failure(e *contract.Error) string {
+	var b strings.Builder
+	b.WriteString(diag.Wrap(fmt.Sprintf("ferment %s: %s (:%s)", in.words, strings.TrimRight(message(e), "."), e.Type), 0, 2))
+	for _, item := range listed(e.Details) {
+		b.WriteString("\n  " + item)
+	}
+	for cause, depth := e.Cause, 0; cause != nil && depth < 3; cause, depth = cause.Cause, depth+1 {
+		b.WriteString("\n" + diag.WrapLabeled("  cause: ", fmt.Sprintf("%s (:%s)", cause.FullMessage(), cause.Type)))
+	}
+	if next := in.next(e); next != "" {
+		b.WriteString("\n" + diag.WrapLabeled("  next: ", next))
+	}
+	return b.String()
+}
+
+// message returns the message of an error without the node of the plan that the
+// host made of the request.
+func message(e *contract.Error) string {
+	return strings.TrimPrefix(e.FullMessage(), "node act: ")
+}
+
+// next returns the next step: that of the error if it has one of its own, else
+// the command that helps, else the help of the verb for bad input.
+func (in *invocation) next(e *contract.Error) string {
+	row, _ := contract.Lookup(e.Type)
+	own, _ := e.Details.Key("hint").AsString()
+	if own == "" && e.Hint != row.Hint {
+		own = e.Hint
+	}
+	hint := cmp.Or(own, in.step(e), e.Hint)
+	if hint == "" && exit.Code(e) == exit.Usage {
+		hint = fmt.Sprintf("\"ferment %s --help\" shows its usage", in.words)
+	}
+	return strings.ReplaceAll(hint, "`", "\"")
+}
+
+// steps are the commands that help after an error; NODE is the argument of the
+// command that failed.
+var steps = map[string]string{
+	"workspace/unscanned":       "ferment workspace scan",
+	"path/not-in-tree":          "ferment workspace ignore explain NODE",
+	"node/not-found":            "ferment context get-node",
+	"node/deleted":              "ferment workspace list-deleted",
+	"frame/not-found":           "ferment context list-frames NODE",
+	"frame/no-head":             "ferment context list-frames NODE",
+	"frame/basis-mismatch":      "ferment context get-node NODE",
+	"frame/immutable":           "ferment context list-frames NODE",
+	"head/conflict":             "ferment context list-frames NODE",
+	"synthesis/child-not-ready": "ferment context synthesize NODE --recursive",
+	"synthesis/not-directory":   "ferment context get-node NODE",
+	"agent/unknown":             "ferment context agents list",
+	"agent/prompt-missing":      "ferment context agents validate",
+	"seq/unknown":               "ferment workspace status",
+	"seq/compacted":             "ferment workspace snapshot list",
+	"store/corrupt":             "ferment workspace validate",
+	"store/read-only":           "ferment workspace validate",
+	"import/conflict":           "ferment workspace import FILE --on-conflict keep-local",
+}
+
+// step returns the command that helps after an error.
+func (in *invocation) step(e *contract.Error) string {
+	step := steps[e.Type]
+	node := "NODE"
+	if len(in.arguments) > 0 && in.takes[1] > 0 {
+		node = quoted(in.arguments[0])
+	}
+	if strings.HasSuffix(step, " NODE") || strings.Contains(step, " NODE ") {
+		step = strings.Replace(step, "NODE", node, 1)
+	}
+	return step
+}
+
+// quoted returns a word as a shell takes it.
+func quoted(word string) string {
+	if word != "" && !strings.ContainsAny(word, " \t\n\"'\\$`&|;<>()*?[]{}!#~") {
+		return name(word)
+	}
+	return "'" + strings.ReplaceAll(name(word), "'", `'\''`) + "'"
+}
+
+// listed returns the objects that the details of an error name, each on a line.
+func listed(details edn.Value) []string {
+	var out []string
+	for _, key := range []string{"paths", "matches", "children", "findings", "conflicts", "allowed"} {
+		v := details.Key(key)
+		shown := 0
+		for item := range v.Elems() {
+			if shown == maxListed {
+				out = append(out, fmt.Sprintf("and %d more", v.Len()-shown))
+				break
+			}
+			out = append(out, words(item))
+			shown++
+		}
+	}
+	return out
+}

@@ -1,0 +1,242 @@
+package derive
+
+import (
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Caller is on whose behalf a request is made.
+type Caller struct {
+	Agent     string // id of the agent that the frames get
+	Principal string // stated by the host only; actor of the transactions
+}
+
+// SynthesizeRequest asks for the frame of one directory.
+type SynthesizeRequest struct {
+	Caller Caller
+	Path   string
+	// Type is the type of the child frames and of the result. "*" takes every
+	// type and stores under Into.
+	Type string
+	Into string // empty means "all"
+	// Policy is the policy in EDN, nil for concatenate.
+	Policy edn.Value
+	// Select, Children, OnStale and Binds are those of store.Selection; empty
+	// fields have the defaults.
+	Select   store.Word
+	Children store.Word
+	OnStale  store.Word
+	Binds    store.Word
+	Order    store.Word // node (the default) or name: order of the text
+	Truncate bool       // cut a text that is too large at a frame boundary
+	Force    bool
+}
+
+// Synthesized is what a synthesis did.
+type Synthesized struct {
+	Seq         uint64
+	Frame       *store.Frame
+	Existing    bool // the frame was stored before
+	Inputs      int  // child frames
+	StaleInputs int
+	Built       int // frames of directories below that were made
+	Reused      int // frames of directories below that were fresh or stored before
+}
+
+// RegenerateRequest asks to make frames again whose inputs changed.
+type RegenerateRequest struct {
+	Caller    Caller
+	Path      string
+	Frame     id.ID // one frame in place of a path: the head that it is
+	Recursive bool
+	Types     []string // empty means every type
+	// Up is how many ancestors are in scope too: UpRoot for all of them. UpTo is
+	// the highest directory in scope; it is used if UpToSet is set.
+	Up      int
+	UpTo    string
+	UpToSet bool
+	// StopAt are directories that are not rebuilt, besides the boundaries of the
+	// settings.
+	StopAt []string
+	Force  bool
+	// CreateMissing makes first frames for directories that have none of a type
+	// that an entry of them has.
+	CreateMissing bool
+	// SkipGenerated leaves frames that a model made stale.
+	SkipGenerated bool
+	Deltas        func(Delta)
+	Progress      func(Progress)
+}
+
+// UpRoot extends the scope of a request to the root.
+const UpRoot = 1 << 20
+
+// Regenerated is what a regeneration did.
+type Regenerated struct {
+	Seq    uint64 // of the last transaction, or the current one
+	Counts Counts
+	Items  []Item
+	// AuthoredStale are the heads in scope that only their author can renew.
+	AuthoredStale []PathType
+	// StaleInputs counts stale frames that were used.
+	StaleInputs int
+}
+
+// PathType is a head.
+type PathType struct{ Path, Type string }
+
+// Counts are the totals of a report.
+type Counts struct {
+	File, Directory         int // new frames
+	Reused, Skipped, Failed int
+}
+
+// Reason is why a frame was made.
+type Reason string
+
+// The reasons.
+const (
+	NodeChanged   Reason = "node-changed"
+	ChildChanged  Reason = "child-changed"
+	RecipeChanged Reason = "recipe-changed" // a policy, prompt or extractor
+	Invalidated   Reason = "invalidated"
+	Forced        Reason = "forced"
+	Missing       Reason = "missing" // there was none
+)
+
+// Outcome is what became of an item.
+type Outcome string
+
+// The outcomes.
+const (
+	Made    Outcome = "made"    // a new frame was appended
+	Reused  Outcome = "reused"  // the frame existed; at most its head moved
+	Skipped Outcome = "skipped" // nothing was done, Why says why
+	Failed  Outcome = "failed"  // Err says why
+)
+
+// Item is what was done about one path and type.
+type Item struct {
+	Path     string
+	Type     string
+	Old, New id.ID
+	Reason   Reason
+	Outcome  Outcome
+	Why      string // of an item that was skipped
+	Err      *contract.Error
+	Nanos    int64 // duration
+	// Attribution is what is known of the model, nil without one.
+	Attribution edn.Value
+	// StaleInputs counts stale frames that were used.
+	StaleInputs int
+}
+
+// InvalidateRequest asks to mark heads.
+type InvalidateRequest struct {
+	Caller    Caller
+	Path      string
+	Frame     id.ID // one frame in place of a path
+	Recursive bool
+	Types     []string // empty means every type
+}
+
+// InvalidatedResult is what an invalidation did.
+type InvalidatedResult struct {
+	Seq         uint64
+	Invalidated int // heads that were not marked before
+}
+
+// Priority orders the calls of a request.
+type Priority string
+
+// The priorities, the first ones first. Empty means normal.
+const (
+	Urgent Priority = "urgent"
+	High   Priority = "high"
+	Normal Priority = "normal"
+	Low    Priority = "low"
+)
+
+// OnFailure says what a failed call means for the rest of a request.
+type OnFailure string
+
+// What to do after a failure. Empty means StopLevel.
+const (
+	Continue  OnFailure = "continue"
+	StopLevel OnFailure = "stop-level" // finish the level, begin no other
+	Stop      OnFailure = "stop"       // begin no other call
+)
+
+// Target is one path of a generate request.
+type Target struct {
+	Path     string
+	Priority Priority
+}
+
+// GenerateRequest asks for frames of files and directories.
+type GenerateRequest struct {
+	Caller    Caller
+	Targets   []Target
+	Recursive bool // and everything below each target
+	// Type is the frame type; empty means context-<agent>.
+	Type string
+	// Producer is extract/text, extract/facts, extract/go-outline, synthesize or
+	// generate; empty means as the package comment says.
+	Producer string
+	// From is the type of the child frames that a directory is described from;
+	// empty means Type, "*" every type.
+	From   string
+	Intent string // empty means context/summarize
+	Model  string // id of a model capability, such as ollama/voice
+	Prompt string // replaces the prompt of the agent
+	// Params are more keys of the input of the intent; they are part of the basis.
+	Params edn.Value
+	// Call is passed on with every call: :done :dispatch :constraints :budget.
+	Call             edn.Value
+	Force            bool
+	IfModelChanged   bool
+	AcceptTruncated  bool
+	Concurrency      int // 0 means that of the options
+	OnFailure        OnFailure
+	Deltas           func(Delta)    // provisional text; may be nil
+	Progress         func(Progress) // may be nil
+	PromptLayersHash string         // as the host states it; empty if it does not
+}
+
+// Delta is provisional text of one call.
+type Delta struct {
+	Path, Type, Text string
+}
+
+// Progress is how far a request is.
+type Progress struct {
+	Phase       string // "extract", "synthesize", "generate"
+	Done, Total int
+}
+
+// GenerateResult is what a generate request did.
+type GenerateResult struct {
+	Seq    uint64
+	Counts Counts
+	Items  []Item
+}
+
+// Ticket is a prepared call of plan mode. It has everything that the commit
+// needs, so no state is kept between the two.
+type Ticket struct {
+	Path   string    `edn:"-"`
+	Type   string    `edn:"frame/type"`
+	Agent  string    `edn:"agent/id"`
+	Basis  id.ID     `edn:"basis/id"`
+	Sample uint64    `edn:"sample"`
+	Recipe edn.Value `edn:"recipe"`
+}
+
+// Prepared is the result of preparing a call.
+type Prepared struct {
+	Ticket   Ticket
+	Input    edn.Value    // of the intent
+	Existing *store.Frame // the frame is there already; no call is needed
+}

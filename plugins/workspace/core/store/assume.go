@@ -1,0 +1,81 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+)
+
+// assumption is a set of frames that a snapshot reads as if they were put.
+type assumption struct {
+	tops  map[string][]*top // by path
+	dirs  map[string][]string
+	texts map[id.ID][]byte
+	byID  map[id.ID]*Frame
+	above map[string]bool // directories that have an assumed frame below them
+}
+
+// affects reports whether the state of a head may differ because of what is
+// assumed.
+func (a *assumption) affects(t *top) bool {
+	return a != nil && (a.above[t.Path] || t.Origin == Authored)
+}
+
+func (a *assumption) get(path, frameType string) *top {
+	if a == nil {
+		return nil
+	}
+	for _, t := range a.tops[path] {
+		if t.Type == frameType {
+			return t
+		}
+	}
+	return nil
+}
+
+// entries returns the assumed heads of the entries of a directory.
+func (a *assumption) entries(dir string) (list []*top) {
+	if a == nil {
+		return nil
+	}
+	for _, path := range a.dirs[dir] {
+		for _, t := range a.tops[path] {
+			c := *t
+			list = append(list, &c)
+		}
+	}
+	return list
+}
+
+// Assume makes a frame that is not stored the fresh head of its path for later
+// reads of this snapshot. text may be nil if the content is stored.
+func (v *Snapshot) Assume(ctx context.Context, f *Frame, text []byte) error {
+	r := v.frames()
+	now, err := r.current(ctx, f.Path)
+	if err != nil || now == nil {
+		return readError(err)
+	}
+	if v.assumed == nil {
+		v.assumed = &assumption{tops: map[string][]*top{}, dirs: map[string][]string{}, texts: map[id.ID][]byte{}, byID: map[id.ID]*Frame{}, above: map[string]bool{}}
+	}
+	t := topOf(f, now.Node, *now)
+	t.Suspect, t.State, t.assumed = false, Fresh, f
+	a := v.assumed
+	others := slices.DeleteFunc(a.tops[f.Path], func(x *top) bool { return x.Type == f.Type })
+	if len(a.tops[f.Path]) == 0 && f.Path != "" {
+		dir, _ := split(f.Path)
+		a.dirs[dir] = append(a.dirs[dir], f.Path)
+	}
+	a.tops[f.Path] = append(others, t)
+	a.byID[f.ID] = f
+	v.cache.memo = map[[2]string]stateMemo{}
+	for dir := f.Path; dir != ""; {
+		dir, _ = split(dir)
+		a.above[dir] = true
+	}
+	if text != nil {
+		a.texts[f.Content] = text
+	}
+	return nil
+}

@@ -1,0 +1,238 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ErrMoved means that the inputs of a derived frame are not what it was made
+// from any more.
+var ErrMoved = errors.New("the inputs of the frame moved")
+
+// Seal returns the frame that a NewFrame becomes in the current state of its
+// path. Only its time is not known yet, and so its record id.
+func (v *Snapshot) Seal(ctx context.Context, n NewFrame) (*Frame, error) {
+	now, err := v.frames().current(ctx, n.Path)
+	if err != nil {
+		return nil, readError(err)
+	}
+	if now == nil {
+		return nil, notInTree("derive", n.Path)
+	}
+	f := n.frame(now)
+	f.Content = contentOf(v.store.Scheme, n.Text)
+	f.seal(v.store.Scheme)
+	return f, nil
+}
+
+// FramesOfBasis returns the frames of a path and a type with a basis that an
+// agent put, ordered by sample.
+func (v *Snapshot) FramesOfBasis(ctx context.Context, path, frameType, agent string, basis id.ID) ([]*Frame, error) {
+	list, err := v.frames().ofBasis(ctx, path, frameType, agent, basis)
+	return list, readError(err)
+}
+
+func (r *frames) ofBasis(ctx context.Context, path, frameType, agent string, basis id.ID) (list []*Frame, err error) {
+	found, err := r.ids(ctx, "SELECT id FROM frames WHERE basis = ?1 AND path = ?2 AND type = ?3 AND agent = ?4 AND seq <= ?5",
+		basis.Sum(), []byte(path), frameType, agent, int64(r.seq))
+	for _, x := range found {
+		f, err := r.frame(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(a, b *Frame) int { return compare(a.Sample, b.Sample) })
+	return list, err
+}
+
+// PutDerived appends a frame that was made from other frames or from a file, and
+// makes it the head. Its basis is computed again: ErrMoved means that it differs.
+// A frame that exists already becomes the head, without a mark; if it is that,
+// nothing is written.
+func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
+	ctx := context.Background()
+	r := tx.frames()
+	now, err := tx.derivable(r, n)
+	if err != nil {
+		return nil, err
+	}
+	f := tx.newFrame(n, now)
+	inputs, err := r.basis(ctx, f, *now)
+	if err != nil {
+		return nil, err
+	}
+	if tx.store.Scheme.Basis(idInputs(inputs)) != f.Basis {
+		return nil, ErrMoved
+	}
+	previous, err := r.headOf(ctx, n.Path, now.Node, n.Type)
+	if err != nil {
+		return nil, err
+	}
+	existing, err := r.frame(ctx, f.ID)
+	switch {
+	case err == nil && existing.Content != f.Content:
+		return nil, contract.Errorf("frame/immutable", "the frame %s exists with other text", f.ID).WithOp("derive", n.Path)
+	case err == nil:
+		return &Put{Frame: existing, Existing: true, Previous: previous}, tx.moveHead(r, existing, now.Node)
+	case !isNotFound(err):
+		return nil, err
+	}
+	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text, true)
+}
+
+// derivable verifies what does not depend on the basis.
+func (tx *Tx) derivable(r *frames, n NewFrame) (*Version, error) {
+	now, err := r.current(tx.reads(), n.Path)
+	if err == nil && now == nil {
+		err = notInTree("derive", n.Path)
+	}
+	if err == nil {
+		err = n.check()
+	}
+	return now, err
+}
+
+// MoveHead makes a stored frame the head of the current state of its path, and
+// removes a mark. It writes nothing if the frame is the head by path and has no
+// mark. ErrMoved means that the basis of the frame would be another one now.
+func (tx *Tx) MoveHead(frame id.ID) (*Put, error) {
+	ctx := context.Background()
+	r := tx.frames()
+	f, err := r.frame(ctx, frame)
+	if err != nil {
+		return nil, err
+	}
+	now, err := r.current(ctx, f.Path)
+	if err != nil {
+		return nil, err
+	}
+	if now == nil {
+		return nil, notInTree("move head", f.Path)
+	}
+	inputs, err := r.basis(ctx, f, *now)
+	if err != nil {
+		return nil, err
+	}
+	if tx.store.Scheme.Basis(idInputs(inputs)) != f.Basis {
+		return nil, ErrMoved
+	}
+	previous, err := r.headOf(ctx, f.Path, now.Node, f.Type)
+	if err != nil {
+		return nil, err
+	}
+	return &Put{Frame: f, Existing: true, Previous: previous}, tx.moveHead(r, f, now.Node)
+}
+
+// moveHead writes a move unless the frame is the head by path without a mark.
+func (tx *Tx) moveHead(r *frames, f *Frame, node id.ID) error {
+	ctx := context.Background()
+	t, err := r.topAt(ctx, f.Path, f.Type)
+	if err != nil {
+		return err
+	}
+	if t != nil && t.Frame == f.ID {
+		marked, err := r.marked(ctx, f.Path, t.At, f.Type)
+		if err != nil || !marked {
+			return err
+		}
+		if t.At != node { // the mark is there
+			if err := tx.setHead(f, t.At, false); err != nil {
+				return err
+			}
+		}
+	}
+	return tx.setHead(f, node, true)
+}
+
+// Invalidate marks the heads by path of a path, or of everything below it too,
+// that have one of the types, and returns how many were not marked before. No
+// types means all of them.
+func (tx *Tx) Invalidate(path string, recursive bool, types []string) (marked int, err error) {
+	r := tx.frames()
+	cond, args := within("t.path", path)
+	if !recursive {
+		cond, args = "t.path = ?", []any{[]byte(path)}
+	}
+	tops, err := r.tops(context.Background(), "WHERE "+cond+" ORDER BY t.path, t.type", args...)
+	if err != nil {
+		return 0, err
+	}
+	for _, t := range tops {
+		if t.Gone || len(types) > 0 && !slices.Contains(types, t.Type) {
+			continue
+		}
+		n, err := tx.markHead(r, t.Path, t.At, t.Type)
+		if err != nil {
+			return 0, err
+		}
+		marked += n
+	}
+	return marked, nil
+}
+
+// InvalidateFrame marks one frame at every state of its path where it is the
+// head, and returns 1 if that changed anything.
+func (tx *Tx) InvalidateFrame(frame id.ID) (marked int, err error) {
+	ctx := context.Background()
+	r := tx.frames()
+	f, err := r.frame(ctx, frame)
+	if err != nil {
+		return 0, err
+	}
+	nodes, err := tx.store.index.column(ctx, "SELECT DISTINCT node FROM heads WHERE path = ?1 AND type = ?2 AND frame = ?3", []byte(f.Path), f.Type, frame.Sum())
+	if err != nil {
+		return 0, err
+	}
+	for _, sum := range nodes {
+		node, err := id.Of(id.Node, tx.store.Scheme.Alg(), sum)
+		if err != nil {
+			return 0, corrupt(indexFile, "%w", err)
+		}
+		if head, err := r.headOf(ctx, f.Path, node, f.Type); err != nil || head != frame {
+			if err != nil {
+				return 0, err
+			}
+			continue
+		}
+		n, err := tx.markHead(r, f.Path, node, f.Type)
+		if err != nil {
+			return 0, err
+		}
+		marked = max(marked, n)
+	}
+	return marked, nil
+}
+
+// markHead marks one head and returns 1 if it was not marked.
+func (tx *Tx) markHead(r *frames, path string, node id.ID, frameType string) (int, error) {
+	marked, err := r.marked(context.Background(), path, node, frameType)
+	if err != nil || marked {
+		return 0, err
+	}
+	rec, err := encodeRecord(kindMark, markRecord{RawPath: []byte(path), Node: node, Type: frameType})
+	if err != nil {
+		return 0, err
+	}
+	return 1, tx.add(rec)
+}
+
+// Recipe returns the value of the recipe of a frame.
+func Recipe(producer string, policy, params edn.Value) edn.Value {
+	var b edn.MapBuilder
+	b.Key("producer", edn.K(producer))
+	b.Opt("policy", policy)
+	b.Opt("params", params)
+	return b.Map()
+}
+
+// Producer returns the producer in the recipe of a frame, empty if it has none.
+func (f *Frame) Producer() string {
+	name, _ := f.Recipe.Key("producer").AsKeyword()
+	return name
+}

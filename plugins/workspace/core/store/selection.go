@@ -1,0 +1,269 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Word is one of a few choices. In EDN it is a keyword.
+type Word string
+
+// MarshalEDN returns the keyword, nil for the empty word.
+func (w Word) MarshalEDN() ([]byte, error) {
+	if w == "" {
+		return []byte("nil"), nil
+	}
+	return append([]byte{':'}, w...), nil
+}
+
+// UnmarshalEDN reads what MarshalEDN writes.
+func (w *Word) UnmarshalEDN(text []byte) error {
+	v, err := edn.Read(text)
+	if err != nil {
+		return err
+	}
+	name, _ := v.AsKeyword()
+	*w = Word(name)
+	return nil
+}
+
+// The choices of a Selection. The first of each list is the default.
+const (
+	SelectHeads Word = "heads"
+	SelectAll   Word = "all" // every frame of the current state of an entry
+
+	ChildrenRequire Word = "require" // an entry that is not ready is an error
+	ChildrenBuild   Word = "build"   // it is made ready first
+	ChildrenSkip    Word = "skip"    // it is left out
+
+	StaleUse     Word = "use"
+	StaleExclude Word = "exclude"
+	StaleFail    Word = "fail"
+
+	BindsNode   Word = "node"   // the basis names the state of the directory
+	BindsInputs Word = "inputs" // it names only the path, and names and contents
+)
+
+// EveryType in place of a frame type stands for all of them.
+const EveryType = "*"
+
+// Selection says which frames of the entries of a directory are the inputs of a
+// frame. It is a part of the recipe, so the inputs can be found again.
+type Selection struct {
+	Type string `edn:"frame/type"` // EveryType for all types
+	// Into is the type of the result if Type is EveryType. An entry that is a
+	// directory and has a head of it is represented by that head alone.
+	Into     string `edn:"into,omitempty"`
+	Select   Word   `edn:"select"`
+	Children Word   `edn:"children"`
+	OnStale  Word   `edn:"on-stale"`
+	Binds    Word   `edn:"binds"`
+}
+
+// Result returns the frame type of the result.
+func (s Selection) Result() string {
+	if s.Type == EveryType {
+		return s.Into
+	}
+	return s.Type
+}
+
+// Child is a frame of an entry of a directory.
+type Child struct {
+	Name string
+	Path string
+	Mode id.Mode
+	Node id.ID // current state of the entry
+	// The frame, and whether it is the head of its type.
+	Frame   id.ID
+	Type    string
+	Agent   string
+	Origin  Origin
+	Content id.ID
+	Bytes   int
+	Head    bool
+	// State is that of the head; it is empty where it makes no difference.
+	State HeadState
+}
+
+// Selected are the inputs of a directory frame in the order of node id and frame
+// id.
+type Selected struct {
+	Children []Child
+	// Stale counts those that are not fresh, also if they were left out. It is
+	// counted for OnStale other than use only if states was asked for.
+	Stale int
+	// StalePaths are their paths.
+	StalePaths []string
+	// NotReady are the paths of directories that have no fresh head although
+	// frames of the type are below them.
+	NotReady []string
+}
+
+// Inputs returns the basis of a frame that is made from the selected frames by
+// the policy with a digest.
+func (s *Selected) Inputs(sel Selection, now Version, path, digest string) []Input {
+	list := make([]Input, 0, len(s.Children)+3)
+	if sel.Binds == BindsInputs {
+		list = append(list, Input{Kind: id.InputPath, Text: []byte(path)})
+	} else {
+		list = append(list, Input{Kind: id.InputNode, ID: now.Node})
+	}
+	if sel.Binds == BindsInputs {
+		list = append(list, s.contents()...)
+	} else {
+		for _, c := range s.Children {
+			list = append(list, Input{Kind: id.InputFrame, ID: c.Frame})
+		}
+	}
+	return append(list, Input{Kind: id.InputType, Text: []byte(sel.Result())}, Input{Kind: id.InputPolicy, Text: []byte(digest)})
+}
+
+// Context returns the context id of a directory: the names and contents of the
+// selected frames.
+func (s *Selected) Context(scheme id.Scheme) id.ID {
+	return scheme.Context(idInputs(s.contents()))
+}
+
+// contents returns names and content ids, ordered by them: the order of node ids
+// would bind the result to more than its inputs.
+func (s *Selected) contents() []Input {
+	list := make([]Input, len(s.Children))
+	for i, c := range s.Children {
+		list[i] = Input{Kind: id.InputChild, ID: c.Content, Text: []byte(c.Name)}
+	}
+	slices.SortFunc(list, func(a, b Input) int {
+		return cmp.Or(strings.Compare(string(a.Text), string(b.Text)), a.ID.Compare(b.ID))
+	})
+	return list
+}
+
+func idInputs(inputs []Input) []id.Input {
+	list := make([]id.Input, len(inputs))
+	for i, in := range inputs {
+		list[i] = id.Input{Kind: in.Kind, ID: in.ID, Text: string(in.Text)}
+	}
+	return list
+}
+
+// Select returns the frames of the entries of a directory. Only direct entries
+// are read. states also computes the state of every head, which costs more.
+func (v *Snapshot) Select(ctx context.Context, dir string, sel Selection, states bool) (*Selected, error) {
+	s, err := v.frames().selected(ctx, dir, sel, states)
+	return s, readError(err)
+}
+
+func (r *frames) selected(ctx context.Context, dir string, sel Selection, states bool) (*Selected, error) {
+	tops, err := r.entries(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	out := &Selected{}
+	states = states || sel.OnStale != StaleUse || sel.Children == ChildrenSkip
+	for _, t := range sel.narrow(tops) {
+		if states {
+			if t.State, err = r.stateOf(ctx, t); err != nil {
+				return nil, err
+			}
+			if t.State != Fresh {
+				out.Stale++
+				out.StalePaths = append(out.StalePaths, t.Path)
+				if sel.OnStale == StaleExclude || sel.Children == ChildrenSkip && t.Mode == id.Dir {
+					continue
+				}
+			}
+		}
+		if sel.Select != SelectAll {
+			out.Children = append(out.Children, t.child())
+			continue
+		}
+		all, err := r.everyFrame(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		out.Children = append(out.Children, all...)
+	}
+	slices.SortFunc(out.Children, func(a, b Child) int {
+		return cmp.Or(a.Node.Compare(b.Node), a.Frame.Compare(b.Frame))
+	})
+	return out, nil
+}
+
+// narrow returns the heads that the selection is about.
+func (s Selection) narrow(tops []*top) (list []*top) {
+	whole := map[string]bool{} // entries that one head represents
+	if s.Type == EveryType {
+		for _, t := range tops {
+			if t.Mode == id.Dir && t.Type == s.Into {
+				whole[t.Path] = true
+			}
+		}
+	}
+	for _, t := range tops {
+		if s.Type == t.Type || s.Type == EveryType && (!whole[t.Path] || t.Type == s.Into) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// notReady returns the directories in dir that have frames of the type below
+// them but are not in ready.
+func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready map[string]bool) (list []string, err error) {
+	prefix := dir + "/"
+	if dir == "" {
+		prefix = ""
+	}
+	frameType := sel.Type
+	if frameType == EveryType {
+		frameType = ""
+	}
+	for next := prefix; ; {
+		var found []byte
+		err := r.row(ctx, []any{&found}, "SELECT min(dir) FROM tops WHERE dir > ?1 AND (?2 = '' OR dir < ?2)", []byte(next), []byte(after(dir)))
+		if err != nil {
+			return nil, err
+		}
+		if found == nil {
+			return list, nil
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(string(found), prefix), "/")
+		child := prefix + name
+		next = after(child)
+		if ready[child] {
+			continue
+		}
+		below, err := r.hasBelow(ctx, child, frameType)
+		if err != nil {
+			return nil, err
+		}
+		if below {
+			list = append(list, child)
+		}
+	}
+}
+
+// hasBelow reports whether a path below a directory has a frame of the type and
+// is still there.
+func (r *frames) hasBelow(ctx context.Context, dir, frameType string) (bool, error) {
+	var found int
+	err := r.row(ctx, []any{&found}, `SELECT EXISTS (SELECT 1 FROM tops t WHERE t.path > ?1 AND t.path < ?2 AND (?3 = '' OR t.type = ?3)
+		AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL
+		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))`,
+		[]byte(dir+"/"), []byte(after(dir)), frameType)
+	return found == 1, err
+}
+
+// after returns the first path that follows everything below a directory, empty
+// for the root.
+func after(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return dir + "0" // the byte after the slash
+}

@@ -1,0 +1,250 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+)
+
+// topsSchema holds the head by path of every path and type in the latest state,
+// and which of them may not be fresh. Both follow from the log, so reading them
+// does not depend on the length of the history or the size of the tree.
+//
+// A top is suspect if anything changed since its head was put that its state may
+// depend on: its path, an entry of it at any depth, a frame that it was made
+// from, or a mark. All others are fresh, apart from changes of the configuration:
+// recipes has one frame for each combination of agent, producer and parameters,
+// by which those are found.
+const topsSchema = `
+CREATE TABLE tops (
+  path BLOB NOT NULL, type TEXT NOT NULL, dir BLOB NOT NULL, node BLOB NOT NULL, frame BLOB NOT NULL, suspect INTEGER NOT NULL,
+  PRIMARY KEY (path, type)
+) WITHOUT ROWID;
+CREATE INDEX tops_of_dir ON tops (dir);
+CREATE INDEX tops_suspect ON tops (path) WHERE suspect = 1;
+CREATE TABLE marks (
+  path BLOB NOT NULL, node BLOB NOT NULL, type TEXT NOT NULL, seq INTEGER NOT NULL, marked INTEGER NOT NULL,
+  PRIMARY KEY (path, node, type, seq)
+) WITHOUT ROWID;
+CREATE TABLE recipes (key BLOB PRIMARY KEY, frame BLOB NOT NULL) WITHOUT ROWID;
+`
+
+// top is the head by path of a path and a type.
+type top struct {
+	Path    string
+	Type    string
+	At      id.ID // state of the path that has the head
+	Frame   id.ID
+	Agent   string
+	Origin  Origin
+	Content id.ID
+	Bytes   int
+	Recipe  []byte
+	Suspect bool
+	// Of the current state of the path.
+	Mode    id.Mode
+	Node    id.ID
+	Gone    bool
+	State   HeadState
+	assumed *Frame
+}
+
+func (t *top) child() Child {
+	_, name := split(t.Path)
+	return Child{
+		Name: name, Path: t.Path, Mode: t.Mode, Node: t.Node,
+		Frame: t.Frame, Type: t.Type, Agent: t.Agent, Origin: t.Origin, Content: t.Content, Bytes: t.Bytes,
+		Head: true, State: t.State,
+	}
+}
+
+const topColumns = `SELECT t.path, t.type, t.node, t.frame, t.suspect, f.agent, f.origin, f.content, f.bytes, f.recipe, v.mode, v.content,
+	coalesce(v.until, (SELECT since FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))
+	FROM tops t JOIN frames f ON f.id = t.frame
+	JOIN versions v ON v.path = t.path AND v.since = (SELECT max(since) FROM versions WHERE path = t.path)`
+
+// tops runs a query that begins with topColumns.
+func (r *frames) tops(ctx context.Context, where string, args ...any) (list []*top, err error) {
+	scheme := r.store.Scheme
+	err = r.each(ctx, func(rows *sql.Rows) error {
+		t := &top{}
+		var path, node, frame, content, now []byte
+		var until sql.Null[uint64]
+		if err := rows.Scan(&path, &t.Type, &node, &frame, &t.Suspect, &t.Agent, &t.Origin, &content, &t.Bytes, &t.Recipe, &t.Mode, &now, &until); err != nil {
+			return err
+		}
+		t.Path, t.Gone = string(path), until.Valid
+		var current id.ID
+		var errs [4]error
+		t.At, errs[0] = id.Of(id.Node, scheme.Alg(), node)
+		t.Frame, errs[1] = id.Of(id.Frame, scheme.Alg(), frame)
+		t.Content, errs[2] = id.Of(id.Content, scheme.ContentAlg(), content)
+		current, errs[3] = id.Of(id.Content, scheme.ContentAlg(), now)
+		if err := errors.Join(errs[:]...); err != nil {
+			return corrupt(indexFile, "%w", err)
+		}
+		t.Node = scheme.Node(t.Path, t.Mode, current)
+		list = append(list, t)
+		return nil
+	}, topColumns+" "+where, args...)
+	return list, err
+}
+
+// entries returns the heads of the entries of a directory that are there, and
+// what is assumed of them.
+func (r *frames) entries(ctx context.Context, dir string) (list []*top, err error) {
+	var all []*top
+	if r.latest {
+		all, err = r.tops(ctx, "WHERE t.dir = ?1 AND t.path <> x'' ORDER BY t.path, t.type", []byte(dir))
+	} else {
+		all, err = r.topsAsOf(ctx, dir, func(path string) bool { d, _ := split(path); return d == dir && path != "" })
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		if !t.Gone && r.assumed.get(t.Path, t.Type) == nil {
+			list = append(list, t)
+		}
+	}
+	return append(list, r.assumed.entries(dir)...), nil
+}
+
+// topsAsOf computes tops of an earlier state from the history of each path below
+// a directory.
+func (r *frames) topsAsOf(ctx context.Context, dir string, want func(path string) bool) (list []*top, err error) {
+	type key struct{ path, typ string }
+	var keys []key
+	cond, args := within("path", dir)
+	err = r.each(ctx, func(rows *sql.Rows) error {
+		var path []byte
+		var typ string
+		if err := rows.Scan(&path, &typ); err != nil {
+			return err
+		}
+		if want(string(path)) {
+			keys = append(keys, key{string(path), typ})
+		}
+		return nil
+	}, "SELECT DISTINCT path, type FROM heads WHERE "+cond+" AND seq <= ?", append(args, int64(r.seq))...)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		t, err := r.topAsOf(ctx, k.path, k.typ)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			list = append(list, t)
+		}
+	}
+	return list, nil
+}
+
+// within returns a condition for a directory and everything below it.
+func within(column, dir string) (cond string, args []any) {
+	if dir == "" {
+		return "TRUE", nil
+	}
+	return "(" + column + " = ? OR " + column + " > ? AND " + column + " < ?)", []any{[]byte(dir), []byte(dir + "/"), []byte(after(dir))}
+}
+
+// topAsOf finds a head by path in the history, nil if there is none.
+func (r *frames) topAsOf(ctx context.Context, path, frameType string) (*top, error) {
+	states, err := r.lineage(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	if len(states) == 0 {
+		return nil, nil
+	}
+	for _, s := range append(states, Version{}) { // at last that of states without one: see Tx.Import
+		frame, err := r.headOf(ctx, path, s.Node, frameType)
+		if err != nil {
+			return nil, err
+		}
+		if frame.IsZero() {
+			continue
+		}
+		f, err := r.frame(ctx, frame)
+		if err != nil {
+			return nil, err
+		}
+		now := states[0]
+		return topOf(f, s.Node, now), nil
+	}
+	return nil, nil
+}
+
+// topOf returns the top of a head that is at the state of a path.
+func topOf(f *Frame, at id.ID, now Version) *top {
+	return &top{
+		Path: f.Path, Type: f.Type, At: at, Frame: f.ID, Agent: f.Agent, Origin: f.Origin, Content: f.Content, Bytes: f.Bytes, Recipe: f.recipeKey(),
+		Suspect: true, Mode: now.Mode, Node: now.Node, Gone: now.Until != 0,
+	}
+}
+
+// topAt returns the head by path of a path and a type, nil if there is none.
+func (r *frames) topAt(ctx context.Context, path, frameType string) (*top, error) {
+	if t := r.assumed.get(path, frameType); t != nil {
+		return t, nil
+	}
+	if !r.latest {
+		return r.topAsOf(ctx, path, frameType)
+	}
+	list, err := r.tops(ctx, "WHERE t.path = ?1 AND t.type = ?2", []byte(path), frameType)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// everyFrame returns every frame of the current state of an entry, of the type of
+// its head.
+func (r *frames) everyFrame(ctx context.Context, t *top) (list []Child, err error) {
+	if t.assumed != nil {
+		list = append(list, t.child())
+	}
+	var found []id.ID
+	if found, err = r.ids(ctx, "SELECT id FROM frames WHERE path = ?1 AND type = ?2 AND node = ?3 AND seq <= ?4", []byte(t.Path), t.Type, t.Node.Sum(), int64(r.seq)); err != nil {
+		return nil, err
+	}
+	for _, x := range found {
+		f, err := r.frame(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		if t.assumed != nil && f.ID == t.Frame {
+			continue
+		}
+		c := t.child()
+		c.Frame, c.Agent, c.Origin, c.Content, c.Bytes, c.Head = f.ID, f.Agent, f.Origin, f.Content, f.Bytes, f.ID == t.Frame
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// each calls visit for every row of a query.
+func (r *frames) each(ctx context.Context, visit func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := r.q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		r.store.rows.Add(1)
+		if err := visit(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// row scans the only row of a query.
+func (r *frames) row(ctx context.Context, into []any, query string, args ...any) error {
+	r.store.rows.Add(1)
+	return r.q.QueryRowContext(ctx, query, args...).Scan(into...)
+}
