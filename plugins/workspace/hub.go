@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -35,10 +38,12 @@ const (
 // hub holds the open workspaces of the process. They share nothing but this map
 // (WS-049).
 type hub struct {
-	cfg settings
-	now func() time.Time
-	log *slog.Logger
-	git git.Environment
+	cfg    settings
+	agents *agent.Set
+	invoke derive.Invoke
+	now    func() time.Time
+	log    *slog.Logger
+	git    git.Environment
 
 	mu     sync.Mutex
 	open   map[string]*opened // by root
@@ -52,6 +57,7 @@ type opened struct {
 	data    string
 	ready   chan struct{} // closed when ws, created and err are set
 	ws      *core.Workspace
+	engine  *derive.Engine
 	created bool // the store did not exist when it was opened
 	err     error
 
@@ -63,8 +69,8 @@ type opened struct {
 	idle  time.Time // since when there are no users
 }
 
-func newHub(cfg settings, now func() time.Time, log *slog.Logger) *hub {
-	return &hub{cfg: cfg, now: now, log: log, git: git.EnvironmentOf(os.Getenv), open: map[string]*opened{}, byID: map[string]string{}}
+func newHub(cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time, log *slog.Logger) *hub {
+	return &hub{cfg: cfg, agents: agents, invoke: invoke, now: now, log: log, git: git.EnvironmentOf(os.Getenv), open: map[string]*opened{}, byID: map[string]string{}}
 }
 
 // place is where a workspace and its store lie.
@@ -211,6 +217,14 @@ func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme
 		o.err = atPlace(o.err, at)
 		return
 	}
+	o.engine = derive.New(derive.Options{
+		Store:    o.ws.Store,
+		Read:     o.readFile,
+		Agents:   func() *agent.Set { return h.agents },
+		Settings: h.cfg.derivation,
+		Invoke:   h.invoke,
+		Now:      func() int64 { return h.now().UnixNano() },
+	})
 	if d := o.ws.Store.Damage(); d != nil {
 		h.log.Error("the store is damaged and takes no writes", "workspace", at.root, "damage", d)
 	}
@@ -295,6 +309,29 @@ func (h *hub) sweep(after time.Duration) {
 	for _, o := range idle {
 		_ = h.seal(o) // it is logged
 	}
+}
+
+// readFile returns the bytes of a file of the workspace, at most limit and one
+// more. It follows no link out of the directory.
+func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
+	root, err := os.OpenRoot(o.root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Lstat(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, contract.Errorf("generate/binary", "it is not a regular file").WithOp("read", store.Shown(path))
+	}
+	f, err := root.Open(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
 // watcher returns the watcher of the workspace, and makes it if there is none.

@@ -16,6 +16,7 @@ import (
 
 // server is the state of the process.
 type server struct {
+	table  map[string]*intent
 	inputs map[string]*schema.Schema // by intent
 	now    func() time.Time
 	meter  meter
@@ -35,9 +36,10 @@ type running struct {
 func newPlugin() sdk.Plugin { return newServer().plugin() }
 
 func newServer() *server {
-	s := &server{inputs: map[string]*schema.Schema{}, now: time.Now}
+	s := &server{table: map[string]*intent{}, inputs: map[string]*schema.Schema{}, now: time.Now}
 	known := registry(schemasOf(schemaText))
 	for _, i := range intents() {
+		s.table[i.name] = &i
 		s.inputs[i.name], _ = known.Lookup(schemaName("req", i.name))
 	}
 	return s
@@ -113,7 +115,7 @@ func (s *server) start(ctx context.Context, cfg settings) error {
 	if err != nil {
 		return err
 	}
-	h := newHub(cfg, s.now, sdk.Logger(ctx))
+	h := newHub(cfg, agents, s.invokeHost, s.now, sdk.Logger(ctx))
 	s.run.Store(&running{cfg: cfg, agents: agents, views: views, hub: h})
 	go h.sweepUntil(sdk.Lifetime(ctx))
 	return nil
