@@ -46,7 +46,7 @@ func export(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	selection := store.Selection{Path: path, Types: r.texts("frame/types"), Agents: r.texts("agents"), History: r.flag("history?")}
+	selection := store.ExportRange{Path: path, Types: r.texts("frame/types"), Agents: r.texts("agents"), History: r.flag("history?")}
 	w := &exportWriter{hash: blake3.New(32, nil), show: r.progress("export", "bytes")}
 	if sdk.CallFrom(ctx).Request.Key("stream?").Truthy() {
 		w.out = r.out

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -29,6 +30,7 @@ type request struct {
 type common struct {
 	Workspace string  `edn:"workspace"`
 	Agent     string  `edn:"agent/id"`
+	Fallback  string  `edn:"agent/fallback"`
 	AsOf      *uint64 `edn:"as-of"`
 }
 
@@ -102,7 +104,7 @@ func (r *request) authorize(ctx context.Context) error {
 		return nil
 	}
 	if r.common.Agent == "" {
-		r.common.Agent = r.cfg.DefaultAgent
+		r.common.Agent = cmp.Or(r.cfg.DefaultAgent, r.common.Fallback)
 	} else if err := agent.CheckID(r.common.Agent); err != nil {
 		return err
 	}
