@@ -23,7 +23,8 @@ type request struct {
 	agent   *agent.Agent // nil for intents of administrators
 	actor   string       // the principal, for the commit
 	out     *sdk.Stream  // nil if the intent does not stream
-	*opened              // nil for intents that need no open store
+	phases  []*phaseProgress
+	*opened // nil for intents that need no open store
 }
 
 // common is what inputs share.
@@ -58,6 +59,7 @@ func (s *server) answer(ctx context.Context, running *running, i *intent, in edn
 	if err := r.authorize(ctx); err != nil {
 		return edn.Nil(), err
 	}
+	defer r.settle()
 	if i.opens == closed_ {
 		return i.run(ctx, r)
 	}

@@ -123,7 +123,7 @@ func TestAsksFirst(t *testing.T) {
 	for _, tc := range []struct{ args, dry, act string }{
 		{"workspace repair", `{:apply? false}`, `{:apply? true}`},
 		{"workspace compact --ttl 1d", `{:dry-run? true :ttl "1d"}`, `{:ttl "1d"}`},
-		{"workspace import note.txt", `{:content/b64 "UGFyc2VzIGZsYWdzLgo" :dry-run? true}`, `{:content/b64 "UGFyc2VzIGZsYWdzLgo"}`},
+		{"workspace import note.txt", `{:content/b64 "UGFyc2VzIGZsYWdzLgo=" :dry-run? true}`, `{:content/b64 "UGFyc2VzIGZsYWdzLgo="}`},
 		{"workspace delete old", `{:dry-run? true :path "old"}`, `{:path "old"}`},
 	} {
 		d := newDesk(t)
