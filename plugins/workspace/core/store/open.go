@@ -261,11 +261,12 @@ func (s *Store) identify(text []byte) error {
 		return nil
 	}
 	if s.log.End().Seq == 0 {
-		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: append(sum[:], text...)}}})
+		now := s.o.Now()
+		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: now, Records: []log.Record{{Kind: kindWorkspace, Payload: append(sum[:], text...)}}})
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.index.applied(context.Background(), log.Commit{Seq: 1, Actor: "ferment", Time: s.o.Now(), Records: 1}),
+		if err := errors.Join(s.index.applied(context.Background(), log.Commit{Seq: 1, Actor: "ferment", Time: now, Records: 1}),
 			s.index.mark(context.Background(), s.log.End())); err != nil {
 			return asStoreError("create", err)
 		}
