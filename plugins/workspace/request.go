@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -22,13 +23,15 @@ type request struct {
 	agent   *agent.Agent // nil for intents of administrators
 	actor   string       // the principal, for the commit
 	out     *sdk.Stream  // nil if the intent does not stream
-	*opened              // nil for intents that need no open store
+	phases  []*phaseProgress
+	*opened // nil for intents that need no open store
 }
 
 // common is what inputs share.
 type common struct {
 	Workspace string  `edn:"workspace"`
 	Agent     string  `edn:"agent/id"`
+	Fallback  string  `edn:"agent/fallback"`
 	AsOf      *uint64 `edn:"as-of"`
 }
 
@@ -50,6 +53,7 @@ func (s *server) answer(ctx context.Context, running *running, i *intent, in edn
 	if err := r.check(ctx); err != nil {
 		return edn.Nil(), err
 	}
+	defer r.settle()
 	if i.opens == closed_ {
 		return i.run(ctx, r)
 	}
@@ -107,7 +111,7 @@ func (r *request) authorize(ctx context.Context) error {
 		return nil
 	}
 	if r.common.Agent == "" {
-		r.common.Agent = r.cfg.DefaultAgent
+		r.common.Agent = cmp.Or(r.cfg.DefaultAgent, r.common.Fallback)
 	} else if err := agent.CheckID(r.common.Agent); err != nil {
 		return err
 	}
