@@ -37,6 +37,7 @@ CREATE TABLE frames (
   content BLOB NOT NULL, bytes INTEGER NOT NULL, recipe BLOB,
   segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX frames_of_content ON frames (content);
 CREATE INDEX frames_of_path ON frames (path, type, seq);
 CREATE INDEX frames_of_basis ON frames (basis);
 CREATE TABLE inputs (input TEXT NOT NULL, frame BLOB NOT NULL, PRIMARY KEY (input, frame)) WITHOUT ROWID;
