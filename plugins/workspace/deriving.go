@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
@@ -28,7 +29,7 @@ func derivingIntents() []intent {
 		},
 		{
 			name: "context/generate", says: "Has a model or an extractor write frames.",
-			needs: agent.Generate, effects: write, writes: true, streams: true, run: generate,
+			needs: agent.Generate, effects: write, writes: true, streams: true, plans: true, run: generate,
 		},
 	}
 }
@@ -238,9 +239,25 @@ func invalidWriting(ctx context.Context, r *request) (*writing, error) {
 
 // generate makes frames by models and extractors (WS-140).
 func generate(ctx context.Context, r *request) (edn.Value, error) {
-	asked, err := r.generation(ctx)
+	phase, err := oneOf(r, "phase", "prepare", "commit")
 	if err != nil {
 		return edn.Nil(), err
+	}
+	if phase == "commit" {
+		return r.commitTicket(ctx)
+	}
+	mode, err := oneOf(r, "mode", "value", "plan")
+	if err != nil {
+		return edn.Nil(), err
+	}
+	asked, err := r.generation(ctx)
+	switch {
+	case err != nil:
+		return edn.Nil(), err
+	case phase == "prepare":
+		return r.prepare(ctx, asked)
+	case mode == "plan":
+		return r.plan(ctx, asked)
 	}
 	done, err := r.engine.Generate(ctx, asked)
 	if err != nil {
@@ -266,7 +283,7 @@ func (r *request) generation(ctx context.Context) (q derive.GenerateRequest, err
 		Type:            r.text("frame/type"),
 		Producer:        r.word("producer"),
 		Intent:          r.word("intent"),
-		Model:           r.text("model"),
+		Model:           r.model(),
 		Prompt:          r.text("prompt"),
 		Params:          r.in.Key("params"),
 		Call:            callOptions(ctx),
@@ -291,6 +308,14 @@ func (r *request) generation(ctx context.Context) (q derive.GenerateRequest, err
 	}
 	q.Targets, err = r.targets(ctx, priority)
 	return q, err
+}
+
+// model returns the id of the model of the input, which is a text or a handle.
+func (r *request) model() string {
+	if id, ok := contract.HandleOf(r.in.Key("model")); ok {
+		return id
+	}
+	return strings.TrimPrefix(r.word("model"), ":")
 }
 
 // targets returns the nodes of the input: those of :targets, else the one that

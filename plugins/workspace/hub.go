@@ -155,16 +155,21 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 var errAgain = errors.New("the workspace was kept closed")
 
 // whileClosed runs a function while the workspace stays closed, and reports
-// whether it ran: it does not if the workspace is open.
-func (h *hub) whileClosed(_ context.Context, at place, run func() error) (ran bool, err error) {
+// whether it ran: it does not if a request uses the workspace. One that is open
+// without users is closed first.
+func (h *hub) whileClosed(at place, run func() error) (ran bool, err error) {
 	h.mu.Lock()
-	if h.open[at.root] != nil || h.closed {
+	old := h.open[at.root]
+	if old != nil && old.users > 0 || h.closed {
 		h.mu.Unlock()
 		return false, nil
 	}
 	o := &opened{root: at.root, data: at.data, ready: make(chan struct{}), err: errAgain}
 	h.open[at.root] = o
 	h.mu.Unlock()
+	if old != nil {
+		_ = h.seal(old) // it is logged
+	}
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -172,6 +177,18 @@ func (h *hub) whileClosed(_ context.Context, at place, run func() error) (ran bo
 		close(o.ready)
 	}()
 	return true, run()
+}
+
+// ifClosed is whileClosed for a function that may as well use an open workspace:
+// it does not close one.
+func (h *hub) ifClosed(at place, run func() error) (ran bool, err error) {
+	h.mu.Lock()
+	open := h.open[at.root] != nil
+	h.mu.Unlock()
+	if open {
+		return false, nil
+	}
+	return h.whileClosed(at, run)
 }
 
 // enter counts a user of a workspace. first is true if the caller must load it.

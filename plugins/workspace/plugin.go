@@ -92,7 +92,10 @@ func (s *server) capability(i intent) sdk.Capability {
 	answer := func(ctx context.Context, in edn.Value, out *sdk.Stream) (edn.Value, error) {
 		return s.serve(ctx, &i, in, out)
 	}
-	if i.streams {
+	switch {
+	case i.plans:
+		return s.planning(i, append(options, sdk.Streams(), sdk.Produces("plan", "value")))
+	case i.streams:
 		return sdk.StreamFunc(i.name, sdk.Intents(i.name), answer, options...)
 	}
 	return sdk.Func(i.name, sdk.Intents(i.name), func(ctx context.Context, in edn.Value) (edn.Value, error) {

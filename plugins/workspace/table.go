@@ -59,7 +59,7 @@ func (i *intent) latency() time.Duration {
 // intents returns every intent that is served.
 func intents() []intent {
 	var all []intent
-	for _, family := range [][]intent{treeIntents(), frameIntents(), readingIntents(), derivingIntents(), upkeepIntents(), comparingIntents(), validatingIntents(), ignoreIntents(), movingIntents(), watchIntents(), agentIntents(), batchIntents()} {
+	for _, family := range [][]intent{treeIntents(), frameIntents(), readingIntents(), derivingIntents(), upkeepIntents(), comparingIntents(), validatingIntents(), ignoreIntents(), movingIntents(), repairingIntents(), watchIntents(), agentIntents(), batchIntents()} {
 		all = append(all, family...)
 	}
 	return all
