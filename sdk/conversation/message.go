@@ -77,6 +77,9 @@ func New(role Role, parts ...Part) (Message, error) {
 		return Message{}, &InvalidError{Part: -1, Reason: fmt.Sprintf("the role %q is unknown", role)}
 	}
 	for i, p := range parts {
+		if c, ok := p.(Call); ok && c.Cache && i < len(parts)-1 {
+			return Message{}, &InvalidError{Part: i, Reason: "a Call with a cache mark is the last part"}
+		}
 		p = valid(p)
 		if p == (Text{}) {
 			continue

@@ -75,6 +75,7 @@ func TestNewRejects(t *testing.T) {
 		"call of a user":              {RoleUser, []Part{call}, 0},
 		"call without id":             {RoleAssistant, []Part{Call{Tool: "clock", Args: "{}"}}, 0},
 		"call without arguments":      {RoleAssistant, []Part{Call{ID: "t1", Tool: "clock"}}, 0},
+		"mark within a message":       {RoleAssistant, []Part{Call{ID: "t1", Tool: "clock", Args: "{}", Cache: true}, text}, 0},
 		"calls with one id":           {RoleAssistant, []Part{call, text, call}, 2},
 		"result of an assistant":      {RoleAssistant, []Part{Result{CallID: "t1"}}, 0},
 		"tool message without result": {RoleTool, []Part{text}, 0},

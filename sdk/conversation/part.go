@@ -46,8 +46,9 @@ type Call struct {
 	Tool string
 	// Args is the canonical text of the arguments: equal arguments have equal
 	// texts. In Ferment it is the canonical EDN of a map.
-	Args  string
-	Cache bool // as in Text
+	Args string
+	// Cache is that of Text, for the last part of a message.
+	Cache bool
 }
 
 // Result states which call a message of the role tool answers. The other parts
@@ -56,7 +57,6 @@ type Result struct {
 	CallID string
 	// Failed is set if the tool failed; the content is then the reason.
 	Failed bool
-	Cache  bool // as in Text, for a result without content
 }
 
 func (Text) part()      {}

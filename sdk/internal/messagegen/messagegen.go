@@ -34,6 +34,10 @@ func Message() *rapid.Generator[conversation.Message] {
 		for range n {
 			parts = append(parts, part(t, role, taken))
 		}
+		if last, ok := parts[len(parts)-1].(conversation.Call); ok {
+			last.Cache = rapid.Bool().Draw(t, "cache")
+			parts[len(parts)-1] = last
+		}
 		m, err := conversation.New(role, parts...)
 		if err != nil {
 			t.Fatalf("%v of %#v", err, parts)
