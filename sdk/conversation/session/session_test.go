@@ -44,6 +44,7 @@ func history(t require.TestingT, store session.Store) (*session.Session, []conve
 	messages := []conversation.Message{conversation.User("Hello"), conversation.Assistant("Hi")}
 	sess := open(t, store)
 	tx := sess.Begin()
+	defer tx.Rollback()
 	tx.Extend(messages...)
 	_, err := sess.Commit(context.Background(), tx)
 	require.NoError(t, err)
@@ -326,18 +327,20 @@ func TestSendStream(t *testing.T) {
 	}
 
 	store.before = 1
-	stream, tx = sess.SendStream(t.Context(), user, twice, texts)
+	stream, unstored := sess.SendStream(t.Context(), user, twice, texts)
+	defer unstored.Rollback()
 	last := drain(t, stream)
 	assert.ErrorIs(t, last, errDisk)
-	assert.Equal(t, []string{"x", "second answer", "third answer"}, said(tx.Pending()))
+	assert.Equal(t, []string{"x", "second answer", "third answer"}, said(unstored.Pending()))
 	conversationtest.Equal(t, stored(t, store), before)
-	_, err := sess.Commit(t.Context(), tx)
+	_, err := sess.Commit(t.Context(), unstored)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"Hello", "Hi", "x", "second answer", "third answer"}, said(stored(t, store)))
 
-	stream, tx = sess.SendStream(t.Context(), user, twice, texts)
+	stream, whole := sess.SendStream(t.Context(), user, twice, texts)
+	defer whole.Rollback()
 	assert.NoError(t, drain(t, stream))
-	assert.True(t, tx.Finalized())
+	assert.True(t, whole.Finalized())
 	assert.Len(t, stored(t, store), 8)
 }
 
@@ -423,9 +426,7 @@ func TestCommitRejects(t *testing.T) {
 		"result of another":  {[]conversation.Message{call, conversation.ToolResult("t2", "noon")}, false},
 		"call and result":    {[]conversation.Message{call, result}, true},
 	} {
-		tx := sess.Begin()
-		tx.Extend(c.messages...)
-		_, err := sess.Commit(t.Context(), tx)
+		pending, err := commit(t, sess, c.messages...)
 		if c.valid {
 			require.NoError(t, err)
 			require.NoError(t, sess.Truncate(t.Context(), len(before)))
@@ -433,18 +434,22 @@ func TestCommitRejects(t *testing.T) {
 		}
 		var invalid *conversation.InvalidError
 		assert.ErrorAs(t, err, &invalid, name)
-		assert.Equal(t, len(c.messages), tx.Len(), name)
-		tx.Rollback()
+		assert.Equal(t, len(c.messages), pending, name)
 		conversationtest.Equal(t, stored(t, store), before)
 	}
-	tx := sess.Begin()
-	tx.Add(call)
-	_, err = sess.Commit(t.Context(), tx)
+	_, err = commit(t, sess, call)
 	require.NoError(t, err)
-	tx = sess.Begin()
-	tx.Add(result)
-	_, err = sess.Commit(t.Context(), tx)
+	_, err = commit(t, sess, result)
 	assert.NoError(t, err, "the call is committed")
+}
+
+// commit commits the messages and returns how many are pending after that.
+func commit(t *testing.T, sess *session.Session, messages ...conversation.Message) (pending int, err error) {
+	tx := sess.Begin()
+	defer tx.Rollback()
+	tx.Extend(messages...)
+	_, err = sess.Commit(t.Context(), tx)
+	return tx.Len(), err
 }
 
 func TestSessionRejects(t *testing.T) {
@@ -464,6 +469,7 @@ func TestSessionRejects(t *testing.T) {
 		assert.ErrorAs(t, sess.Truncate(t.Context(), n), &wrong)
 	}
 	empty := sess.Begin()
+	defer empty.Rollback()
 	v, err := sess.Commit(t.Context(), empty)
 	assert.NoError(t, err)
 	assert.Equal(t, sess.Version(), v, "nothing to commit is no commit")

@@ -305,15 +305,15 @@ func send(t *testing.T, store session.Store, writer, n int) error {
 	for i := 0; err == nil && i < n; {
 		tx := sess.Begin()
 		tx.Add(conversation.User(fmt.Sprint(writer, " ", i)))
-		if _, err = sess.Commit(t.Context(), tx); err == nil {
-			i++
-			continue
-		}
-		if tx.Len() != 1 {
-			return errors.New("a conflict lost the message")
-		}
+		_, err = sess.Commit(t.Context(), tx)
+		pending := tx.Len()
 		tx.Rollback()
-		if errors.Is(err, session.ErrConflict) {
+		switch {
+		case err == nil:
+			i++
+		case pending != 1:
+			err = errors.New("a conflict lost the message")
+		case errors.Is(err, session.ErrConflict):
 			err = sess.Reload(t.Context())
 		}
 	}
