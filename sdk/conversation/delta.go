@@ -31,12 +31,16 @@ type Delta struct {
 	Message Message // of a DeltaMessage
 }
 
+// Stream is an answer that arrives in parts. Nothing follows an error. It is for
+// one loop; leaving the loop cancels the work behind it.
+type Stream = iter.Seq2[Delta, error]
+
 // Fold returns the messages of a stream, and the error that ended it. A stream
 // that ends in the middle of a message has the error [io.ErrUnexpectedEOF].
 //
 // If show is not nil, it gets each delta; if it returns false, Fold leaves the
 // stream and returns the messages so far without an error.
-func Fold(stream iter.Seq2[Delta, error], show func(Delta) bool) (messages []Message, err error) {
+func Fold(stream Stream, show func(Delta) bool) (messages []Message, err error) {
 	open := false
 	for d, err := range stream {
 		if err != nil {

@@ -1,9 +1,6 @@
 package conversation
 
-import (
-	"context"
-	"iter"
-)
+import "context"
 
 // Model is a language model.
 type Model interface {
@@ -11,9 +8,7 @@ type Model interface {
 	// does not run the tools that the message calls.
 	Chat(ctx context.Context, c Context, o Options) (Message, error)
 	// ChatStream is Chat in parts: any deltas, then one with the whole message.
-	// Nothing follows an error. The call is canceled with ctx, and when the loop
-	// over the sequence is left. The sequence is for one loop.
-	ChatStream(ctx context.Context, c Context, o Options) iter.Seq2[Delta, error]
+	ChatStream(ctx context.Context, c Context, o Options) Stream
 }
 
 // Options are the options of one call of a model. The zero value leaves all of
@@ -49,7 +44,5 @@ type Agent interface {
 	// it returns the messages that were complete before.
 	Execute(ctx context.Context, c Context, m Model) ([]Message, error)
 	// ExecuteStream is Execute in parts: [Fold] makes the same messages of it.
-	// Nothing follows an error. The work is canceled with ctx, and when the loop
-	// over the sequence is left. The sequence is for one loop.
-	ExecuteStream(ctx context.Context, c Context, m Model) iter.Seq2[Delta, error]
+	ExecuteStream(ctx context.Context, c Context, m Model) Stream
 }

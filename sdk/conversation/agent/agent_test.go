@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -79,7 +78,7 @@ func (l label) Execute(
 
 func (l label) ExecuteStream(
 	ctx context.Context, c conversation.Context, m conversation.Model,
-) iter.Seq2[conversation.Delta, error] {
+) conversation.Stream {
 	return func(yield func(conversation.Delta, error) bool) {
 		out, err := l.Execute(ctx, c, m)
 		for _, m := range out {
@@ -362,8 +361,8 @@ func (s stream) Chat(context.Context, conversation.Context, conversation.Options
 
 func (s stream) ChatStream(
 	context.Context, conversation.Context, conversation.Options,
-) iter.Seq2[conversation.Delta, error] {
-	return iter.Seq2[conversation.Delta, error](s)
+) conversation.Stream {
+	return conversation.Stream(s)
 }
 
 // CNV-007: the sequence ends after its first error, and a stream of a model that

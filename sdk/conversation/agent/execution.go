@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
@@ -31,7 +30,7 @@ func (e execution) Execute(
 // ExecuteStream implements conversation.Agent.
 func (e execution) ExecuteStream(
 	ctx context.Context, c conversation.Context, m conversation.Model,
-) iter.Seq2[conversation.Delta, error] {
+) conversation.Stream {
 	return func(yield func(conversation.Delta, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
@@ -83,7 +82,7 @@ func checkReply(m conversation.Message) error {
 
 // fold folds a stream whose deltas are checked before they are shown.
 func fold(
-	stream iter.Seq2[conversation.Delta, error], check func(conversation.Delta) error, show shower,
+	stream conversation.Stream, check func(conversation.Delta) error, show shower,
 ) ([]conversation.Message, error) {
 	var failed error
 	all, err := conversation.Fold(stream, func(d conversation.Delta) bool {

@@ -2,7 +2,6 @@ package conversationtest
 
 import (
 	"context"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -119,7 +118,7 @@ type watch struct {
 // ChatStream implements conversation.Model.
 func (w *watch) ChatStream(
 	ctx context.Context, c conversation.Context, o conversation.Options,
-) iter.Seq2[conversation.Delta, error] {
+) conversation.Stream {
 	w.asked = append(w.asked, ctx)
 	return w.Model.ChatStream(ctx, c, o)
 }

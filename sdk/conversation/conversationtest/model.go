@@ -45,7 +45,7 @@ const pieceBytes = 7
 // ChatStream implements conversation.Model. Pieces have a few characters.
 func (f Model) ChatStream(
 	ctx context.Context, c conversation.Context, o conversation.Options,
-) iter.Seq2[conversation.Delta, error] {
+) conversation.Stream {
 	return func(yield func(conversation.Delta, error) bool) {
 		m, err := f.Chat(ctx, c, o)
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"sync"
 
@@ -169,7 +168,7 @@ func (s *Session) Send(
 // must close it, but not use it within the loop.
 func (s *Session) SendStream(
 	ctx context.Context, message conversation.Message, a conversation.Agent, m conversation.Model,
-) (iter.Seq2[conversation.Delta, error], *Transaction) {
+) (conversation.Stream, *Transaction) {
 	tx := s.Begin()
 	tx.Add(message)
 	return func(yield func(conversation.Delta, error) bool) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"slices"
 	"sync"
 	"testing"
@@ -377,7 +376,7 @@ func (s scripted) Execute(context.Context, conversation.Context, conversation.Mo
 
 func (s scripted) ExecuteStream(
 	context.Context, conversation.Context, conversation.Model,
-) iter.Seq2[conversation.Delta, error] {
+) conversation.Stream {
 	return func(yield func(conversation.Delta, error) bool) {
 		for _, d := range s.deltas {
 			if !yield(d, nil) {
@@ -399,7 +398,7 @@ func said(messages []conversation.Message) []string {
 }
 
 // drain reads a stream to its end and returns its error.
-func drain(t *testing.T, stream iter.Seq2[conversation.Delta, error]) (last error) {
+func drain(t *testing.T, stream conversation.Stream) (last error) {
 	for _, err := range stream {
 		require.NoError(t, last, "nothing follows an error")
 		last = err

@@ -37,7 +37,7 @@ func wanted(t *testing.T) (lines []int) {
 	t.Helper()
 	file, err := os.Open("testdata/leaks/leaks.go")
 	require.NoError(t, err)
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	text := bufio.NewScanner(file)
 	for n := 1; text.Scan(); n++ {
 		if strings.HasSuffix(text.Text(), "// want") {
