@@ -226,7 +226,10 @@ func (m Message) Text() string {
 // Calls yields the tool calls in their order.
 func (m Message) Calls() iter.Seq[Call] {
 	return func(yield func(Call) bool) {
-		for p := range m.Parts() {
+		if m.m == nil {
+			return
+		}
+		for _, p := range m.m.parts {
 			if c, ok := p.(Call); ok && !yield(c) {
 				return
 			}

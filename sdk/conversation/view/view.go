@@ -9,14 +9,31 @@ import (
 // Filtered returns the messages of c for which keep returns true. Each message is
 // given to keep once.
 func Filtered(c conversation.Context, keep func(conversation.Message) bool) conversation.Context {
-	var kept []conversation.Message
+	kept := make(chosen, 0, c.Len())
 	for m := range c.All() {
 		if keep(m) {
 			kept = append(kept, m)
 		}
 	}
-	return conversation.Of(kept...)
+	return kept
 }
+
+// chosen are messages of a view. The slice is not modified once it is a context.
+type chosen []conversation.Message
+
+// All implements conversation.Context.
+func (c chosen) All() iter.Seq[conversation.Message] {
+	return func(yield func(conversation.Message) bool) {
+		for _, m := range c {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// Len implements conversation.Context.
+func (c chosen) Len() int { return len(c) }
 
 // WithoutSystem returns the messages of c that are not of the system.
 func WithoutSystem(c conversation.Context) conversation.Context {

@@ -33,18 +33,19 @@ func Windowed(c conversation.Context, n int, options ...Option) conversation.Con
 	for _, option := range options {
 		option(&w)
 	}
-	all := slices.AppendSeq(make([]conversation.Message, 0, c.Len()), c.All())
-	start := w.start(all)
-	for unanswered := true; unanswered; {
-		start, unanswered = skipOrphan(all, start)
+	all := make(chosen, 0, c.Len())
+	for m := range c.All() {
+		all = append(all, m)
 	}
-	var kept []conversation.Message
-	for _, m := range all[:start] {
-		if w.keeps(m) {
-			kept = append(kept, m)
+	start := skipOrphans(all, w.start(all))
+	kept := 0 // system messages before the window move up to it
+	for i := start - 1; i >= 0 && w.keepSystem; i-- {
+		if w.keeps(all[i]) {
+			kept++
+			all[start-kept] = all[i]
 		}
 	}
-	return conversation.Of(append(kept, all[start:]...)...)
+	return all[start-kept:]
 }
 
 // keeps reports whether the message is kept wherever it is.
@@ -80,18 +81,22 @@ func (w *window) start(all []conversation.Message) int {
 	return 0
 }
 
-// skipOrphan returns the index after the last tool result whose call is not in
-// the window before it, if there is one.
-func skipOrphan(all []conversation.Message, start int) (int, bool) {
-	calls := map[string]bool{}
-	after := start
-	for i, m := range all[start:] {
-		for call := range m.Calls() {
-			calls[call.ID] = true
-		}
-		if r, ok := m.Result(); ok && !calls[r.CallID] {
-			after = start + i + 1
+// skipOrphans returns the least index from start on, so that no result of a tool
+// from there on is without its call.
+func skipOrphans(all []conversation.Message, start int) int {
+	calls := map[string]int{} // id to the index of the last message that makes the call
+	for i := start; i < len(all); i++ {
+		switch m := all[i]; m.Role() {
+		case conversation.RoleAssistant:
+			for call := range m.Calls() {
+				calls[call.ID] = i
+			}
+		case conversation.RoleTool:
+			r, _ := m.Result()
+			if at, called := calls[r.CallID]; !called || at < start {
+				start = i + 1
+			}
 		}
 	}
-	return after, after != start
+	return start
 }
