@@ -1,0 +1,5 @@
+//go:build long
+
+package bandit_test
+
+const seeds = 200
