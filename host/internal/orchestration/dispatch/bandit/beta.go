@@ -20,92 +20,89 @@ var logs = sync.OnceValue(func() *[points]float64 {
 	return &out
 })
 
-// negligible is the logarithm of a density, relative to its largest one, that counts
+// negligible is the logarithm of a density, relative to the largest one, that counts
 // as none.
-const negligible = -30
+const negligible = -24
 
 // curve is a Beta distribution by cells.
 type curve struct {
-	mass  [points]float64     // of each cell
-	below [points + 1]float64 // sum of the masses before a cell
+	mass       [points]float64     // of each cell
+	below      [points + 1]float64 // sum of the masses before a cell
+	from, till int                 // the cells outside have no mass
 }
 
 // of sets the curve to Beta(a, b).
 func (c *curve) of(a, b float64) {
 	ln := logs()
 	density := func(k int) float64 { return (a-1)*ln[k] + (b-1)*ln[points-1-k] }
-	top := 0
-	switch {
-	case a > 1 && b > 1: // one maximum, inside
+	top, single := 0, a >= 1 && b >= 1 // it has a single maximum and falls on both sides
+	if single && a+b > 2 {
 		top = min(points-1, int((a-1)/(a+b-2)*points))
-	case a > b || a == b && a < 1:
-		top = points - 1
 	}
-	most := density(top)
-	if a < 1 && b < 1 {
-		most = max(density(0), most)
+	most, sum := density(top), 0.0
+	if !single {
+		most = max(most, density(points-1))
 	}
-	clear(c.mass[:])
-	sum := 0.0
-	// Beta distributions with a maximum inside fall on both sides: the rest is nothing.
-	falls := a >= 1 && b >= 1
-	for k := top; k < points; k++ {
+	put := func(k int) bool {
 		d := density(k) - most
-		if falls && d < negligible {
-			break
+		if d < negligible {
+			if single {
+				return false
+			}
+			d = negligible
 		}
 		c.mass[k] = math.Exp(d)
 		sum += c.mass[k]
+		return true
 	}
-	for k := top - 1; k >= 0; k-- {
-		d := density(k) - most
-		if falls && d < negligible {
-			break
-		}
-		c.mass[k] = math.Exp(d)
-		sum += c.mass[k]
+	c.from, c.till = top, top
+	for c.till < points && put(c.till) {
+		c.till++
 	}
-	for k := range c.mass {
-		c.mass[k] /= sum
-		c.below[k+1] = c.below[k] + c.mass[k]
+	for c.from > 0 && put(c.from-1) {
+		c.from--
 	}
+	total, scale := 0.0, 1/sum
+	for k := c.from; k < c.till; k++ {
+		c.mass[k] *= scale
+		c.below[k] = total
+		total += c.mass[k]
+	}
+	c.below[c.till] = total
 }
 
 // upTo returns the probability of a pass rate up to x.
 func (c *curve) upTo(x float64) float64 {
-	switch x *= points; {
-	case x <= 0:
+	x *= points
+	switch {
+	case x <= float64(c.from):
 		return 0
-	case x >= points:
+	case x >= float64(c.till):
 		return 1
-	default:
-		k := int(x)
-		return c.below[k] + (x-float64(k))*c.mass[k]
 	}
+	k := int(x)
+	return c.below[k] + (x-float64(k))*c.mass[k]
 }
 
 // best returns the probability that a candidate has the largest utility: its pass
 // rate less what it loses by cost and latency.
 func best(all []Belief, less []float64, first int) float64 {
-	if len(all) == 1 {
-		return 1
-	}
-	curves := make([]curve, len(all))
+	var own, other curve
+	own.of(all[first].A, all[first].B)
+	chance := own.mass[own.from:own.till]
 	for i := range all {
-		curves[i].of(all[i].A, all[i].B)
-	}
-	sum := 0.0
-	for k, mass := range curves[first].mass {
-		if mass == 0 {
+		if i == first {
 			continue
 		}
-		x := (float64(k) + 0.5) / points
-		for i := range curves {
-			if i != first && mass != 0 {
-				mass *= curves[i].upTo(x - less[first] + less[i])
-			}
+		other.of(all[i].A, all[i].B)
+		shift := (float64(own.from)+0.5)/points - less[first] + less[i]
+		for k := range chance {
+			chance[k] *= other.upTo(shift + float64(k)/points)
 		}
-		sum += mass
+	}
+	sum := 0.0
+	for _, p := range chance {
+		sum += p
 	}
 	return min(1, sum)
 }

@@ -1,5 +1,0 @@
-//go:build long
-
-package bandit_test
-
-const seeds = 200
