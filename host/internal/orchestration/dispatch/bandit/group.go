@@ -33,7 +33,7 @@ type Outcome struct {
 const (
 	warmOutcomes  = 5
 	warmDecisions = 50
-	recentTrials  = 20
+	RecentTrials  = 20
 	olderTrials   = 40
 )
 
@@ -53,7 +53,7 @@ type counts struct {
 	Arm
 	outcomes      int // all, without decay
 	older         trials
-	recent        []trial // the last recentTrials, oldest first
+	recent        []trial // the last RecentTrials, oldest first
 	cost, latency mean    // USD, milliseconds
 }
 
@@ -172,7 +172,7 @@ func (g *Group) Cold(among []Arm) bool {
 // Drift is an arm whose recent outcomes have replaced its older ones.
 type Drift struct {
 	Arm
-	Passes int     // of the last recentTrials
+	Passes int     // of the last RecentTrials
 	Before float64 // mean pass rate of the older outcomes
 }
 
@@ -190,7 +190,7 @@ func (g *Group) Add(o Outcome, s *policy.Learned) *Drift {
 	}
 	c.outcomes++
 	c.recent = append(c.recent, trial{o.Pass, at})
-	if len(c.recent) > recentTrials {
+	if len(c.recent) > RecentTrials {
 		c.older.add(c.recent[0], s.HalfLife)
 		c.recent = slices.Delete(c.recent, 0, 1)
 	}
@@ -200,7 +200,7 @@ func (g *Group) Add(o Outcome, s *policy.Learned) *Drift {
 	c.latency.add(float64(o.Latency)/float64(time.Millisecond), at, s.HalfLife)
 	if o.First {
 		g.decisions++
-		g.warm = g.warm || !g.Cold(o.Among)
+		g.warm = g.warm || len(o.Among) > 0 && !g.Cold(o.Among)
 	}
 	return c.drift(at, s)
 }
@@ -209,12 +209,12 @@ func (g *Group) Add(o Outcome, s *policy.Learned) *Drift {
 // outcomes predict.
 func (c *counts) drift(at time.Time, s *policy.Learned) *Drift {
 	older := c.older.until(at, s.HalfLife)
-	if len(c.recent) < recentTrials || older.passes+older.fails < olderTrials {
+	if len(c.recent) < RecentTrials || older.passes+older.fails < olderTrials {
 		return nil
 	}
 	prior, passes := s.Of(c.CapID), c.recentPasses()
 	a, b := prior.Passes+older.passes, prior.Fails+older.fails
-	if predicts(recentTrials, passes, a, b) {
+	if predicts(RecentTrials, passes, a, b) {
 		return nil
 	}
 	c.older = trials{at: at}

@@ -101,7 +101,7 @@ func (s *simulation) regret() (sum float64) {
 // atLeast fails unless a share of the seeds passes.
 func atLeast(t *testing.T, share float64, what string, pass func(seed uint64) bool) {
 	t.Helper()
-	seeds, passed := proof.Size(t, "simulated runs", 50, 200), 0
+	seeds, passed := proof.Size(t, "simulated runs", 24, 200), 0
 	for seed := range uint64(seeds) {
 		if pass(seed) {
 			passed++

@@ -105,7 +105,7 @@ func (a *storedArm) sound() bool {
 			return false
 		}
 	}
-	return a.CapID != "" && a.Outcomes >= len(a.Recent) && len(a.Recent) <= recentTrials
+	return a.CapID != "" && a.Outcomes >= len(a.Recent) && len(a.Recent) <= RecentTrials
 }
 
 func millis(t time.Time) int64 {
