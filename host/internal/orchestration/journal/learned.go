@@ -119,3 +119,52 @@ func (l *Learned) good() bool {
 	}
 	return len(l.Order) == len(l.Counts) && l.Propensity >= 0 && l.Propensity <= 1
 }
+
+// Choice is a recorded decision of learned dispatch.
+type Choice struct {
+	Intent  string
+	Decided *Learned
+	// Pass: the answer of the first candidate was committed, else its gates refused it.
+	// Known is false if its end says neither, such as an outage.
+	Pass, Known bool
+}
+
+// Choices returns the decisions of a run. A run that replays another one made none.
+func Choices(records []Record) (all []Choice) {
+	v := newView(records)
+	if v.accepted != nil && v.accepted.ReplayOf != "" {
+		return nil
+	}
+	for _, n := range v.nodes {
+		if n.resolved == nil || n.resolved.Learned == nil || len(n.resolved.Learned.Order) == 0 {
+			continue
+		}
+		c := Choice{Intent: n.resolved.Intent, Decided: n.resolved.Learned}
+		first := c.Decided.Order[0]
+		committed := n.committed != nil && n.committed.FailureType == ""
+		c.Pass = committed && n.committed.CapID == first
+		c.Known = c.Pass
+		for _, a := range n.attempts {
+			if a.started.CapID == first && (!committed || a.started.Attempt != n.committed.Attempt) {
+				c.Known = c.Known || a.refused()
+			}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// refused reports whether the gates refused the answer of an attempt that was not
+// accepted.
+func (a *attemptView) refused() bool {
+	no := false
+	for _, g := range a.verdicts {
+		switch {
+		case g.Err != nil: // a gate that failed says nothing about the answer
+			return false
+		case !g.Pass && !g.NotApplicable:
+			no = true
+		}
+	}
+	return no
+}

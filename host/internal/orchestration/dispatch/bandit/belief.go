@@ -86,3 +86,19 @@ func penalties(all []Belief, s *policy.Learned) []float64 {
 	add(s.LatencyWeight, func(b *Belief) (float64, bool) { return b.Latency, b.Timed })
 	return out
 }
+
+// Range returns the bounds that the pass rate has with 95 %.
+func (b *Belief) Range() (low, high float64) {
+	var c curve
+	c.of(b.A, b.B)
+	low, high = float64(c.from)/points, float64(c.till)/points
+	for k := c.from; k < c.till; k++ {
+		if c.below[k] <= 0.025 {
+			low = float64(k) / points
+		}
+		if c.below[k]+c.mass[k] >= 0.975 {
+			return low, float64(k+1) / points
+		}
+	}
+	return low, high
+}
