@@ -59,11 +59,11 @@ type index struct {
 	conn    *writerConn
 	readers *sql.DB
 	sets    frameSets
-	// compiled are the statements of run, by text.
-	compiled map[string]*sql.Stmt
-	stmt     struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
-	queries  statements // of readers
-	heads    bool       // there is a head; false means that it is not known
+	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
+	queries statements // of readers
+	// heads and headless mean that there is a head, or none; if neither is set, it
+	// is not known.
+	heads, headless bool
 	// suspected are directories whose heads are all suspect already, in the
 	// transaction that is being prepared.
 	suspected map[string]bool
@@ -167,9 +167,6 @@ func (x *index) close() error {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
-	}
-	for _, s := range x.compiled {
-		errs = append(errs, s.Close())
 	}
 	errs = append(errs, x.queries.close())
 	if x.readers != nil {

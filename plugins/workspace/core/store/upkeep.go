@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
@@ -84,21 +83,8 @@ func (x *index) applyUpkeep(ctx context.Context, seq uint64, r log.Record) error
 	return nil // of a later version
 }
 
-// run executes a statement of the writer. It is compiled once: there are few
-// different ones.
 func (x *index) run(ctx context.Context, statement string, args ...any) error {
-	stmt := x.compiled[statement]
-	if stmt == nil {
-		var err error
-		if stmt, err = x.conn.PrepareContext(ctx, statement); err != nil {
-			return err
-		}
-		if x.compiled == nil {
-			x.compiled = map[string]*sql.Stmt{}
-		}
-		x.compiled[statement] = stmt
-	}
-	_, err := stmt.ExecContext(ctx, args...)
+	_, err := x.conn.ExecContext(ctx, statement, args...)
 	return err
 }
 
