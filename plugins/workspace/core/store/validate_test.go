@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
@@ -170,4 +174,29 @@ func TestAllFindings(t *testing.T) {
 	list := f.done().Errors
 	assert.Len(t, list, maxFindings+2)
 	assert.Contains(t, list[len(list)-1].Reason, "5 more")
+}
+
+// WS-170, WS-171: an open store whose log is damaged says so, with every place of
+// the damage; what was rebuilt since it was opened is a warning.
+func TestValidateDamagedOpenStore(t *testing.T) {
+	dir := create(t, id.B3)
+	s := furnished(t, dir, func(o *Options) { o.SegmentSize = 1500 })
+	require.NoError(t, s.Close())
+	for _, n := range []int{2, 4} {
+		path := filepath.Join(dir, logDir, log.SegmentName(n))
+		b, err := os.ReadFile(path)
+		require.NoError(t, err)
+		b[len(b)/2] ^= 1
+		require.NoError(t, os.WriteFile(path, b, 0o600))
+	}
+	require.NoError(t, os.Remove(filepath.Join(dir, indexFile)))
+	s = open(t, dir)
+	require.NotNil(t, s.Damage())
+	r := validate(t, s.Store, Check{})
+	assert.False(t, r.Valid)
+	assert.Equal(t, logFile(2), r.Errors[0].File)
+	assert.True(t, slices.ContainsFunc(r.Errors, func(f Finding) bool { return f.Code == LogDamaged && f.File == logFile(4) }))
+	assert.True(t, slices.ContainsFunc(r.Warnings, func(f Finding) bool { return f.Code == Rebuilt }))
+	_, err := s.Compact(background, "tester", Compaction{})
+	typed(t, err, "store/read-only")
 }
