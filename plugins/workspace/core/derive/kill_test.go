@@ -2,30 +2,16 @@ package derive
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"strconv"
-	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
-	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/plugins/workspace/core/killtest"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
-)
-
-// Variables that make the test program a process that derives frames until it
-// kills itself.
-const (
-	killDir  = "DERIVE_TEST_KILL_DIR"
-	killAt   = "DERIVE_TEST_KILL_AT" // operation of the log at which it kills itself
-	killWork = "DERIVE_TEST_KILL_WORK"
 )
 
 // killFiles are the files of the killed process, before and after their change.
@@ -74,44 +60,16 @@ func killEngine(s *store.Store) *Engine {
 	})
 }
 
-// killed runs the request in place of the tests and kills the process before,
-// within or after the operation with the given number.
+// killed runs the request in place of the tests, if the process is to be killed
+// at one of its operations.
 func killed() bool {
-	dir := os.Getenv(killDir)
-	if dir == "" {
+	k := killtest.Killed()
+	if k == nil {
 		return false
 	}
-	at, _ := strconv.ParseInt(os.Getenv(killAt), 10, 64)
-	var points atomic.Int64
-	var armed, torn atomic.Bool
-	die := func() {
-		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
-	}
-	point := func() bool { return armed.Load() && points.Add(1) == at }
-	s, err := store.Open(background, dir, store.Options{
-		Now: func() int64 { return 1 },
-		Faults: log.Faults{
-			Before: func(op string) error {
-				if point() || torn.Load() {
-					die()
-				}
-				if op == log.OpWrite && point() {
-					torn.Store(true)
-					return &log.Partial{Bytes: int(at*131) % 2000, Err: fmt.Errorf("torn")}
-				}
-				return nil
-			},
-			After: func(string) {
-				if point() {
-					die()
-				}
-			},
-		},
-	})
+	s, err := store.Open(background, k.Dir, store.Options{Now: func() int64 { return 1 }, Faults: k.Faults()})
 	if err == nil {
-		armed.Store(true)
-		err = killTable[os.Getenv(killWork)](killEngine(s))
+		err = killTable[k.Work](killEngine(s))
 	}
 	if err == nil {
 		err = s.Close()
@@ -119,7 +77,7 @@ func killed() bool {
 	if err != nil {
 		panic(err)
 	}
-	die() // it survived all its operations
+	k.Done()
 	return true
 }
 
@@ -140,12 +98,7 @@ func TestKilledRequests(t *testing.T) {
 			w := killWorld(t)
 			before := w.heads()
 			require.NoError(t, w.store.Close())
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), killDir+"="+w.dir, killWork+"="+name, killAt+"="+strconv.Itoa(1+r.IntN(12)))
-			cmd.Stderr = os.Stderr
-			var exit *exec.ExitError
-			require.ErrorAs(t, cmd.Run(), &exit)
-			require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal(), "it must die by its own hand")
+			killtest.RunKilled(t, name, w.dir, 1+r.IntN(20))
 
 			s, err := store.Open(background, w.dir, store.Options{Now: func() int64 { return 1 }, Unsynced: true})
 			require.NoError(t, err)

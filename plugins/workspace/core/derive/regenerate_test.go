@@ -420,7 +420,9 @@ func TestRerun(t *testing.T) {
 	w.extracted("t")
 	w.note("b", "t", "by hand")
 	w.synthesize("", "t")
-	w.synthesize("", "t", func(r *SynthesizeRequest) { r.Policy = edn.MustRead(`{:kind :custom :intent :x/y :deterministic? true}`) })
+	w.synthesize("", "t", func(r *SynthesizeRequest) {
+		r.Policy = edn.MustRead(`{:kind :custom :intent :x/y :deterministic? true}`)
+	})
 	loose := w.synthesize("", "t", func(r *SynthesizeRequest) { r.Policy = edn.MustRead(`{:kind :custom :intent :x/z}`) })
 	rerun := func(f *store.Frame) (content string) {
 		require.NoError(t, w.store.View(background, store.Latest, func(v *store.Snapshot) error {
