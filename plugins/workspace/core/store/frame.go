@@ -91,7 +91,7 @@ func decodeRecord(payload []byte, x any) error {
 
 // seal computes basis, frame and record id.
 func (f *Frame) seal(scheme id.Scheme) {
-	f.Basis = scheme.Basis(idInputs(f.Inputs))
+	f.Basis = scheme.Basis(IDInputs(f.Inputs))
 	if f.Origin == Generated || f.Sampled {
 		f.ID = scheme.Generated(f.Path, f.Basis, f.Agent, f.Type, f.Sample)
 	} else {

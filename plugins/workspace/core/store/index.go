@@ -37,6 +37,7 @@ CREATE TABLE frames (
   content BLOB NOT NULL, bytes INTEGER NOT NULL, recipe BLOB,
   segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX frames_of_content ON frames (content);
 CREATE INDEX frames_of_path ON frames (path, type, seq);
 CREATE INDEX frames_of_basis ON frames (basis);
 CREATE TABLE inputs (input TEXT NOT NULL, frame BLOB NOT NULL, PRIMARY KEY (input, frame)) WITHOUT ROWID;
@@ -60,7 +61,9 @@ type index struct {
 	sets    frameSets
 	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
 	queries statements // of readers
-	heads   bool       // there is a head; false means that it is not known
+	// heads and headless mean that there is a head, or none; if neither is set, it
+	// is not known.
+	heads, headless bool
 	// suspected are directories whose heads are all suspect already, in the
 	// transaction that is being prepared.
 	suspected map[string]bool
