@@ -28,6 +28,16 @@ type Request struct {
 	Inexact []Inexact
 }
 
+// Needs reports whether a condition is about the validation of the store, and
+// whether one is about differences to git's ids.
+func (r Request) Needs() (validation, inexact bool) {
+	for _, c := range r.FailOn {
+		validation = validation || c.Kind == "invalid"
+		inexact = inexact || c.Kind == "inexact"
+	}
+	return validation, inexact
+}
+
 // Inexact is a path whose ids can differ from git's.
 type Inexact struct{ Path, Reason string }
 
@@ -134,10 +144,14 @@ type Directory struct {
 	path string
 }
 
-// New returns the report of a state.
+// New returns the report of a state. A condition about a validation that was not
+// made is an error, because it would never be met.
 func New(f *Facts, r Request) (*Report, error) {
 	if f.Tree == nil {
 		return nil, contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("report", "")
+	}
+	if needed, _ := r.Needs(); needed && r.Validation == nil {
+		return nil, contract.Errorf("runtime/internal", "a condition is about a validation that was not made").WithOp("report", "")
 	}
 	out := &Report{Nodes: Counts{"file": 0, "dir": 0}}
 	for i := range f.Paths {
