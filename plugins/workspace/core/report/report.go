@@ -41,29 +41,6 @@ func (r Request) Needs() (validation, inexact bool) {
 // Inexact is a path whose ids can differ from git's.
 type Inexact struct{ Path, Reason string }
 
-// Validation is a summary of a validation.
-type Validation struct {
-	Valid    bool      `edn:"valid?"`
-	Errors   []Problem `edn:"errors"`
-	Warnings []Problem `edn:"warnings"`
-}
-
-// Problem is a finding of a validation.
-type Problem struct {
-	Code string `edn:"code"`
-	File string `edn:"file,omitempty"`
-	store.Place
-	Message string `edn:"message"`
-}
-
-// listed returns a copy whose lists are not nil.
-func (v *Validation) listed() *Validation {
-	if v == nil {
-		return nil
-	}
-	return &Validation{Valid: v.Valid, Errors: append([]Problem{}, v.Errors...), Warnings: append([]Problem{}, v.Warnings...)}
-}
-
 // Report is the result of report. A section that was not asked for is absent.
 type Report struct {
 	Nodes         Counts       `edn:"nodes"`
