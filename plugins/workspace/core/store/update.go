@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
@@ -44,6 +45,9 @@ type request struct {
 	seq   uint64
 	err   error
 	done  chan struct{}
+	// taken is set by the writer when it begins, or by a caller that gives up
+	// before: a transaction is either not run, or its outcome is awaited.
+	taken atomic.Bool
 }
 
 // Update runs a function in a transaction and returns its sequence number once
@@ -68,6 +72,15 @@ func (s *Store) Update(ctx context.Context, actor string, run func(*Tx) error) (
 	select {
 	case <-r.done:
 		return r.seq, r.err
+	case <-ctx.Done():
+		if r.taken.CompareAndSwap(false, true) {
+			return 0, contract.AsError(context.Cause(ctx))
+		}
+		select {
+		case <-r.done:
+			return r.seq, r.err
+		case <-s.closed:
+		}
 	case <-s.closed:
 	}
 	s.writer.Wait() // it finishes what it has begun
@@ -140,9 +153,14 @@ func (s *Store) commit(batch []*request) {
 	var drafts []log.Draft
 	var written []*request
 	for _, r := range batch {
+		if !r.taken.CompareAndSwap(false, true) {
+			continue // its caller gave up
+		}
 		draft, err := s.draft(r, end.Seq+uint64(len(drafts))+1)
 		if err != nil {
-			r.err = err
+			if r.err = err; errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+				r.err = contract.AsError(err)
+			}
 			continue
 		}
 		r.seq = end.Seq + uint64(len(drafts))
