@@ -80,9 +80,10 @@ var rooms = []room{
 	{prefix: "host/internal/domain/request", mayUse: []string{"sdk/contract"}},
 
 	// sdk: sdktest -> conformance -> {(root), launch -> confine, text};
-	// (root) -> wire -> contract -> {schema -> edn, conversation}
+	// workspace -> (root) -> wire -> contract -> {schema -> edn, conversation}
 	{prefix: "sdk/sdktest", mayUse: []string{"sdk/conformance"}},
 	{prefix: "sdk/conformance", mayUse: []string{"sdk", "sdk/launch", "sdk/text"}},
+	{prefix: "sdk/workspace", mayUse: []string{"sdk"}},
 	{prefix: "sdk/launch", mayUse: []string{"sdk/confine"}},
 	{prefix: "sdk/confine"},
 	{prefix: "sdk", exact: true, mayUse: []string{"sdk/wire"}},
@@ -93,6 +94,7 @@ var rooms = []room{
 	{prefix: "sdk/edn", mayUse: []string{"sdk/internal/kebab"}},
 	{prefix: "sdk/internal/kebab"},
 	{prefix: "sdk/conversation"},
+	{prefix: "sdk/internal/messagegen", mayUse: []string{"sdk/conversation"}}, // messages for property tests
 	{prefix: "sdk/text"},
 	{prefix: "sdk/text/packfile", mayUse: []string{"sdk/edn", "sdk/text"}}, // files of packs: the only part of text that reads
 }
@@ -228,6 +230,7 @@ var engine = map[string][]string{
 	"storetest": {"id", "store", "tree"},
 	"watch":     {"", "git", "id", "ignore", "log", "scan", "store", "tree"},
 	"coretest":  nil,
+	"killtest":  {"id", "log"},
 }
 
 // The workspace engine knows no plugin protocol, command line, terminal or

@@ -97,6 +97,7 @@ var parts = []part{
 	{"schemas", schemas},
 	{"evaluator", evaluator},
 	{"prompts", prompts},
+	{"conversations", conversations},
 	{"calls", calls},
 	{"judges", judges},
 	{"tools", tools},

@@ -1,9 +1,10 @@
 package main
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -11,24 +12,63 @@ import (
 const progressEvery = 100 * time.Millisecond
 
 // progress returns a function that reports how much of a phase is done; the total
-// is 0 if it is not known. It drops what comes too fast.
+// is 0 if it is not known. It drops what comes too fast, except the last report of
+// the call, which settle sends.
 func (r *request) progress(phase, unit string) func(done, total int) {
 	if r.out == nil {
 		return func(int, int) {}
 	}
-	var next atomic.Int64
-	return func(done, total int) {
-		now, due := r.server.now().UnixNano(), next.Load()
-		if now < due || !next.CompareAndSwap(due, now+int64(progressEvery)) {
-			return
-		}
-		var b edn.MapBuilder
-		b.Key("phase", edn.K(phase))
-		b.Key("done", number(done))
-		if total > 0 {
-			b.Key("total", number(total))
-		}
-		b.Key("unit", edn.K(unit))
-		_ = r.out.Progress(b.Map()) // a caller that is gone cancels the call
+	p := &phaseProgress{out: r.out, phase: phase, unit: unit, now: r.server.now}
+	r.phases = append(r.phases, p)
+	return p.report
+}
+
+// settle reports where the phases of the call have ended.
+func (r *request) settle() {
+	for _, p := range r.phases {
+		p.settle()
 	}
+}
+
+// phaseProgress is the progress of one phase of a call.
+type phaseProgress struct {
+	out         *sdk.Stream
+	phase, unit string
+	now         func() time.Time
+
+	mu          sync.Mutex
+	due         time.Time // of the next report
+	done, total int
+	held        bool // done was not reported
+}
+
+func (p *phaseProgress) report(done, total int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done, p.total, p.held = max(p.done, done), total, true // workers report out of order
+	if now := p.now(); !now.Before(p.due) {
+		p.due = now.Add(progressEvery)
+		p.send()
+	}
+}
+
+func (p *phaseProgress) settle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held {
+		p.send()
+	}
+}
+
+// send sends what is done. mu must be held.
+func (p *phaseProgress) send() {
+	var b edn.MapBuilder
+	b.Key("phase", edn.K(p.phase))
+	b.Key("done", number(p.done))
+	if p.total > 0 {
+		b.Key("total", number(p.total))
+	}
+	b.Key("unit", edn.K(p.unit))
+	p.held = false
+	_ = p.out.Progress(b.Map()) // a caller that is gone cancels the call
 }

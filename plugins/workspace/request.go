@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -22,13 +23,15 @@ type request struct {
 	agent   *agent.Agent // nil for intents of administrators
 	actor   string       // the principal, for the commit
 	out     *sdk.Stream  // nil if the intent does not stream
-	*opened              // nil for intents that need no open store
+	phases  []*phaseProgress
+	*opened // nil for intents that need no open store
 }
 
 // common is what inputs share.
 type common struct {
 	Workspace string  `edn:"workspace"`
 	Agent     string  `edn:"agent/id"`
+	Fallback  string  `edn:"agent/fallback"`
 	AsOf      *uint64 `edn:"as-of"`
 }
 
@@ -46,16 +49,11 @@ func (s *server) serve(ctx context.Context, i *intent, in edn.Value, out *sdk.St
 }
 
 func (s *server) answer(ctx context.Context, running *running, i *intent, in edn.Value, out *sdk.Stream) (edn.Value, error) {
-	if findings := s.inputs[i.name].Validate(in); len(findings) > 0 {
-		return edn.Nil(), invalidInput(findings)
-	}
 	r := &request{running: running, server: s, intent: i, in: in, out: out}
-	if err := edn.Decode(in, &r.common); err != nil {
-		return edn.Nil(), contract.Errorf("input/invalid", "%w", err)
-	}
-	if err := r.authorize(ctx); err != nil {
+	if err := r.check(ctx); err != nil {
 		return edn.Nil(), err
 	}
+	defer r.settle()
 	if i.opens == closed_ {
 		return i.run(ctx, r)
 	}
@@ -65,6 +63,17 @@ func (s *server) answer(ctx context.Context, running *running, i *intent, in edn
 	}
 	defer release()
 	return i.run(ctx, r)
+}
+
+// check validates the input and what the caller may do.
+func (r *request) check(ctx context.Context) error {
+	if findings := r.server.inputs[r.intent.name].Validate(r.in); len(findings) > 0 {
+		return invalidInput(findings)
+	}
+	if err := edn.Decode(r.in, &r.common); err != nil {
+		return contract.Errorf("input/invalid", "%w", err)
+	}
+	return r.authorize(ctx)
 }
 
 // invalidInput is the error of an input that does not fit the schema.
@@ -102,7 +111,7 @@ func (r *request) authorize(ctx context.Context) error {
 		return nil
 	}
 	if r.common.Agent == "" {
-		r.common.Agent = r.cfg.DefaultAgent
+		r.common.Agent = cmp.Or(r.cfg.DefaultAgent, r.common.Fallback)
 	} else if err := agent.CheckID(r.common.Agent); err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ var schemaText string
 var sharedEntries = map[string]edn.Value{
 	"common": edn.MustRead(`[
 		[:workspace {:optional true :unit :path :doc "the directory, or the id of a workspace; may be left out if there is one allowed root"} :string]
-		[:agent/id {:optional true :doc "the agent that acts; the setting default_agent if it is left out"} :string]]`),
+		[:agent/id {:optional true :doc "the agent that acts; the setting default_agent if it is left out"} :string]
+		[:agent/fallback {:optional true :doc "the agent that acts if there is neither :agent/id nor the setting default_agent"} :string]]`),
 	"read": edn.MustRead(`[[:as-of {:optional true :doc "read the state after this transaction"} [:int {:min 0}]]]`),
 	"node": edn.MustRead(`[
 		[:node/id {:optional true :doc "a node id, or at least 8 digits of one"} :string]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
@@ -83,7 +84,8 @@ func (r *request) scanOptions() (scan.Options, error) {
 		Force:          r.flag("force?"),
 	}
 	show := r.progress("scan", "entries")
-	o.Progress = func(entries int) { show(entries, 0) }
+	var examined atomic.Int64 // by all workers
+	o.Progress = func(entries int) { show(int(examined.Add(int64(entries))), 0) }
 	for i, text := range r.texts("paths") {
 		path, err := store.CheckPath(text)
 		if err != nil {

@@ -113,7 +113,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
 		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",
 		"conform", "completion", "doctor", "version", "model probe", "model prices", "judge show", "admin action", "admin systemd-unit", "help",
-		"batch", "runs watch", "admin journal-repair", "admin migrate", "session",
+		"batch", "runs watch", "admin journal-repair", "admin migrate", "session", "workspace", "context",
 	}
 	asks := map[string]bool{}
 	for _, verb := range covered {

@@ -490,8 +490,8 @@ judge "grader" {
 	w.write("action.edn", "{:action :plugin-list}")
 	w.write("prices.edn", w.run("model", "prices", "--all", "--edn").stdout)
 	for _, line := range all {
-		if ofDaemon(line) || strings.HasPrefix(line, "ferment model probe ") {
-			continue // TestHelpExamplesOfDaemon, TestSessionExamples, TestBatchExamples, TestModelProbe
+		if ofDaemon(line) || ofWorkspace(line) || strings.HasPrefix(line, "ferment model probe ") {
+			continue // TestHelpExamplesOfDaemon, TestSessionExamples, TestBatchExamples, TestWorkspaceExamples, TestModelProbe
 		}
 		if strings.HasPrefix(line, "ferment conform ") && !strings.Contains(line, "--run ") {
 			continue // whole suites: TestConformPasses, and the conformance step of the checks before a merge

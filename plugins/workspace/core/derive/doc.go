@@ -20,10 +20,11 @@
 // A generate request without a producer calls a model if the request or its agent
 // names one, or if the request has an intent or a prompt. Otherwise the producer
 // is chosen for each path, so that a workspace without a model still gets useful
-// frames: extract/go-outline for a Go file that parses, extract/text for any
-// other text, extract/facts for everything else, and for a directory a synthesis
-// with the policy summarize of the frames of its entries. All of them have the
-// same frame type, which a model can take over later.
+// frames: for a file extract/auto, which is extract/go-outline for Go that parses,
+// extract/text for any other text and extract/facts for everything else; for a
+// directory a synthesis with the policy summarize of the frames of its entries.
+// All of them have the same frame type, which a model can take over later. What
+// has a fresh frame of that type is left alone, whoever made it.
 //
 // # Planning and committing
 //

@@ -226,12 +226,14 @@ type GenerateResult struct {
 // Ticket is a prepared call of plan mode. It has everything that the commit
 // needs, so no state is kept between the two.
 type Ticket struct {
-	Path   string    `edn:"-"`
+	Path   string    `edn:"-"` // it is not always text
 	Type   string    `edn:"frame/type"`
 	Agent  string    `edn:"agent/id"`
 	Basis  id.ID     `edn:"basis/id"`
 	Sample uint64    `edn:"sample"`
 	Recipe edn.Value `edn:"recipe"`
+	// Prompt is the prompt of a request that replaced that of the agent.
+	Prompt string `edn:"prompt,omitempty"`
 }
 
 // Prepared is the result of preparing a call.
@@ -239,4 +241,14 @@ type Prepared struct {
 	Ticket   Ticket
 	Input    edn.Value    // of the intent
 	Existing *store.Frame // the frame is there already; no call is needed
+}
+
+// CommitRequest appends the answer to a prepared call.
+type CommitRequest struct {
+	Caller Caller
+	Ticket Ticket
+	Text   string
+	// Attribution is what the caller knows of the model; nil if nothing.
+	Attribution     edn.Value
+	AcceptTruncated bool
 }

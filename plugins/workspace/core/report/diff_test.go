@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -309,4 +310,50 @@ func TestUnifiedGivesUp(t *testing.T) {
 	diff := unified("x", "same\n"+before.String(), "same\n"+after.String())
 	assert.Contains(t, diff, "@@ -1,3001 +1,3001 @@\n same\n-old 0\n")
 	assert.Equal(t, 3000, strings.Count(diff, "\n+new"))
+}
+
+// WS-191: an export is compared like the state that it was made from, as a whole
+// or within the path that it is about.
+func TestDiffOfExports(t *testing.T) {
+	w := storetest.Open(t, id.B3)
+	files := map[string]string{"a": "1", "d/b": "2", "d/c": "3", "d/\xff": ""}
+	w.Tree(files)
+	child := w.Put("d/b", "note", "about b")
+	w.Put("a", "note", "about a")
+	w.Put("d", "digest", "of d", func(n *store.NewFrame) { n.Inputs = append(n.Inputs, store.Input{Kind: id.InputFrame, ID: child.ID}) })
+	files["d/c"] = "4"
+	w.Tree(files)
+	exported := func(sel store.ExportRange) *Side {
+		var out bytes.Buffer
+		w.Read(func(s *store.Snapshot) error {
+			_, err := s.Export(background, &out, sel)
+			return err
+		})
+		bundle, err := store.ReadExport(&out)
+		require.NoError(t, err)
+		temp := t.TempDir()
+		side, err := ExportSide(background, bundle, "x.export", temp)
+		require.NoError(t, err)
+		left, err := os.ReadDir(temp)
+		require.NoError(t, err)
+		assert.Empty(t, left)
+		return side
+	}
+	whole, part := exported(store.ExportRange{History: true}), exported(store.ExportRange{Path: "d", History: true})
+	diff := func(a *Side, path string) *Difference {
+		d, err := Diff(background, a, side(t, w, store.Latest), DiffRequest{Path: path, Content: true})
+		require.NoError(t, err)
+		return d
+	}
+	assert.True(t, diff(whole, "").Equal)
+	assert.True(t, diff(part, "d").Equal)
+	w.Put("d/b", "note", "again about b")
+	delete(files, "a")
+	w.Tree(files)
+	assert.Equal(t, `[["a" "note"]]`, edn.Vector(diff(whole, "").Frames.Deleted...).String())
+	for _, d := range []*Difference{diff(whole, "d"), diff(part, "d")} {
+		assert.Len(t, d.Frames.Moved, 1)
+		require.Len(t, d.Texts, 1)
+		assert.Contains(t, d.Texts[0].Diff, "-about b\n\\ No newline at end of file\n+again about b\n")
+	}
 }

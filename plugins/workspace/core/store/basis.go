@@ -209,7 +209,7 @@ func (r *frames) compare(ctx context.Context, t *top) (HeadState, []Reason, erro
 	if marked {
 		reasons = append(reasons, Invalidated)
 	}
-	if r.store.Scheme.Basis(idInputs(inputs)) != f.Basis {
+	if r.store.Scheme.Basis(IDInputs(inputs)) != f.Basis {
 		reasons = append(reasons, f.differences(inputs)...)
 	}
 	switch {
@@ -253,4 +253,17 @@ func (f *Frame) differences(now []Input) (reasons []Reason) {
 
 func (in Input) equal(other Input) bool {
 	return in.Kind == other.Kind && in.ID == other.ID && string(in.Text) == string(other.Text)
+}
+
+// Current returns the current state of a path, nil if it is gone or never was.
+func (v *Snapshot) Current(ctx context.Context, path string) (*Version, error) {
+	now, err := v.frames().current(ctx, path)
+	return now, readError(err)
+}
+
+// NotReady returns the paths of the directories in dir that have frames of the
+// selection's type below them but are not in ready.
+func (v *Snapshot) NotReady(ctx context.Context, dir string, sel Selection, ready map[string]bool) ([]string, error) {
+	list, err := v.frames().notReady(ctx, dir, sel, ready)
+	return list, readError(err)
 }

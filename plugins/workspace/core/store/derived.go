@@ -67,7 +67,7 @@ func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tx.store.Scheme.Basis(idInputs(inputs)) != f.Basis {
+	if tx.store.Scheme.Basis(IDInputs(inputs)) != f.Basis {
 		return nil, ErrMoved
 	}
 	previous, err := r.headOf(ctx, n.Path, now.Node, n.Type)
@@ -119,7 +119,7 @@ func (tx *Tx) MoveHead(frame id.ID) (*Put, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tx.store.Scheme.Basis(idInputs(inputs)) != f.Basis {
+	if tx.store.Scheme.Basis(IDInputs(inputs)) != f.Basis {
 		return nil, ErrMoved
 	}
 	previous, err := r.headOf(ctx, f.Path, now.Node, f.Type)

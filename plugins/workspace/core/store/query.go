@@ -4,18 +4,20 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"sync"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// preparer is a database or a connection.
+// statements are prepared queries, by text. The queries are constants, so there
+// are few.
+type statements struct{ byText sync.Map }
+
+// preparer is a database or one connection to it.
 type preparer interface {
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
-
-// statements are the prepared queries of a database or connection, by text. The queries are
-// constants, so there are few.
-type statements struct{ byText sync.Map }
 
 func (s *statements) get(ctx context.Context, db preparer, query string) (*sql.Stmt, error) {
 	if known, ok := s.byText.Load(query); ok {
@@ -42,22 +44,32 @@ func (s *statements) close() error {
 	return errors.Join(errs...)
 }
 
+// isOpen reports whether a prepared query failed because its rows are still open.
+func isOpen(err error) bool {
+	var in *sqlite.Error
+	return errors.As(err, &in) && in.Code() == sqlite3.SQLITE_MISUSE
+}
+
 // prepared is a transaction of a reader that compiles each query once for each
-// connection.
+// connection. A query whose rows are open can run again within.
 type prepared struct {
 	tx      *sql.Tx
 	db      *sql.DB
 	queries *statements
 }
 
-var _ querier = (*prepared)(nil)
+var _, _ querier = (*prepared)(nil), (*writerConn)(nil)
 
 func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	stmt, err := p.queries.get(ctx, p.db, query)
 	if err != nil {
 		return nil, err
 	}
-	return p.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	rows, err := p.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	if isOpen(err) {
+		return p.tx.QueryContext(ctx, query, args...)
+	}
+	return rows, err
 }
 
 func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
@@ -68,50 +80,43 @@ func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...an
 	return p.tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
 }
 
-// preparedConn is the connection of the writer. It compiles each statement once.
-// Rows must be read before the same query runs again.
-type preparedConn struct {
+// writerConn is the connection of the writer. It compiles each query and each
+// statement with arguments once.
+type writerConn struct {
 	*sql.Conn
 	queries statements
 }
 
-var _ querier = (*preparedConn)(nil)
-
-func connect(ctx context.Context, db *sql.DB) (*preparedConn, error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
+func (w *writerConn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if len(args) == 0 { // also several statements in one text
+		return w.Conn.ExecContext(ctx, query)
 	}
-	return &preparedConn{Conn: conn}, nil
-}
-
-// ExecContext runs a statement, or a script, which is not kept.
-func (p *preparedConn) ExecContext(ctx context.Context, statement string, args ...any) (sql.Result, error) {
-	if strings.Contains(statement, ";") {
-		return p.Conn.ExecContext(ctx, statement, args...)
-	}
-	stmt, err := p.queries.get(ctx, p.Conn, statement)
+	stmt, err := w.queries.get(ctx, w.Conn, query)
 	if err != nil {
 		return nil, err
 	}
 	return stmt.ExecContext(ctx, args...)
 }
 
-func (p *preparedConn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := p.queries.get(ctx, p.Conn, query)
+func (w *writerConn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := w.queries.get(ctx, w.Conn, query)
 	if err != nil {
 		return nil, err
 	}
-	return stmt.QueryContext(ctx, args...)
+	rows, err := stmt.QueryContext(ctx, args...)
+	if isOpen(err) {
+		return w.Conn.QueryContext(ctx, query, args...)
+	}
+	return rows, err
 }
 
-func (p *preparedConn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	stmt, err := p.queries.get(ctx, p.Conn, query)
+func (w *writerConn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	stmt, err := w.queries.get(ctx, w.Conn, query)
 	if err != nil {
-		return p.Conn.QueryRowContext(ctx, query, args...) // fails in the same way
+		return w.Conn.QueryRowContext(ctx, query, args...) // fails in the same way
 	}
 	return stmt.QueryRowContext(ctx, args...)
 }
 
-// Close releases the statements and the connection.
-func (p *preparedConn) Close() error { return errors.Join(p.queries.close(), p.Conn.Close()) }
+// Close closes the statements and the connection.
+func (w *writerConn) Close() error { return errors.Join(w.queries.close(), w.Conn.Close()) }

@@ -100,9 +100,6 @@ type Selected struct {
 	Stale int
 	// StalePaths are their paths.
 	StalePaths []string
-	// NotReady are the paths of directories that have no fresh head although
-	// frames of the type are below them.
-	NotReady []string
 }
 
 // Inputs returns the basis of a frame that is made from the selected frames by
@@ -127,7 +124,7 @@ func (s *Selected) Inputs(sel Selection, now Version, path, digest string) []Inp
 // Context returns the context id of a directory: the names and contents of the
 // selected frames.
 func (s *Selected) Context(scheme id.Scheme) id.ID {
-	return scheme.Context(idInputs(s.contents()))
+	return scheme.Context(IDInputs(s.contents()))
 }
 
 // contents returns names and content ids, ordered by them: the order of node ids
@@ -143,7 +140,8 @@ func (s *Selected) contents() []Input {
 	return list
 }
 
-func idInputs(inputs []Input) []id.Input {
+// IDInputs returns inputs in the form that package id hashes.
+func IDInputs(inputs []Input) []id.Input {
 	list := make([]id.Input, len(inputs))
 	for i, in := range inputs {
 		list[i] = id.Input{Kind: in.Kind, ID: in.ID, Text: string(in.Text)}
@@ -225,7 +223,7 @@ func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready 
 	}
 	for next := prefix; ; {
 		var found []byte
-		err := r.row(ctx, []any{&found}, "SELECT min(dir) FROM tops WHERE dir > ?1 AND (?2 = '' OR dir < ?2)", []byte(next), []byte(after(dir)))
+		err := r.row(ctx, []any{&found}, "SELECT min(dir) FROM tops WHERE dir > ?1 AND (length(?2) = 0 OR dir < ?2)", []byte(next), []byte(after(dir)))
 		if err != nil {
 			return nil, err
 		}

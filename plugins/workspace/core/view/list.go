@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -15,24 +14,25 @@ type ListRequest struct {
 	Filter store.Filter // without its path
 }
 
-// ListFrom returns the request in the input of list-frames.
+// ListFrom returns the request in the input of list-frames. Its :agent is that of
+// the frames, not the one that asks.
 func ListFrom(input edn.Value) (r ListRequest, err error) {
 	if r.Node, err = store.RefFrom(input); err != nil {
 		return r, err
 	}
-	for key, text := range map[string]*string{"frame/type": &r.Filter.Type, "agent/id": &r.Filter.Agent, "cursor": &r.Filter.Cursor} {
+	for key, text := range map[string]*string{"frame/type": &r.Filter.Type, "agent": &r.Filter.Agent, "cursor": &r.Filter.Cursor} {
 		if err := optional(input, key, text); err != nil {
 			return r, err
 		}
 	}
 	at := func(key string) []edn.Value { return []edn.Value{edn.K(key)} }
-	if v := input.Key("frame/origin"); !v.IsNil() {
-		if r.Filter.Origin, err = oneOf(at("frame/origin"), "an origin", v, store.Authored, store.Extracted, store.Generated, store.Synthesized); err != nil {
+	if v := input.Key("origin"); !v.IsNil() {
+		if r.Filter.Origin, err = oneOf(at("origin"), "an origin", v, store.Authored, store.Extracted, store.Generated, store.Synthesized); err != nil {
 			return r, err
 		}
 	}
 	if v := input.Key("state"); !v.IsNil() {
-		if r.Filter.State, err = oneOf(at("state"), "a state", v, store.Fresh, store.Stale, store.Deleted, invalidState); err != nil {
+		if r.Filter.State, err = oneOf(at("state"), "a state", v, store.Fresh, store.Stale, store.Deleted, store.Invalid); err != nil {
 			return r, err
 		}
 	}
@@ -124,24 +124,11 @@ func Head(ctx context.Context, s *store.Snapshot, ref store.Ref, frameType strin
 	if err != nil {
 		return nil, err
 	}
-	return &HeadResult{Frame: frameOf(h), Reasons: reasons(h, found)}, nil
-}
-
-// reasons says why a head is not fresh.
-func reasons(h *store.Head, f *store.Found) []Keyword {
-	switch h.State {
-	case store.Fresh:
-		return nil
-	case store.Deleted:
-		return []Keyword{"deleted"}
-	case invalidState:
-		return []Keyword{"invalidated"}
+	r := &HeadResult{Frame: frameOf(h)}
+	for _, reason := range h.Reasons {
+		r.Reasons = append(r.Reasons, Keyword(reason))
 	}
-	node := slices.ContainsFunc(h.Frame.Inputs, func(in store.Input) bool { return in.Kind == id.InputNode && in.ID != f.States[0].Node })
-	if node {
-		return []Keyword{"node-changed"}
-	}
-	return []Keyword{"child-changed"}
+	return r, nil
 }
 
 // HistoryResult is the result of history.

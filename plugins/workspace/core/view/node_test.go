@@ -205,13 +205,13 @@ func TestDescriptors(t *testing.T) {
 		assert.Nil(t, all.Cursor)
 		assert.NotContains(t, value(t, all), "secret")
 		assert.Contains(t, value(t, all), ":cursor nil")
-		page := list(`{:path "a" :frame/type "note" :agent/id "writer" :frame/origin :authored :limit 2}`)
+		page := list(`{:path "a" :frame/type "note" :agent "writer" :origin :authored :limit 2}`)
 		assert.Equal(t, []string{"note - stale", "note -"}, shown(page.Frames))
 		rest := list(`{:path "a" :frame/type "note" :limit 10 :cursor "` + *page.Cursor + `"}`)
 		assert.Len(t, rest.Frames, 3)
 		assert.Len(t, list(`{:path "a" :state :stale}`).Frames, 1)
 		assert.Len(t, list(`{:path "a" :basis/id "`+all.Frames[0].BasisID.String()+`"}`).Frames, 1)
-		for _, bad := range []string{`{:path "a" :limit 0}`, `{:path "a" :limit 1001}`, `{:path "a" :state :old}`, `{:path "a" :frame/origin :made}`, `{:path "a" :basis/id "x"}`, `{:path "a" :frame/type 1}`} {
+		for _, bad := range []string{`{:path "a" :limit 0}`, `{:path "a" :limit 1001}`, `{:path "a" :state :old}`, `{:path "a" :origin :made}`, `{:path "a" :basis/id "x"}`, `{:path "a" :frame/type 1}`} {
 			_, err := ListFrom(edn.MustRead(bad))
 			require.ErrorIs(t, err, contract.OfType("input/invalid"), bad)
 		}

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -81,18 +80,8 @@ func (in *invocation) effects() []string {
 	return slices.Compact(allowed)
 }
 
-// call sends an input and returns the output of the intent. Without an agent of
-// the user or of the settings it acts as the built-in one.
+// call sends an input and returns the output of the intent.
 func (c *caller) call(input edn.Value) (edn.Value, error) {
-	out, err := c.send(input)
-	if c.verb.agent != "" && !input.HasKey("agent/id") && errors.Is(err, contract.OfType("agent/required")) {
-		return c.send(input.AssocKey("agent/id", edn.Text(c.verb.agent)))
-	}
-	return out, err
-}
-
-// send sends an input as it is.
-func (c *caller) send(input edn.Value) (edn.Value, error) {
 	var show func(edn.Value) error
 	if c.streams || c.takesLong {
 		show = c.event

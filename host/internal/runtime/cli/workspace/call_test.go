@@ -18,36 +18,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// WS-181: without --agent and FERMENT_AGENT the setting of the plugin decides; if it
-// has none, the built-in agent whose role the verb needs acts.
+// WS-181: without --agent and FERMENT_AGENT the setting of the plugin decides; the
+// request names the built-in agent that acts if it has none.
 func TestAgents(t *testing.T) {
-	needs := func(_ string, input edn.Value) (edn.Value, *contract.Error) {
-		if !input.HasKey("agent/id") {
-			return edn.Nil(), contract.Errorf("agent/required", "the request names no agent")
-		}
-		return edn.MustMap(), nil
-	}
 	for name, tc := range map[string]struct {
-		args, env string
-		answer    func(string, edn.Value) (edn.Value, *contract.Error)
-		want      []string
+		args, env, want string
 	}{
-		"flag":                 {args: "workspace status --agent docs", env: "other", answer: needs, want: []string{`{:agent/id "docs"}`}},
-		"environment":          {args: "workspace status", env: "docs", answer: needs, want: []string{`{:agent/id "docs"}`}},
-		"setting":              {args: "workspace status", answer: answers("{}").answer, want: []string{`{}`}},
-		"built-in reader":      {args: "workspace status", answer: needs, want: []string{`{}`, `{:agent/id "reader"}`}},
-		"built-in writer":      {args: "workspace scan", answer: needs, want: []string{`{}`, `{:agent/id "writer"}`}},
-		"built-in synthesis":   {args: "context regenerate", answer: needs, want: []string{`{:path "."}`, `{:agent/id "synthesis" :path "."}`}},
-		"administrator's verb": {args: "workspace compact --yes", env: "docs", answer: answers("{}").answer, want: []string{`{}`}},
+		"flag":                 {"workspace status --agent docs", "other", `{:agent/id "docs"}`},
+		"environment":          {"workspace status", "docs", `{:agent/id "docs"}`},
+		"built-in reader":      {"workspace status", "", `{:agent/fallback "reader"}`},
+		"built-in writer":      {"workspace scan", "", `{:agent/fallback "writer"}`},
+		"built-in synthesis":   {"context regenerate", "", `{:agent/fallback "synthesis" :path "."}`},
+		"administrator's verb": {"workspace compact --yes", "docs", `{}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDesk(t)
 			if tc.env != "" {
 				d.env["FERMENT_AGENT"] = tc.env
 			}
-			e := &engine{answer: tc.answer}
+			e := answers("{}")
 			require.NoError(t, d.run(e, "edn", strings.Fields(tc.args)...).err)
-			assert.Equal(t, tc.want, e.inputs())
+			assert.Equal(t, tc.want, e.requests[0].Key("input").Dissoc(edn.K("workspace")).String())
 		})
 	}
 }
@@ -132,7 +123,7 @@ func TestAsksFirst(t *testing.T) {
 	for _, tc := range []struct{ args, dry, act string }{
 		{"workspace repair", `{:apply? false}`, `{:apply? true}`},
 		{"workspace compact --ttl 1d", `{:dry-run? true :ttl "1d"}`, `{:ttl "1d"}`},
-		{"workspace import note.txt", `{:content/b64 "UGFyc2VzIGZsYWdzLgo" :dry-run? true}`, `{:content/b64 "UGFyc2VzIGZsYWdzLgo"}`},
+		{"workspace import note.txt", `{:content/b64 "UGFyc2VzIGZsYWdzLgo=" :dry-run? true}`, `{:content/b64 "UGFyc2VzIGZsYWdzLgo="}`},
 		{"workspace delete old", `{:dry-run? true :path "old"}`, `{:path "old"}`},
 	} {
 		d := newDesk(t)

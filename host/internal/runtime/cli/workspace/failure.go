@@ -76,8 +76,13 @@ func (in *invocation) next(e *contract.Error) string {
 	if hint == "" && exit.Code(e) == exit.Usage {
 		hint = fmt.Sprintf("\"ferment %s --help\" shows its usage", in.words)
 	}
-	return strings.ReplaceAll(hint, "`", "\"")
+	return inFlags.Replace(hint)
 }
+
+// inFlags names the flags for keys of a request that a hint names.
+var inFlags = strings.NewReplacer("`", "\"", ":include #{:deleted}", "--include-deleted", ":as-of", "--as-of", ":deadline-ms", "--timeout",
+	":on-unreadable", "--on-unreadable", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
+	":agent/id", "--agent", ":expect/head", "--expect-head", ":on-conflict", "--on-conflict", ":force? true", "--force")
 
 // steps are the commands that help after an error; NODE is the argument of the
 // command that failed.

@@ -62,7 +62,7 @@ func nodeAndFile(in *invocation, input edn.Value, args []string) (edn.Value, err
 		return edn.Nil(), err
 	}
 	if !utf8.Valid(content) {
-		return input.AssocKey("content/b64", edn.Text(base64.RawURLEncoding.EncodeToString(content))), nil
+		return input.AssocKey("content/b64", edn.Text(base64.StdEncoding.EncodeToString(content))), nil
 	}
 	return input.AssocKey("content", edn.Text(string(content))), nil
 }
@@ -113,7 +113,7 @@ func imported(in *invocation, input edn.Value, args []string) (edn.Value, error)
 		return edn.Nil(), err
 	}
 	if len(content) <= maxSent || args[0] == "-" {
-		return input.AssocKey("content/b64", edn.Text(base64.RawURLEncoding.EncodeToString(content))), nil
+		return input.AssocKey("content/b64", edn.Text(base64.StdEncoding.EncodeToString(content))), nil
 	}
 	file := args[0]
 	if !filepath.IsAbs(file) {

@@ -116,7 +116,7 @@ func (p *progress) amount() string {
 	if unit != "" {
 		text += " " + name(unit)
 	}
-	if p.phase != "" {
+	if p.phase != "" && p.phase != p.verb {
 		text = name(p.phase) + " " + text
 	}
 	return text

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -122,6 +123,8 @@ func (p *page) cell(row edn.Value, key string) string {
 	switch n, isInt := v.AsInt(); {
 	case key == "path" || key == "name":
 		return encoded(row, key)
+	case isInt && key == "at":
+		return time.Unix(0, n).UTC().Format("2006-01-02 15:04")
 	case isInt && strings.HasSuffix(key, "bytes"):
 		return size(int(n))
 	case isInt:

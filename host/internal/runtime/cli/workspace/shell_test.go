@@ -53,11 +53,12 @@ func (e *engine) Call(ctx context.Context, request edn.Value, show func(edn.Valu
 
 func (e *engine) Close() { e.closed++ }
 
-// inputs returns the inputs of the calls without the workspace.
+// inputs returns the inputs of the calls without the workspace and the built-in
+// agent.
 func (e *engine) inputs() []string {
 	var all []string
 	for _, r := range e.requests {
-		all = append(all, r.Key("input").Dissoc(edn.K("workspace")).String())
+		all = append(all, r.Key("input").Dissoc(edn.K("workspace"), edn.K("agent/fallback")).String())
 	}
 	return all
 }

@@ -228,7 +228,9 @@ func (p *page) items(items edn.Value) {
 }
 
 // errorText formats the error of an item: its message and its type.
-func errorText(e edn.Value) string { return words(e.Key("message")) + " (:" + plain(e.Key("type")) + ")" }
+func errorText(e edn.Value) string {
+	return words(e.Key("message")) + " (:" + plain(e.Key("type")) + ")"
+}
 
 // someFailed reports whether an item failed.
 func someFailed(_ *invocation, out edn.Value) bool {

@@ -225,11 +225,17 @@ func ignoreText(p *page, out edn.Value) {
 	if out.Key("dry-run?").Truthy() {
 		dry = "would have "
 	}
-	if n := out.Key("added"); !n.IsNil() {
-		p.line("%sadded %s; the next scan applies the list", dry, counted(number(n), "pattern"))
+	added, removed := out.Key("added"), out.Key("removed")
+	for _, change := range []struct {
+		verb string
+		n    edn.Value
+	}{{"added", added}, {"removed", removed}} {
+		if number(change.n) > 0 {
+			p.line("%s%s %s; the next scan applies the list", dry, change.verb, counted(number(change.n), "pattern"))
+		}
 	}
-	if n := out.Key("removed"); !n.IsNil() {
-		p.line("%sremoved %s; the next scan applies the list", dry, counted(number(n), "pattern"))
+	if changed := !added.IsNil() || !removed.IsNil(); changed && number(added)+number(removed) == 0 {
+		p.line("the list of the workspace stays as it is")
 	}
 	if changes := out.Key("changes"); changes.Len() > 0 {
 		p.line("%s would change:", counted(changes.Len(), "path"))

@@ -256,16 +256,20 @@ func (in *invocation) asUsage(err error) error {
 	return in.Usage(err)
 }
 
-// withAgent adds the agent that was chosen, if one was.
+// withAgent adds the agent that was chosen, else the built-in one that acts where
+// the settings name none either.
 func (in *invocation) withAgent(input edn.Value) edn.Value {
 	agent := in.common.agent
 	if agent == "" && in.verb.agent != "" {
 		agent, _ = in.Getenv("FERMENT_AGENT")
 	}
-	if agent == "" {
-		return input
+	switch {
+	case agent != "":
+		return input.AssocKey("agent/id", edn.Text(agent))
+	case in.verb.agent != "":
+		return input.AssocKey("agent/fallback", edn.Text(in.verb.agent))
 	}
-	return input.AssocKey("agent/id", edn.Text(agent))
+	return input
 }
 
 // set reports whether a flag was given.

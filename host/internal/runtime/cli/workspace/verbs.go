@@ -133,7 +133,7 @@ var workspaceVerbs = []verb{
 		words: "workspace watch", short: "commit changes of the directory as they happen",
 		long: "watch prints one event per batch of changes until it is interrupted. With --after it resumes without gap\n" +
 			"or repeat. With -o lsp it prints workspace/didChangeWatchedFiles notifications with JSON-RPC framing.",
-		examples: []string{"", "--regenerate digest --up root", "--after 41 --json", "-o lsp"},
+		examples: []string{"", "--regenerate digest --up root", "--after 2 --json", "-o lsp"},
 		agent:    writer, streams: true, takesLong: true, calls: true, forms: []string{formLSP},
 		flags: []flag{
 			{name: "debounce", key: "debounce", kind: kindMillis, usage: "quiet time before a directory is scanned (default 100ms)"},

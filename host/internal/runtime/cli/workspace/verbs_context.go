@@ -89,7 +89,7 @@ var contextVerbs = []verb{
 		words: "context regenerate", use: "[NODE]", short: "make frames again whose inputs changed",
 		long: "regenerate makes the frames of a node again that are not fresh, from their stored recipes, and no others.\n" +
 			"Authored frames cannot be made again; they are listed.",
-		examples: []string{". --recursive", "src --type digest --up root", "--recursive --type digest --missing create"},
+		examples: []string{". --recursive", "src --type digest --up root", ". --recursive --type digest --missing create"},
 		takes:    [2]int{0, 1}, args: nodeOrRoot, calls: true, agent: synthesis, takesLong: true,
 		flags: []flag{
 			recursive, onlyTypes,
@@ -134,7 +134,7 @@ var contextVerbs = []verb{
 		long: "generate renders the prompt of the agent for a file or a directory, calls a model through the host, and\n" +
 			"appends the answer as a frame. With equal inputs no model is called again. --producer makes a frame from\n" +
 			"the file without a model.",
-		examples: []string{"README.md --producer extract/text --type outline", "README.md --agent docs --model ollama/voice --stream", ". --recursive --type summary --plan"},
+		examples: []string{"README.md --producer extract/text --type outline", "README.md --type summary --stream", ". --recursive --type summary --plan"},
 		takes:    [2]int{0, 1}, args: nodeOrRoot, calls: true, agent: writer, takesLong: true,
 		flags: []flag{
 			frameType,
@@ -170,7 +170,7 @@ var contextVerbs = []verb{
 		words: "context diff", use: "A [B]", short: "compare two states of a workspace",
 		long: "diff compares two states: numbers of transactions, names of snapshots, or current (the default of B).\n" +
 			"With --exit-code it exits with 1 if they differ.",
-		examples: []string{"1 current", "run-17 --content", "1 2 --path src --exit-code"},
+		examples: []string{"2 current", "run-17 --content", "run-17 --path src --exit-code"},
 		takes:    [2]int{1, 2}, args: compared, agent: reader, takesLong: true,
 		flags: []flag{
 			{name: "path", key: "path", kind: kindPath, usage: "only what is at or below this `PATH`"},

@@ -1,0 +1,200 @@
+package derive
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
+	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Limits of the package.
+const (
+	// MaxTransaction is the number of frames after which a level ends its
+	// transaction.
+	MaxTransaction = 10_000
+	// MaxPlanTargets is the largest number of targets of plan mode.
+	MaxPlanTargets = 300
+	// MaxSource is the largest file that is read to describe it.
+	MaxSource = 16 << 20
+
+	defaultInput       = 256 << 10
+	defaultConcurrency = 3
+	maxAttempts        = 3
+)
+
+// Options configure an Engine.
+type Options struct {
+	Store *store.Store
+	// Read returns the bytes of a file of the workspace; at most limit and one
+	// more. What it returns is compared with the content id of the tree.
+	Read func(ctx context.Context, path string, limit int64) ([]byte, error)
+	// Agents and Settings return what is in force; they are called for every
+	// request, so a reload takes effect at once.
+	Agents   func() *agent.Set
+	Settings func() Settings
+	// Invoke calls an intent through the host. Without one, requests that need it
+	// fail with provider/not-configured.
+	Invoke       Invoke
+	Synthesizers []policy.Synthesizer
+	// Now is a clock for durations, in nanoseconds.
+	Now func() int64
+}
+
+// Settings are what the configuration says.
+type Settings struct {
+	// Boundaries are directories that a regeneration does not rebuild unless they
+	// are its target.
+	Boundaries []string
+	// NeverSend are patterns of files that no model gets. One without a slash is
+	// matched with every component of a path, another one with the whole path.
+	NeverSend []string
+	// DropPrompts keeps the texts of prompts out of the store.
+	DropPrompts bool
+	Limits      store.Limits
+	MaxInput    int // bytes of the input of a model; 0 means 256 KiB
+	Concurrency int // calls of one agent at once; 0 means 3
+}
+
+// Engine makes frames.
+type Engine struct {
+	o        Options
+	registry policy.Registry
+	flight   flight
+	calls    limiter
+}
+
+// New returns an engine. It sets the resolver of the store, so that heads become
+// stale when an extractor, a policy or a prompt changes.
+func New(o Options) *Engine {
+	e := &Engine{o: o, registry: policy.Registry{}}
+	if e.o.Settings == nil {
+		e.o.Settings = func() Settings { return Settings{} }
+	}
+	for _, s := range o.Synthesizers {
+		e.registry[s.Name] = s
+	}
+	o.Store.SetResolver(e.resolve)
+	return e
+}
+
+// allow returns the agent of a request if it may do what it needs.
+func (e *Engine) allow(c Caller, needs agent.Capability) (*agent.Agent, error) {
+	return e.o.Agents().Allow(agent.Request{Agent: c.Agent, Principal: c.Principal, Needs: needs})
+}
+
+// actor is the name of a caller in the log.
+func (c Caller) actor() string { return cmp.Or(c.Principal, c.Agent) }
+
+// mayRemake verifies that the agent of a recipe is there and may make such
+// frames. Generating describes directories too, so it is enough for both.
+func (e *Engine) mayRemake(agentID string, origin store.Origin) error {
+	a, err := e.o.Agents().Get(agentID)
+	if err != nil {
+		return err
+	}
+	if a.May(agent.Generate) || origin == store.Synthesized && a.May(agent.Synthesize) {
+		return nil
+	}
+	return contract.Errorf("agent/role-denied", "the agent may not make frames of origin %s any more", origin).WithOp("agent", a.ID)
+}
+
+// resolve returns what an input of a frame that comes from the configuration
+// would be now.
+func (e *Engine) resolve(f *store.Frame, in store.Input) store.Input {
+	switch {
+	case in.Kind == id.InputPolicy && f.Origin == store.Extracted:
+		in.Text = []byte(extractDigest(f.Producer()))
+	case in.Kind == id.InputPolicy && f.Origin == store.Synthesized:
+		if p, sel, err := e.policyOf(f); err == nil {
+			if digest, err := p.Digest(sel); err == nil {
+				in.Text = []byte(digest)
+			}
+		}
+	case in.Kind == id.InputPrompt && f.Origin == store.Generated:
+		if now, ok := e.promptNow(f); ok {
+			in.ID = now
+		}
+	}
+	return in
+}
+
+// extractDigest identifies an extractor with its version.
+func extractDigest(name string) string {
+	x, _ := extract.Get(name)
+	return edn.Hash(edn.MustMap(edn.K("producer"), edn.K(cmp.Or(x.Name, "none")), edn.K("version"), edn.Int(int64(x.Version))))
+}
+
+// policyOf returns policy and selection of a synthesized frame.
+func (e *Engine) policyOf(f *store.Frame) (*policy.Policy, store.Selection, error) {
+	sel, _, err := f.SelectionOf()
+	if err != nil {
+		return nil, sel, err
+	}
+	p, err := policy.Parse(f.Recipe.Key("policy"), e.registry)
+	if err != nil {
+		return nil, sel, err
+	}
+	params := f.Recipe.Key("params")
+	if order, ok := params.Key("order").AsKeyword(); ok {
+		p.Order = store.Word(order)
+	}
+	p.Truncate, _ = params.Key("truncate?").AsBool()
+	return p, sel, nil
+}
+
+// synthesisRecipe is the recipe that policyOf reads.
+func synthesisRecipe(p *policy.Policy, sel store.Selection) (edn.Value, error) {
+	params, err := edn.Encode(sel)
+	if err != nil {
+		return edn.Nil(), contract.Errorf("runtime/internal", "%w", err)
+	}
+	if p.Order != policy.OrderNode {
+		params = params.AssocKey("order", edn.K(string(p.Order)))
+	}
+	if p.Truncate {
+		params = params.AssocKey("truncate?", edn.Bool(true))
+	}
+	return store.Recipe("synthesize", p.Value(), params), nil
+}
+
+// depth returns the number of components of a path, 0 for the root.
+func depth(p string) int {
+	if p == "" {
+		return 0
+	}
+	return strings.Count(p, "/") + 1
+}
+
+func parent(p string) string {
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		return p[:i]
+	}
+	return ""
+}
+
+// below reports whether p is dir or below it.
+func below(p, dir string) bool { return dir == "" || p == dir || strings.HasPrefix(p, dir+"/") }
+
+// denied returns the pattern by which a path may not be sent to a model, empty if
+// it may.
+func (s Settings) denied(p string) string {
+	for _, pattern := range s.NeverSend {
+		names := strings.Split(p, "/")
+		if strings.Contains(pattern, "/") {
+			names = []string{p}
+		}
+		if slices.ContainsFunc(names, func(name string) bool { ok, err := path.Match(pattern, name); return ok || err != nil }) {
+			return pattern
+		}
+	}
+	return ""
+}

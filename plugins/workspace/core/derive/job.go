@@ -1,0 +1,315 @@
+package derive
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
+	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// job is one frame that is to be made.
+type job struct {
+	item     Item
+	agent    string
+	producer string // extract/…, synthesize or generate
+	force    bool
+	policy   *policy.Policy  // of synthesize
+	sel      store.Selection // of a directory
+	strict   bool            // an entry that is not ready is an error
+	call     *callRecipe     // of generate
+	began    int64
+	batch    bool     // the path was not named: what does not fit is skipped
+	prompts  []string // texts to store with a generated frame
+
+	// What the snapshot says.
+	now      store.Version
+	inputs   []store.Input
+	frames   []policy.Frame
+	existing []*store.Frame // with this basis
+	text     []byte
+	meta     edn.MapBuilder
+	reuse    *store.Frame
+	frame    store.NewFrame
+	put      *store.Put
+}
+
+func (j *job) key() key { return key{j.item.Path, j.item.Type} }
+
+// fail records an error. In a batch, a file that does not suit the producer is
+// skipped.
+func (j *job) fail(err error) {
+	e := contract.AsError(err)
+	if j.batch && (e.Type == "generate/binary" || e.Type == "generate/denied") {
+		j.skip(e.Message)
+		return
+	}
+	j.item.Outcome, j.item.Err = Failed, e
+}
+
+func (j *job) skip(why string) { j.item.Outcome, j.item.Why = Skipped, why }
+
+// done reports whether nothing is left to do.
+func (j *job) done() bool { return j.item.Outcome != "" }
+
+// look reads what the job needs from the snapshot: the state of the path, its
+// basis, and the frames that have the basis already.
+func (e *Engine) look(ctx context.Context, v *store.Snapshot, j *job) error {
+	now, err := v.Current(ctx, j.item.Path)
+	if err != nil {
+		return err
+	}
+	if now == nil {
+		return contract.Errorf("path/not-in-tree", "the path is gone").WithOp("derive", store.Shown(j.item.Path))
+	}
+	j.now = *now
+	if j.producer == "synthesize" {
+		err = e.lookDirectory(ctx, v, j)
+	} else {
+		err = lookFile(j)
+	}
+	if err != nil {
+		return err
+	}
+	if j.existing, err = v.FramesOfBasis(ctx, j.item.Path, j.item.Type, j.agent, e.basisOf(j)); err != nil {
+		return err
+	}
+	if len(j.existing) > 0 && !j.force {
+		j.reuse = j.existing[len(j.existing)-1]
+	}
+	return nil
+}
+
+func lookFile(j *job) error {
+	if j.now.Mode != id.File && j.now.Mode != id.Exec {
+		return contract.Errorf("input/invalid", "the producer %s needs a file", j.producer).WithOp("derive", store.Shown(j.item.Path))
+	}
+	if j.now.Size > MaxSource {
+		return contract.Errorf("generate/too-large", "the file has %d bytes, more than %d", j.now.Size, int64(MaxSource)).
+			WithOp("derive", store.Shown(j.item.Path)).WithDetail("limit", edn.Int(MaxSource))
+	}
+	j.inputs = []store.Input{
+		{Kind: id.InputNode, ID: j.now.Node},
+		{Kind: id.InputType, Text: []byte(j.item.Type)},
+		{Kind: id.InputPolicy, Text: []byte(extractDigest(j.producer))},
+	}
+	return nil
+}
+
+func (e *Engine) lookDirectory(ctx context.Context, v *store.Snapshot, j *job) error {
+	if j.now.Mode != id.Dir {
+		return contract.Errorf("synthesis/not-directory", "it is not a directory").WithOp("synthesize", store.Shown(j.item.Path))
+	}
+	selected, err := v.Select(ctx, j.item.Path, j.sel, true)
+	if err != nil {
+		return err
+	}
+	j.item.StaleInputs = selected.Stale
+	if j.sel.OnStale == store.StaleFail && selected.Stale > 0 || j.sel.OnStale == store.StaleExclude {
+		j.item.StaleInputs = 0
+	}
+	if j.sel.OnStale == store.StaleFail && selected.Stale > 0 {
+		return notReady(j.item.Path, selected.StalePaths, "are stale")
+	}
+	if j.sel.Children != store.ChildrenSkip {
+		if err := e.ready(ctx, v, j, selected); err != nil {
+			return err
+		}
+	}
+	digest, err := j.policy.Digest(j.sel)
+	if err != nil {
+		return contract.AsError(err)
+	}
+	j.inputs = selected.Inputs(j.sel, j.now, j.item.Path, digest)
+	j.frames = make([]policy.Frame, len(selected.Children))
+	for i, c := range selected.Children {
+		j.frames[i].Child = c
+	}
+	return nil
+}
+
+// ready verifies that every directory in a directory is ready: it has a head, and
+// if the job is strict, a fresh one.
+func (e *Engine) ready(ctx context.Context, v *store.Snapshot, j *job, selected *store.Selected) error {
+	ready := map[string]bool{}
+	for _, c := range selected.Children {
+		if c.Mode == id.Dir && (!j.strict || c.State == store.Fresh) {
+			ready[c.Path] = true
+		}
+	}
+	missing, err := v.NotReady(ctx, j.item.Path, j.sel, ready)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return notReady(j.item.Path, missing, "have no fresh frame")
+}
+
+func notReady(dir string, paths []string, what string) error {
+	list := make([]edn.Value, 0, min(len(paths), 100))
+	for _, p := range paths[:min(len(paths), 100)] {
+		list = append(list, edn.Text(store.Shown(p)))
+	}
+	return contract.Errorf("synthesis/child-not-ready", "%d entries %s: %s …", len(paths), what, store.Shown(paths[0])).
+		WithOp("synthesize", store.Shown(dir)).WithDetail("paths", edn.Vector(list...)).
+		WithHint("use :children :build, which makes them first")
+}
+
+// run makes the texts of jobs in parallel. The texts of child frames are read
+// one after the other, since they come from one snapshot.
+func (e *Engine) run(ctx context.Context, v *store.Snapshot, jobs []*job) error {
+	for _, j := range jobs {
+		if j.done() || j.reuse != nil {
+			continue
+		}
+		for i := range j.frames {
+			text, err := v.Content(ctx, j.frames[i].Content)
+			if err != nil {
+				j.fail(err)
+				break
+			}
+			j.frames[i].Text = string(text)
+		}
+	}
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var all sync.WaitGroup
+	for _, j := range jobs {
+		if j.done() || j.reuse != nil {
+			continue
+		}
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			defer func() {
+				if p := recover(); p != nil { // of an extractor or a registered synthesizer
+					j.fail(contract.Errorf("runtime/internal", "the producer %s panicked: %v", j.producer, p))
+				}
+			}()
+			if err := e.produce(ctx, j); err != nil {
+				j.fail(err)
+			}
+			j.frames = nil
+		})
+	}
+	all.Wait()
+	return context.Cause(ctx)
+}
+
+// produce makes the text of one job.
+func (e *Engine) produce(ctx context.Context, j *job) error {
+	if j.producer == "synthesize" {
+		return e.combine(ctx, j)
+	}
+	x, ok := extract.Get(j.producer)
+	if !ok {
+		return contract.Errorf("input/invalid", "there is no producer %q", j.producer).WithOp("derive", store.Shown(j.item.Path))
+	}
+	data, err := e.source(ctx, j.item.Path, j.now)
+	if err != nil {
+		return err
+	}
+	text, err := x.Run(extract.File{Path: j.item.Path, Exec: j.now.Mode == id.Exec, Data: data})
+	if err != nil {
+		return err
+	}
+	j.text = []byte(text)
+	return nil
+}
+
+// source reads a file and verifies that it is what the tree says.
+func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]byte, error) {
+	data, err := e.o.Read(ctx, path, MaxSource)
+	if err != nil {
+		return nil, contract.Errorf("scan/unreadable", "%w", err).WithOp("read", store.Shown(path))
+	}
+	if e.o.Store.Scheme.Bytes(data) != now.Content {
+		return nil, contract.Errorf("frame/basis-mismatch", "the file changed since the last scan").WithOp("read", store.Shown(path)).
+			WithHint("scan again")
+	}
+	return data, nil
+}
+
+func (e *Engine) combine(ctx context.Context, j *job) error {
+	limit := e.o.Settings().Limits.OrDefault().Frame
+	n := len(j.frames)
+	r, err := j.policy.Text(ctx, j.item.Path, j.frames, limit, e.registry, e.customCall)
+	if err != nil {
+		return err
+	}
+	j.text = []byte(r.Text)
+	j.meta.Key("policy", edn.K(string(j.policy.Kind)))
+	j.meta.Key("child-frames", edn.Int(int64(n)))
+	j.meta.OptInt("omitted", int64(r.Omitted))
+	return nil
+}
+
+// finish makes the NewFrame of a job whose text is there.
+func (e *Engine) finish(ctx context.Context, v *store.Snapshot, j *job) error {
+	scheme := e.o.Store.Scheme
+	origin, recipe := store.Extracted, store.Recipe(j.producer, edn.Nil(), edn.Nil())
+	var sample uint64
+	sampled := false
+	if j.producer == "synthesize" {
+		var err error
+		if recipe, err = synthesisRecipe(j.policy, j.sel); err != nil {
+			return err
+		}
+		origin, sampled = store.Synthesized, j.policy.Sampled()
+	}
+	if n := len(j.existing); n > 0 { // it was forced
+		last := j.existing[n-1]
+		if sampled {
+			sample = last.Sample + 1
+		} else if last.Content != scheme.Bytes(j.text) {
+			return contract.Errorf("synthesis/nondeterministic", "the second run gave the content %s, the first one %s", scheme.Bytes(j.text), last.Content).
+				WithOp(j.producer, store.Shown(j.item.Path))
+		}
+	}
+	j.meta.Key("basis/id", edn.Text(e.basisOf(j).String()))
+	j.frame = store.NewFrame{
+		Path:    j.item.Path,
+		Type:    j.item.Type,
+		Agent:   j.agent,
+		Origin:  origin,
+		Inputs:  j.inputs,
+		Text:    j.text,
+		Sample:  sample,
+		Sampled: sampled,
+		Recipe:  recipe,
+		Meta:    j.meta.Map(),
+		Limits:  e.o.Settings().Limits,
+	}
+	f, err := v.Seal(ctx, j.frame)
+	if err != nil {
+		return err
+	}
+	j.item.New = f.ID
+	return v.Assume(ctx, f, j.text)
+}
+
+// commit appends the frame of a job, or moves its head.
+func (j *job) commit(tx *store.Tx) (err error) {
+	if j.reuse != nil {
+		j.put, err = tx.MoveHead(j.reuse.ID)
+	} else {
+		j.put, err = tx.PutDerived(j.frame)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", store.Shown(j.item.Path), err)
+	}
+	return nil
+}
+
+// conclude records what became of a committed job.
+func (j *job) conclude(now int64) {
+	j.item.New, j.item.Nanos = j.put.Frame.ID, now-j.began
+	j.item.Outcome = Made
+	if j.put.Existing {
+		j.item.Outcome = Reused
+	}
+}

@@ -1,0 +1,329 @@
+package derive
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// regeneration is one request to make frames again.
+type regeneration struct {
+	*work
+	r        RegenerateRequest
+	settings Settings
+	stopAt   []string
+	path     string
+	types    []string
+	missing  map[key]*job // first frames to make
+	authored map[PathType]bool
+}
+
+// Regenerate runs the recipes of the heads in scope that are not fresh, and
+// appends what they give.
+func (e *Engine) Regenerate(ctx context.Context, r RegenerateRequest) (*Regenerated, error) {
+	if _, err := e.allow(r.Caller, agent.Regenerate); err != nil {
+		return nil, err
+	}
+	g := &regeneration{
+		work:     &work{e: e, caller: r.Caller, phase: "regenerate", progress: r.Progress},
+		r:        r,
+		settings: e.o.Settings(),
+		path:     r.Path,
+		types:    r.Types,
+		missing:  map[key]*job{},
+		authored: map[PathType]bool{},
+	}
+	g.stopAt = append(slices.Clone(g.settings.Boundaries), r.StopAt...)
+	g.work.jobs, g.work.climb, g.work.scope = g.jobs, g.inScope, g.scope
+	g.work.deltas = r.Deltas
+	if err := e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) error { return g.scope(ctx, v) }); err != nil {
+		return nil, contract.AsError(err)
+	}
+	if err := g.run(ctx); err != nil {
+		return nil, err
+	}
+	out := &Regenerated{Seq: g.seq}
+	out.Items, out.Counts = g.items()
+	for _, i := range out.Items {
+		out.StaleInputs += i.StaleInputs
+	}
+	for p := range g.authored {
+		out.AuthoredStale = append(out.AuthoredStale, p)
+	}
+	slices.SortFunc(out.AuthoredStale, func(a, b PathType) int { return compareKeys(key{a.Path, a.Type}, key{b.Path, b.Type}) })
+	return out, nil
+}
+
+// scope finds the candidates.
+func (g *regeneration) scope(ctx context.Context, v *store.Snapshot) error {
+	if !g.r.Frame.IsZero() {
+		f, err := v.Frame(ctx, g.r.Frame)
+		if err != nil {
+			return err
+		}
+		g.path, g.types = f.Path, []string{f.Type}
+	}
+	now, err := v.Current(ctx, g.path)
+	if err != nil {
+		return err
+	}
+	if now == nil {
+		return contract.Errorf("path/not-in-tree", "the path is not in the tree").WithOp("regenerate", store.Shown(g.path))
+	}
+	if g.r.UpToSet && !below(g.path, g.r.UpTo) {
+		return contract.Errorf("input/invalid", ":up names %q, which is not above %q", store.Shown(g.r.UpTo), store.Shown(g.path)).
+			WithDetail("path", edn.Vector(edn.K("up")))
+	}
+	if g.r.Recursive {
+		if err := g.subtree(ctx, v); err != nil {
+			return err
+		}
+	}
+	g.add(g.path)
+	for dir := g.path; dir != ""; {
+		dir = parent(dir)
+		if g.inScope(dir) {
+			g.add(dir)
+		}
+	}
+	return nil
+}
+
+// subtree makes everything below the path a candidate that may have work.
+func (g *regeneration) subtree(ctx context.Context, v *store.Snapshot) error {
+	list := v.NotFresh
+	if g.r.Force || g.r.CreateMissing {
+		list = v.Heads
+	}
+	heads, err := list(ctx, g.path, g.types)
+	if err != nil {
+		return err
+	}
+	for _, h := range heads {
+		if h.State != store.Deleted && (h.State != store.Fresh || g.r.Force) && g.inScope(h.Path) {
+			g.add(h.Path)
+		}
+	}
+	if g.r.CreateMissing {
+		return g.findMissing(ctx, v, heads)
+	}
+	return nil
+}
+
+// inScope reports whether the heads of a path may be written.
+func (g *regeneration) inScope(path string) bool {
+	switch {
+	case path == g.path:
+		return true
+	case below(path, g.path):
+		if !g.r.Recursive {
+			return false
+		}
+	case below(g.path, path):
+		if g.r.UpToSet && !below(path, g.r.UpTo) || !g.r.UpToSet && depth(g.path)-depth(path) > g.r.Up {
+			return false
+		}
+	default:
+		return false
+	}
+	return !slices.Contains(g.stopAt, path)
+}
+
+// jobs returns the jobs of paths: one for each of their heads that is not fresh.
+func (g *regeneration) jobs(ctx context.Context, v *store.Snapshot, paths []string) (list []*job, err error) {
+	for _, path := range paths {
+		heads, err := v.HeadsAt(ctx, path)
+		if err != nil {
+			return nil, err
+		}
+		has := map[string]bool{}
+		for _, h := range heads {
+			has[h.Type] = true
+			if h.State == store.Deleted || len(g.types) > 0 && !slices.Contains(g.types, h.Type) {
+				continue
+			}
+			if !g.r.Frame.IsZero() && path == g.path && h.Frame != g.r.Frame {
+				continue // the frame is not the head any more
+			}
+			force := g.r.Force && below(path, g.path)
+			if h.State == store.Fresh && !force {
+				continue
+			}
+			j, err := g.job(ctx, v, h, force)
+			if err != nil {
+				return nil, err
+			}
+			if j != nil {
+				list = append(list, j)
+			}
+		}
+		list = append(list, g.first(path, has)...)
+	}
+	return list, nil
+}
+
+// job returns the job that makes a head again, nil for an authored frame.
+func (g *regeneration) job(ctx context.Context, v *store.Snapshot, h store.HeadInfo, force bool) (*job, error) {
+	if h.Origin == store.Authored {
+		if h.State != store.Fresh {
+			g.authored[PathType{h.Path, h.Type}] = true
+		}
+		return nil, nil
+	}
+	f, err := v.Frame(ctx, h.Frame)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{agent: f.Agent, producer: f.Producer(), force: force || h.State == store.Invalid}
+	j.now.Mode = h.Mode
+	j.item = Item{Path: h.Path, Type: h.Type, Old: h.Frame, Reason: reasonOf(h)}
+	if force {
+		j.item.Reason = Forced
+	}
+	if err := g.e.mayRemake(f.Agent, f.Origin); err != nil {
+		j.fail(err)
+		return j, nil
+	}
+	switch f.Origin {
+	case store.Synthesized:
+		if j.policy, j.sel, err = g.e.policyOf(f); err != nil {
+			j.fail(err)
+		}
+		j.producer = "synthesize"
+	case store.Generated:
+		if g.r.SkipGenerated {
+			j.skip("generated frames are skipped")
+		} else if j.call, err = g.e.callRecipeOf(ctx, v, f); err != nil {
+			j.fail(err)
+		} else {
+			j.call.force = j.force
+		}
+	}
+	return j, nil
+}
+
+// reasonOf returns the first reason why a head is not fresh.
+func reasonOf(h store.HeadInfo) Reason {
+	if len(h.Reasons) == 0 {
+		return Forced
+	}
+	return Reason(h.Reasons[0])
+}
+
+// findMissing finds the directories in scope that have no frame of a type that an
+// entry of them has, and the recipe of the nearest directory above that has one.
+func (g *regeneration) findMissing(ctx context.Context, v *store.Snapshot, heads []store.HeadInfo) error {
+	recipes := map[key]store.HeadInfo{} // of directories
+	has := map[key]bool{}
+	above, err := g.headsAbove(ctx, v)
+	if err != nil {
+		return err
+	}
+	for _, h := range append(above, heads...) {
+		if h.State == store.Deleted {
+			continue
+		}
+		has[key{h.Path, h.Type}] = true
+		if h.Mode == id.Dir && h.Origin == store.Synthesized {
+			recipes[key{h.Path, h.Type}] = h
+		}
+	}
+	for _, h := range heads {
+		for dir := h.Path; dir != g.path && h.State != store.Deleted; {
+			dir = parent(dir)
+			k := key{dir, h.Type}
+			if has[k] || !g.inScope(dir) {
+				break
+			}
+			has[k] = true
+			j, err := g.newDirectory(ctx, v, k, recipes)
+			if err != nil {
+				return err
+			}
+			g.missing[k] = j
+			g.add(dir)
+		}
+	}
+	return nil
+}
+
+// headsAbove returns the heads of the directories above the path.
+func (g *regeneration) headsAbove(ctx context.Context, v *store.Snapshot) (list []store.HeadInfo, err error) {
+	for dir := g.path; dir != ""; {
+		dir = parent(dir)
+		heads, err := v.HeadsAt(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, heads...)
+	}
+	return list, nil
+}
+
+// newDirectory returns the job for the first frame of a directory: with the
+// recipe of the nearest directory above that has the type, else concatenated.
+func (g *regeneration) newDirectory(ctx context.Context, v *store.Snapshot, k key, recipes map[key]store.HeadInfo) (*job, error) {
+	j := &job{agent: g.caller.Agent, producer: "synthesize"}
+	j.item = Item{Path: k.path, Type: k.typ, Reason: Missing}
+	j.now.Mode = id.Dir
+	var err error
+	j.policy, j.sel, err = g.e.parseSynthesis(SynthesizeRequest{Path: k.path, Type: k.typ})
+	if err != nil {
+		return nil, err
+	}
+	for dir := k.path; dir != ""; {
+		dir = parent(dir)
+		h, ok := recipes[key{dir, k.typ}]
+		if !ok {
+			continue
+		}
+		f, err := v.Frame(ctx, h.Frame)
+		if err != nil {
+			return nil, err
+		}
+		j.agent = f.Agent
+		j.policy, j.sel, err = g.e.policyOf(f)
+		return j, err
+	}
+	return j, nil
+}
+
+// first returns the jobs for first frames of a path.
+func (g *regeneration) first(path string, has map[string]bool) (list []*job) {
+	for k, j := range g.missing {
+		if k.path == path && !has[k.typ] {
+			fresh := &job{agent: j.agent, producer: j.producer, policy: j.policy, sel: j.sel, item: j.item}
+			fresh.now.Mode = id.Dir
+			list = append(list, fresh)
+		}
+	}
+	slices.SortFunc(list, func(a, b *job) int { return compareKeys(a.key(), b.key()) })
+	return list
+}
+
+// Invalidate marks heads, so that they read as invalid and the next regeneration
+// makes them again.
+func (e *Engine) Invalidate(ctx context.Context, r InvalidateRequest) (*InvalidatedResult, error) {
+	if _, err := e.allow(r.Caller, agent.Invalidate); err != nil {
+		return nil, err
+	}
+	out := &InvalidatedResult{}
+	var err error
+	out.Seq, err = e.o.Store.Update(ctx, r.Caller.actor(), func(tx *store.Tx) (err error) {
+		if r.Frame.IsZero() {
+			out.Invalidated, err = tx.Invalidate(r.Path, r.Recursive, r.Types)
+		} else {
+			out.Invalidated, err = tx.InvalidateFrame(r.Frame)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, contract.AsError(err)
+	}
+	return out, nil
+}
