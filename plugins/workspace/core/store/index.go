@@ -56,12 +56,14 @@ type index struct {
 	path    string
 	scheme  id.Scheme
 	writers *sql.DB
-	conn    *sql.Conn
+	conn    *writerConn
 	readers *sql.DB
 	sets    frameSets
 	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
 	queries statements // of readers
-	heads   bool       // there is a head; false means that it is not known
+	// heads and headless mean that there is a head, or none; if neither is set, it
+	// is not known.
+	heads, headless bool
 	// suspected are directories whose heads are all suspect already, in the
 	// transaction that is being prepared.
 	suspected map[string]bool
@@ -92,7 +94,7 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 	if x.writers, err = sql.Open("sqlite", source(path, url.Values{"_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}})); err != nil {
 		return nil, err
 	}
-	if x.conn, err = x.writers.Conn(ctx); err != nil {
+	if err = x.connect(ctx); err != nil {
 		return nil, errors.Join(errIndex, err)
 	}
 	if err := x.prepare(ctx, who); err != nil {
@@ -102,6 +104,15 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 	return x, err
 }
 
+// connect takes the connection of the writer.
+func (x *index) connect(ctx context.Context) error {
+	conn, err := x.writers.Conn(ctx)
+	if err == nil {
+		x.conn = &writerConn{Conn: conn}
+	}
+	return err
+}
+
 // prepare creates the schema or verifies that the index is of this workspace.
 func (x *index) prepare(ctx context.Context, who Identity) error {
 	var tables int
@@ -109,7 +120,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		return err
 	}
 	if tables == 0 {
-		_, err := x.conn.ExecContext(ctx, "BEGIN;"+schema+upkeepSchema+topsSchema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
+		_, err := x.conn.Conn.ExecContext(ctx, "BEGIN;"+schema+upkeepSchema+topsSchema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
 			"INSERT INTO meta VALUES ('workspace', $1), ('seq', 0), ('segment', 0), ('offset', 0), ('chain', $2); COMMIT",
 			who.ID, make([]byte, id.ChainSize))
 		if err != nil {
