@@ -21,7 +21,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if killed() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var background = context.Background()
 
