@@ -30,7 +30,7 @@ import (
 
 // Bounds of a hub.
 const (
-	maxConcurrent = 64              // requests that a workspace answers at a time (WS-230)
+	maxConcurrent = 64                     // requests that a workspace answers at a time (WS-230)
 	lockPatience  = 200 * time.Millisecond // wait for a process that is about to release a store
 	lockRetry     = 20 * time.Millisecond
 )

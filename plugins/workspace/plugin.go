@@ -47,12 +47,12 @@ func newServer() *server {
 
 func (s *server) plugin() sdk.Plugin {
 	p := sdk.Plugin{
-		Name:     "workspace",
-		Version:  version,
-		Needs:    []string{"fs/read", "fs/watch", "fs/write"},
-		Schemas:  servedSchemas(),
-		Config:   sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
-		Close:    s.close,
+		Name:    "workspace",
+		Version: version,
+		Needs:   []string{"fs/read", "fs/watch", "fs/write"},
+		Schemas: servedSchemas(),
+		Config:  sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
+		Close:   s.close,
 	}
 	for _, i := range intents() {
 		p.Capabilities = append(p.Capabilities, s.capability(i))

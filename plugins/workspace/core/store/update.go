@@ -79,9 +79,9 @@ func (s *Store) wait(r *request) (seq uint64, err error) {
 	select {
 	case <-r.done:
 		return r.seq, r.err
-	case <-ctx.Done():
+	case <-r.ctx.Done():
 		if r.taken.CompareAndSwap(false, true) {
-			return 0, contract.AsError(context.Cause(ctx))
+			return 0, contract.AsError(context.Cause(r.ctx))
 		}
 		select {
 		case <-r.done:
