@@ -228,6 +228,7 @@ var engine = map[string][]string{
 	"storetest": {"id", "store", "tree"},
 	"watch":     {"", "git", "id", "ignore", "log", "scan", "store", "tree"},
 	"coretest":  nil,
+	"killtest":  {"id", "log"},
 }
 
 // The workspace engine knows no plugin protocol, command line, terminal or

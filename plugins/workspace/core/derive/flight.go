@@ -9,51 +9,74 @@ import (
 // key names what at most one request computes at a time.
 type key struct{ path, typ string }
 
-// flight holds the keys that are being computed.
+// flight holds the keys that are being computed, and the transaction that has the
+// last result of each while any request runs.
 type flight struct {
-	mu   sync.Mutex
-	busy map[key]chan struct{}
+	mu     sync.Mutex
+	busy   map[key]chan struct{}
+	done   map[key]uint64
+	active int
+}
+
+// enter counts a request that reads snapshots. It must be left.
+func (f *flight) enter() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.active++
+}
+
+func (f *flight) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.active--; f.active == 0 {
+		f.done = nil // no snapshot is older than these
+	}
 }
 
 // acquire takes all keys at once as soon as none of them is taken. It reports
-// whether it had to wait: then another request may have done the work. Requests
-// take their keys level by level in the same order, so they cannot wait for each
-// other in a circle.
-func (f *flight) acquire(ctx context.Context, keys []key) (waited bool, err error) {
+// whether another request has a result of one of them that a snapshot at seq does
+// not have. Requests take their keys level by level in the same order, so they
+// cannot wait for each other in a circle.
+func (f *flight) acquire(ctx context.Context, keys []key, seq uint64) (outdated bool, err error) {
 	for {
 		f.mu.Lock()
 		taken := slices.IndexFunc(keys, func(k key) bool { return f.busy[k] != nil })
 		if taken < 0 {
+			defer f.mu.Unlock()
 			if f.busy == nil {
 				f.busy = map[key]chan struct{}{}
 			}
 			done := make(chan struct{})
 			for _, k := range keys {
 				f.busy[k] = done
+				outdated = outdated || f.done[k] > seq
 			}
-			f.mu.Unlock()
-			return waited, nil
+			return outdated, nil
 		}
 		wait := f.busy[keys[taken]]
 		f.mu.Unlock()
-		waited = true
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return waited, context.Cause(ctx)
+			return false, context.Cause(ctx)
 		}
 	}
 }
 
-// release gives keys back that one acquire took.
-func (f *flight) release(keys []key) {
+// release gives keys back that one acquire took. seq is the transaction with
+// their results, 0 if there is none.
+func (f *flight) release(keys []key, seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.done == nil {
+		f.done = map[key]uint64{}
+	}
 	for i, k := range keys {
 		if i == 0 {
 			close(f.busy[k])
 		}
 		delete(f.busy, k)
+		f.done[k] = max(f.done[k], seq)
 	}
 }
 

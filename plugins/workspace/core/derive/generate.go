@@ -65,7 +65,7 @@ func (e *Engine) Generate(ctx context.Context, r GenerateRequest) (*GenerateResu
 
 // generation validates a request.
 func (e *Engine) generation(r GenerateRequest) (*generation, error) {
-	a, err := e.allow(r.Caller, agent.Generate)
+	a, missing, err := e.generator(r.Caller)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +86,9 @@ func (e *Engine) generation(r GenerateRequest) (*generation, error) {
 	if err := g.choose(); err != nil {
 		return nil, err
 	}
+	if g.producer == FromModel && missing != nil {
+		return nil, missing
+	}
 	if g.r.OnFailure = cmp.Or(r.OnFailure, StopLevel); !slices.Contains([]OnFailure{Continue, StopLevel, Stop}, g.r.OnFailure) {
 		return nil, contract.Errorf("input/invalid", ":on-failure is one of :continue, :stop-level, :stop").WithDetail("path", edn.Vector(edn.K("on-failure")))
 	}
@@ -93,6 +96,17 @@ func (e *Engine) generation(r GenerateRequest) (*generation, error) {
 	g.work.concurrency = cmp.Or(r.Concurrency, e.o.Settings().Concurrency, defaultConcurrency)
 	g.work.stop = func() bool { return g.r.OnFailure != Continue && g.failed.Load() }
 	return g, nil
+}
+
+// generator returns the agent of a request if it may generate. Only a model needs
+// its prompts: missing says that one is not there.
+func (e *Engine) generator(c Caller) (a *agent.Agent, missing, err error) {
+	a, err = e.allow(c, agent.Generate)
+	if errors.Is(err, contract.OfType("agent/prompt-missing")) {
+		missing = err
+		a, err = e.o.Agents().Get(c.Agent)
+	}
+	return a, missing, err
 }
 
 // choose fixes the producer and what belongs to it.
@@ -320,15 +334,16 @@ func (w *work) call(ctx context.Context, jobs []*job) error {
 		w.report()
 	}
 	for _, j := range jobs {
-		if w.onFailure == Stop && w.failed.Load() {
-			j.skip("an earlier call failed")
-			conclude(j)
-			continue
-		}
 		leave, err := w.e.calls.enter(ctx, j.agent, n)
 		if err != nil {
 			all.Wait()
 			return contract.AsError(err)
+		}
+		if w.onFailure == Stop && w.failed.Load() {
+			leave()
+			j.skip("an earlier call failed")
+			conclude(j)
+			continue
 		}
 		all.Go(func() {
 			defer leave()
@@ -337,10 +352,6 @@ func (w *work) call(ctx context.Context, jobs []*job) error {
 			}
 			if err != nil {
 				j.fail(err)
-			}
-			if e := contract.AsError(err); e != nil && j.batch && (e.Type == "generate/binary" || e.Type == "generate/denied") {
-				j.item.Err = nil
-				j.skip(e.Message)
 			}
 			j.item.Nanos = w.e.o.Now() - j.began
 			conclude(j)
@@ -355,10 +366,10 @@ func (w *work) call(ctx context.Context, jobs []*job) error {
 // committed; if they moved, the call is made again, at most 3 times.
 func (e *Engine) generate(ctx context.Context, w *work, j *job) (seq uint64, err error) {
 	keys := []key{j.key()}
-	if _, err := e.flight.acquire(ctx, keys); err != nil {
+	if _, err := e.flight.acquire(ctx, keys, store.Latest); err != nil {
 		return 0, err
 	}
-	defer e.flight.release(keys)
+	defer func() { e.flight.release(keys, seq) }()
 	for range maxAttempts {
 		j.reuse, j.meta = nil, edn.MapBuilder{}
 		var input edn.Value

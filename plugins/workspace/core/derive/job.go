@@ -42,7 +42,16 @@ type job struct {
 
 func (j *job) key() key { return key{j.item.Path, j.item.Type} }
 
-func (j *job) fail(err error) { j.item.Outcome, j.item.Err = Failed, contract.AsError(err) }
+// fail records an error. In a batch, a file that does not suit the producer is
+// skipped.
+func (j *job) fail(err error) {
+	e := contract.AsError(err)
+	if j.batch && (e.Type == "generate/binary" || e.Type == "generate/denied") {
+		j.skip(e.Message)
+		return
+	}
+	j.item.Outcome, j.item.Err = Failed, e
+}
 
 func (j *job) skip(why string) { j.item.Outcome, j.item.Why = Skipped, why }
 

@@ -23,7 +23,10 @@ type work struct {
 	jobs func(ctx context.Context, v *store.Snapshot, candidates []string) ([]*job, error)
 	// climb reports whether a directory is a candidate after the head of an entry
 	// of it changed.
-	climb    func(dir string) bool
+	climb func(dir string) bool
+	// scope makes paths candidates. It is called again when inputs moved, since
+	// other paths may have work then; nil if the candidates are fixed.
+	scope    func(ctx context.Context, v *store.Snapshot) error
 	progress func(Progress)
 	deltas   func(Delta)
 	phase    string
@@ -38,6 +41,7 @@ type work struct {
 	done       []*job                  // jobs with an outcome
 	pending    []*job                  // computed, not committed
 	held       [][]key
+	committed  uint64 // transaction with the results of what is held
 	seq        uint64
 }
 
@@ -59,12 +63,20 @@ func (w *work) add(path string) {
 // run does all levels. What was computed from one snapshot is committed in one
 // transaction; if its inputs moved, those levels are done again.
 func (w *work) run(ctx context.Context) error {
+	w.e.flight.enter()
+	defer w.e.flight.leave()
 	defer w.release()
+	again := false
 	for attempt := 1; ; {
 		before := w.save()
 		var calls []*job
 		err := w.e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) (err error) {
 			w.seq = max(w.seq, v.Seq())
+			if again && w.scope != nil {
+				if err := w.scope(ctx, v); err != nil {
+					return err
+				}
+			}
 			calls, err = w.levels(ctx, v)
 			return err
 		})
@@ -75,6 +87,7 @@ func (w *work) run(ctx context.Context) error {
 		switch {
 		case errors.Is(err, errRestart):
 			w.restore(before)
+			again = true
 			continue
 		case errors.Is(err, store.ErrMoved) || errors.Is(err, contract.OfType("path/not-in-tree")) && len(w.pending) > 0:
 			if attempt == maxAttempts {
@@ -82,10 +95,12 @@ func (w *work) run(ctx context.Context) error {
 			}
 			attempt++
 			w.restore(before)
+			again = true
 			continue
 		case err != nil:
 			return contract.AsError(err)
 		}
+		again = false
 		if len(calls) > 0 {
 			if err := w.call(ctx, calls); err != nil {
 				return err
@@ -166,12 +181,12 @@ func (w *work) compute(ctx context.Context, v *store.Snapshot, jobs []*job) erro
 		keys[i] = j.key()
 	}
 	if len(keys) > 0 {
-		waited, err := w.e.flight.acquire(ctx, keys)
+		outdated, err := w.e.flight.acquire(ctx, keys, v.Seq())
 		if err != nil {
 			return err
 		}
 		w.held = append(w.held, keys)
-		if waited {
+		if outdated {
 			return errRestart
 		}
 	}
@@ -240,7 +255,7 @@ func (w *work) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.seq = seq
+	w.seq, w.committed = seq, seq
 	now := w.e.o.Now()
 	for _, j := range w.pending {
 		j.conclude(now)
@@ -252,9 +267,9 @@ func (w *work) flush(ctx context.Context) error {
 
 func (w *work) release() {
 	for _, keys := range w.held {
-		w.e.flight.release(keys)
+		w.e.flight.release(keys, w.committed)
 	}
-	w.held = nil
+	w.held, w.committed = nil, 0
 }
 
 // items returns the report of all jobs, sorted by path and type, with the totals.

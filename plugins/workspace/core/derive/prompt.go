@@ -44,8 +44,18 @@ type callRecipe struct {
 // callRecipeOf reads the recipe of a generated frame.
 func (e *Engine) callRecipeOf(ctx context.Context, v *store.Snapshot, f *store.Frame) (*callRecipe, error) {
 	c, err := readCallRecipe(f)
-	if err != nil || c.Prompt.IsZero() {
-		return c, err
+	if err != nil {
+		return nil, err
+	}
+	// The model of the agent, else the one that answered before.
+	if a, err := e.o.Agents().Get(f.Agent); err == nil {
+		c.model = a.Model
+	}
+	if c.model == "" {
+		c.model, _ = f.Meta.Key("cap/id").AsKeyword()
+	}
+	if c.Prompt.IsZero() {
+		return c, nil
 	}
 	text, err := v.Content(ctx, c.Prompt)
 	if err != nil {

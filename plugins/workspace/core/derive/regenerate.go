@@ -39,7 +39,7 @@ func (e *Engine) Regenerate(ctx context.Context, r RegenerateRequest) (*Regenera
 		authored: map[PathType]bool{},
 	}
 	g.stopAt = append(slices.Clone(g.settings.Boundaries), r.StopAt...)
-	g.work.jobs, g.work.climb = g.jobs, g.inScope
+	g.work.jobs, g.work.climb, g.work.scope = g.jobs, g.inScope, g.scope
 	g.work.deltas = r.Deltas
 	if err := e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) error { return g.scope(ctx, v) }); err != nil {
 		return nil, contract.AsError(err)

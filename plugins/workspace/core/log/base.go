@@ -177,6 +177,11 @@ func (l *Log) tidy(older []int, keep bool) error {
 	if len(older) == 0 {
 		return nil
 	}
+	if keep { // first there, then no more here
+		if err := l.o.syncDir(l.o.Quarantine); err != nil {
+			return ioError("quarantine", l.o.Quarantine, err)
+		}
+	}
 	if err := l.o.Faults.do(OpSyncDir, func() error { return l.o.syncDir(l.dir) }); err != nil {
 		return ioError("remove", l.dir, err)
 	}

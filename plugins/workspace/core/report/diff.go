@@ -44,16 +44,14 @@ func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
 		if side.Tree, err = v.Tree(ctx); err != nil {
 			return err
 		}
-		err = v.EachPath(ctx, "", func(p *store.PathHeads) error {
-			for _, h := range p.Heads {
-				side.Heads[HeadKey{p.Path, h.Frame.Type}] = SideHead{h.Frame.ID, h.State}
-			}
-			return ctx.Err()
-		})
+		heads, err := v.Heads(ctx, "", nil)
 		if err != nil {
 			return err
 		}
-		frames, err := v.FramesSince(ctx, 0)
+		for _, h := range heads {
+			side.Heads[HeadKey{h.Path, h.Type}] = SideHead{h.Frame, h.State}
+		}
+		frames, err := v.AllFrameInfo(ctx)
 		for _, f := range frames {
 			side.Frames[f.Frame] = f
 		}
@@ -298,7 +296,7 @@ func (f *FrameDiff) of(s store.HeadState) *[]edn.Value {
 		return &f.Stale
 	case store.Deleted:
 		return &f.Deleted
-	case "invalid":
+	case store.Invalid:
 		return &f.Invalidated
 	}
 	return nil

@@ -323,7 +323,7 @@ func TestDiffOfExports(t *testing.T) {
 	w.Put("d", "digest", "of d", func(n *store.NewFrame) { n.Inputs = append(n.Inputs, store.Input{Kind: id.InputFrame, ID: child.ID}) })
 	files["d/c"] = "4"
 	w.Tree(files)
-	exported := func(sel store.Selection) *Side {
+	exported := func(sel store.ExportRange) *Side {
 		var out bytes.Buffer
 		w.Read(func(s *store.Snapshot) error {
 			_, err := s.Export(background, &out, sel)
@@ -339,7 +339,7 @@ func TestDiffOfExports(t *testing.T) {
 		assert.Empty(t, left)
 		return side
 	}
-	whole, part := exported(store.Selection{History: true}), exported(store.Selection{Path: "d", History: true})
+	whole, part := exported(store.ExportRange{History: true}), exported(store.ExportRange{Path: "d", History: true})
 	diff := func(a *Side, path string) *Difference {
 		d, err := Diff(background, a, side(t, w, store.Latest), DiffRequest{Path: path, Content: true})
 		require.NoError(t, err)

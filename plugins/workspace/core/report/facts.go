@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -14,12 +16,21 @@ type Facts struct {
 	Seq       uint64
 	Tree      *tree.Tree // nil if nothing was scanned
 	StateRoot id.ID
-	// Paths are the current paths with their heads, sorted. Gone are those that
-	// are not in the tree any more or deleted.
-	Paths, Gone []store.PathHeads
-	Frames      []store.FrameInfo
+	// Paths are those of the tree that are not deleted, sorted.
+	Paths []Path
+	// Gone are the heads of paths that are not in the tree any more or deleted.
+	Gone   []store.HeadInfo
+	Frames []store.FrameInfo
 	// Generated are the frames that models wrote.
 	Generated []*store.Frame
+}
+
+// Path is a path with its heads, sorted by type.
+type Path struct {
+	Path  string
+	Mode  id.Mode
+	Size  int64 // of files and links
+	Heads []store.HeadInfo
 }
 
 // Collect reads a state.
@@ -32,18 +43,10 @@ func Collect(ctx context.Context, s *store.Snapshot) (*Facts, error) {
 	if f.StateRoot, err = s.StateRoot(ctx); err != nil {
 		return nil, err
 	}
-	err = s.EachPath(ctx, "", func(p *store.PathHeads) error {
-		if p.Gone() {
-			f.Gone = append(f.Gone, *p)
-		} else {
-			f.Paths = append(f.Paths, *p)
-		}
-		return ctx.Err()
-	})
-	if err != nil {
+	if err := f.collectPaths(ctx, s); err != nil {
 		return nil, err
 	}
-	if f.Frames, err = s.FramesSince(ctx, 0); err != nil {
+	if f.Frames, err = s.AllFrameInfo(ctx); err != nil {
 		return nil, err
 	}
 	for _, x := range f.Frames {
@@ -59,6 +62,41 @@ func Collect(ctx context.Context, s *store.Snapshot) (*Facts, error) {
 	return f, nil
 }
 
+// collectPaths joins the tree with the heads.
+func (f *Facts) collectPaths(ctx context.Context, s *store.Snapshot) error {
+	heads, err := s.Heads(ctx, "", nil)
+	if err != nil {
+		return err
+	}
+	gone, err := s.Deleted(ctx, 0)
+	if err != nil {
+		return err
+	}
+	deleted := map[string]bool{}
+	for _, d := range gone {
+		deleted[d.Path] = true
+	}
+	f.Tree.Walk(func(path string, n *tree.Node) bool {
+		if !deleted[path] {
+			f.Paths = append(f.Paths, Path{Path: path, Mode: n.Mode, Size: n.Size})
+		}
+		return true
+	})
+	slices.SortFunc(f.Paths, func(a, b Path) int { return cmp.Compare(a.Path, b.Path) })
+	at := 0
+	for _, h := range heads { // sorted by path too
+		for at < len(f.Paths) && f.Paths[at].Path < h.Path {
+			at++
+		}
+		if at < len(f.Paths) && f.Paths[at].Path == h.Path && h.State != store.Deleted {
+			f.Paths[at].Heads = append(f.Paths[at].Heads, h)
+		} else {
+			f.Gone = append(f.Gone, h)
+		}
+	}
+	return nil
+}
+
 // kindOf names the kind of a node.
 func kindOf(m id.Mode) string {
 	switch m {
@@ -72,10 +110,7 @@ func kindOf(m id.Mode) string {
 	return "file"
 }
 
-// mode returns the mode of a current path.
-func mode(p *store.PathHeads) id.Mode { return p.States[0].Mode }
-
-// root returns the part of a path before the first slash.
+// top returns the part of a path before the first slash.
 func top(path string) string {
 	for i := range len(path) {
 		if path[i] == '/' {
@@ -83,4 +118,13 @@ func top(path string) string {
 		}
 	}
 	return path
+}
+
+// heads visits the heads of all current paths.
+func (f *Facts) heads(visit func(path string, h *store.HeadInfo)) {
+	for i := range f.Paths {
+		for k := range f.Paths[i].Heads {
+			visit(f.Paths[i].Path, &f.Paths[i].Heads[k])
+		}
+	}
 }

@@ -145,9 +145,9 @@ func (j *judge) condition(c Condition) Judged {
 	}
 	switch c.Kind {
 	case "stale":
-		j.heads(func(path string, h *store.Head) {
+		j.facts.heads(func(path string, h *store.HeadInfo) {
 			if h.State != store.Fresh {
-				add(path, fmt.Sprintf("the head of type %q is %s", h.Frame.Type, h.State))
+				add(path, fmt.Sprintf("the head of type %q is %s", h.Type, h.State))
 			}
 		})
 	case "authored-stale":
@@ -183,15 +183,6 @@ func (j *judge) condition(c Condition) Judged {
 	return out
 }
 
-// heads visits the heads of all current paths.
-func (j *judge) heads(visit func(path string, h *store.Head)) {
-	for i := range j.facts.Paths {
-		for k := range j.facts.Paths[i].Heads {
-			visit(j.facts.Paths[i].Path, &j.facts.Paths[i].Heads[k])
-		}
-	}
-}
-
 // coverageOf returns the coverage of a type. A type without any frame misses on
 // all files and directories.
 func (j *judge) coverageOf(frameType string) Coverage {
@@ -212,9 +203,9 @@ func (j *judge) notes() {
 	if known {
 		return
 	}
-	j.heads(func(path string, h *store.Head) {
+	j.facts.heads(func(path string, h *store.HeadInfo) {
 		if h.State != store.Fresh {
-			j.findings = append(j.findings, finding{"states", store.Shown(path), fmt.Sprintf("the head of type %q is %s", h.Frame.Type, h.State), false})
+			j.findings = append(j.findings, finding{"states", store.Shown(path), fmt.Sprintf("the head of type %q is %s", h.Type, h.State), false})
 		}
 	})
 }

@@ -51,7 +51,7 @@ func Graph(f *Facts, title string) ([]byte, error) {
 }
 
 func graphOf(f *Facts) graphData {
-	heads := map[string][]store.Head{}
+	heads := map[string][]store.HeadInfo{}
 	for i := range f.Paths {
 		if len(f.Paths[i].Heads) > 0 {
 			heads[f.Paths[i].Path] = f.Paths[i].Heads
@@ -72,7 +72,7 @@ func graphOf(f *Facts) graphData {
 		for _, h := range heads[path] {
 			digit := stateDigit(h.State)
 			states[0][at] = max(states[0][at], digit)
-			if i := slices.Index(d.Types, h.Frame.Type); i >= 0 {
+			if i := slices.Index(d.Types, h.Type); i >= 0 {
 				states[i+1][at] = digit
 			}
 		}
@@ -99,7 +99,7 @@ func commonTypes(f *Facts) []string {
 	counts := map[string]int{}
 	for i := range f.Paths {
 		for _, h := range f.Paths[i].Heads {
-			counts[h.Frame.Type]++
+			counts[h.Type]++
 		}
 	}
 	list := make([]string, 0, len(counts))

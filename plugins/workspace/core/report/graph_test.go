@@ -85,16 +85,16 @@ func large(files int) *Facts {
 	}
 	f.Tree = storetest.Grow(id.B3, texts)
 	for path := range texts {
-		p := store.PathHeads{Path: path, States: []store.Version{{}}}
+		p := Path{Path: path}
 		if h := len(path) * len(texts[path]) % 7; h < 5 {
 			state := store.Fresh
 			if h == 0 || strings.HasPrefix(path, "part07/") {
 				state = store.Stale
 			}
-			p.Heads = append(p.Heads, store.Head{Frame: &store.Frame{Type: "digest"}, State: state})
+			p.Heads = append(p.Heads, store.HeadInfo{Type: "digest", State: state})
 		}
 		if strings.HasPrefix(path, "part03/package0") {
-			p.Heads = append(p.Heads, store.Head{Frame: &store.Frame{Type: "note"}, State: "invalid"})
+			p.Heads = append(p.Heads, store.HeadInfo{Type: "note", State: store.Invalid})
 		}
 		f.Paths = append(f.Paths, p)
 	}

@@ -141,7 +141,7 @@ func New(f *Facts, r Request) (*Report, error) {
 	}
 	out := &Report{Nodes: Counts{"file": 0, "dir": 0}}
 	for i := range f.Paths {
-		out.Nodes[kindOf(mode(&f.Paths[i]))]++
+		out.Nodes[kindOf(f.Paths[i].Mode)]++
 	}
 	has := func(section string) bool { return len(r.Sections) == 0 || slices.Contains(r.Sections, section) }
 	covered, behind := coverage(f), authoredStale(f)
@@ -149,10 +149,10 @@ func New(f *Facts, r Request) (*Report, error) {
 		out.Coverage = covered
 	}
 	if has("states") {
-		out.States = byType(f, func(h *store.Head) string { return string(h.State) })
+		out.States = byType(f, func(h *store.HeadInfo) string { return string(h.State) })
 	}
 	if has("origins") {
-		out.Origins = byType(f, func(h *store.Head) string { return string(h.Frame.Origin) })
+		out.Origins = byType(f, func(h *store.HeadInfo) string { return string(h.Origin) })
 	}
 	if has("authored-stale") {
 		out.AuthoredStale = behind
@@ -194,12 +194,12 @@ func coverage(f *Facts) []Coverage {
 	for i := range f.Paths {
 		p := &f.Paths[i]
 		for _, h := range p.Heads {
-			c := byType[h.Frame.Type]
+			c := byType[h.Type]
 			if c == nil {
-				c = &Coverage{Type: h.Frame.Type, Agents: map[string]int{}}
-				byType[h.Frame.Type] = c
+				c = &Coverage{Type: h.Type, Agents: map[string]int{}}
+				byType[h.Type] = c
 			}
-			if k := kindOf(mode(p)); !slices.Contains(c.Kinds, k) {
+			if k := kindOf(p.Mode); !slices.Contains(c.Kinds, k) {
 				c.Kinds = append(c.Kinds, k)
 			}
 		}
@@ -218,17 +218,17 @@ func coverage(f *Facts) []Coverage {
 func (c *Coverage) count(f *Facts) {
 	for i := range f.Paths {
 		p := &f.Paths[i]
-		if !slices.Contains(c.Kinds, kindOf(mode(p))) {
+		if !slices.Contains(c.Kinds, kindOf(p.Mode)) {
 			continue
 		}
-		at := slices.IndexFunc(p.Heads, func(h store.Head) bool { return h.Frame.Type == c.Type })
+		at := slices.IndexFunc(p.Heads, func(h store.HeadInfo) bool { return h.Type == c.Type })
 		if at < 0 {
 			c.Without++
 			c.missing = append(c.missing, p.Path)
 			continue
 		}
 		c.With++
-		c.Agents[p.Heads[at].Frame.Agent]++
+		c.Agents[p.Heads[at].Agent]++
 		if p.Heads[at].State == store.Fresh {
 			c.Fresh++
 		}
@@ -244,18 +244,17 @@ func percent(part, whole int) float64 {
 }
 
 // byType counts the heads of each type by a name.
-func byType(f *Facts, name func(*store.Head) string) []TypeCounts {
+func byType(f *Facts, name func(*store.HeadInfo) string) []TypeCounts {
 	counts := map[string]Counts{}
-	for _, paths := range [][]store.PathHeads{f.Paths, f.Gone} {
-		for i := range paths {
-			for j := range paths[i].Heads {
-				h := &paths[i].Heads[j]
-				if counts[h.Frame.Type] == nil {
-					counts[h.Frame.Type] = Counts{}
-				}
-				counts[h.Frame.Type][name(h)]++
-			}
+	add := func(h *store.HeadInfo) {
+		if counts[h.Type] == nil {
+			counts[h.Type] = Counts{}
 		}
+		counts[h.Type][name(h)]++
+	}
+	f.heads(func(_ string, h *store.HeadInfo) { add(h) })
+	for i := range f.Gone {
+		add(&f.Gone[i])
 	}
 	list := make([]TypeCounts, 0, len(counts))
 	for t, c := range counts {
@@ -269,7 +268,7 @@ func byType(f *Facts, name func(*store.Head) string) []TypeCounts {
 func authoredStale(f *Facts) (list []HeadRef) {
 	for i := range f.Paths {
 		for _, h := range f.Paths[i].Heads {
-			if h.Frame.Origin == store.Authored && h.State == store.Stale {
+			if h.Origin == store.Authored && h.State == store.Stale {
 				list = append(list, refOf(f.Paths[i].Path, &h))
 			}
 		}
@@ -277,8 +276,8 @@ func authoredStale(f *Facts) (list []HeadRef) {
 	return list
 }
 
-func refOf(path string, h *store.Head) HeadRef {
-	return HeadRef{Place: store.PlaceOf(path), Type: h.Frame.Type, Frame: h.Frame.ID, Agent: h.Frame.Agent, path: path}
+func refOf(path string, h *store.HeadInfo) HeadRef {
+	return HeadRef{Place: store.PlaceOf(path), Type: h.Type, Frame: h.Frame, Agent: h.Agent, path: path}
 }
 
 // usage sums what models were used for, sorted by provider, model and
@@ -344,7 +343,7 @@ func directories(f *Facts) []Directory {
 	}
 	for i := range f.Paths {
 		p := &f.Paths[i]
-		isDir := mode(p) == id.Dir
+		isDir := p.Mode == id.Dir
 		if isDir {
 			dir(p.Path)
 		}
@@ -354,7 +353,7 @@ func directories(f *Facts) []Directory {
 				d.Dirs++
 			} else {
 				d.Files++
-				d.Bytes += p.States[0].Size
+				d.Bytes += p.Size
 			}
 		}
 	}

@@ -70,12 +70,10 @@ func StatusOf(f *Facts, r StatusRequest) *Status {
 	}
 	s.StateRoot, s.Frames = &f.StateRoot, len(f.Frames)
 	for i := range f.Paths {
-		s.Nodes[kindOf(mode(&f.Paths[i]))]++
+		s.Nodes[kindOf(f.Paths[i].Mode)]++
 		countStates(s.Heads, f.Paths[i].Heads)
 	}
-	for i := range f.Gone {
-		countStates(s.Heads, f.Gone[i].Heads)
-	}
+	countStates(s.Heads, f.Gone)
 	s.TopPaths = topOf(f)
 	if r.Breakdown {
 		s.Breakdown = breakdown(f)
@@ -86,7 +84,7 @@ func StatusOf(f *Facts, r StatusRequest) *Status {
 	return s
 }
 
-func countStates(counts Counts, heads []store.Head) {
+func countStates(counts Counts, heads []store.HeadInfo) {
 	for _, h := range heads {
 		counts[string(h.State)]++
 	}
@@ -97,7 +95,7 @@ func topOf(f *Facts) []TopPath {
 	counts := map[string]int{}
 	for i := range f.Paths {
 		p := f.Paths[i].Path
-		if mode(&f.Paths[i]) == id.Dir {
+		if f.Paths[i].Mode == id.Dir {
 			counts[p]++
 		}
 		for p != "" {
@@ -138,14 +136,13 @@ func breakdown(f *Facts) []Part {
 	}
 	for i := range f.Paths {
 		p := &f.Paths[i]
-		part(p.Path).Nodes[kindOf(mode(p))]++
+		part(p.Path).Nodes[kindOf(p.Mode)]++
 	}
-	for _, paths := range [][]store.PathHeads{f.Paths, f.Gone} {
-		for i := range paths {
-			if len(paths[i].Heads) > 0 {
-				countStates(part(paths[i].Path).Heads, paths[i].Heads)
-			}
-		}
+	for i := range f.Paths {
+		countStates(part(f.Paths[i].Path).Heads, f.Paths[i].Heads)
+	}
+	for i := range f.Gone {
+		countStates(part(f.Gone[i].Path).Heads, f.Gone[i:i+1])
 	}
 	for _, x := range f.Frames {
 		part(x.Path).Frames++

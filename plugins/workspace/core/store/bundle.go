@@ -34,6 +34,8 @@ type BundleHead struct {
 	Node  id.ID
 	Type  string
 	Frame id.ID
+	// Marked means that the head is invalid.
+	Marked bool
 }
 
 // Text returns the text of a frame of the bundle.
@@ -65,6 +67,7 @@ var (
 	errNotExport = errors.New("it is not an export of a workspace")
 	errNoText    = errors.New("the text of a frame is missing")
 	errNoFrame   = errors.New("the frame of a head is missing")
+	errNoHead    = errors.New("the head of a mark is not the one before it")
 	errScheme    = errors.New("an id has another algorithm than the scheme")
 )
 
@@ -97,6 +100,8 @@ func (b *Bundle) take(r log.Record) error {
 		return b.takeFrame(r.Payload)
 	case kindHead:
 		return b.takeHead(r.Payload)
+	case kindMark:
+		return b.takeMark(r.Payload)
 	}
 	return fmt.Errorf("a record has the kind %d, which is of a newer version", r.Kind)
 }
@@ -138,5 +143,22 @@ func (b *Bundle) takeHead(payload []byte) error {
 		return errScheme
 	}
 	b.Heads = append(b.Heads, BundleHead{Path: f.Path, Node: h.Node, Type: h.Type, Frame: h.Frame})
+	return nil
+}
+
+// takeMark marks the head before it.
+func (b *Bundle) takeMark(payload []byte) error {
+	var m markRecord
+	if err := decodeRecord(payload, &m); err != nil {
+		return err
+	}
+	if len(b.Heads) == 0 {
+		return errNoHead
+	}
+	h := &b.Heads[len(b.Heads)-1]
+	if h.Path != string(m.RawPath) || h.Node != m.Node || h.Type != m.Type {
+		return errNoHead
+	}
+	h.Marked = true
 	return nil
 }

@@ -161,6 +161,20 @@ func (e *exporter) path(ctx context.Context, p *pathState) error {
 		if err := e.add(kindHead, headRecord{RawPath: blob([]byte(p.path)), Node: h.node, Type: h.typ, Frame: h.frame}); err != nil {
 			return err
 		}
+		at := h.node
+		if at.IsZero() { // it stands for the one that is resolved
+			at = resolved[slices.IndexFunc(resolved, func(x stateHead) bool { return x.typ == h.typ })].node
+		}
+		marked, err := e.snapshot.frames().marked(ctx, p.path, at, h.typ)
+		if err != nil {
+			return err
+		}
+		if !marked {
+			continue
+		}
+		if err := e.add(kindMark, markRecord{RawPath: blob([]byte(p.path)), Node: h.node, Type: h.typ}); err != nil {
+			return err
+		}
 	}
 	return nil
 }

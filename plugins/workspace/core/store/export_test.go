@@ -71,6 +71,10 @@ func randomStore(t testing.TB, r *rand.Rand, name string) *opened {
 			continue
 		}
 		path := []string{"", "a", "b", "d", "d/c", "d/e/f"}[r.IntN(6)]
+		if r.IntN(6) == 0 {
+			update(t, s.Store, func(tx *Tx) error { return second(tx.Invalidate(path, r.IntN(2) == 0, nil)) })
+			continue
+		}
 		p, _, err := putFrame(t, s.Store, path, []string{"t", "u"}[r.IntN(2)], fmt.Sprint(r.IntN(5)), func(n *NewFrame) {
 			n.Agent = []string{"x", "y"}[r.IntN(2)]
 			if len(frames) > 0 && r.IntN(2) == 0 {

@@ -257,6 +257,7 @@ func (r *frames) current(ctx context.Context, path string) (*Version, error) {
 }
 
 // versions returns the newest states of a path, all of them if limit is negative.
+// The sum in the limit keeps SQLite from compiling the query again for each value.
 func (r *frames) versions(ctx context.Context, path string, limit int) (list []Version, err error) {
 	var row versionRow
 	err = r.each(ctx, func(rows *sql.Rows) error {
@@ -266,7 +267,7 @@ func (r *frames) versions(ctx context.Context, path string, limit int) (list []V
 		v, err := row.version(r.store.Scheme, path, r.seq)
 		list = append(list, v)
 		return err
-	}, "SELECT "+versionColumns+" FROM versions WHERE path = ?1 AND since <= ?3 ORDER BY since DESC LIMIT ?2", []byte(path), limit, int64(r.seq))
+	}, "SELECT "+versionColumns+" FROM versions WHERE path = ?1 AND since <= ?3 ORDER BY since DESC LIMIT ?2 + 0", []byte(path), limit, int64(r.seq))
 	return list, err
 }
 

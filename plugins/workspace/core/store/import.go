@@ -40,7 +40,8 @@ type Imported struct {
 // finds that state. Where a path has no head of a type in any of its states, the
 // head by path of the export is its head, and reads as stale. Of two heads for
 // the same state, that of the frame which was created later wins, so two stores
-// that import each other's exports agree. An import deletes and scans nothing.
+// that import each other's exports agree. A head that moves takes its mark along.
+// An import deletes and scans nothing.
 //
 // If a frame gets another id because of a conflict, frames that were made from it
 // follow.
@@ -181,5 +182,9 @@ func (m *importer) head(h BundleHead) error {
 		}
 	}
 	m.done.Heads++
-	return m.tx.addRecord(kindHead, headRecord{RawPath: blob([]byte(h.Path)), Node: h.Node, Type: h.Type, Frame: frame})
+	err = m.tx.addRecord(kindHead, headRecord{RawPath: blob([]byte(h.Path)), Node: h.Node, Type: h.Type, Frame: frame})
+	if err != nil || !h.Marked {
+		return err
+	}
+	return m.tx.addRecord(kindMark, markRecord{RawPath: blob([]byte(h.Path)), Node: h.Node, Type: h.Type})
 }

@@ -37,6 +37,7 @@ CREATE TABLE frames (
   content BLOB NOT NULL, bytes INTEGER NOT NULL, recipe BLOB,
   segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX frames_of_content ON frames (content);
 CREATE INDEX frames_of_path ON frames (path, type, seq);
 CREATE INDEX frames_of_basis ON frames (basis);
 CREATE TABLE inputs (input TEXT NOT NULL, frame BLOB NOT NULL, PRIMARY KEY (input, frame)) WITHOUT ROWID;
@@ -55,7 +56,7 @@ type index struct {
 	path    string
 	scheme  id.Scheme
 	writers *sql.DB
-	conn    *sql.Conn
+	conn    *writerConn
 	readers *sql.DB
 	sets    frameSets
 	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
@@ -91,7 +92,7 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 	if x.writers, err = sql.Open("sqlite", source(path, url.Values{"_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}})); err != nil {
 		return nil, err
 	}
-	if x.conn, err = x.writers.Conn(ctx); err != nil {
+	if err = x.connect(ctx); err != nil {
 		return nil, errors.Join(errIndex, err)
 	}
 	if err := x.prepare(ctx, who); err != nil {
@@ -101,6 +102,15 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 	return x, err
 }
 
+// connect takes the connection of the writer.
+func (x *index) connect(ctx context.Context) error {
+	conn, err := x.writers.Conn(ctx)
+	if err == nil {
+		x.conn = &writerConn{Conn: conn}
+	}
+	return err
+}
+
 // prepare creates the schema or verifies that the index is of this workspace.
 func (x *index) prepare(ctx context.Context, who Identity) error {
 	var tables int
@@ -108,7 +118,7 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		return err
 	}
 	if tables == 0 {
-		_, err := x.conn.ExecContext(ctx, "BEGIN;"+schema+upkeepSchema+topsSchema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
+		_, err := x.conn.Conn.ExecContext(ctx, "BEGIN;"+schema+upkeepSchema+topsSchema+fmt.Sprintf("PRAGMA user_version = %d;", indexVersion)+
 			"INSERT INTO meta VALUES ('workspace', $1), ('seq', 0), ('segment', 0), ('offset', 0), ('chain', $2); COMMIT",
 			who.ID, make([]byte, id.ChainSize))
 		if err != nil {

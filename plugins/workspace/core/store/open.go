@@ -48,6 +48,7 @@ type Store struct {
 	// the writer uses it.
 	drafts map[id.ID][]byte
 
+	readers atomic.Pointer[readers]
 	// shape is held while the log is rewritten, or read as a whole.
 	shape  sync.Mutex
 	warned struct {
@@ -78,6 +79,7 @@ type Store struct {
 // read-only: see Damage.
 func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s := &Store{dir: dir, o: o, queue: make(chan *request, maxQueue), closed: make(chan struct{})}
+	s.readers.Store(&readers{})
 	s.abandon, s.give = context.WithCancelCause(context.Background())
 	var text []byte
 	if s.Identity, s.Scheme, text, err = readIdentity(dir); err != nil {
@@ -261,12 +263,11 @@ func (s *Store) identify(text []byte) error {
 		return nil
 	}
 	if s.log.End().Seq == 0 {
-		now := s.o.Now()
-		_, err := s.log.Append(log.Draft{Actor: "ferment", Time: now, Records: []log.Record{{Kind: kindWorkspace, Payload: append(sum[:], text...)}}})
+		done, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: append(sum[:], text...)}}})
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(s.index.applied(context.Background(), log.Commit{Seq: 1, Actor: "ferment", Time: now, Records: 1}),
+		if err := errors.Join(s.index.applied(context.Background(), done[0].Commit),
 			s.index.mark(context.Background(), s.log.End())); err != nil {
 			return asStoreError("create", err)
 		}

@@ -5,13 +5,21 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// statements are the prepared queries of readers, by text. The queries are
-// constants, so there are few.
+// statements are prepared queries, by text. The queries are constants, so there
+// are few.
 type statements struct{ byText sync.Map }
 
-func (s *statements) get(ctx context.Context, db *sql.DB, query string) (*sql.Stmt, error) {
+// preparer is a database or one connection to it.
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+func (s *statements) get(ctx context.Context, db preparer, query string) (*sql.Stmt, error) {
 	if known, ok := s.byText.Load(query); ok {
 		return known.(*sql.Stmt), nil
 	}
@@ -36,22 +44,32 @@ func (s *statements) close() error {
 	return errors.Join(errs...)
 }
 
+// isOpen reports whether a prepared query failed because its rows are still open.
+func isOpen(err error) bool {
+	var in *sqlite.Error
+	return errors.As(err, &in) && in.Code() == sqlite3.SQLITE_MISUSE
+}
+
 // prepared is a transaction of a reader that compiles each query once for each
-// connection.
+// connection. A query whose rows are open can run again within.
 type prepared struct {
 	tx      *sql.Tx
 	db      *sql.DB
 	queries *statements
 }
 
-var _ querier = (*prepared)(nil)
+var _, _ querier = (*prepared)(nil), (*writerConn)(nil)
 
 func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	stmt, err := p.queries.get(ctx, p.db, query)
 	if err != nil {
 		return nil, err
 	}
-	return p.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	rows, err := p.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	if isOpen(err) {
+		return p.tx.QueryContext(ctx, query, args...)
+	}
+	return rows, err
 }
 
 func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
@@ -61,3 +79,44 @@ func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...an
 	}
 	return p.tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
 }
+
+// writerConn is the connection of the writer. It compiles each query and each
+// statement with arguments once.
+type writerConn struct {
+	*sql.Conn
+	queries statements
+}
+
+func (w *writerConn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if len(args) == 0 { // also several statements in one text
+		return w.Conn.ExecContext(ctx, query)
+	}
+	stmt, err := w.queries.get(ctx, w.Conn, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.ExecContext(ctx, args...)
+}
+
+func (w *writerConn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := w.queries.get(ctx, w.Conn, query)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := stmt.QueryContext(ctx, args...)
+	if isOpen(err) {
+		return w.Conn.QueryContext(ctx, query, args...)
+	}
+	return rows, err
+}
+
+func (w *writerConn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	stmt, err := w.queries.get(ctx, w.Conn, query)
+	if err != nil {
+		return w.Conn.QueryRowContext(ctx, query, args...) // fails in the same way
+	}
+	return stmt.QueryRowContext(ctx, args...)
+}
+
+// Close closes the statements and the connection.
+func (w *writerConn) Close() error { return errors.Join(w.queries.close(), w.Conn.Close()) }

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -9,7 +11,6 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Sizes of a page of frames or versions.
@@ -104,9 +105,13 @@ func (v *Snapshot) FramesOf(ctx context.Context, n *Found, f Filter) (*Page, err
 // head has no state.
 func (v *Snapshot) AllFrames(ctx context.Context, n *Found, f Filter) ([]Head, error) {
 	r := v.frames()
-	heads, err := r.headsByType(ctx, n)
+	tops, err := r.topsOf(ctx, n)
 	if err != nil {
 		return nil, readError(err)
+	}
+	heads := map[id.ID]*top{}
+	for _, t := range tops {
+		heads[t.Frame] = t
 	}
 	list, err := r.matching(ctx, n, f)
 	if err != nil {
@@ -114,14 +119,14 @@ func (v *Snapshot) AllFrames(ctx context.Context, n *Found, f Filter) ([]Head, e
 	}
 	all := make([]Head, 0, len(list))
 	for _, frame := range list {
-		h := Head{Frame: frame}
-		if heads[frame.Type] == frame.ID {
-			if h.State, err = r.state(ctx, frame, n.States[0]); err != nil {
+		h := &Head{Frame: frame}
+		if t := heads[frame.ID]; t != nil {
+			if h, err = r.headOfTop(ctx, t, n); err != nil {
 				return nil, readError(err)
 			}
 		}
 		if f.State == "" || f.State == h.State {
-			all = append(all, h)
+			all = append(all, *h)
 		}
 	}
 	return all, nil
@@ -230,89 +235,132 @@ func (v *Snapshot) Uses(ctx context.Context, input id.ID) ([]id.ID, error) {
 // HeadsOf returns the heads of a node, sorted by type. A node that was named by
 // its id has those of exactly that state; a path also those of the latest earlier
 // state that has one (WS-071).
-func (v *Snapshot) HeadsOf(ctx context.Context, f *Found) ([]Head, error) {
+func (v *Snapshot) HeadsOf(ctx context.Context, n *Found) ([]Head, error) {
 	r := v.frames()
-	byType, err := r.headsByType(ctx, f)
+	tops, err := r.topsOf(ctx, n)
 	if err != nil {
 		return nil, readError(err)
 	}
-	list := make([]Head, 0, len(byType))
-	for _, frameType := range slices.Sorted(maps.Keys(byType)) {
-		h, err := r.headFrame(ctx, byType[frameType], f)
+	list := make([]Head, len(tops))
+	for i, t := range tops {
+		h, err := r.headOfTop(ctx, t, n)
 		if err != nil {
 			return nil, readError(err)
 		}
-		list = append(list, *h)
+		list[i] = *h
 	}
 	return list, nil
 }
 
-func (r *frames) headFrame(ctx context.Context, frame id.ID, f *Found) (*Head, error) {
-	x, err := r.frame(ctx, frame)
-	if err != nil {
-		return nil, err
-	}
-	state, err := r.state(ctx, x, f.States[0])
-	return &Head{Frame: x, State: state}, err
-}
-
-// HeadOf returns the head of a node and a type, like HeadsOf.
-func (v *Snapshot) HeadOf(ctx context.Context, f *Found, frameType string) (*Head, error) {
+// HeadsIn returns the heads of the entries of a directory, sorted by path and type.
+func (v *Snapshot) HeadsIn(ctx context.Context, dir string) ([]Head, error) {
 	r := v.frames()
-	for _, s := range f.candidates() {
-		frame, err := r.headOf(ctx, f.Path, s.Node, frameType)
+	tops, err := r.entries(ctx, dir)
+	if err != nil {
+		return nil, readError(err)
+	}
+	list := make([]Head, len(tops))
+	for i, t := range tops {
+		h, err := r.headOfTop(ctx, t, &Found{})
 		if err != nil {
 			return nil, readError(err)
 		}
-		if !frame.IsZero() {
-			h, err := r.headFrame(ctx, frame, f)
-			return h, readError(err)
-		}
+		list[i] = *h
 	}
-	return nil, contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("head", Shown(f.Path)).
-		WithDetail("frame/type", edn.Text(frameType))
+	slices.SortFunc(list, func(a, b Head) int {
+		return cmp.Or(compare(a.Frame.Path, b.Frame.Path), compare(a.Frame.Type, b.Frame.Type))
+	})
+	return list, nil
 }
 
-// candidates are the states whose heads are those of the node, best first. The
-// last one of a path is that of states without a head of their own.
-func (f *Found) candidates() []Version {
-	if f.ByID {
-		return f.States[f.At : f.At+1]
+// HeadOf returns the head of a node and a type, like HeadsOf.
+func (v *Snapshot) HeadOf(ctx context.Context, n *Found, frameType string) (*Head, error) {
+	r := v.frames()
+	if !n.ByID {
+		h, err := r.head(ctx, n.Path, frameType)
+		return h, readError(err)
 	}
-	return append(slices.Clip(f.States), Version{})
+	frame, err := r.headOf(ctx, n.Path, n.State().Node, frameType)
+	if err == nil && frame.IsZero() {
+		err = contract.Errorf("frame/no-head", "this state of it has no frame of type %q", frameType).WithOp("head", Shown(n.Path))
+	}
+	if err != nil {
+		return nil, readError(err)
+	}
+	f, err := r.frame(ctx, frame)
+	if err != nil {
+		return nil, readError(err)
+	}
+	h, err := r.headOfTop(ctx, topOf(f, n.State().Node, n.States[0]), n)
+	return h, readError(err)
 }
 
-// headsByType returns the frame of each head of a node.
-func (r *frames) headsByType(ctx context.Context, f *Found) (map[string]id.ID, error) {
-	rank := map[string]int{} // of the states, by the sum of the node id
-	for i, s := range f.candidates() {
-		if sum := string(s.Node.Sum()); rank[sum] == 0 {
-			rank[sum] = i + 1
-		}
+// topsOf returns the heads of a node, sorted by type.
+func (r *frames) topsOf(ctx context.Context, n *Found) ([]*top, error) {
+	if r.latest && !n.ByID {
+		return r.tops(ctx, "WHERE t.path = ?1 ORDER BY t.type", []byte(n.Path))
 	}
-	rows, err := r.q.QueryContext(ctx, "SELECT node, type, frame FROM heads WHERE path = ?1 AND seq <= ?2 ORDER BY seq", []byte(f.Path), int64(r.seq))
+	states := []Version{n.State()}
+	if !n.ByID {
+		states = append(slices.Clip(n.States), Version{}) // at last that of states without one: see Tx.Import
+	}
+	byType, err := r.headsIn(ctx, n.Path, states)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	heads, ranks := map[string]id.ID{}, map[string]int{}
-	for rows.Next() {
-		var node, sum []byte
-		var frameType string
-		if err := rows.Scan(&node, &frameType, &sum); err != nil {
+	var list []*top
+	for _, frameType := range slices.Sorted(maps.Keys(byType)) {
+		h := byType[frameType]
+		f, err := r.frame(ctx, h.frame)
+		if err != nil {
 			return nil, err
 		}
-		n := rank[string(node)]
-		if n == 0 || ranks[frameType] != 0 && ranks[frameType] < n {
-			continue
-		}
-		x, err := id.Of(id.Frame, r.store.Scheme.Alg(), sum)
-		if err != nil {
-			return nil, corrupt(indexFile, "%w", err)
-		}
-		heads[frameType], ranks[frameType] = x, n
+		list = append(list, topOf(f, h.node, n.States[0]))
 	}
-	return heads, rows.Err()
+	return list, nil
+}
+
+// headsIn returns the head of each type in the first of some states of a path
+// that has one.
+func (r *frames) headsIn(ctx context.Context, path string, states []Version) (map[string]stateHead, error) {
+	rank := map[id.ID]int{}
+	for i, s := range states {
+		if _, known := rank[s.Node]; !known {
+			rank[s.Node] = i
+		}
+	}
+	heads := map[string]stateHead{}
+	err := r.each(ctx, func(rows *sql.Rows) error {
+		var node, frame []byte
+		var h stateHead
+		if err := rows.Scan(&node, &h.typ, &frame); err != nil {
+			return err
+		}
+		if err := h.set(r.store.Scheme, node, frame); err != nil {
+			return err
+		}
+		at, wanted := rank[h.node]
+		if before, ok := heads[h.typ]; wanted && (!ok || at <= rank[before.node]) {
+			heads[h.typ] = h
+		}
+		return nil
+	}, "SELECT node, type, frame FROM heads WHERE path = ?1 AND seq <= ?2 ORDER BY seq", []byte(path), int64(r.seq))
+	return heads, err
+}
+
+// headOfTop reads a head of a node and computes its state.
+func (r *frames) headOfTop(ctx context.Context, t *top, n *Found) (*Head, error) {
+	f, err := r.frame(ctx, t.Frame)
+	if err != nil {
+		return nil, err
+	}
+	h := &Head{Frame: f}
+	if n.ByID && !t.Gone { // what is known of heads by path is not about this one
+		h.State, h.Reasons, err = r.compare(ctx, t)
+	} else {
+		h.State, h.Reasons, err = r.stateAndReasons(ctx, t)
+	}
+	return h, err
 }
 
 // CountFrames returns the number of frames of a path.

@@ -49,7 +49,7 @@ func newReplica(ctx context.Context, who Identity, scheme id.Scheme, found *find
 	if r.writers, err = sql.Open("sqlite", "file:?"+url.Values{"_journal_mode": {"OFF"}, "_synchronous": {"OFF"}, "_dqs": {"0"}}.Encode()); err != nil {
 		return nil, err
 	}
-	if r.conn, err = r.writers.Conn(ctx); err == nil {
+	if err = r.connect(ctx); err == nil {
 		err = r.prepare(ctx, who)
 	}
 	if err == nil {

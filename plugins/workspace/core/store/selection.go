@@ -223,7 +223,7 @@ func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready 
 	}
 	for next := prefix; ; {
 		var found []byte
-		err := r.row(ctx, []any{&found}, "SELECT min(dir) FROM tops WHERE dir > ?1 AND (?2 = '' OR dir < ?2)", []byte(next), []byte(after(dir)))
+		err := r.row(ctx, []any{&found}, "SELECT min(dir) FROM tops WHERE dir > ?1 AND (length(?2) = 0 OR dir < ?2)", []byte(next), []byte(after(dir)))
 		if err != nil {
 			return nil, err
 		}

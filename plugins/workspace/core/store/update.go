@@ -41,6 +41,8 @@ type request struct {
 	ctx   context.Context
 	actor string
 	run   func(*Tx) error
+	// alone runs in place of a transaction, while none is prepared.
+	alone func() error
 	seq   uint64
 	err   error
 	done  chan struct{}
@@ -51,10 +53,15 @@ type request struct {
 // then the current number. If the function or the commit fails, the transaction
 // leaves no trace.
 func (s *Store) Update(ctx context.Context, actor string, run func(*Tx) error) (seq uint64, err error) {
+	return s.wait(&request{ctx: ctx, actor: actor, run: run})
+}
+
+// wait hands a request to the writer and returns its result.
+func (s *Store) wait(r *request) (seq uint64, err error) {
 	if s.damage != nil {
 		return 0, contract.Errorf("store/read-only", "the log is damaged: %w", s.damage).WithOp("store", s.dir)
 	}
-	r := &request{ctx: ctx, actor: actor, run: run, done: make(chan struct{})}
+	r.done = make(chan struct{})
 	select {
 	case <-s.closed:
 		return 0, errClosed(s.dir)
@@ -105,16 +112,33 @@ func (s *Store) write() {
 		case <-s.closed:
 			return
 		case r := <-s.queue:
-			batch := []*request{r}
-			for len(batch) < maxBatch && len(s.queue) > 0 {
-				batch = append(batch, <-s.queue)
-			}
-			s.commit(batch)
-			for _, r := range batch {
-				close(r.done)
+			for r != nil {
+				r = s.serve(r)
 			}
 		}
 	}
+}
+
+// serve carries out a request, and those behind it that share its fsync. It
+// returns the next one if that must be alone.
+func (s *Store) serve(r *request) (next *request) {
+	if r.alone != nil {
+		r.err = r.alone()
+		close(r.done)
+		return nil
+	}
+	batch := []*request{r}
+	for len(batch) < maxBatch && len(s.queue) > 0 {
+		if next = <-s.queue; next.alone != nil {
+			break
+		}
+		batch, next = append(batch, next), nil
+	}
+	s.commit(batch)
+	for _, r := range batch {
+		close(r.done)
+	}
+	return next
 }
 
 // commit writes a batch: all records, one fsync, then the index.
@@ -128,7 +152,7 @@ func (s *Store) commit(batch []*request) {
 		}
 	}
 	if err := s.log.Failed(); err != nil {
-		fail(batch, contract.Errorf("store/read-only", "the store must be opened again: %w", err).WithOp("store", s.dir))
+		fail(batch, readOnly(s.dir, err))
 		return
 	}
 	if err := s.index.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
@@ -161,6 +185,10 @@ func (s *Store) commit(batch []*request) {
 	if len(drafts) > 0 {
 		s.news.publish(s.log.End().Seq)
 	}
+}
+
+func readOnly(dir string, err error) error {
+	return contract.Errorf("store/read-only", "the store must be opened again: %w", err).WithOp("store", dir)
 }
 
 // draft runs the function of a request within a savepoint of the index.

@@ -34,6 +34,7 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	if s.index == nil {
 		return errClosed(s.dir)
 	}
+	defer s.enter()()
 	begun, err := s.index.readers.BeginTx(ctx, nil)
 	if err != nil {
 		return asStoreError("read", err)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
-	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -103,7 +102,7 @@ func (c *composer) collect(ctx context.Context, s *store.Snapshot) error {
 	for i, source := range c.request.Sources {
 		switch source.Kind {
 		case Current:
-			_, err = c.add(ctx, s, i, main, true)
+			err = c.add(ctx, s, i, main)
 		case Parent:
 			err = c.parent(ctx, s, i, main)
 		case Siblings:
@@ -127,15 +126,21 @@ func asNotFound(err error) error {
 	return contract.Errorf("node/not-found", "%s", e.Message).WithOp(e.Op, e.Object).WithDetails(e.Details)
 }
 
-// add adds the frames of one node and reports whether it has any.
-func (c *composer) add(ctx context.Context, s *store.Snapshot, source int, n *store.Found, list bool) (bool, error) {
+// add adds the frames of one node.
+func (c *composer) add(ctx context.Context, s *store.Snapshot, source int, n *store.Found) error {
 	heads, err := s.HeadsOf(ctx, n)
 	if err != nil {
-		return false, err
+		return err
 	}
-	if len(heads) == 0 && list {
+	if len(heads) == 0 {
 		c.skip(c.request.Sources[source].Kind, n.Path, "", "no-frames")
 	}
+	c.take(source, heads)
+	return nil
+}
+
+// take adds the heads that are wanted and not there yet.
+func (c *composer) take(source int, heads []store.Head) {
 	for i := range heads {
 		h := &heads[i]
 		if c.known[h.Frame.ID] || !c.wants(h) {
@@ -144,7 +149,6 @@ func (c *composer) add(ctx context.Context, s *store.Snapshot, source int, n *st
 		c.known[h.Frame.ID] = true
 		c.list = append(c.list, candidate{Head: *h, source: source})
 	}
-	return len(heads) > 0, nil
 }
 
 // wants applies the filters. Frames that are marked or whose path is gone are
@@ -161,7 +165,7 @@ func (c *composer) parent(ctx context.Context, s *store.Snapshot, source int, ma
 	}
 	up, err := s.Resolve(ctx, store.Ref{Path: dirOf(main.Path)}, false)
 	if err == nil {
-		_, err = c.add(ctx, s, source, up, true)
+		err = c.add(ctx, s, source, up)
 	}
 	return err
 }
@@ -173,34 +177,16 @@ func (c *composer) siblings(ctx context.Context, s *store.Snapshot, source int, 
 		c.skip(Siblings, "", "", "no-parent")
 		return nil
 	}
-	t, err := s.Tree(ctx)
+	dir := dirOf(main.Path)
+	heads, err := s.HeadsIn(ctx, dir)
 	if err != nil {
 		return err
 	}
-	dir := dirOf(main.Path)
-	var children []*tree.Node
-	if up := t.Lookup(dir); up != nil {
-		children = up.Children
-	}
-	any := false
-	for _, child := range children {
-		path := tree.Join(dir, child.Name)
-		if path == main.Path {
-			continue
-		}
-		n, err := s.Resolve(ctx, store.Ref{Path: path}, false)
-		if err != nil {
-			return err
-		}
-		has, err := c.add(ctx, s, source, n, false)
-		if err != nil {
-			return err
-		}
-		any = any || has
-	}
-	if !any {
+	heads = slices.DeleteFunc(heads, func(h store.Head) bool { return h.Frame.Path == main.Path })
+	if len(heads) == 0 {
 		c.skip(Siblings, dir, "", "no-frames")
 	}
+	c.take(source, heads)
 	return nil
 }
 
@@ -215,7 +201,7 @@ func (c *composer) related(ctx context.Context, s *store.Snapshot, source int, r
 			c.skip(Related, ref.Path, ref.Node, Keyword(typ))
 			continue
 		}
-		if _, err := c.add(ctx, s, source, n, true); err != nil {
+		if err := c.add(ctx, s, source, n); err != nil {
 			return err
 		}
 	}
@@ -273,7 +259,7 @@ func compareBy(o Ordering, a, b *candidate) int {
 }
 
 func stateRank(s store.HeadState) int {
-	return slices.Index([]store.HeadState{store.Fresh, store.Stale, invalidState, store.Deleted}, s)
+	return slices.Index([]store.HeadState{store.Fresh, store.Stale, store.Invalid, store.Deleted}, s)
 }
 
 // custom orders the list by another intent. Unknown ids are dropped, missing

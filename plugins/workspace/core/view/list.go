@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -33,7 +32,7 @@ func ListFrom(input edn.Value) (r ListRequest, err error) {
 		}
 	}
 	if v := input.Key("state"); !v.IsNil() {
-		if r.Filter.State, err = oneOf(at("state"), "a state", v, store.Fresh, store.Stale, store.Deleted, invalidState); err != nil {
+		if r.Filter.State, err = oneOf(at("state"), "a state", v, store.Fresh, store.Stale, store.Deleted, store.Invalid); err != nil {
 			return r, err
 		}
 	}
@@ -125,24 +124,11 @@ func Head(ctx context.Context, s *store.Snapshot, ref store.Ref, frameType strin
 	if err != nil {
 		return nil, err
 	}
-	return &HeadResult{Frame: frameOf(h), Reasons: reasons(h, found)}, nil
-}
-
-// reasons says why a head is not fresh.
-func reasons(h *store.Head, f *store.Found) []Keyword {
-	switch h.State {
-	case store.Fresh:
-		return nil
-	case store.Deleted:
-		return []Keyword{"deleted"}
-	case invalidState:
-		return []Keyword{"invalidated"}
+	r := &HeadResult{Frame: frameOf(h)}
+	for _, reason := range h.Reasons {
+		r.Reasons = append(r.Reasons, Keyword(reason))
 	}
-	node := slices.ContainsFunc(h.Frame.Inputs, func(in store.Input) bool { return in.Kind == id.InputNode && in.ID != f.States[0].Node })
-	if node {
-		return []Keyword{"node-changed"}
-	}
-	return []Keyword{"child-changed"}
+	return r, nil
 }
 
 // HistoryResult is the result of history.

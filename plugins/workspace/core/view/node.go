@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"slices"
 	"time"
 
@@ -245,6 +246,10 @@ func (c cutter) cut(ctx context.Context, s *store.Snapshot, list []store.Head) (
 			f.Omitted = true
 		default:
 			text, err := s.Content(ctx, f.Content)
+			if errors.Is(err, store.ErrTextDropped) { // by a compaction
+				f.Omitted = true
+				break
+			}
 			if err != nil {
 				return nil, err
 			}

@@ -137,7 +137,7 @@ const (
 	fresh        = string(store.Fresh)
 	stale        = string(store.Stale)
 	deleted      = string(store.Deleted)
-	invalidState = "invalid"
+	invalidState = string(store.Invalid)
 )
 
 func number(at []edn.Value, v edn.Value, most int) (int, error) {

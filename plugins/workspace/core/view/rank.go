@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 	"unicode"
@@ -28,7 +29,7 @@ func (c *composer) score(ctx context.Context, s *store.Snapshot) error {
 	docs := make([]document, len(c.list))
 	for i := range c.list {
 		text, err := s.Content(ctx, c.list[i].Frame.Content)
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrTextDropped) {
 			return err
 		}
 		docs[i] = count(text, terms)

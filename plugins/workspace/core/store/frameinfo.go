@@ -1,0 +1,34 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+)
+
+// FrameInfo is what the index has of a frame.
+type FrameInfo struct {
+	Frame  id.ID
+	Seq    uint64
+	Path   string
+	Type   string
+	Agent  string
+	Origin Origin
+}
+
+// AllFrameInfo lists all frames, in the order of their transactions.
+func (v *Snapshot) AllFrameInfo(ctx context.Context) (list []FrameInfo, err error) {
+	err = v.frames().each(ctx, func(rows *sql.Rows) (err error) {
+		var f FrameInfo
+		var sum, path []byte
+		if err := rows.Scan(&sum, &f.Seq, &path, &f.Type, &f.Agent, &f.Origin); err != nil {
+			return err
+		}
+		f.Path = string(path)
+		f.Frame, err = id.Of(id.Frame, v.store.Scheme.Alg(), sum)
+		list = append(list, f)
+		return err
+	}, "SELECT id, seq, path, type, agent, origin FROM frames WHERE seq <= ?1 ORDER BY seq, id", int64(v.seq))
+	return list, readError(err)
+}
