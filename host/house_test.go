@@ -80,9 +80,10 @@ var rooms = []room{
 	{prefix: "host/internal/domain/request", mayUse: []string{"sdk/contract"}},
 
 	// sdk: sdktest -> conformance -> {(root), launch -> confine, text};
-	// (root) -> wire -> contract -> {schema -> edn, conversation}
+	// workspace -> (root) -> wire -> contract -> {schema -> edn, conversation}
 	{prefix: "sdk/sdktest", mayUse: []string{"sdk/conformance"}},
 	{prefix: "sdk/conformance", mayUse: []string{"sdk", "sdk/launch", "sdk/text"}},
+	{prefix: "sdk/workspace", mayUse: []string{"sdk"}},
 	{prefix: "sdk/launch", mayUse: []string{"sdk/confine"}},
 	{prefix: "sdk/confine"},
 	{prefix: "sdk", exact: true, mayUse: []string{"sdk/wire"}},

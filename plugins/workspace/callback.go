@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -50,4 +51,40 @@ func (r *request) ask(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
 
 func ownTarget(name string) error {
 	return invalid(edn.Vector(edn.K("intent")), "the intent :%s of the workspace cannot be called from one of its own", name)
+}
+
+// callOptions are the parts of the request that a call of another intent gets
+// too: the host bounds budget, deadline and effects by those of the request in
+// any case (WS-141).
+func callOptions(ctx context.Context) edn.Value {
+	envelope := sdk.CallFrom(ctx).Request
+	var b edn.MapBuilder
+	for _, key := range []string{"done", "dispatch", "constraints", "budget"} {
+		b.Opt(key, envelope.Key(key))
+	}
+	return b.Map()
+}
+
+// invokeHost calls an intent for the engine.
+func (s *server) invokeHost(ctx context.Context, c derive.Call) (*derive.Answer, error) {
+	if ownTargets[c.Intent] {
+		return nil, ownTarget(c.Intent)
+	}
+	s.meter.callbacks.Add(1)
+	a := sdk.Ask{Intent: c.Intent, Input: c.Input, Fields: c.Options, Capability: c.CapID}
+	if c.Delta != nil {
+		a.OnDelta = func(piece edn.Value) {
+			if text, ok := piece.Key("text").AsString(); ok {
+				c.Delta(text)
+			}
+		}
+	}
+	answer, err := sdk.HostFrom(ctx).Invoke(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	result := answer.Response.Key("result")
+	return &derive.Answer{
+		Out: answer.Out(), Meta: answer.Response.Key("invoke/meta"), Usage: result.Key("usage"), Models: answer.Response.Key("models/used"),
+	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/report"
@@ -60,7 +61,11 @@ func diff(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	found, err := report.Diff(ctx, older, newer, report.DiffRequest{Path: path, Type: r.text("frame/type"), Content: r.flag("content?")})
+	types := r.texts("frame/types")
+	if len(types) > 1 {
+		return edn.Nil(), invalid(edn.Vector(edn.K("frame/types")), "a comparison is about one type or all, not %d", len(types))
+	}
+	found, err := report.Diff(ctx, older, newer, report.DiffRequest{Path: path, Type: strings.Join(types, ""), Content: r.flag("content?")})
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -58,3 +58,31 @@ func TestExamplesOfTheContracts(t *testing.T) {
 	assert.Equal(t, ":writer", shown.Key("role").String())
 	require.True(t, shown.Key("valid?").Truthy())
 }
+
+// WS-190: a batch answers in order and item by item; an atomic one writes all or
+// nothing.
+func TestBatch(t *testing.T) {
+	b := start(t, map[string]string{"a": "1", "b": "2"})
+	b.call("workspace/scan", `{}`)
+	out := b.call("context/batch", `{:concurrency 2 :items [
+		{:intent :context/put-frame :input {:path "a" :frame/type "note" :content "x"}}
+		{:intent :context/get-head :input {:path "missing" :frame/type "note"}}
+		{:intent :workspace/status}]}`)
+	assert.Equal(t, "2 1", out.Key("ok").String()+" "+out.Key("failed").String())
+	second, _ := out.Key("results").Nth(1)
+	assert.Equal(t, ":path/not-in-tree", second.Key("error").Key("type").String())
+	before := b.call("workspace/status", `{}`).Key("seq").String()
+	err := b.fails("path/not-in-tree", "context/batch", `{:atomic? true :items [
+		{:intent :context/put-frame :input {:path "b" :frame/type "note" :content "y"}}
+		{:intent :context/put-frame :input {:path "missing" :frame/type "note" :content "z"}}]}`)
+	assert.Equal(t, "1", err.Details.Key("item").String())
+	assert.Equal(t, before, b.call("workspace/status", `{}`).Key("seq").String(), "nothing was written")
+	atomic := b.call("context/batch", `{:atomic? true :items [
+		{:intent :context/put-frame :input {:path "b" :frame/type "note" :content "y"}}
+		{:intent :context/invalidate :input {:path "a" :frame/types ["note"]}}]}`)
+	assert.Equal(t, "2", atomic.Key("ok").String())
+	assert.Equal(t, ":invalid", b.call("context/get-head", `{:path "a" :frame/type "note"}`).Key("state").String())
+	b.fails("input/invalid", "context/batch", `{:items [{:intent :context/batch :input {}}]}`)
+	b.fails("input/invalid", "context/batch", `{:atomic? true :items [{:intent :workspace/scan}]}`)
+	b.fails("agent/role-denied", "context/batch", `{:agent/id "reader" :items [{:intent :context/put-frame :input {:path "b" :frame/type "note" :content "y"}}] :atomic? true}`)
+}

@@ -13,23 +13,37 @@ func frameIntents() []intent {
 	return []intent{
 		{
 			name: "context/put-frame", says: "Appends a text about a file or directory.",
-			needs: agent.Append, effects: write, writes: true, run: putFrame,
+			needs: agent.Append, effects: write, writes: true, run: putFrame, write: putWriting,
 		},
 	}
 }
 
 // putFrame appends an authored frame (WS-070, WS-073, WS-084).
-func putFrame(ctx context.Context, r *request) (edn.Value, error) {
+func putFrame(ctx context.Context, r *request) (edn.Value, error) { return r.commit(ctx, putWriting) }
+
+func putWriting(_ context.Context, r *request) (*writing, error) {
 	p, err := store.PutFrom(r.in)
 	if err != nil {
-		return edn.Nil(), err
+		return nil, err
 	}
 	p.Agent, p.Limits = r.agent.ID, r.cfg.limits()
 	var put *store.Put
-	return r.update(ctx, func(tx *store.Tx) (err error) {
-		put, err = tx.Put(p)
-		return err
-	}, func(out *edn.MapBuilder) { putAnswer(out, put); r.server.meter.put(put) })
+	return &writing{
+		run: func(tx *store.Tx) (err error) {
+			put, err = tx.Put(p)
+			return err
+		},
+		answer: func(out *edn.MapBuilder) { putAnswer(out, put); r.server.meter.put(put) },
+	}, nil
+}
+
+// commit runs one writing in a transaction of its own.
+func (r *request) commit(ctx context.Context, prepare func(context.Context, *request) (*writing, error)) (edn.Value, error) {
+	w, err := prepare(ctx, r)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return r.update(ctx, w.run, w.answer)
 }
 
 func putAnswer(out *edn.MapBuilder, p *store.Put) {

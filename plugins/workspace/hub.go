@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -35,10 +38,12 @@ const (
 // hub holds the open workspaces of the process. They share nothing but this map
 // (WS-049).
 type hub struct {
-	cfg settings
-	now func() time.Time
-	log *slog.Logger
-	git git.Environment
+	cfg    settings
+	agents *agent.Set
+	invoke derive.Invoke
+	now    func() time.Time
+	log    *slog.Logger
+	git    git.Environment
 
 	mu     sync.Mutex
 	open   map[string]*opened // by root
@@ -52,6 +57,7 @@ type opened struct {
 	data    string
 	ready   chan struct{} // closed when ws, created and err are set
 	ws      *core.Workspace
+	engine  *derive.Engine
 	created bool // the store did not exist when it was opened
 	err     error
 
@@ -63,8 +69,8 @@ type opened struct {
 	idle  time.Time // since when there are no users
 }
 
-func newHub(cfg settings, now func() time.Time, log *slog.Logger) *hub {
-	return &hub{cfg: cfg, now: now, log: log, git: git.EnvironmentOf(os.Getenv), open: map[string]*opened{}, byID: map[string]string{}}
+func newHub(cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time, log *slog.Logger) *hub {
+	return &hub{cfg: cfg, agents: agents, invoke: invoke, now: now, log: log, git: git.EnvironmentOf(os.Getenv), open: map[string]*opened{}, byID: map[string]string{}}
 }
 
 // place is where a workspace and its store lie.
@@ -149,16 +155,21 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 var errAgain = errors.New("the workspace was kept closed")
 
 // whileClosed runs a function while the workspace stays closed, and reports
-// whether it ran: it does not if the workspace is open.
-func (h *hub) whileClosed(_ context.Context, at place, run func() error) (ran bool, err error) {
+// whether it ran: it does not if a request uses the workspace. One that is open
+// without users is closed first.
+func (h *hub) whileClosed(at place, run func() error) (ran bool, err error) {
 	h.mu.Lock()
-	if h.open[at.root] != nil || h.closed {
+	old := h.open[at.root]
+	if old != nil && old.users > 0 || h.closed {
 		h.mu.Unlock()
 		return false, nil
 	}
 	o := &opened{root: at.root, data: at.data, ready: make(chan struct{}), err: errAgain}
 	h.open[at.root] = o
 	h.mu.Unlock()
+	if old != nil {
+		_ = h.seal(old) // it is logged
+	}
 	defer func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -166,6 +177,18 @@ func (h *hub) whileClosed(_ context.Context, at place, run func() error) (ran bo
 		close(o.ready)
 	}()
 	return true, run()
+}
+
+// ifClosed is whileClosed for a function that may as well use an open workspace:
+// it does not close one.
+func (h *hub) ifClosed(at place, run func() error) (ran bool, err error) {
+	h.mu.Lock()
+	open := h.open[at.root] != nil
+	h.mu.Unlock()
+	if open {
+		return false, nil
+	}
+	return h.whileClosed(at, run)
 }
 
 // enter counts a user of a workspace. first is true if the caller must load it.
@@ -211,6 +234,14 @@ func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme
 		o.err = atPlace(o.err, at)
 		return
 	}
+	o.engine = derive.New(derive.Options{
+		Store:    o.ws.Store,
+		Read:     o.readFile,
+		Agents:   func() *agent.Set { return h.agents },
+		Settings: h.cfg.derivation,
+		Invoke:   h.invoke,
+		Now:      func() int64 { return h.now().UnixNano() },
+	})
 	if d := o.ws.Store.Damage(); d != nil {
 		h.log.Error("the store is damaged and takes no writes", "workspace", at.root, "damage", d)
 	}
@@ -295,6 +326,29 @@ func (h *hub) sweep(after time.Duration) {
 	for _, o := range idle {
 		_ = h.seal(o) // it is logged
 	}
+}
+
+// readFile returns the bytes of a file of the workspace, at most limit and one
+// more. It follows no link out of the directory.
+func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
+	root, err := os.OpenRoot(o.root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Lstat(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, contract.Errorf("generate/binary", "it is not a regular file").WithOp("read", store.Shown(path))
+	}
+	f, err := root.Open(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
 // watcher returns the watcher of the workspace, and makes it if there is none.

@@ -38,6 +38,11 @@ func (m *meter) put(p *store.Put) {
 	}
 }
 
+func (m *meter) made(appended, reused int) {
+	m.appended.Add(int64(appended))
+	m.reused.Add(int64(reused))
+}
+
 func (m *meter) watched(e *watch.Event) {
 	if e.Kind == watch.Overflow {
 		m.overflows.Add(1)

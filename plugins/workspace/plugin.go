@@ -16,6 +16,7 @@ import (
 
 // server is the state of the process.
 type server struct {
+	table  map[string]*intent
 	inputs map[string]*schema.Schema // by intent
 	now    func() time.Time
 	meter  meter
@@ -35,9 +36,10 @@ type running struct {
 func newPlugin() sdk.Plugin { return newServer().plugin() }
 
 func newServer() *server {
-	s := &server{inputs: map[string]*schema.Schema{}, now: time.Now}
+	s := &server{table: map[string]*intent{}, inputs: map[string]*schema.Schema{}, now: time.Now}
 	known := registry(schemasOf(schemaText))
 	for _, i := range intents() {
+		s.table[i.name] = &i
 		s.inputs[i.name], _ = known.Lookup(schemaName("req", i.name))
 	}
 	return s
@@ -90,7 +92,10 @@ func (s *server) capability(i intent) sdk.Capability {
 	answer := func(ctx context.Context, in edn.Value, out *sdk.Stream) (edn.Value, error) {
 		return s.serve(ctx, &i, in, out)
 	}
-	if i.streams {
+	switch {
+	case i.plans:
+		return s.planning(i, append(options, sdk.Streams(), sdk.Produces("plan", "value")))
+	case i.streams:
 		return sdk.StreamFunc(i.name, sdk.Intents(i.name), answer, options...)
 	}
 	return sdk.Func(i.name, sdk.Intents(i.name), func(ctx context.Context, in edn.Value) (edn.Value, error) {
@@ -113,7 +118,7 @@ func (s *server) start(ctx context.Context, cfg settings) error {
 	if err != nil {
 		return err
 	}
-	h := newHub(cfg, s.now, sdk.Logger(ctx))
+	h := newHub(cfg, agents, s.invokeHost, s.now, sdk.Logger(ctx))
 	s.run.Store(&running{cfg: cfg, agents: agents, views: views, hub: h})
 	go h.sweepUntil(sdk.Lifetime(ctx))
 	return nil

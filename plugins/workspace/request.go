@@ -49,14 +49,8 @@ func (s *server) serve(ctx context.Context, i *intent, in edn.Value, out *sdk.St
 }
 
 func (s *server) answer(ctx context.Context, running *running, i *intent, in edn.Value, out *sdk.Stream) (edn.Value, error) {
-	if findings := s.inputs[i.name].Validate(in); len(findings) > 0 {
-		return edn.Nil(), invalidInput(findings)
-	}
 	r := &request{running: running, server: s, intent: i, in: in, out: out}
-	if err := edn.Decode(in, &r.common); err != nil {
-		return edn.Nil(), contract.Errorf("input/invalid", "%w", err)
-	}
-	if err := r.authorize(ctx); err != nil {
+	if err := r.check(ctx); err != nil {
 		return edn.Nil(), err
 	}
 	defer r.settle()
@@ -69,6 +63,17 @@ func (s *server) answer(ctx context.Context, running *running, i *intent, in edn
 	}
 	defer release()
 	return i.run(ctx, r)
+}
+
+// check validates the input and what the caller may do.
+func (r *request) check(ctx context.Context) error {
+	if findings := r.server.inputs[r.intent.name].Validate(r.in); len(findings) > 0 {
+		return invalidInput(findings)
+	}
+	if err := edn.Decode(r.in, &r.common); err != nil {
+		return contract.Errorf("input/invalid", "%w", err)
+	}
+	return r.authorize(ctx)
 }
 
 // invalidInput is the error of an input that does not fit the schema.

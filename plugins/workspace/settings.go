@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
@@ -171,6 +172,16 @@ func (cfg *settings) agents() (*agent.Set, error) {
 
 // limits are those of the settings.
 func (cfg *settings) limits() store.Limits { return store.Limits{Frame: int(cfg.MaxFrame)} }
+
+// derivation returns what the making of frames depends on.
+func (cfg *settings) derivation() derive.Settings {
+	return derive.Settings{
+		Boundaries:  cfg.Boundaries,
+		NeverSend:   cfg.NeverSend,
+		DropPrompts: !cfg.StorePrompts,
+		Limits:      cfg.limits(),
+	}
+}
 
 // views returns the declared views by name.
 func (cfg *settings) views() (map[string]view.View, error) {

@@ -33,6 +33,9 @@ type intent struct {
 	plans     bool
 	opens     opening
 	run       func(context.Context, *request) (edn.Value, error)
+	// write prepares what run writes, for an atomic batch; nil if it cannot be
+	// part of one.
+	write func(context.Context, *request) (*writing, error)
 }
 
 // The effects of intents: on the store of the plugin. Reading the directory is
@@ -56,7 +59,7 @@ func (i *intent) latency() time.Duration {
 // intents returns every intent that is served.
 func intents() []intent {
 	var all []intent
-	for _, family := range [][]intent{treeIntents(), frameIntents(), readingIntents(), upkeepIntents(), comparingIntents(), validatingIntents(), ignoreIntents(), movingIntents(), watchIntents(), agentIntents()} {
+	for _, family := range [][]intent{treeIntents(), frameIntents(), readingIntents(), derivingIntents(), upkeepIntents(), comparingIntents(), validatingIntents(), ignoreIntents(), movingIntents(), repairingIntents(), watchIntents(), agentIntents(), batchIntents()} {
 		all = append(all, family...)
 	}
 	return all

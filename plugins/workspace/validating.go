@@ -58,11 +58,10 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 		return nil, notFound(at)
 	}
 	if !r.flag("fs?") && !r.flag("rerun?") {
-		ran, err := r.hub.whileClosed(ctx, at, func() error {
+		if ran, err := r.hub.ifClosed(at, func() error {
 			report, err = store.Verify(ctx, at.data, check)
 			return err
-		})
-		if ran || err != nil {
+		}); ran {
 			return report, err
 		}
 	}

@@ -120,6 +120,7 @@ func (e *edition) start(ctx context.Context, i *instance, incarnation int, start
 	}
 	side := &hostSide{
 		plugin: name,
+		named:  settings.Names,
 		depth:  func() int { return e.settings().CallDepth },
 		host:   e.unit.host,
 		store:  e.unit.store,

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -28,7 +29,8 @@ type HostCall struct {
 	// behalf of that call, from 1.
 	Parent dispatch.Call
 	N      int
-	// Granted are the capabilities whose handles the call received, sorted.
+	// Granted are the capabilities whose handles the call received, and those that
+	// the configuration of the plugin names, sorted.
 	Granted []string
 	Request edn.Value
 	// Emit sends a piece of the answer; one goroutine at a time may call it. It
@@ -40,6 +42,7 @@ type HostCall struct {
 // hostSide is the host as seen by one process.
 type hostSide struct {
 	plugin string
+	named  []string // by its configuration
 	depth  func() int
 	host   *shared
 	store  *stateStore
@@ -89,8 +92,18 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	defer context.AfterFunc(parent.ctx, func() { cancel(context.Cause(parent.ctx)) })()
 	out.GiveUp(parent.ctx) // a plugin that does not read its answer must not hold its call
 	return (*calls).HostInvoke(parent.held(ctx), HostCall{
-		Plugin: h.plugin, Parent: parent.call, N: n, Granted: parent.granted(), Request: call.Request, Emit: out.Delta,
+		Plugin: h.plugin, Parent: parent.call, N: n, Granted: granted(parent, h.named), Request: call.Request, Emit: out.Delta,
 	})
+}
+
+// granted returns the capabilities that a request within a call may name, sorted.
+func granted(parent *inFlight, named []string) []string {
+	if len(named) == 0 {
+		return parent.granted()
+	}
+	all := slices.Concat(parent.granted(), named)
+	slices.Sort(all)
+	return all
 }
 
 // begin counts a request on behalf of the call. The caller ends it with

@@ -60,6 +60,9 @@ type Settings struct {
 	Config      edn.Value
 	Secrets     edn.Value
 	ConfigFiles []string
+	// Names are the capabilities that Config names: the operator lets the plugin
+	// call them by name.
+	Names []string
 
 	// Needs are the described needs that the operator leaves to the plugin;
 	// nil: all of them. Isolation grants them.

@@ -20,7 +20,7 @@ func settings(p plugins.Plugin) plugin.Settings {
 		StopGrace: p.StopGrace, DrainTimeout: p.DrainTimeout,
 		MaxInFlight: p.MaxInFlight, Queue: p.Queue, MaxMessage: p.MaxMessage, Encoding: p.Encoding, NoMux: !p.Mux,
 		CallDepth: p.CallDepth, LogLevel: p.LogLevel,
-		Config: p.Config, ConfigFiles: p.Reads, Needs: p.Needs, Isolation: p.Isolation,
+		Config: p.Config, ConfigFiles: p.Reads, Names: p.Names(), Needs: p.Needs, Isolation: p.Isolation,
 		Restart: plugin.Restart{
 			Policy:     plugin.RestartPolicy(p.Restart.Policy),
 			Max:        p.Restart.Max,

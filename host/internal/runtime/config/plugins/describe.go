@@ -209,6 +209,19 @@ func Read(ctx context.Context, d *decode.Document, set *files.Set, opts Options)
 }
 
 // printer returns the printer of values of the configuration.
+// Names returns the capabilities that the configuration names in settings with
+// the unit :capability.
+func (p *Plugin) Names() []string {
+	if p.Lowered == nil {
+		return nil
+	}
+	var names []string
+	for _, c := range p.Lowered.Capabilities {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
 func (r *Reader) printer() decode.Printer { return decode.Printer{Root: r.Dir} }
 
 // plugin returns the settings of one plugin block.

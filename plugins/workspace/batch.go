@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Bounds of a batch.
+const (
+	batchItems       = 1000
+	batchConcurrency = 4
+)
+
+// batchIntents run other intents.
+func batchIntents() []intent {
+	return []intent{{
+		name: "context/batch", says: "Runs a list of intents, or of writes in one transaction.",
+		free: true, effects: either, writes: true, streams: true, opens: creating, run: batch,
+	}}
+}
+
+// writing is an item of an atomic batch: what it writes, and what it answers then.
+type writing struct {
+	run    func(*store.Tx) error
+	answer func(*edn.MapBuilder)
+}
+
+// batch runs its items, each with its own checks of agent and input (WS-190).
+func batch(ctx context.Context, r *request) (edn.Value, error) {
+	if n := r.in.Key("items").Len(); n > batchItems {
+		return edn.Nil(), contract.Errorf("limit/exceeded", "the batch has %d items, more than %d", n, batchItems).
+			WithDetail("limit", edn.K("batch")).WithDetail("max", edn.Int(batchItems))
+	}
+	items := make([]*request, 0, r.in.Key("items").Len())
+	for v := range r.in.Key("items").Elems() {
+		item, err := r.item(ctx, v, len(items))
+		if err != nil {
+			return edn.Nil(), err
+		}
+		items = append(items, item)
+	}
+	if r.flag("atomic?") {
+		return r.atomic(ctx, items)
+	}
+	return r.each(ctx, items)
+}
+
+// item returns the request of an item. Agent and workspace are those of the batch
+// unless the item names an agent; every item is about the same workspace.
+func (r *request) item(_ context.Context, v edn.Value, n int) (*request, error) {
+	at := edn.Vector(edn.K("items"), edn.Int(int64(n)), edn.K("intent"))
+	name, _ := v.Key("intent").AsKeyword()
+	i := r.server.table[name]
+	if i == nil || name == "context/batch" || name == "workspace/watch" {
+		return nil, invalid(at, ":%s cannot be an item of a batch", name)
+	}
+	in := v.Key("input")
+	if in.IsNil() {
+		in = edn.MustMap()
+	}
+	if in.HasKey("workspace") {
+		return nil, invalid(edn.Vector(edn.K("items"), edn.Int(int64(n)), edn.K("input"), edn.K("workspace")),
+			"the items of a batch are about the workspace of the batch")
+	}
+	if r.common.Agent != "" && !in.HasKey("agent/id") {
+		in = in.AssocKey("agent/id", edn.Text(r.common.Agent))
+	}
+	return &request{running: r.running, server: r.server, intent: i, in: in, opened: r.opened}, nil
+}
+
+// each runs the items, at most some at a time. An item that fails fails alone.
+func (r *request) each(ctx context.Context, items []*request) (edn.Value, error) {
+	at := int64(batchConcurrency)
+	if n, ok := r.in.Key("concurrency").AsInt(); ok {
+		at = n
+	}
+	results := make([]edn.Value, len(items))
+	var ok, done atomic.Int64
+	show := r.progress("batch", "items")
+	places := make(chan struct{}, at)
+	var all sync.WaitGroup
+	for n, item := range items {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			all.Wait()
+			return edn.Nil(), contract.AsError(context.Cause(ctx))
+		}
+		all.Go(func() {
+			defer func() { <-places }()
+			out, err := item.runItem(ctx)
+			if err != nil {
+				results[n] = edn.MustMap(edn.K("error"), contract.AsError(err).Value())
+			} else {
+				results[n] = edn.MustMap(edn.K("out"), out)
+				ok.Add(1)
+			}
+			show(int(done.Add(1)), len(items))
+		})
+	}
+	all.Wait()
+	return r.stamped(ctx, store.Latest, func(out *edn.MapBuilder) {
+		out.Key("results", edn.Vector(results...))
+		out.Key("ok", edn.Int(ok.Load()))
+		out.Key("failed", edn.Int(int64(len(items))-ok.Load()))
+	})
+}
+
+func (r *request) runItem(ctx context.Context) (edn.Value, error) {
+	if err := r.check(ctx); err != nil {
+		return edn.Nil(), err
+	}
+	return r.intent.run(ctx, r)
+}
+
+// atomic runs all items in one transaction, or none. Only puts and invalidations
+// can be items.
+func (r *request) atomic(ctx context.Context, items []*request) (edn.Value, error) {
+	writes := make([]*writing, len(items))
+	for n, item := range items {
+		fail := func(err error) (edn.Value, error) {
+			return edn.Nil(), contract.AsError(err).WithDetail("item", edn.Int(int64(n)))
+		}
+		if item.intent.write == nil {
+			return fail(invalid(edn.Vector(edn.K("items"), edn.Int(int64(n)), edn.K("intent")),
+				":%s cannot be an item of an atomic batch: only :context/put-frame and :context/invalidate can", item.intent.name))
+		}
+		err := item.check(ctx)
+		if err == nil {
+			writes[n], err = item.intent.write(ctx, item)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	results := make([]edn.Value, len(items))
+	return r.update(ctx, func(tx *store.Tx) error {
+		for n, w := range writes {
+			if err := w.run(tx); err != nil {
+				return contract.AsError(err).WithDetail("item", edn.Int(int64(n)))
+			}
+		}
+		return nil
+	}, func(out *edn.MapBuilder) {
+		for n, w := range writes {
+			var b edn.MapBuilder
+			w.answer(&b)
+			results[n] = edn.MustMap(edn.K("out"), b.Map())
+		}
+		out.Key("results", edn.Vector(results...))
+		out.Key("ok", number(len(items)))
+		out.Key("failed", edn.Int(0))
+	})
+}
