@@ -36,6 +36,8 @@ check: build ## formatting, vet, lint, the configuration and the plans of this r
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
 	$(GO) vet -tags external,slow ./... ./.ci/mutate # a folder with a dot is not among the rest
 	cd host/bench && $(GO) vet ./... # a module of its own
+	$(GO) build -o bin/txclose ./sdk/conversation/txclose/cmd/txclose
+	$(GO) vet -vettool=bin/txclose ./... # transactions of conversations that a path leaves open
 	.ci/lint
 	bin/ferment validate --strict
 	bin/ferment fmt --check

@@ -94,6 +94,7 @@ var rooms = []room{
 	{prefix: "sdk/edn", mayUse: []string{"sdk/internal/kebab"}},
 	{prefix: "sdk/internal/kebab"},
 	{prefix: "sdk/conversation"},
+	{prefix: "sdk/internal/messagegen", mayUse: []string{"sdk/conversation"}}, // messages for property tests
 	{prefix: "sdk/text"},
 	{prefix: "sdk/text/packfile", mayUse: []string{"sdk/edn", "sdk/text"}}, // files of packs: the only part of text that reads
 }

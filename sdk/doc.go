@@ -87,6 +87,13 @@
 // the plugin stops. Text printed to standard output is logged as a stray line,
 // and "ferment conform" counts it as a failure.
 //
+// # Conversations
+//
+// Package conversation is a library for agents: messages, what an agent reads and
+// returns, tools, transactions, and sessions over a store. It needs nothing of a
+// plugin or a host; package contract maps its messages to the form that models
+// read and answer.
+//
 // # Permissions
 //
 // A plugin that runs without a host has the permissions of its user. Under a

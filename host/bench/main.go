@@ -40,6 +40,9 @@ func main() {
 			os.Exit(runCLI(os.Args[2:]))
 		case roleNone:
 			return
+		case roleWorkspace:
+			scanWorkspace(os.Args[2], os.Args[3])
+			return
 		}
 	}
 	smoke := flag.Bool("smoke", false, "few short rounds, to see that the benchmarks run")
@@ -94,6 +97,7 @@ var parts = []part{
 	{"schemas", schemas},
 	{"evaluator", evaluator},
 	{"prompts", prompts},
+	{"conversations", conversations},
 	{"calls", calls},
 	{"judges", judges},
 	{"tools", tools},

@@ -11,18 +11,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core"
 	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 )
 
 // workspaces compares the workspace engine with git on one generated tree:
-// 50,000 files in 2,500 directories, a tenth of it in a smoke run. git runs
-// with its defaults and without the configuration of the user.
+// 50,000 files in 2,500 directories, and a tenth of it; both are a tenth in a
+// smoke run. git runs with its defaults and without the configuration of the
+// user.
 func workspaces(p pace) ([]row, error) {
 	dirs, rounds := 2500, 5
 	if p.rounds < 5 {
@@ -33,19 +33,30 @@ func workspaces(p pace) ([]row, error) {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(base) }()
-	b := &workspaceBench{root: filepath.Join(base, "tree"), data: filepath.Join(base, "data"), rounds: rounds}
-	b.grow(dirs)
-	rows := b.scans()
-	rows = append(rows, b.ignored()...)
-	return append(rows, b.writes()...), nil
+	var rows []row
+	for i, size := range []int{dirs / 10, dirs} { // the effort after a change must not grow with the tree
+		b := &workspaceBench{root: filepath.Join(base, fmt.Sprint("tree", i)), data: filepath.Join(base, fmt.Sprint("data", i)), rounds: rounds}
+		b.grow(size)
+		rows = append(rows, b.scans()...)
+		rows = append(rows, b.watched()...)
+		if size == dirs {
+			rows = append(rows, b.memory()...)
+			rows = append(rows, b.ignored()...)
+			rows = append(rows, b.reads()...)
+			rows = append(rows, b.writes()...)
+			rows = append(rows, b.validated())
+		}
+		check(b.workspace.Close())
+		check(os.RemoveAll(b.root))
+	}
+	return rows, nil
 }
 
 type workspaceBench struct {
 	root, data string
 	rounds     int
 	files      int
-	known      *scan.Result
-	store      *store.Store
+	workspace  *core.Workspace
 }
 
 const filesInDir = 20
@@ -86,27 +97,28 @@ func (b *workspaceBench) git(stdin string, args ...string) time.Duration {
 	return took
 }
 
-// options are those of a scan. Its clock is ahead: the files of the tree are
-// older than the racy window, as those of a real workspace.
-func (b *workspaceBench) options() scan.Options {
-	return scan.Options{
-		Root:     b.root,
-		Scheme:   id.B3,
-		Previous: b.known,
-		Now:      func() time.Time { return time.Now().Add(time.Hour) },
-	}
+// ahead is a clock for scans: the files of the tree are older than the racy
+// window, as those of a real workspace.
+func ahead() time.Time { return time.Now().Add(time.Hour) }
+
+// openWorkspace opens the workspace of a directory, with all that is durable.
+func openWorkspace(root, data string) *core.Workspace {
+	return must(core.Open(context.Background(), root, core.Options{
+		Allowed: []string{root},
+		DataDir: data,
+		NewID:   func() string { return "bench" },
+		Store:   store.Options{Now: func() int64 { return time.Now().UnixNano() }},
+	}))
 }
 
 // cold scans into an empty store, with the durable commit.
 func (b *workspaceBench) cold() time.Duration {
-	if b.store != nil {
-		check(b.store.Close())
+	if b.workspace != nil {
+		check(b.workspace.Close())
 	}
 	check(os.RemoveAll(b.data))
 	began := time.Now()
-	check(store.Create(b.data, store.Identity{ID: "bench", Scheme: "b3"}))
-	b.store = must(store.Open(context.Background(), b.data, store.Options{Now: func() int64 { return time.Now().UnixNano() }}))
-	b.known = nil
+	b.workspace = openWorkspace(b.root, b.data)
 	b.scan()
 	return time.Since(began)
 }
@@ -114,14 +126,7 @@ func (b *workspaceBench) cold() time.Duration {
 // scan scans and commits what changed.
 func (b *workspaceBench) scan() time.Duration {
 	began := time.Now()
-	r := must(scan.Run(context.Background(), b.options()))
-	if b.known == nil || r.Tree != b.known.Tree {
-		must(b.store.Update(context.Background(), "bench", func(tx *store.Tx) error {
-			_, err := tx.PutTree(r.Tree)
-			return err
-		}))
-	}
-	b.known = r
+	must(b.workspace.Scan(context.Background(), scan.Options{Now: ahead}))
 	return time.Since(began)
 }
 
@@ -177,7 +182,6 @@ func (b *workspaceBench) scans() []row {
 // ignored compares decisions about every file, with 200 patterns in 20 files.
 func (b *workspaceBench) ignored() []row {
 	r := rand.New(rand.NewPCG(2, 2))
-	lists := map[string][]*ignore.List{}
 	for i := range 20 {
 		dir := ""
 		if i > 0 {
@@ -187,7 +191,6 @@ func (b *workspaceBench) ignored() []row {
 		for range 10 {
 			text.WriteString([]string{"*.o", "/build", "**/gen/*.go", "file1[0-4].tmp", "!keep", "part*/x", "doc/**/y", "cache/", "a?c", "file99.go"}[r.IntN(10)] + "\n")
 		}
-		lists[dir] = []*ignore.List{ignore.Parse(dir+"/.gitignore", dir, []byte(text.String()))}
 		check(os.WriteFile(filepath.Join(b.root, dir, ".gitignore"), []byte(text.String()), 0o644))
 	}
 	var paths []string
@@ -205,64 +208,17 @@ func (b *workspaceBench) ignored() []row {
 	for range b.rounds {
 		git = append(git, b.git(input, "check-ignore", "--no-index", "--stdin"))
 		began := time.Now()
-		e := ignore.NewExplainer(&ignore.Rules{}, func(dir string) []*ignore.List { return lists[dir] })
+		e := ignore.NewExplainer(&ignore.Rules{}, func(dir string) []*ignore.List {
+			text, err := os.ReadFile(filepath.Join(b.root, dir, ".gitignore"))
+			if err != nil {
+				return nil
+			}
+			return []*ignore.List{ignore.Parse(dir+"/.gitignore", dir, text)}
+		})
 		for _, path := range paths {
 			e.Explain(path, false)
 		}
 		ours = append(ours, time.Since(began))
 	}
 	return []row{against(fmt.Sprintf("ignore decisions about %d paths", len(paths)), median(ours), "git check-ignore", median(git), 1)}
-}
-
-// writes compares durable transactions of 2 KiB with an append and an fsync.
-func (b *workspaceBench) writes() []row {
-	const each = 40
-	text := make([]byte, 2048)
-	n := 0
-	next := func() []byte {
-		n++
-		return append(fmt.Appendf(nil, "%d", n), text...)
-	}
-	put := func(content []byte) {
-		must(b.store.Update(context.Background(), "bench", func(tx *store.Tx) error {
-			_, err := tx.PutContent(content)
-			return err
-		}))
-	}
-	plain := must(os.Create(b.data + ".plain"))
-	defer func() { _ = plain.Close() }()
-	var bare, one, sixteen []time.Duration
-	for range b.rounds {
-		began := time.Now()
-		for range each {
-			must(plain.Write(next()))
-			check(plain.Sync())
-		}
-		bare = append(bare, time.Since(began)/each)
-		began = time.Now()
-		for range each {
-			put(next())
-		}
-		one = append(one, time.Since(began)/each)
-		var texts [16 * each][]byte
-		for i := range texts {
-			texts[i] = next()
-		}
-		var writers sync.WaitGroup
-		began = time.Now()
-		for w := range 16 {
-			writers.Go(func() {
-				for i := range each {
-					put(texts[w*each+i])
-				}
-			})
-		}
-		writers.Wait()
-		sixteen = append(sixteen, time.Since(began)/(16*each))
-	}
-	check(b.store.Close())
-	return []row{
-		against("durable text of 2 KiB", median(one), "append and fsync", median(bare), 4),
-		against("the same, 16 writers, per text", median(sixteen), "one writer", median(one), 0.25),
-	}
 }

@@ -262,6 +262,42 @@ func TestCacheMarks(t *testing.T) {
 	}
 }
 
+// LM-008: a failed tool is marked where the dialect has a mark. Content that is
+// only stored is not sent to a model.
+func TestFailedTools(t *testing.T) {
+	const conversation = `{:messages [{:role :user :content "Look."} {:role :assistant :tool/calls [{:id "t1" :tool/id :fs/list :args {}}]}
+	  {:role :tool :tool/id "t1" :content "Error: denied" :tool/failed? true}] ` + twoTools + `}`
+	for dialect, want := range map[string]string{
+		"anthropic-messages": `{"content":[{"content":"Error: denied","is_error":true,"tool_use_id":"t1","type":"tool_result"}],"role":"user"}`,
+		"openai-chat":        `{"content":"Error: denied","role":"tool","tool_call_id":"t1"}`,
+		"ollama-chat":        `{"content":"Error: denied","role":"tool","tool_name":"fs__list"}`,
+		"openai-responses":   `{"call_id":"t1","output":"Error: denied","type":"function_call_output"}`,
+	} {
+		r := newRig(t, dialect, "", "", talks()[dialect].whole("Fine."))
+		o := r.ask(t.Context(), "model/chat", conversation, "", nil)
+		require.Nil(t, o.err, "%s: %v", dialect, o.err)
+		var sent []json.RawMessage
+		require.NoError(t, json.Unmarshal([]byte(r.field("messages")+r.field("input")), &sent))
+		assert.JSONEq(t, want, string(sent[len(sent)-1]), dialect)
+	}
+	const stored = `{:messages [{:role :user :content [{:type :reference :hash "b3:00" :media-type "text/plain"}]}]}`
+	r := newRig(t, "openai-chat", "", "")
+	r.unsent(r.ask(t.Context(), "model/chat", stored, "", nil), "input/invalid", "a reference")
+}
+
+// A mark on the text before a call is not that of the call.
+func TestCacheMarkBeforeACall(t *testing.T) {
+	const conversation = `{:messages [{:role :user :content "Look."} {:role :assistant :content [{:type :text :text "Hm." :cache? true}]
+	  :tool/calls [{:id "t1" :tool/id :fs/list :args {}}]} {:role :tool :tool/id "t1" :content "none"}] ` + twoTools + `}`
+	r := newRig(t, "anthropic-messages", "", "", talks()["anthropic-messages"].whole("Fine."))
+	o := r.ask(t.Context(), "model/chat", conversation, "", nil)
+	require.Nil(t, o.err, "%v", o.err)
+	assert.JSONEq(t, `[{"role":"user","content":[{"type":"text","text":"Look."}]},
+	  {"role":"assistant","content":[{"type":"text","text":"Hm.","cache_control":{"type":"ephemeral"}},
+	    {"type":"tool_use","id":"t1","name":"fs__list","input":{}}]},
+	  {"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":"none"}]}]`, r.field("messages"))
+}
+
 // Of too many cache marks, the first and the last ones are kept.
 func TestTooManyCacheMarks(t *testing.T) {
 	var messages strings.Builder

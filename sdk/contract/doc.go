@@ -6,6 +6,12 @@
 // [CheckResponse] validates the answer of a plugin and returns its normal form.
 // [Fault] describes what is wrong with a request or an answer.
 //
+// # Messages
+//
+// [MessageValue] and [MessageFromValue] map a message of package conversation to
+// the data that models, plugins and clients exchange, [MessageFromAnswer] reads
+// the answer of a model.
+//
 // # Capabilities
 //
 // [ParseDescription] and [ParseCapability] read the metadata that a plugin

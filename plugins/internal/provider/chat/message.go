@@ -25,6 +25,7 @@ type Message struct {
 	Calls   []Call // of an assistant
 	CallID  string // the call that a tool message answers
 	Tool    string // wire name of the tool that a tool message is from
+	Failed  bool   // the content of a tool message is the reason of a failure
 	// Cache marks the end of a prefix that other requests share.
 	Cache bool
 }

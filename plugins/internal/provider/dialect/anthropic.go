@@ -84,6 +84,9 @@ func anthropicMessages(messages []chat.Message, e *encoding) (any, []anthropicTu
 			if m.Parts != nil {
 				result["content"] = anthropicParts(m, e)
 			}
+			if m.Failed { // anthropic-sdk-python, types/tool_result_block_param.py, 2026-08-07
+				result["is_error"] = true
+			}
 			if m.Cache {
 				e.mark(result)
 			}

@@ -172,71 +172,6 @@ func nulFree(messages []chat.Message) *contract.Error {
 	return nil
 }
 
-func (q *Question) message(v edn.Value, at []edn.Value, calls map[string]string) (chat.Message, *contract.Error) {
-	var m chat.Message
-	role := Word(v.Key("role"))
-	m.Role = chat.Role(role)
-	if err := q.content(&m, v.Key("content"), append(at, edn.K("content"))); err != nil {
-		return m, err
-	}
-	var err *contract.Error
-	if m.Cache, err = marked(v, at); err != nil {
-		return m, err
-	}
-	switch m.Role {
-	case chat.System, chat.User:
-	case chat.ToolRole:
-		m.CallID = Word(v.Key("tool/id"))
-		name, known := calls[m.CallID]
-		if !known {
-			return m, invalid(append(at, edn.K("tool/id")), "no call before this result has the id %q", m.CallID)
-		}
-		m.Tool = name
-	case chat.Assistant:
-		i := 0
-		for c := range v.Key("tool/calls").Elems() {
-			call, err := q.madeCall(c, append(at, edn.K("tool/calls"), edn.Int(int64(i))))
-			if err != nil {
-				return m, err
-			}
-			calls[call.ID] = call.Name
-			m.Calls = append(m.Calls, call)
-			i++
-		}
-	default:
-		return m, invalid(append(at, edn.K("role")), "should be :system, :user, :assistant or :tool, got %s", v.Key("role"))
-	}
-	for _, p := range m.Parts {
-		if p.Kind == chat.CallPart && !slices.ContainsFunc(m.Calls, func(c chat.Call) bool { return c.ID == p.Call }) {
-			return m, invalid(append(at, edn.K("content")), "the message has no call with the id %q", p.Call)
-		}
-	}
-	if len(m.Each()) == 0 && len(m.Calls) == 0 && m.Role != chat.ToolRole {
-		return m, invalid(append(at, edn.K("content")), "the message is empty")
-	}
-	return m, nil
-}
-
-// madeCall parses an earlier call of the model.
-func (q *Question) madeCall(v edn.Value, at []edn.Value) (chat.Call, *contract.Error) {
-	id, tool := Word(v.Key("id")), Word(v.Key("tool/id"))
-	if id == "" || tool == "" {
-		return chat.Call{}, invalid(at, "should have an :id and a :tool/id")
-	}
-	args := v.Key("args")
-	if args.IsNil() {
-		args = edn.MustMap()
-	}
-	text, err := edn.WriteJSON(args)
-	if err != nil || !args.IsMap() {
-		return chat.Call{}, invalid(append(at, edn.K("args")), "should be a map that JSON can hold")
-	}
-	if len(text) > MaxArgs {
-		return chat.Call{}, Beyond("the arguments of a call have %d bytes, the limit is %d", len(text), MaxArgs)
-	}
-	return chat.Call{ID: id, Name: q.Names.Wire(tool), Args: text}, nil
-}
-
 func (q *Question) readTools(list edn.Value) *contract.Error {
 	if list.IsNil() {
 		return nil
@@ -369,7 +304,11 @@ func (q *Question) promptHash() string {
 		if m.Parts != nil {
 			content = partsHash(m.Parts)
 		}
-		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), content, edn.Text(m.CallID), edn.Vector(calls...)))
+		answers := edn.Text(m.CallID)
+		if m.Failed {
+			answers = edn.Vector(answers, edn.Bool(false))
+		}
+		messages = append(messages, edn.Vector(edn.Text(string(m.Role)), content, answers, edn.Vector(calls...)))
 	}
 	form := ""
 	if q.Shape != nil {

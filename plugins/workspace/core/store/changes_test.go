@@ -108,3 +108,14 @@ func TestCommitted(t *testing.T) {
 	require.Error(t, err)
 	assert.False(t, woken(later))
 }
+
+// WS-170: a new store is valid with a clock that moves: index and log have the
+// same times.
+func TestNewStoreIsValid(t *testing.T) {
+	now := int64(0)
+	s := open(t, create(t, id.B3), func(o *Options) { o.Now = func() int64 { now++; return now } })
+	put(t, s.Store, "a")
+	report, err := s.Validate(background, Check{Level: Full})
+	require.NoError(t, err)
+	assert.True(t, report.Valid, "%v", report.Errors)
+}

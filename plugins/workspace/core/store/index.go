@@ -61,7 +61,9 @@ type index struct {
 	sets    frameSets
 	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
 	queries statements // of readers
-	heads   bool       // there is a head; false means that it is not known
+	// heads and headless mean that there is a head, or none; if neither is set, it
+	// is not known.
+	heads, headless bool
 	// suspected are directories whose heads are all suspect already, in the
 	// transaction that is being prepared.
 	suspected map[string]bool

@@ -78,6 +78,7 @@ func (x *index) topMoved(ctx context.Context, seq uint64, r headRecord) error {
 }
 
 func (x *index) setTop(ctx context.Context, path []byte, frameType, dir string, node, frame []byte, suspect int) error {
+	x.headless = false
 	return x.run(ctx, `INSERT INTO tops VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (path, type) DO UPDATE SET node = excluded.node, frame = excluded.frame, suspect = excluded.suspect`,
 		path, frameType, []byte(dir), node, frame, suspect)
@@ -212,10 +213,11 @@ func (x *index) deletionChanged(ctx context.Context, path string) error {
 // hasHeads reports whether there is any head: without one a scan costs nothing
 // more.
 func (x *index) hasHeads(ctx context.Context) (bool, error) {
-	if x.heads {
-		return true, nil
+	if x.heads || x.headless {
+		return x.heads, nil
 	}
 	err := x.conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tops)").Scan(&x.heads)
+	x.headless = err == nil && !x.heads
 	return x.heads, err
 }
 

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime/metrics"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
+	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
+)
+
+// watched measures the time from the change of a file to the event that tells of
+// its commit, without the times of waiting for more changes.
+func (b *workspaceBench) watched() []row {
+	ctx := context.Background()
+	w := watch.New(b.workspace, watch.Options{Debounce: 1, Batch: 1, Scan: scan.Options{Now: ahead}})
+	defer w.Close()
+	s := must(w.Subscribe(ctx, watch.SubscribeOptions{}))
+	defer s.Close()
+	if e := must(s.Next(ctx)); e.Kind != watch.Ready {
+		panic(fmt.Sprint("the first event is ", e.Kind))
+	}
+	var took, git []time.Duration
+	for round := range 20 * b.rounds {
+		began := time.Now()
+		b.changeOne(round)
+		for changed := false; !changed; {
+			e := must(s.Next(ctx))
+			changed = e.Kind == watch.Change && e.Counts.Modified == 1
+		}
+		took = append(took, time.Since(began))
+		if round%20 == 0 {
+			git = append(git, b.git("", "status", "--porcelain"))
+		}
+		b.quiet(s)
+	}
+	size := fmt.Sprintf(" in %d files", b.files)
+	p50 := median(took)
+	return []row{
+		against("watch: a change"+size+" to its event", p50, "git status", median(git), 0.15),
+		{work: "the same, slowest of 20", ours: figure(quantile(took, 0.95)), goal: "<= 20 ms p50", within: p50 <= 20*time.Millisecond},
+	}
+}
+
+// quiet reads what else a change made: two writes can be two transactions.
+func (b *workspaceBench) quiet(s *watch.Subscription) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		_, err := s.Next(ctx)
+		cancel()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// sampleHeap sends the largest size of live and dead objects until done is
+// closed.
+func sampleHeap(done <-chan struct{}, largest chan<- uint64) {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	top := uint64(0)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		metrics.Read(sample)
+		top = max(top, sample[0].Value.Uint64())
+		select {
+		case <-tick.C:
+		case <-done:
+			largest <- top
+			return
+		}
+	}
+}
+
+// scanOnce scans and returns the number of nodes.
+func scanOnce(w *core.Workspace) int {
+	return must(w.Scan(context.Background(), scan.Options{Now: ahead})).Result.Tree.Root.Count()
+}

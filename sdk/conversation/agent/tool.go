@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/conversation/view"
+)
+
+// Function is a tool that an agent can run.
+type Function struct {
+	conversation.Tool
+	// Run runs the tool. The text of an error is shown to the model.
+	Run func(ctx context.Context, args string) (string, error)
+}
+
+// Limits of [Tool].
+const (
+	MaxIterations = 50
+	MaxCalls      = 16        // tool calls in one message that are run
+	MaxResult     = 256 << 10 // bytes of one result
+
+	defaultIterations = 5
+	loopCalls         = 3 // the same call so many times is a loop
+)
+
+// Errors of a [Tool] agent that did not come to an answer.
+var (
+	ErrIterationLimit = errors.New("agent: the model still called tools at the iteration limit")
+	ErrToolLoop       = errors.New("agent: the model repeats a tool call")
+)
+
+// Tool returns the agent that asks the model, runs the tools that its message
+// calls, in order, and asks again with the results, until a message calls none.
+//
+// A tool that fails, and a tool that does not exist, give a failed result that
+// the model sees. A result above [MaxResult] is cut, and says so. Of the calls in
+// one message those above [MaxCalls] are not run.
+//
+// After so many messages of the model as iterations says, 0 for 5, the agent
+// returns the messages so far with [ErrIterationLimit]. At the third call of the
+// same tool with the same arguments it returns them with [ErrToolLoop]. Each call
+// in these messages has its result, so that a later execution can go on from them.
+//
+// The error of Tool itself is that of a limit outside of 0 to [MaxIterations], or
+// of two tools with one name.
+func Tool(tools []Function, iterations int) (conversation.Agent, error) {
+	if iterations < 0 || iterations > MaxIterations {
+		return nil, fmt.Errorf("agent: %d iterations; expected 1 to %d, or 0 for %d",
+			iterations, MaxIterations, defaultIterations)
+	}
+	if iterations == 0 {
+		iterations = defaultIterations
+	}
+	a := toolAgent{iterations: iterations, functions: map[string]Function{}}
+	for _, f := range tools {
+		if _, twice := a.functions[f.Name]; twice || f.Name == "" || f.Run == nil {
+			return nil, fmt.Errorf("agent: tool %q needs a name of its own and a function", f.Name)
+		}
+		a.functions[f.Name] = f
+		a.options.Tools = append(a.options.Tools, f.Tool)
+	}
+	return execution(a.run), nil
+}
+
+type toolAgent struct {
+	functions  map[string]Function
+	options    conversation.Options
+	iterations int
+}
+
+func (a *toolAgent) run(
+	ctx context.Context, c conversation.Context, m conversation.Model, show shower,
+) (out []conversation.Message, err error) {
+	made := map[conversation.Call]int{}
+	for range a.iterations {
+		reply, err := ask(ctx, view.Composed("", c, conversation.Of(out...)), m, a.options, show)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, reply)
+		calls := slices.Collect(reply.Calls())
+		if len(calls) == 0 {
+			return out, nil
+		}
+		looped := false
+		for i, call := range calls {
+			looped = repeated(made, call) || looped
+			result, err := a.answer(ctx, call, refusal(i, looped))
+			if err != nil {
+				return out, err
+			}
+			out = append(out, result)
+			if show != nil && !show(conversation.Delta{Kind: conversation.DeltaMessage, Message: result}) {
+				return out, errStopped
+			}
+		}
+		if looped {
+			return out, ErrToolLoop
+		}
+	}
+	return out, fmt.Errorf("%w of %d", ErrIterationLimit, a.iterations)
+}
+
+// repeated counts the call and reports whether it is one of a loop.
+func repeated(made map[conversation.Call]int, call conversation.Call) bool {
+	same := conversation.Call{Tool: call.Tool, Args: call.Args}
+	made[same]++
+	return made[same] >= loopCalls
+}
+
+// refusal returns the reason why the i-th call of a message is not run, "" if it
+// is.
+func refusal(i int, looped bool) string {
+	switch {
+	case looped:
+		return "not run: the agent stops, because a call was repeated"
+	case i >= MaxCalls:
+		return fmt.Sprintf("not run: a message can call %d tools", MaxCalls)
+	}
+	return ""
+}
+
+// answer runs the tool of a call, unless the call is refused. The error is that
+// of the context.
+func (a *toolAgent) answer(ctx context.Context, call conversation.Call, refused string) (conversation.Message, error) {
+	if ctx.Err() != nil {
+		return conversation.Message{}, context.Cause(ctx)
+	}
+	f, known := a.functions[call.Tool]
+	switch {
+	case refused != "":
+		return failedResult(call, refused)
+	case !known:
+		return failedResult(call, fmt.Sprintf("there is no tool %q", call.Tool))
+	}
+	text, err := f.Run(ctx, call.Args)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return conversation.Message{}, context.Cause(ctx)
+	case err != nil:
+		return failedResult(call, err.Error())
+	}
+	return conversation.ToolResult(call.ID, cut(text)), nil
+}
+
+// failedResult returns a failed result. The text says so too, because not every
+// provider has a mark for it.
+func failedResult(call conversation.Call, why string) (conversation.Message, error) {
+	return conversation.New(conversation.RoleTool,
+		conversation.Result{CallID: call.ID, Failed: true}, conversation.Text{Text: cut("Error: " + why)})
+}
+
+// cut limits a result to MaxResult bytes, the mark at its end included.
+func cut(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if len(text) <= MaxResult {
+		return text
+	}
+	mark := fmt.Sprintf("\n[cut: the result has %d bytes, the limit is %d]", len(text), MaxResult)
+	end := MaxResult - len(mark)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + mark
+}

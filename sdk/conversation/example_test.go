@@ -1,0 +1,137 @@
+package conversation_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/conversation/agent"
+	"github.com/fermenthq/ferment/sdk/conversation/conversationtest"
+	"github.com/fermenthq/ferment/sdk/conversation/session"
+	"github.com/fermenthq/ferment/sdk/conversation/view"
+)
+
+// One turn of a conversation: what the user said and what the agent answered are
+// committed together. The model is one for tests.
+func Example() {
+	ctx := context.Background()
+	model := conversationtest.Says("Hello! What do you want to know?")
+
+	sess, err := session.Open(ctx, new(session.Memory), "c-01")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	turn := func(text string) error {
+		tx := sess.Begin()
+		defer tx.Close() // reports messages that would be lost
+		tx.Add(conversation.User(text))
+		out, err := agent.Simple().Execute(ctx, sess.With(tx), model) // reads what is committed and pending
+		if err != nil {
+			return err
+		}
+		tx.Extend(out...)
+		_, err = sess.Commit(ctx, tx) // or tx.Rollback()
+		return err
+	}
+	if err := turn("Hi"); err != nil {
+		fmt.Println(err)
+	}
+	for m := range sess.Context().All() {
+		fmt.Println(m)
+	}
+	// Output:
+	// user: Hi
+	// assistant: Hello! What do you want to know?
+}
+
+// An agent is a function from a context to new messages. This one answers without
+// a model, and its Execute is its stream, folded.
+func ExampleAgent() {
+	out, err := echo{}.Execute(context.Background(), conversation.Of(conversation.User("quiet")), nil)
+	fmt.Println(out, err)
+	// Output:
+	// [assistant: QUIET] <nil>
+}
+
+type echo struct{}
+
+// Execute implements conversation.Agent.
+func (e echo) Execute(
+	ctx context.Context, c conversation.Context, m conversation.Model,
+) ([]conversation.Message, error) {
+	return conversation.Fold(e.ExecuteStream(ctx, c, m), nil)
+}
+
+// ExecuteStream implements conversation.Agent.
+func (echo) ExecuteStream(_ context.Context, c conversation.Context, _ conversation.Model) conversation.Stream {
+	return func(yield func(conversation.Delta, error) bool) {
+		var last conversation.Message
+		for m := range c.All() {
+			last = m
+		}
+		said := conversation.Assistant(strings.ToUpper(last.Text()))
+		yield(conversation.Delta{Kind: conversation.DeltaMessage, Message: said}, nil)
+	}
+}
+
+// What an agent reads is put together from views.
+func ExampleContext() {
+	history := conversation.Of(
+		conversation.User("Who wrote it?"), conversation.Assistant("Ada did."),
+		conversation.User("When?"), conversation.Assistant("In 1843."), conversation.User("Why?"),
+	)
+	c := view.Composed("Answer in one word.", view.Windowed(history, 3))
+	fmt.Println(c.Len(), "messages")
+	for m := range c.All() {
+		fmt.Println(m)
+	}
+	// Output:
+	// 4 messages
+	// system: Answer in one word.
+	// user: When?
+	// assistant: In 1843.
+	// user: Why?
+}
+
+// A stream has pieces to show and whole messages to keep.
+func ExampleFold() {
+	model := conversationtest.Says("One word after the other.")
+	stream := agent.Simple().ExecuteStream(context.Background(), conversation.Of(conversation.User("Hi")), model)
+	messages, err := conversation.Fold(stream, func(d conversation.Delta) bool {
+		fmt.Printf("%s %q\n", d.Kind, d.Text)
+		return true
+	})
+	fmt.Println(messages, err)
+	// Output:
+	// text "One wor"
+	// text "d after"
+	// text " the ot"
+	// text "her."
+	// message ""
+	// [assistant: One word after the other.] <nil>
+}
+
+// Messages that are more than a text are made of parts. Invalid ones are not made.
+func ExampleNew() {
+	call := conversation.Call{ID: "t1", Tool: "fs/read", Args: `{:path "a.go"}`}
+	m, err := conversation.New(conversation.RoleAssistant, conversation.Text{Text: "Let me look."}, call)
+	fmt.Println(m, err)
+	_, err = conversation.New(conversation.RoleUser, call)
+	fmt.Println(err)
+	// Output:
+	// assistant: Let me look. [call t1: fs/read {:path "a.go"}] <nil>
+	// conversation: message: part 0: a Call belongs into an assistant message
+}
+
+// Close reports what would be lost, here because the function returns early.
+func ExampleTransaction_Close() {
+	tx := conversation.Begin(func(e *conversation.LostError) {
+		fmt.Println(e.Messages, "messages lost")
+	})
+	defer tx.Close()
+	tx.Extend(conversation.User("Hi"), conversation.Assistant("Hello"))
+	// Output:
+	// 2 messages lost
+}

@@ -1,0 +1,2 @@
+// Package messagegen generates messages for property tests.
+package messagegen
