@@ -265,7 +265,7 @@ func (in *invocation) withAgent(input edn.Value) edn.Value {
 	switch {
 	case agent != "":
 		return input.AssocKey("agent/id", edn.Text(agent))
-	case in.verb.agent != "":
+	case in.verb.agent != "" && !input.HasKey("agent/fallback"):
 		return input.AssocKey("agent/fallback", edn.Text(in.verb.agent))
 	}
 	return input
