@@ -92,6 +92,15 @@ func TestCacheAsShown(t *testing.T) {
 	assert.Regexp(t, `(?m)^  cache +1 hit, 2 miss$`, out)
 }
 
+// LRN-001, LRN-003, LRN-005, as the page on learned dispatch shows it to a reader: five
+// calls keep the declared order, then the better candidate comes first.
+func TestLearnedAsShown(t *testing.T) {
+	out := asShown(t, "docs/learned.md", "bin/ferment serve")
+	assert.Regexp(t, `(?m)^  decisions +25 drawn, 5 in the declared order$`, out)
+	assert.Regexp(t, `(?m)^t/good v1 +30 `, out)
+	assert.Contains(t, out, "dispatch/priors-reset")
+}
+
 // asShown runs the commands of a page that contain a text.
 func asShown(t *testing.T, page, text string) (output string) {
 	r := newReader(t)

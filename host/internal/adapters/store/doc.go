@@ -47,6 +47,11 @@
 // budget/settled to the counters of tenant and user, in the same transaction. Counters
 // are not derived again from records, which retention removes.
 //
+// # Learned dispatch
+//
+// The Store keeps the counts of learned dispatch. The writer executes their updates, each
+// in a transaction of its own that reads the stored counts.
+//
 // # Sessions
 //
 // [Store.Sessions] is the store of sessions in the same database. The writer executes

@@ -204,6 +204,7 @@ var tableColumns = map[string]string{
 	"sessions":      "kttiiiiiiit",
 	"session_vars":  "kitib",
 	"session_turns": "kittti",
+	"learned":       "kttt",
 }
 
 func fits(row []any, columns string) bool {

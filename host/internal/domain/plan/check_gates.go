@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -152,4 +153,28 @@ func (c *checker) lacks(n *Node, check *registry.Check) []string {
 // mayHave reports whether the input of a node may have a key.
 func (c *checker) mayHave(n *Node, key edn.Value) bool {
 	return !n.Input.Constant() && n.Input.root.kind == partSlot || n.Input.Source().IsMap() && n.Input.Source().Has(key)
+}
+
+// learned warns about a node that learns the order of its candidates and has no
+// objective must check: its outcomes would only be the grades of a judge.
+func (c *checker) learned(p *Plan, n *Node) {
+	base := c.env.base(n.Intent)
+	ordering, path := base.Ordering, p.path(n.Index, kIntent)
+	if n.Op == OpTool {
+		path = p.path(n.Index, kToolID)
+	}
+	if n.Layer != nil && n.Layer.Ordering.Set {
+		ordering, path = n.Layer.Ordering, p.path(n.Index, kDispatch, kPolicy)
+	}
+	if ordering.V != policy.Learning {
+		return
+	}
+	all := *base
+	if n.Layer != nil {
+		all = policy.Merge(*base, *n.Layer)
+	}
+	if !all.HasMustBesides(quality.SchemaValid) {
+		c.warn(checkLearned, path, "the policy :learned has no must check besides schema-valid to learn from, so it learns "+
+			"what a judge or no gate says; add one to :done :must, in %s", showPath(path))
+	}
 }

@@ -29,6 +29,7 @@ func (c *checker) call(pl *place, n *Node, in *wanted) {
 	l := c.merged(p, n)
 	c.affordable(p, n, l)
 	c.gates(p, n, l)
+	c.learned(p, n)
 	c.retries(p, n)
 	if !named {
 		return

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -109,5 +110,42 @@ func TestRaceDoesNotStreamAtOnce(t *testing.T) {
 			want = []string{"plan.edn:" + row.want}
 		}
 		assert.Equal(t, want, emptyIsNil(lines(t, `{:nodes [{:op :call :intent :text/respond `+row.node+` :input {:prompt "x"}}]}`, env)), "%+v", row)
+	}
+}
+
+// TestLearnedNeedsAnObjectiveMust: CHECK-048, LRN-007, a node that learns the order of
+// its candidates and has no must check besides the form of its answers is a warning,
+// at the node or the intent that names the policy. A judge is not such a check.
+func TestLearnedNeedsAnObjectiveMust(t *testing.T) {
+	from := policy.Origin{Source: policy.SourceIntent}
+	for _, row := range []struct {
+		node   string
+		intent policy.Layer
+		want   string
+	}{
+		{node: ":dispatch {:policy :learned}", want: "[:nodes 0 :dispatch :policy]"},
+		{node: ":dispatch {:policy :learned} :done {:must #{:schema-valid} :should #{:legal-move}}", want: "[:nodes 0 :dispatch :policy]"},
+		{node: ":dispatch {:policy :learned} :done {:must #{:legal-move}}"},
+		{node: ":dispatch {:policy :learned :checks #{:legal-move}}"},
+		{node: ":dispatch {:policy :declared}", intent: policy.Layer{Ordering: policy.Of(policy.Learning, from)}},
+		{intent: policy.Layer{Ordering: policy.Of(policy.Learning, from)}, want: "[:nodes 0 :intent]"},
+		{intent: policy.Layer{Ordering: policy.Of(policy.Learning, from), Judge: policy.Of("grader", from), JudgeSeverity: policy.Of("must", from)}, want: "[:nodes 0 :intent]"},
+		{intent: policy.Layer{Ordering: policy.Of(policy.Learning, from), Must: policy.NamesOf(from, "legal-move")}},
+		{node: ":dispatch {:policy :learned}", intent: policy.Layer{Must: policy.NamesOf(from, "legal-move")}},
+	} {
+		env := testEnv(t)
+		env.Policies = &policy.Book{Intents: map[string]policy.Layer{"text/respond": row.intent}}
+		var got []string
+		for _, line := range lines(t, `{:nodes [{:op :call :intent :text/respond `+row.node+` :input {:prompt "x"}}]}`, env) {
+			if strings.Contains(line, "CHECK-048") {
+				got = append(got, line)
+			}
+		}
+		if row.want == "" {
+			assert.Empty(t, got, "%+v", row)
+		} else if assert.Len(t, got, 1, "%+v", row) {
+			assert.Contains(t, got[0], "warning")
+			assert.Contains(t, got[0], row.want)
+		}
 	}
 }

@@ -39,6 +39,7 @@ const (
 	checkMaybeUnfilled = "CHECK-045"
 	checkUnbounded     = "CHECK-046"
 	checkRaceStream    = "CHECK-047"
+	checkLearned       = "CHECK-048"
 	checkUnnamed       = "CHECK-049"
 )
 
@@ -83,6 +84,7 @@ var (
 	kStrategy    = edn.K("strategy")
 	kDone        = edn.K("done")
 	kMust        = edn.K("must")
+	kPolicy      = edn.K("policy")
 	kShould      = edn.K("should")
 	kTemperature = edn.K("temperature")
 	kFinal       = edn.K("final")

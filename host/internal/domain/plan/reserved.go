@@ -13,13 +13,13 @@ type keySet []string
 
 func (s keySet) has(name string) bool { return slices.Contains(s, name) }
 
-// Keys and values of the plan language that are not implemented. They are
-// rejected, never ignored; remove an entry when its feature is added.
+// Keys of the plan language that are not implemented are rejected, never ignored;
+// remove an entry when its feature is added.
 var (
 	reservedCallKeys = keySet{"session?"}
-	orderings        = choices{known: []string{policy.Declared, policy.QualityAware, policy.CostFirst,
-		policy.LatencyFirst, policy.Availability}, reserved: []string{"learned"}}
-	strategies = choices{known: []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}}
+	orderings        = []string{policy.Declared, policy.QualityAware, policy.CostFirst, policy.LatencyFirst,
+		policy.Availability, policy.Learning}
+	strategies = []string{policy.Cascade, policy.Race, policy.Hedge, policy.Tournament}
 )
 
 func reservedNodeKey(name string, op Op) bool {
@@ -36,20 +36,13 @@ func (np *nodeParser) reserved(name string) {
 		showPath(np.cur[:len(np.cur)-1]))
 }
 
-// choices are the values of a key; reserved ones are not implemented.
-type choices struct{ known, reserved []string }
-
 // choice parses one of a few keywords.
-func (np *nodeParser) choice(v edn.Value, c choices, accept func(name string)) {
-	name, _ := v.AsKeyword()
-	switch {
-	case slices.Contains(c.known, name):
+func (np *nodeParser) choice(v edn.Value, known []string, accept func(name string)) {
+	if name, _ := v.AsKeyword(); slices.Contains(known, name) {
 		accept(name)
-	case slices.Contains(c.reserved, name):
-		np.bad(checkType, "this build does not have :%s, write %s in %s", name, oneOf(c.known), showPath(np.cur))
-	default:
-		np.wrongName(v, oneOf(c.known), c.known)
+		return
 	}
+	np.wrongName(v, oneOf(known), known)
 }
 
 func oneOf(list []string) string {

@@ -222,6 +222,7 @@ type Layer struct {
 	HedgeAfter      Val[time.Duration]
 
 	Ordering Val[string]
+	Learned  *LearnedLayer // of the ordering learned; merged field by field
 	// Breaker is merged field by field.
 	Breaker     registry.Breaker
 	Role        Val[string]

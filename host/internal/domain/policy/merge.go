@@ -34,6 +34,7 @@ func Merge(weak, strong Layer) Layer {
 		HedgeMax:        nearest(weak.HedgeMax, strong.HedgeMax),
 		HedgeAfter:      nearest(weak.HedgeAfter, strong.HedgeAfter),
 		Ordering:        nearest(weak.Ordering, strong.Ordering),
+		Learned:         strong.Learned.over(weak.Learned),
 		Breaker:         strong.Breaker.Over(weak.Breaker),
 		Role:            nearest(weak.Role, strong.Role),
 		Model:           nearest(weak.Model, strong.Model),

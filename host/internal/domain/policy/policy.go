@@ -23,6 +23,7 @@ const (
 	CostFirst    = "cost-first"
 	LatencyFirst = "latency-first"
 	Availability = "availability"
+	Learning     = "learned"
 )
 
 // The times at which text of an answer is streamed relative to its acceptance
@@ -77,6 +78,7 @@ type Policy struct {
 	JudgeMust bool
 
 	Strategy, Ordering, Stream string
+	Learned                    *Learned // nil unless Ordering is learned
 	// RepairMax is 0 if answers are not repaired. RepairAsked reports whether
 	// the node itself requested repair.
 	RepairMax   int
@@ -146,6 +148,9 @@ func (l Layer) Resolve() (Policy, error) {
 		p.Effects = slices.Sorted(slices.Values(l.Effects.V))
 	}
 	p.Must, p.Should = l.gates()
+	if p.Ordering == Learning {
+		p.Learned = l.Learned.resolve()
+	}
 	if !l.SwitchOn.Written() {
 		p.SwitchOn = FullSwitchSet()
 		return p, nil

@@ -151,9 +151,12 @@ func (c *said) wanted() string {
 	return word
 }
 
-// request returns the texts of the request.
-func (c *said) request() string {
-	input := c.Request.Key("input")
+// request returns the text of the request.
+func (c *said) request() string { return RequestText(c.Request.Key("input")) }
+
+// RequestText returns the main text of an input: what its caller asks, empty if it has
+// none.
+func RequestText(input edn.Value) string {
 	if s, ok := input.AsString(); ok {
 		return s
 	}

@@ -45,7 +45,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 	}
 	s.eval = &eval.Evaluator{
 		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects, Operations: c.Operations,
-		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Stats: c.Stats, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
+		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Stats: c.Stats, Learned: c.Learned, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
 	}
 	return func(f *flight) *contract.Error {
 		task := &eval.Task{

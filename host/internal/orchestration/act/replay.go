@@ -34,7 +34,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 	}
 	last := records[len(records)-1]
 	c.Executor, c.Journal, c.Clock, c.Hash = onlyRecords{}, unkept{}, stopped(last.At), past.Config
-	c.Ledger, c.Stats, c.Grades, c.Calibrations = budget.NewMemory(c.Clock.Now), nil, nil, nil
+	c.Ledger, c.Stats, c.Learned, c.Grades, c.Calibrations = budget.NewMemory(c.Clock.Now), nil, nil, nil, nil
 	again, fault := New(c)
 	if fault != nil {
 		return "", contract.AsError(fault)

@@ -87,6 +87,7 @@ var resumeCases = map[string]string{
 	"effect":   asking("[:a/puts :a/one]", ":retry {:fallback-max 1}", "{}", ":effects {:allowed #{:fs/write}}"),
 	"once":     asking("[:a/adds :a/one]", ":retry {:fallback-max 1}", "{}", ":effects {:allowed #{:fs/write}}"),
 	"race":     asking("[:a/one :a/down]", ":strategy :race :race {:width 2} :retry {:fallback-max 1}", "{}", ""),
+	"learned":  asking("[:a/down :a/two]", ":policy :learned :retry {:fallback-max 1}", "{}", ""),
 	"fails":    asking("[:a/down]", "", "{}", ""),
 	"streams":  asking("[:a/one]", "", "{}", ":response/type :stream"),
 	"own plan": ownPlan(`{:nodes [

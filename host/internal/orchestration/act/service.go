@@ -22,6 +22,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -72,6 +73,8 @@ type Config struct {
 	// Stats remembers how candidates have done; nil: a new one. Services of
 	// different configurations may share it.
 	Stats *stats.Table
+	// Learned remembers what the policy learned has learned; nil: a new one in memory.
+	Learned *learned.Book
 	// Suspends keeps a run open whose call may have had its effect and must not be
 	// repeated, until Resume is given a decision (JRN-044). It needs a journal that
 	// outlives the host. Without it such a run fails with effects/outcome-unknown.
@@ -222,6 +225,9 @@ func (c *Config) defaults() {
 	}
 	if c.Stats == nil {
 		c.Stats = &stats.Table{}
+	}
+	if c.Learned == nil {
+		c.Learned = learned.NewBook(nil, nil)
 	}
 	if c.Grades == nil {
 		c.Grades = dispatch.NewGrades(dispatch.MaxGrades)

@@ -61,7 +61,9 @@ type attempt struct {
 	label    string // outcome in the record
 	crashed  bool
 	doneOnce bool
-	judging  judging
+	// inconclusive: the verdict says nothing about the answer.
+	inconclusive bool
+	judging      judging
 
 	// The records of start and end. They are written once and then belong to the
 	// journal.

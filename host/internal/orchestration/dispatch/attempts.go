@@ -22,13 +22,13 @@ type attempts struct {
 	c      *caller
 	search *search
 
-	past       *past                // nil: the operation begins now
-	mode       stream.Mode          // when streamed text is shown
-	parallel   []*attempt           // that run in parallel
-	alone      *attempt             // the last one that does not
-	owed       map[int]stats.Sample // refused answers, by attempt
-	effectDone bool                 // an answer was refused after its effect was done
-	unsound    bool                 // the breaker of the last judge was not closed
+	past       *past            // nil: the operation begins now
+	mode       stream.Mode      // when streamed text is shown
+	parallel   []*attempt       // that run in parallel
+	alone      *attempt         // the last one that does not
+	owed       map[int]*attempt // refused answers, by attempt
+	effectDone bool             // an answer was refused after its effect was done
+	unsound    bool             // the breaker of the last judge was not closed
 	result     Result
 
 	// Space for the first attempt and its entry in the result. It keeps an
@@ -281,9 +281,9 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	f.Out, f.Findings, f.Score = out, findings, a.err.Details.Key("score")
 	if a.past == nil && a.outcome == flow.Judged && !s.inconclusive() {
 		if f.Owed = a.number; s.owed == nil {
-			s.owed = make(map[int]stats.Sample)
+			s.owed = make(map[int]*attempt)
 		}
-		s.owed[a.number] = a.sample()
+		s.owed[a.number] = a
 	}
 	return f
 }
@@ -308,6 +308,7 @@ func (s *attempts) judge(ctx context.Context, a *attempt, out edn.Value) (findin
 	j := &a.judging
 	verdict, judged := j.run(ctx, a, out)
 	s.result.Verdict, s.result.Judged, s.unsound = verdict, judged, j.unsound
+	a.inconclusive = judged && s.inconclusive()
 	switch {
 	case !verdict.Pass:
 		findings = findingsValue(&verdict)
@@ -315,7 +316,7 @@ func (s *attempts) judge(ctx context.Context, a *attempt, out edn.Value) (findin
 		if j.unevaluated != nil {
 			a.err = j.unevaluated // the answer could not be evaluated
 		}
-	case a.past == nil && judged && !s.inconclusive():
+	case a.past == nil && judged && !a.inconclusive:
 		s.recordVerdict(a.number, a.sample(), true, verdict.Score)
 	}
 	return findings

@@ -22,6 +22,10 @@ type candidates struct {
 	past    *past // of the operation; nil: it begins now
 	binding policy.Binding
 	ranked  []stats.Figures // candidates in the order of the policy
+
+	request  *callRequest
+	learning learning // of the policy learned
+	fixed    bool     // checks and judges do not learn an order
 }
 
 // bind sets the candidates that may be called now. It leaves the static binding
@@ -52,13 +56,38 @@ func (s *candidates) bind() {
 // node, so that its own attempts do not change it.
 func (s *candidates) order(b policy.Binding) policy.Binding {
 	p := s.n.w.Policy
-	if p.stats == nil || p.Ordering == policy.Declared || len(b.Accepted) == 0 {
+	if p.Ordering == policy.Declared || len(b.Accepted) == 0 {
 		return b
+	}
+	ids := s.orderOf(b.Accepted)
+	if len(ids) == 0 {
+		return b
+	}
+	place := func(id string) int {
+		if i := slices.Index(ids, id); i >= 0 {
+			return i
+		}
+		return len(ids) // became available later
+	}
+	b.Accepted = slices.Clone(b.Accepted)
+	slices.SortStableFunc(b.Accepted, func(x, y string) int { return place(x) - place(y) })
+	b.Tried = b.Accepted[:min(len(b.Accepted), 1+p.FallbackMax)]
+	return b
+}
+
+// orderOf returns candidates in the order of the policy; none: the declared order.
+func (s *candidates) orderOf(accepted []string) []string {
+	p := s.n.w.Policy
+	switch {
+	case p.Ordering == policy.Learning:
+		return s.learnedOrder(accepted)
+	case p.stats == nil:
+		return nil
 	}
 	if s.ranked == nil {
 		now := s.n.now()
-		s.ranked = make([]stats.Figures, 0, len(b.Accepted))
-		for i, id := range b.Accepted {
+		s.ranked = make([]stats.Figures, 0, len(accepted))
+		for i, id := range accepted {
 			if c, ok := s.n.d.Registry.Capability(id); ok {
 				f := p.stats[id].Figures(c, i, now)
 				f.Condition = s.n.d.condition(id)
@@ -71,16 +100,11 @@ func (s *candidates) order(b policy.Binding) policy.Binding {
 			s.ranked = slices.Insert(slices.Delete(s.ranked, i, i+1), 0, pinned)
 		}
 	}
-	place := func(id string) int {
-		if i := slices.IndexFunc(s.ranked, func(f stats.Figures) bool { return f.CapID == id }); i >= 0 {
-			return i
-		}
-		return len(s.ranked) // became available later
+	ids := make([]string, len(s.ranked))
+	for i := range s.ranked {
+		ids[i] = s.ranked[i].CapID
 	}
-	b.Accepted = slices.Clone(b.Accepted)
-	slices.SortStableFunc(b.Accepted, func(x, y string) int { return place(x) - place(y) })
-	b.Tried = b.Accepted[:min(len(b.Accepted), 1+p.FallbackMax)]
-	return b
+	return ids
 }
 
 // streamed reports whether the answer is shown while it is produced.

@@ -45,9 +45,14 @@ func (SystemClock) Wait(ctx context.Context, d time.Duration) error {
 // the ordinal of the draw at that path: concurrent nodes share no sequence, and
 // a replay draws the same values.
 func Rand(seed int64, path edn.Value, ordinal int) *rand.Rand {
+	return rand.New(rand.NewChaCha8(drawSeed(seed, path, ordinal)))
+}
+
+// drawSeed is the seed of Rand.
+func drawSeed(seed int64, path edn.Value, ordinal int) [32]byte {
 	buf := make([]byte, 16, 64)
 	binary.BigEndian.PutUint64(buf, uint64(seed))
 	binary.BigEndian.PutUint64(buf[8:], uint64(ordinal))
 	buf = path.AppendCanonical(buf)
-	return rand.New(rand.NewChaCha8(blake3.Sum256(buf)))
+	return blake3.Sum256(buf)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 )
 
@@ -21,6 +22,9 @@ type Dispatcher struct {
 	// Stats holds breakers and statistics of candidates; nil: all breakers stay
 	// closed and the declared order is used.
 	Stats *stats.Table
+	// Learned holds what the policy learned has learned; nil: it keeps the declared
+	// order.
+	Learned *learned.Book
 	// Grades caches the grades of judges; nil: nothing is cached.
 	Grades *Grades
 	// Calibrations returns the measured quality of judges; nil: no judge is

@@ -98,7 +98,9 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 	case flow.Discard:
 		o.attempts.discard(o.attempts.get(c.Attempt))
 	case flow.Refuse:
-		o.attempts.recordVerdict(c.Attempt, o.attempts.owed[c.Attempt], false, quality.Perfect)
+		a := o.attempts.owed[c.Attempt]
+		o.attempts.recordVerdict(c.Attempt, a.sample(), false, quality.Perfect)
+		o.candidates.learn(a, false)
 	case flow.Look:
 		if c.Failure != nil && c.Failure.Undelivered || !o.machine.Exhausted() {
 			o.candidates.bind()
@@ -273,6 +275,9 @@ func (o *operation) end(c *flow.Command) {
 			result.Attempts, result.DoneOnce = attempts, once
 		}
 		result.Outscored = c.Outscored
+		if a := o.attempts.get(c.Attempt); !a.inconclusive {
+			o.candidates.learn(a, true)
+		}
 	case f == nil:
 		o.fail(o.noCandidate())
 	default:

@@ -246,7 +246,8 @@ func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 // first judge; nil without one. It avoids the cost of a voting.
 func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Calibration,
 	task, answer edn.Value) *grade {
-	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" || j.policy.Ordering != policy.Declared {
+	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" ||
+		j.policy.Ordering != policy.Declared && j.policy.Ordering != policy.Learning {
 		return nil
 	}
 	for _, id := range j.policy.static.Accepted {

@@ -152,5 +152,10 @@ func (c *caller) init(d *Dispatcher, run *Run, w *Work, purpose funds.Purpose, g
 		Purpose:    purpose,
 		Gate:       gate,
 	}
-	c.candidates = candidates{n: &c.node, may: availability{n: &c.node, funds: &c.funds}}
+	c.candidates = candidates{
+		n:       &c.node,
+		may:     availability{n: &c.node, funds: &c.funds},
+		request: &c.request,
+		fixed:   gate != "",
+	}
 }

@@ -88,9 +88,10 @@ func (o *operation) resolvedRecord() *journal.NodeResolved {
 		Width:    o.strategy.recordedWidth(),
 		Coerced:  w.Coerced,
 	}
+	n.Learned = o.candidates.learning.record
 	if o.candidates.ranked != nil {
 		n.Candidates, n.Rejected = o.candidates.ranking(), rejections(b.Rejected)
-	} else if len(b.Accepted) == len(w.Policy.candidates) {
+	} else if len(b.Accepted) == len(w.Policy.candidates) && n.Learned == nil {
 		n.Candidates, n.Rejected = w.Policy.candidates, w.Policy.rejected
 	} else {
 		n.Candidates, n.Rejected = candidateRecords(b.Accepted), rejections(b.Rejected)

@@ -40,6 +40,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 	n := &o.node
 	p := &past{strict: n.w.Replay}
 	o.attempts.past, o.candidates.past = p, p
+	o.candidates.learning.recall(place.Resolved)
 	for _, t := range place.Attempts {
 		start := t.Started
 		o.request.attempts = max(o.request.attempts, start.Attempt)
@@ -77,6 +78,10 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			p.only = start.CapID
 		case contract.RecoveryOnce:
 			lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, err)
+		}
+		if place.Bound(start.Attempt) && lost == nil {
+			lost = contract.Errorf("stream/truncated", "node %s: the answer broke off after a part of it was shown: %s",
+				n.w.Node, err.Message).WithCause(err).WithSource(contract.SourceHost)
 		}
 	}
 	return nil, lost

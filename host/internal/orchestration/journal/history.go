@@ -445,6 +445,12 @@ func (p *Place) add(rec Record) {
 	}
 }
 
+// Bound reports whether text of an attempt was shown that commits the node to it
+// (STR-004).
+func (p *Place) Bound(attempt int) bool {
+	return p.HasShown && p.Shown == attempt && p.Resolved != nil && p.Resolved.Stream == "first-token"
+}
+
 // Attempt returns the newest attempt with a number, nil if none has it.
 func (p *Place) Attempt(number int) *Tried {
 	for i := len(p.Attempts) - 1; i >= 0; i-- {

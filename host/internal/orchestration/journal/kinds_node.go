@@ -87,6 +87,7 @@ type NodeResolved struct {
 	Width      int         // of a race or tournament; else 0
 	Coerced    []edn.Value // paths in the request where the text of a slot was taken
 	Stream     string      // streaming policy, if the node gives the answer of a streaming run
+	Learned    *Learned    // how the policy learned has decided; nil: it had nothing to decide
 }
 
 // Kind implements Body.
@@ -111,6 +112,7 @@ var nodeResolved = kindOf(KindNodeResolved, true,
 	ordinal("width", func(x *NodeResolved) *int { return &x.Width }).as(tInt).optional("strategy race or tournament"),
 	some(list("coerced", `[:vector [:vector :any]]`, coerced, same, anything, isVector), "a slot stands where text is wanted", coerced),
 	enum("stream", func(x *NodeResolved) *string { return &x.Stream }, "gate-passed", "first-token", "provisional").optional("its text is the answer of a run that streams"),
+	learned("learned", func(x *NodeResolved) **Learned { return &x.Learned }).optional("the policy learned has ordered several candidates"),
 )
 
 func (r Rejection) value() edn.Value {

@@ -114,8 +114,17 @@ func wholes() []struct {
 			Width:    2,
 			Coerced:  []edn.Value{edn.MustRead(`[:input :text]`)},
 			Stream:   "first-token",
+			Learned: &journal.Learned{
+				Bucket:     "small",
+				Counts:     []journal.LearnedCounts{{CapID: "a/one", Major: 1, Passes: 2.5, Fails: 1}, {CapID: "a/two", Major: 2}},
+				Seed:       oneRef.Hash(),
+				Order:      []string{"a/two", "a/one"},
+				Explored:   true,
+				Propensity: 0.25,
+			},
 		}, `{:candidates [{:cap/id :a/one :figures {:p95-ms 7}} {:cap/id :a/two}] :coerced [[:input :text]]
-			:intent :a/b :op :call
+			:intent :a/b :learned {:bucket "small" :counts [{:cap/id :a/one :fails 1M :major 1 :passes 2.5M} {:cap/id :a/two :fails 0M :major 2 :passes 0M}]
+			 :explored? true :order [:a/two :a/one] :propensity 0.25M :seed "H1"} :op :call
 			:policy :declared :rejected [{:cap/id :a/three :figures {:p95-ms 7} :reason :runtime/not-ready :why
 			:provider/not-configured}
 			{:cap/id :a/four :reason :runtime/not-ready}] :strategy :race :stream :first-token :tool/id :a/tool :width 2}`},

@@ -59,6 +59,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"runs-cancel", "runs cancel last"},
 		{"runs-resume", "runs resume last"},
 		{"runs-stats", "runs stats"},
+		{"dispatch-stats", "dispatch stats"},
 		{"runs-interrupts", "runs interrupts"},
 		{"runs-answer", "runs answer last 1"},
 		{"config-reload", "admin reload"},

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,17 +24,9 @@ func (c *command) runsStatsCommand() *cobra.Command {
 		Example: "  ferment runs stats\n  ferment runs stats --since 7d --json\n  ferment runs stats --intent text/respond",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			at, err := sinceWhen(since, time.Now())
+			action, err := statsAction("runs-stats", intent, since)
 			if err != nil {
 				return err
-			}
-			action := actionOf("runs-stats", edn.K("since"), edn.Inst(at))
-			if intent != "" {
-				name, err := edn.Keyword(strings.TrimPrefix(intent, ":"))
-				if err != nil {
-					return usagef("--intent %s: expected a name", intent)
-				}
-				action = action.AssocKey("intent", name)
 			}
 			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error { return c.statsText(v) })
 		},

@@ -31,6 +31,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Host = h.id
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, c.Suspends}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
+	c.Learned = h.learned
 	if loaded.Cache.Enabled {
 		c.Cache = h.answers
 	}

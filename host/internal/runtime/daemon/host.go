@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -45,6 +46,9 @@ type Host struct {
 	secretKey []byte
 	// stats outlives the generations: a reload forgets nothing.
 	stats stats.Table
+	// learned outlives them as well; that of a daemon with a journal on disk is in its
+	// database.
+	learned *learned.Book
 	// grades outlive them as well: equal text has one grade.
 	grades *dispatch.Grades
 	// answers outlive them as well: an answer is kept under all that it depends on.
@@ -85,6 +89,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 	}
 	h := &Host{boot: ulid.Make().String(), env: env, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades)}
 	h.stats.Notice = func(n stats.Notice) { h.notice(n, o.Notices) }
+	h.learned = learned.NewBook(nil, h.stats.Notice)
 	loaded, err := load(ctx, o, h.env)
 	if err == nil && loaded.Generation == nil {
 		err = &InvalidConfigError{Config: loaded.Config}

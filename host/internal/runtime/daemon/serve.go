@@ -445,7 +445,7 @@ func (d *Daemon) notice(n stats.Notice) {
 		"details", n.Details.String()}
 	log := d.log.Named("candidates")
 	switch {
-	case n.IsQuality(), n.Event == stats.EventDrift, n.Event == stats.EventRescoreFailed:
+	case n.IsQuality(), n.Event == stats.EventDrift, n.Event == stats.EventOutcomesDrift, n.Event == stats.EventRescoreFailed:
 		log.Warn(n.Sentence(), args...)
 	case n.Event == stats.EventOpened:
 		log.Warn(n.Sentence(), args...)

@@ -21,39 +21,56 @@ func (j *Journal) Statistics(ctx context.Context, f httpapi.RunFilter) (edn.Valu
 	if missing != nil && j.empty == "" {
 		return edn.Nil(), missing
 	}
-	now := time.Now()
+	f = bounded(f, time.Now())
+	all := &journal.Statistics{}
+	if s != nil {
+		err := j.eachRun(ctx, f, func(r store.Run, records []journal.Record) { j.countRun(all, r, records) })
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+	}
+	return all.Value().AssocKey("since", instant(f.Since)).AssocKey("until", instant(f.Until)), nil
+}
+
+// bounded gives a filter without bounds in time the period of statistics.
+func bounded(f httpapi.RunFilter, now time.Time) httpapi.RunFilter {
 	if f.Until.IsZero() {
 		f.Until = now
 	}
 	if f.Since.IsZero() {
 		f.Since = f.Until.Add(-statisticsPeriod)
 	}
-	all := &journal.Statistics{}
+	return f
+}
+
+// eachRun calls do with the runs that a filter selects by intent, caller and time, and
+// with their records.
+func (j *Journal) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.Run, []journal.Record)) error {
+	if j.owner != "" && f.Principal != "" && f.Principal != j.owner {
+		return nil
+	}
 	page := store.Filter{Intent: f.Intent, Principal: cmp.Or(j.owner, f.Principal), Since: f.Since, Until: f.Until, Limit: pageRecords}
-	for foreign := j.owner != "" && f.Principal != "" && f.Principal != j.owner; s != nil && !foreign; {
-		runs, err := s.Runs(ctx, page)
+	for {
+		runs, err := j.store.Runs(ctx, page)
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return err
 		}
 		for _, r := range runs {
-			if err := j.countRun(ctx, all, r); err != nil {
-				return edn.Nil(), failureOf(err)
+			records, err := j.store.Read(ctx, r.ID, 0, r.Records)
+			if err != nil {
+				return err
 			}
+			do(r, records)
 		}
 		if len(runs) < page.Limit {
-			break
+			return nil
 		}
 		page.Before = runs[len(runs)-1].ID
 	}
-	return all.Value().AssocKey("since", instant(f.Since)).AssocKey("until", instant(f.Until)), nil
 }
 
 // countRun counts one run.
-func (j *Journal) countRun(ctx context.Context, all *journal.Statistics, r store.Run) error {
-	records, err := j.store.Read(ctx, r.ID, 0, r.Records)
-	if err != nil {
-		return err
-	}
+func (j *Journal) countRun(all *journal.Statistics, r store.Run, records []journal.Record) {
 	summary := j.summary(r)
 	all.Run(journal.RunFacts{
 		Intent:   r.Intent,
@@ -64,7 +81,6 @@ func (j *Journal) countRun(ctx context.Context, all *journal.Statistics, r store
 		Error:    r.Error,
 	})
 	all.Records(records)
-	return nil
 }
 
 // Interrupts implements httpapi.Runs.

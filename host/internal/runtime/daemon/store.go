@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -48,6 +49,7 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 	if options.Postgres != nil {
 		h.id = options.Postgres.Host
 	}
+	h.learned = learned.NewBook(opened, h.stats.Notice)
 	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, h.tellPlugins, nil)
 	if _, shared := opened.Shared(); shared {
 		h.ledger = budget.NewShared(opened.Budgets(), nil)

@@ -60,6 +60,9 @@ type Runs interface {
 	// Statistics counts the runs that a filter selects by intent, caller and time:
 	// outcomes, failures, latencies and costs, with attempts and gates.
 	Statistics(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
+	// Learned returns what learned dispatch believes of the candidates of each intent, and
+	// what the decisions of the selected runs say about them.
+	Learned(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
 	// Interrupts lists the open interrupts of all runs.
 	Interrupts(ctx context.Context) (edn.Value, *contract.Error)
 	// Answer answers an open interrupt, named by its id or its node; it may be empty
@@ -285,6 +288,11 @@ func runActions() []Action {
 			Input: statisticsEntries,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Statistics(ctx, runFilter(in))
+			})},
+		{Name: "dispatch-stats", Doc: "what the policy learned believes of the candidates, and what its decisions of a period say about them",
+			Input: statisticsEntries,
+			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
+				return r.Learned(ctx, runFilter(in))
 			})},
 		{Name: "runs-interrupts", Doc: "the open questions of all runs to people",
 			do: onRuns(func(ctx context.Context, r Runs, _ edn.Value) (edn.Value, *contract.Error) {

@@ -402,6 +402,10 @@ func (r recorded) Verify(_ context.Context, run string) (edn.Value, *contract.Er
 func (r recorded) Job(_ context.Context, run string) (edn.Value, *contract.Error) {
 	return r.note("job "+run, nil, sampleJob)
 }
+func (r recorded) Learned(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	return edn.MustMap(edn.K("groups"), edn.Vector(), edn.K("intent"), edn.Text(f.Intent)), nil
+}
+
 func (r recorded) Statistics(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
 	return r.note("statistics", f, `{:since #inst "2026-11-20T09:00:00Z" :until #inst "2026-11-21T09:00:00Z" :runs {:total 1 :by-status {:completed 1}} :intents {} :failures {} :operations {} :attempts {:total 0 :by-outcome {}} :capabilities {} :gates {}}`)
 }

@@ -232,6 +232,32 @@ func (p *Payer) Affordable(ids []string) int {
 	return len(ids)
 }
 
+// Covers reports whether the budget has room for n attempts one after another, each at
+// the dearest of the capabilities.
+func (p *Payer) Covers(n int, ids []string) bool {
+	if !p.budgeted() {
+		return true
+	}
+	var dearest, sum policy.Amounts
+	for _, id := range ids {
+		c, ok := p.Registry.Capability(id)
+		if !ok {
+			return false
+		}
+		counts := counts(p.Purpose, true)
+		p.countInput(p.Run, c, counts, policy.Amounts{})
+		want, _, err := p.worstCase(p.Run, c, counts)
+		if err != nil {
+			return false
+		}
+		dearest = dearest.Max(want)
+	}
+	for range n {
+		sum = sum.Plus(dearest)
+	}
+	return p.check(sum) == nil
+}
+
 // Limited reports whether the budget limits the number of calls.
 func (p *Payer) Limited() bool {
 	return p.Chain.Bounds(policy.Roundtrips) || p.Chain.Bounds(policy.Attempts)

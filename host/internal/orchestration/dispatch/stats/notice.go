@@ -26,6 +26,9 @@ const (
 
 	EventDrift = "judge/drift" // the breaker opened because the judge drifted
 
+	EventPriorsReset   = "dispatch/priors-reset" // learned dispatch starts again from the priors
+	EventOutcomesDrift = "dispatch/drift"        // its latest outcomes have replaced the older ones
+
 	EventRescored      = "judge/rescored"       // the judge was measured again
 	EventRescoreFailed = "judge/rescore-failed" // a measurement failed
 
@@ -50,6 +53,9 @@ var phrases = map[string]string{
 	EventRamping:       "gets a share of the calls again",
 	EventClosed:        "has a closed breaker again",
 	EventDrift:         "has drifted from its calibration and is not called as a judge",
+	EventPriorsReset:   "learns the order of its candidates from the start",
+	EventOutcomesDrift: "no longer passes its gates as often as before, or more often",
+
 	EventRescored:      "was measured again with the labelled answers",
 	EventRescoreFailed: "could not be measured again",
 
@@ -66,7 +72,10 @@ var phrases = map[string]string{
 
 // Sentence returns the notice as one line for a log.
 func (n Notice) Sentence() string {
-	text := ":" + n.CapID + " for :" + n.Intent
+	text := ":" + n.Intent
+	if n.CapID != "" {
+		text = ":" + n.CapID + " for " + text
+	}
 	if n.Plugin != "" {
 		text += " (plugin " + n.Plugin + ")"
 	}

@@ -812,6 +812,7 @@ func (b *builder) dispatchLayer(s *decode.Section, source policy.Source) policy.
 		}
 	}
 	l.Breaker = b.breakerRules(s)
+	l.Learned = b.learnedLayer(s.Block("learned"), origin)
 	if hedge := s.Block("hedge"); hedge.Attrs["after"].Written {
 		l.HedgeAfter = policy.Of(hedge.Duration("after"), origin(hedge.Attrs["after"]))
 	}

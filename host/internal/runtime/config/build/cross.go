@@ -37,6 +37,7 @@ func (b *builder) cross(
 			b.parallel(s, strategy, candidates)
 		}
 		b.unnamed(in, &l)
+		b.learns(s, &l)
 		if l.RepairMax.V > 0 && len(candidates) > 0 &&
 			!slices.ContainsFunc(candidates, func(c registry.Capability) bool { return c.Repairs }) {
 			b.Report.Add(diag.Diagnostic{

@@ -152,15 +152,16 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 	case language.KindList, language.KindSet:
 		g, b, o := ValuesOf(*t.Elem)
 		other = []string{"1", `"a"`, "{}", "[null]"}
-		for _, v := range g {
-			good = append(good, "["+v+"]")
-		}
-		for _, v := range append(b, o...) {
-			other = append(other, "["+v+"]")
-		}
 		low, high := 0, 0
 		if t.Min != nil {
 			low = int(*t.Min)
+		}
+		some := func(v string) string { return "[" + strings.Repeat(v+",", max(1, low)) + "]" }
+		for _, v := range g {
+			good = append(good, some(v))
+		}
+		for _, v := range append(b, o...) {
+			other = append(other, some(v))
 		}
 		if low == 0 {
 			good = append(good, "[]")

@@ -213,10 +213,12 @@ var (
 	version   = Type{Kind: KindVersion}
 	switches  = Type{Kind: KindSwitch}
 	variable  = Type{Kind: KindVariable}
+	prior     = list(number(0.01, 10_000)).between(2, 2)
 )
 
 func integer(low, high float64) Type { return Type{Kind: KindInt}.between(low, high) }
-func number01() Type                 { return Type{Kind: KindNum}.between(0, 1) }
+func number(low, high float64) Type  { return Type{Kind: KindNum}.between(low, high) }
+func number01() Type                 { return number(0, 1) }
 func enum(words ...string) Type      { return Type{Kind: KindEnum, Enum: words} }
 func ref(block string) Type          { return Type{Kind: KindRef, Ref: block} }
 func list(of Type) Type              { return Type{Kind: KindList, Elem: &of} }

@@ -42,12 +42,6 @@ var reservedTable = []Reserved{
 
 	{path: "capability.model_key", What: "choosing models"},
 
-	{
-		path: "dispatch.policy", What: "learning the best candidate",
-		Only: []string{"declared", "quality-aware", "cost-first", "latency-first", "availability"},
-	},
-	{path: "dispatch.learned", What: "ordering candidates by learned results"},
-
 	{path: "intent.model_key", What: "choosing models"},
 	{path: "intent.plan", What: "the plan template"},
 	{path: "intent.on_unknown", What: "assuming that a call was done", Only: []string{UnknownSuspends, "fail", "retry"}},

@@ -590,6 +590,42 @@ func qualityBlock(doc string) Block {
 	}}
 }
 
+var learnedBlock = Block{
+	Name: "learned",
+	Doc: "policy learned: order the candidates by how often their answers passed the gates, and now and then try another one " +
+		"first; where calls have effects, or without a fallback, only by the means",
+	Attrs: []Attr{
+		{
+			Name: "prior", Type: prior, Default: `[1, 1]`, Reload: ReloadUse, Serves: "LRN-002",
+			Doc: "passes and fails that every candidate starts with",
+		},
+		{
+			Name: "priors", Type: Type{Kind: KindMap, Elem: &prior}, Default: `{}`, Reload: ReloadUse, Serves: "LRN-002",
+			Doc: "passes and fails in place of prior, by capability",
+		},
+		{
+			Name: "explore", Type: number(0, 0.5), Default: `0.05`, Reload: ReloadUse, Serves: "LRN-002",
+			Doc: "share of the calls whose first candidate is chosen at random",
+		},
+		{
+			Name: "half_life", Type: dur(time.Hour, 365*day), Default: `"14d"`, Reload: ReloadUse, Serves: "LRN-005",
+			Doc: "age at which an outcome counts half",
+		},
+		{
+			Name: "cost_weight", Type: number(0, 10), Default: `0.2`, Reload: ReloadUse, Serves: "LRN-002",
+			Doc: "what the dearest candidate loses against a free one, as a share of passes",
+		},
+		{
+			Name: "latency_weight", Type: number(0, 10), Default: `0.1`, Reload: ReloadUse, Serves: "LRN-002",
+			Doc: "what the slowest candidate loses against one without delay, as a share of passes",
+		},
+		{
+			Name: "bucket", Type: enum("none", "size", "language"), Default: `"none"`, Reload: ReloadUse, Serves: "LRN-001",
+			Doc: "what divides the calls of an intent into groups that learn apart: the size of the input or its language",
+		},
+	},
+}
+
 var dispatchBlock = Block{
 	Name: "dispatch", Label: LabelIdent,
 	Doc: "retry, fallback and strategy of calls; other dispatch blocks inherit from \"default\"",
@@ -675,7 +711,7 @@ var dispatchBlock = Block{
 				Doc: "candidates that start at once",
 			},
 		}},
-		{Name: "learned"},
+		learnedBlock,
 		breakerBlock,
 	},
 }

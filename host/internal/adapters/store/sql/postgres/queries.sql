@@ -180,6 +180,14 @@ WITH gone AS (
 )
 UPDATE hosts SET dropped = dropped + 1 WHERE n IN (SELECT host FROM gone)
 
+-- name: learned
+SELECT counts FROM learned WHERE intent = $1 AND bucket = $2
+-- name: all_learned
+SELECT intent, bucket, counts FROM learned
+-- name: set_learned
+INSERT INTO learned (intent, bucket, counts) VALUES ($1, $2, $3)
+ON CONFLICT (intent, bucket) DO UPDATE SET counts = excluded.counts
+
 -- name: session
 SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions WHERE id = $1
 -- name: sessions

@@ -125,6 +125,16 @@ DELETE FROM counters WHERE begun > 0 AND begun < ?1
 -- name: counters_table
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'counters'
 
+-- name: learned
+SELECT counts FROM learned WHERE intent = ?1 AND bucket = ?2
+-- name: all_learned
+SELECT intent, bucket, counts FROM learned
+-- name: set_learned
+INSERT INTO learned (intent, bucket, counts) VALUES (?1, ?2, ?3)
+ON CONFLICT (intent, bucket) DO UPDATE SET counts = excluded.counts
+-- name: learned_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'learned'
+
 -- name: session
 SELECT n, id, owner, version, frozen, created, updated, accessed, frozen_at, thawed_at, notes FROM sessions WHERE id = ?1
 -- name: sessions
@@ -222,6 +232,8 @@ INSERT OR IGNORE INTO content VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 -- name: salvage_counters
 INSERT OR IGNORE INTO counters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 
+-- name: salvage_learned
+INSERT OR IGNORE INTO learned VALUES (?1, ?2, ?3, ?4)
 -- name: salvage_sessions
 INSERT OR IGNORE INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 -- name: salvage_session_vars

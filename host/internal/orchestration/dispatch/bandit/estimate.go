@@ -1,0 +1,96 @@
+package bandit
+
+import (
+	"math"
+	"slices"
+)
+
+// Choice is a recorded decision: which candidate was the first, with what probability,
+// and whether its answer was accepted.
+type Choice struct {
+	First      Arm
+	Among      []Arm
+	Propensity float64
+	Pass       bool
+}
+
+// Interval is an estimate with its 95 % confidence interval, within 0 and 1.
+type Interval struct{ Value, Low, High float64 }
+
+// Estimate is the pass rate that an arm would have had as the first choice of all
+// decisions for which it was a candidate (LRN-003).
+type Estimate struct {
+	Arm
+	Decisions int // in which it was a candidate
+	First     int // in which it was the first
+	// Inverse weights the outcomes by their inverse propensity. Normalised divides by
+	// the sum of the weights; it is unknown (Known is false) for an arm that never was
+	// the first.
+	Inverse, Normalised Interval
+	Known               bool
+}
+
+// EstimateAll estimates the arms of recorded decisions, in the order in which they
+// occur first. A choice without chance, of propensity 1 among several, tells nothing
+// about the others and does not belong here.
+func EstimateAll(choices []Choice) []Estimate {
+	var out []Estimate
+	place := map[Arm]int{}
+	for _, c := range choices {
+		for _, a := range c.Among {
+			if _, seen := place[a]; !seen {
+				place[a] = len(out)
+				out = append(out, Estimate{Arm: a})
+			}
+		}
+	}
+	for i := range out {
+		out[i].read(choices)
+	}
+	return out
+}
+
+// read computes the estimate from the decisions that had the arm.
+func (e *Estimate) read(choices []Choice) {
+	var weights, gains, squares float64 // of w, w r and (w r)²
+	for _, c := range choices {
+		if !slices.Contains(c.Among, e.Arm) {
+			continue
+		}
+		e.Decisions++
+		if c.First != e.Arm {
+			continue
+		}
+		e.First++
+		w := 1 / c.Propensity
+		weights += w
+		if c.Pass {
+			gains += w
+			squares += w * w
+		}
+	}
+	n := float64(e.Decisions)
+	value := gains / n
+	e.Inverse = interval(value, math.Sqrt(max(0, squares/n-value*value)/n))
+	if e.Known = e.First > 0; !e.Known {
+		return
+	}
+	ratio, spread := gains/weights, 0.0
+	for _, c := range choices {
+		if c.First == e.Arm && slices.Contains(c.Among, e.Arm) {
+			r := -ratio
+			if c.Pass {
+				r++
+			}
+			spread += r * r / (c.Propensity * c.Propensity)
+		}
+	}
+	e.Normalised = interval(ratio, math.Sqrt(spread)/weights)
+}
+
+// interval is that of a normal distribution.
+func interval(value, deviation float64) Interval {
+	const z = 1.959963984540054
+	in := func(v float64) float64 { return min(1, max(0, v)) }
+	return Interval{in(value), in(value - z*deviation), in(value + z*deviation)}
+}

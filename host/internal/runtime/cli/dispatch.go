@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+func (c *command) dispatchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dispatch",
+		Short: "show what the policy learned has learned of the candidates",
+	}
+	cmd.AddCommand(c.dispatchStatsCommand())
+	return cmd
+}
+
+func (c *command) dispatchStatsCommand() *cobra.Command {
+	var intent, since string
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "show how often each candidate passes its gates, as learned and as estimated from recorded decisions",
+		Long: "stats shows the candidates of each intent whose policy is learned. Outcomes are all that were counted, the pass\n" +
+			"rate is what is believed now, with the bounds that it has with 95 %: older outcomes count less. The estimates say\n" +
+			"how often a candidate would have passed as the first of all decisions of the period, from the recorded\n" +
+			"probability of each choice: inverse is without bias, normalised varies less. They use decisions that were drawn\n" +
+			"and whose first candidate was accepted or refused.",
+		Example: "  ferment dispatch stats\n  ferment dispatch stats --since 7d --json\n  ferment dispatch stats --intent text/respond",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			action, err := statsAction("dispatch-stats", intent, since)
+			if err != nil {
+				return err
+			}
+			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
+				if !d.there { // priors and half-lives are in the configuration
+					if loaded, err := c.load(cmd.Context(), c.options()); err == nil {
+						d.under(loaded)
+					}
+				}
+				v, err := d.do(cmd.Context(), action)
+				if err != nil {
+					return err
+				}
+				if c.format != formatText {
+					return c.value(c.env.Stdout, v)
+				}
+				return c.learnedText(v)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", "24h", "decisions of runs accepted since then: a time such as 90m or 7d, or a date")
+	cmd.Flags().StringVar(&intent, "intent", "", "only this intent")
+	return cmd
+}
+
+// statsAction returns an action on the runs of a period and an intent.
+func statsAction(name, intent, since string) (edn.Value, error) {
+	at, err := sinceWhen(since, time.Now())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	action := actionOf(name, edn.K("since"), edn.Inst(at))
+	if intent == "" {
+		return action, nil
+	}
+	v, err := edn.Keyword(strings.TrimPrefix(intent, ":"))
+	if err != nil {
+		return edn.Nil(), usagef("--intent %s: expected a name", intent)
+	}
+	return action.AssocKey("intent", v), nil
+}
+
+// learnedText prints what was learned for people.
+func (c *command) learnedText(v edn.Value) error {
+	groups := v.Key("groups")
+	if groups.Len() == 0 {
+		_, err := io.WriteString(c.env.Stdout, "nothing was learned: no intent has had the policy learned\n")
+		return err
+	}
+	first := true
+	for g := range groups.Elems() {
+		if !first {
+			if _, err := io.WriteString(c.env.Stdout, "\n"); err != nil {
+				return err
+			}
+		}
+		first = false
+		if err := c.learnedGroup(g, v.Key("since")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *command) learnedGroup(g, since edn.Value) error {
+	var b strings.Builder
+	b.WriteString(plain(g.Key("intent")))
+	if g.HasKey("bucket") {
+		b.WriteString(", bucket " + plain(g.Key("bucket")))
+	}
+	b.WriteString(", since " + stamp(since) + "\n")
+	if g.HasKey("unreadable") {
+		b.WriteString(diag.WrapLabeled("  unreadable  ", plain(g.Key("unreadable"))) + "\n")
+	}
+	var made []string
+	for _, d := range []struct{ key, says string }{
+		{"drawn", "drawn"}, {"by-mean", "by mean"}, {"declared", "in the declared order"}, {"unknown", "without an outcome"},
+	} {
+		if n := number(g.Key("decisions").Key(d.key)); n > 0 {
+			made = append(made, fmt.Sprintf("%d %s", n, d.says))
+		}
+	}
+	b.WriteString(diag.WrapLabeled("  decisions   ", dash(strings.Join(made, ", "))) + "\n")
+	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
+		return err
+	}
+	var believed, estimated [][]string
+	for a := range g.Key("arms").Elems() {
+		name, latency := plain(a.Key("cap/id"))+" v"+a.Key("major").String(), ""
+		if a.HasKey("latency-ms") {
+			latency = written(a.Key("latency-ms")) + "ms"
+		}
+		believed = append(believed, []string{name, a.Key("outcomes").String(), bounds(a.Key("rate")), dash(latency),
+			dash(written(a.Key("cost-usd")))})
+		if a.HasKey("decisions") {
+			first := fmt.Sprintf("%d of %d", number(a.Key("first")), number(a.Key("decisions")))
+			estimated = append(estimated, []string{name, first, bounds(a.Key("inverse")), dash(bounds(a.Key("normalised")))})
+		}
+	}
+	if err := c.section([]string{"candidate", "outcomes", "pass rate", "latency", "usd"}, believed); err != nil {
+		return err
+	}
+	return c.section([]string{"as the first", "was first", "inverse", "normalised"}, estimated)
+}
+
+// bounds formats a value with its bounds, empty for nil.
+func bounds(v edn.Value) string {
+	if v.IsNil() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s to %s)", written(v.Key("value")), written(v.Key("low")), written(v.Key("high")))
+}
