@@ -61,7 +61,7 @@ func (out *Report) Markdown() string {
 
 type markdown struct{ strings.Builder }
 
-func (m *markdown) line(format string, args ...any) { fmt.Fprintf(m, format+"\n", args...) }
+func (m *markdown) line(format string, args ...any) { _, _ = fmt.Fprintf(m, format+"\n", args...) }
 
 // table writes a section with a table, nothing if it has no rows.
 func (m *markdown) table(title string, columns []string, rows int, row func(int) []string) {
