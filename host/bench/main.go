@@ -96,6 +96,7 @@ var parts = []part{
 	{"prompts", prompts},
 	{"calls", calls},
 	{"judges", judges},
+	{"learned", ordering},
 	{"tools", tools},
 	{"judge-rules", judgeRules},
 	{"failover", failover},
