@@ -229,8 +229,6 @@ var engine = map[string][]string{
 	"report":        {"id", "store", "tree", "view"},
 	"storetest":     {"id", "store", "tree"},
 	"watch":         {"", "git", "id", "ignore", "log", "scan", "store", "tree"},
-	"coretest":      nil,
-	"killtest":      {"id", "log"},
 	"extract":       nil,
 	"derive":        {"agent", "derive/policy", "extract", "id", "store", "tree"},
 	"derive/policy": {"id", "store"},
