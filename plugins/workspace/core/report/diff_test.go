@@ -273,7 +273,7 @@ func TestUnifiedApplies(t *testing.T) {
 		line := rapid.SampledFrom([]string{"a\n", "b\n", "c\n", "\n", "long line\n"})
 		end := rapid.SampledFrom([]string{"", "", "end", "a"})
 		before := strings.Join(rapid.SliceOfN(line, 0, 40).Draw(t, "before"), "") + end.Draw(t, "end")
-		after := before
+		var after string
 		if rapid.Bool().Draw(t, "edit") {
 			list := lines(before)
 			for range rapid.IntRange(0, 4).Draw(t, "edits") {

@@ -61,7 +61,7 @@ func (out *Report) Markdown() string {
 
 type markdown struct{ strings.Builder }
 
-func (m *markdown) line(format string, args ...any) { fmt.Fprintf(m, format+"\n", args...) }
+func (m *markdown) line(format string, args ...any) { _, _ = fmt.Fprintf(m, format+"\n", args...) }
 
 // table writes a section with a table, nothing if it has no rows.
 func (m *markdown) table(title string, columns []string, rows int, row func(int) []string) {
@@ -89,7 +89,7 @@ func (m *markdown) validation(v *Validation) {
 	m.line("%s, %s, %s.\n", verdict, plural(len(v.Errors), "error"), plural(len(v.Warnings), "warning"))
 	for _, list := range [][]Problem{v.Errors, v.Warnings} {
 		for _, p := range list {
-			m.line("- %s %s: %s", code(p.Code), code(cmp.Or(p.Text, p.Raw, p.File)), plain(p.Message))
+			m.line("- %s %s: %s", code(string(p.Code)), code(cmp.Or(p.Text, p.Raw, p.File)), plain(p.Message))
 		}
 	}
 }

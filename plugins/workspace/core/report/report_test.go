@@ -106,6 +106,8 @@ func TestReport(t *testing.T) {
 	few, err := New(collect(t, w), Request{Sections: []string{"states"}})
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true, true, true, true}, []bool{few.Coverage == nil, few.Models == nil, few.FailOn == nil, few.States != nil})
+	_, err = New(collect(t, w), Request{FailOn: conditions[6:7]})
+	require.ErrorIs(t, err, contract.OfType("runtime/internal"), "what was not validated is not valid")
 	_, err = New(collect(t, storetest.Open(t, id.B3)), Request{})
 	require.ErrorIs(t, err, contract.OfType("workspace/unscanned"))
 }
@@ -198,4 +200,32 @@ func TestStatus(t *testing.T) {
 		return err
 	})
 	assert.Nil(t, StatusOf(f, StatusRequest{}).Breakdown)
+}
+
+// WS-118: marked heads are counted, listed by differences, drawn, and meet the
+// condition stale; deleted paths miss nothing.
+func TestMarkedAndDeleted(t *testing.T) {
+	w := example(t, 1)
+	before := seqOf(t, w)
+	_, err := w.Update(background, "tester", func(tx *store.Tx) error {
+		_, err := tx.Invalidate("docs", true, nil)
+		if err == nil {
+			_, err = tx.Delete("x")
+		}
+		return err
+	})
+	require.NoError(t, err)
+	d := difference(t, w, before, store.Latest, DiffRequest{})
+	assert.Equal(t, `{:deleted [["x" "context-docs"]] :invalidated [["docs" "digest"]]}`, value(t, d.Frames))
+	back := difference(t, w, store.Latest, before, DiffRequest{})
+	assert.Equal(t, `{:refreshed [["docs" "digest"] ["x" "context-docs"]]}`, value(t, back.Frames))
+	f := collect(t, w)
+	assert.Equal(t, Counts{"deleted": 2, "fresh": 5, "invalid": 1, "stale": 1}, StatusOf(f, StatusRequest{}).Heads)
+	list, err := ParseFailOn("stale coverage:context-docs<67")
+	require.NoError(t, err)
+	r, err := New(f, Request{FailOn: list})
+	require.NoError(t, err)
+	assert.Equal(t, 2, r.FailOn.Conditions[0].Count)
+	assert.InDelta(t, 66.7, *r.FailOn.Conditions[1].Percent, 0)
+	assert.Contains(t, graphOf(f).States[0], "3")
 }

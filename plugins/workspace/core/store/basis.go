@@ -145,22 +145,6 @@ func (r *frames) stateOf(ctx context.Context, t *top) (HeadState, error) {
 	return state, err
 }
 
-// state returns the state of a frame that is the head of its type in the state
-// of its path.
-func (r *frames) state(ctx context.Context, f *Frame, now Version) (HeadState, error) {
-	if now.Until != 0 {
-		return Deleted, nil
-	}
-	t, err := r.topAt(ctx, f.Path, f.Type)
-	if err != nil {
-		return "", err
-	}
-	if t == nil || t.Frame != f.ID || t.Node != now.Node {
-		t = topOf(f, f.Node, now)
-	}
-	return r.stateOf(ctx, t)
-}
-
 // stateAndReasons computes the state of a top, and why it is not fresh.
 func (r *frames) stateAndReasons(ctx context.Context, t *top) (HeadState, []Reason, error) {
 	if t.State != "" {

@@ -149,7 +149,7 @@ type Past struct {
 	Frames      []id.ID   `edn:"frames"`
 }
 
-// History pages through the states of a path, the newest first.
+// HistoryOf pages through the states of a path, the newest first.
 func HistoryOf(ctx context.Context, s *store.Snapshot, ref store.Ref, limit int, from string) (*HistoryResult, error) {
 	found, err := s.Resolve(ctx, ref, true)
 	if err != nil {

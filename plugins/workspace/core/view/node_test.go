@@ -268,3 +268,60 @@ func TestReadsAtAState(t *testing.T) {
 	w.Tree(map[string]string{"d/b": "2"})
 	assert.Equal(t, before, read())
 }
+
+// WS-118, WS-083: marked heads are shown only if a view includes them; a path that
+// was deleted by a request reads like one that is gone, and says when.
+func TestMarkedAndDeleted(t *testing.T) {
+	w := storetest.Open(t, id.B3)
+	w.Tree(map[string]string{"d/a": "1", "d/b": "1"})
+	w.Put("d/a", "note", "marked")
+	w.Put("d/a", "digest", "kept")
+	w.Put("d/b", "note", "other")
+	change := func(f func(tx *store.Tx) error) {
+		_, err := w.Update(background, "tester", f)
+		require.NoError(t, err)
+	}
+	change(func(tx *store.Tx) error {
+		n, err := tx.Invalidate("d/a", false, []string{"note"})
+		assert.Equal(t, 1, n)
+		return err
+	})
+	r, err := node(t, w, at("d/a"), "nil")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"digest kept fresh"}, shown(r.Frames))
+	r, err = node(t, w, at("d/a"), "{:include #{:invalid} :ordering :type}")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"digest kept fresh", "note marked invalid"}, shown(r.Frames))
+	w.Read(func(s *store.Snapshot) error {
+		h, err := Head(background, s, at("d/a"), "note")
+		require.NoError(t, err)
+		assert.Equal(t, []any{Keyword("invalid"), []Keyword{"invalidated"}}, []any{h.State, h.Reasons})
+		h, err = Head(background, s, store.Ref{Node: r.ID.String()}, "note")
+		require.NoError(t, err)
+		assert.Equal(t, Keyword("invalid"), h.State, "also by the id of the state")
+		return nil
+	})
+	c, err := compose(t, w, `{:path "d/b" :sources [:siblings]}`, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"digest kept fresh"}, shown(c.Frames))
+	c, err = compose(t, w, `{:path "d/b" :sources [:siblings] :filters [[:state #{:invalid}]]}`, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"note marked invalid"}, shown(c.Frames))
+
+	w.Now = 77
+	change(func(tx *store.Tx) error { _, err := tx.Delete("d/b"); return err })
+	_, err = node(t, w, at("d/b"), "nil")
+	require.ErrorIs(t, err, contract.OfType("node/deleted"))
+	r, err = node(t, w, at("d/b"), "{:include #{:deleted}}")
+	require.NoError(t, err)
+	assert.Equal(t, int64(77), r.Node.TombstonedAt.UnixNano())
+	assert.Equal(t, []string{"note other deleted"}, shown(r.Frames))
+	c, err = compose(t, w, `{:path "d/a" :sources [:siblings]}`, nil)
+	require.NoError(t, err)
+	assert.Empty(t, c.Frames)
+	change(func(tx *store.Tx) error { _, err := tx.Restore("d/b"); return err })
+	r, err = node(t, w, at("d/b"), "nil")
+	require.NoError(t, err)
+	assert.Nil(t, r.Node.TombstonedAt)
+	assert.Len(t, r.Frames, 1)
+}
