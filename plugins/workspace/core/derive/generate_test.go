@@ -171,13 +171,17 @@ func second[A, B any](_ A, b B) B { return b }
 func TestGenerateErrors(t *testing.T) {
 	w := newWorld(t, map[string]string{"d/a": "1", "bin": "\x00", "big": strings.Repeat("x", 500), ".env": "x", "keys/id_rsa": "x", "deep/secret/y": "x"})
 	w.settings.NeverSend, w.settings.MaxInput = []string{".env*", "id_*", "deep/*/y"}, 400
-	fails := func(typ string, change ...func(*GenerateRequest)) *contract.Error {
+	failure := func(typ string, change ...func(*GenerateRequest)) *contract.Error {
 		t.Helper()
 		before := w.heads()
 		_, err := w.generate(change...)
 		typed(t, err, typ)
 		assert.Equal(t, before, w.heads())
 		return contract.AsError(err)
+	}
+	fails := func(typ string, change ...func(*GenerateRequest)) {
+		t.Helper()
+		_ = failure(typ, change...)
 	}
 	calls := func() int { return len(w.calls) }
 	fails("generate/binary", on("bin"))
@@ -213,7 +217,7 @@ func TestGenerateErrors(t *testing.T) {
 		"runtime/overloaded": "provider/request-failed", "breaker/open": "provider/request-failed", "eval/must-failed": "provider/error", "provider/refused": "provider/error",
 	} {
 		w.model = func(context.Context, Call) (*Answer, error) { return nil, contract.Errorf(cause, "no") }
-		e := fails(want)
+		e := failure(want)
 		assert.Equal(t, cause, e.Cause.Type)
 		assert.Equal(t, contract.SourceDownstream, e.Source)
 		assert.Equal(t, want == "provider/request-failed" || want == "provider/error" && e.Cause.Retryable, e.Retryable, cause)
