@@ -70,6 +70,9 @@ func (r *request) item(_ context.Context, v edn.Value, n int) (*request, error) 
 	if r.common.Agent != "" && !in.HasKey("agent/id") {
 		in = in.AssocKey("agent/id", edn.Text(r.common.Agent))
 	}
+	if r.common.Fallback != "" && !in.HasKey("agent/fallback") {
+		in = in.AssocKey("agent/fallback", edn.Text(r.common.Fallback))
+	}
 	return &request{running: r.running, server: r.server, intent: i, in: in, opened: r.opened}, nil
 }
 

@@ -42,6 +42,12 @@ func start(t *testing.T, files map[string]string, change ...func(map[string]any)
 	return b
 }
 
+// startOn runs another process on a directory.
+func startOn(t *testing.T, root string) *sdktest.Plugin {
+	t.Helper()
+	return sdktest.Start(t, sdktest.WithConfig(config(root)))
+}
+
 func (b *bench) write(files map[string]string) {
 	b.Helper()
 	for name, text := range files {
@@ -121,4 +127,15 @@ func TestScanCreatesAndRepeats(t *testing.T) {
 	assert.Equal(t, 1, b.call("context/list-frames", `{:path "a.txt"}`).Key("frames").Len())
 	assert.Equal(t, 1, b.call("context/history", `{:path "a.txt"}`).Key("versions").Len())
 	assert.Equal(t, 3, b.call("context/agents", `{}`).Key("agents").Len())
+}
+
+// callOf is a call that reads the events of a stream.
+func callOf(intent, input string, on func(wire.Event)) sdktest.Call {
+	return sdktest.Call{
+		Capability: intent,
+		Input:      edn.MustRead(input),
+		Fields:     edn.MustMap(edn.K("stream?"), edn.Bool(true)),
+		Context:    as("ann", administer),
+		OnEvent:    on,
+	}
 }

@@ -36,6 +36,10 @@ plugin "workspace" {
   }
 }
 
+http {
+  listen = ["127.0.0.1:0"]
+}
+
 effects {
   scope "db/read" { enabled = true }
 
@@ -216,7 +220,7 @@ func TestWorkspaceExamples(t *testing.T) {
 	config, err := os.ReadFile(filepath.Join(built.module, "ferment.hcl"))
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(filepath.Join(built.root, "bin"), filepath.Join(w.dir, "bin")))
-	w.write("ferment.hcl", string(config))
+	w.write("ferment.hcl", string(config)+"\nhttp {\n  listen = [\"127.0.0.1:0\"]\n}\n")
 	w.write("calls.edn", `[{:intent :context/get-node :input {:path "README.md"}} {:intent :context/list-frames :input {:path "src"}}]`)
 	w.write("puts.edn", `[{:intent :context/put-frame :input {:path "README.md" :frame/type "note" :content "a"}}]`)
 	w.good("plugin", "lock")
@@ -247,7 +251,7 @@ func TestWorkspaceExamples(t *testing.T) {
 					w.write("src/changing.go", fmt.Sprintf("package a // %d\n", changes))
 					text, _ := os.ReadFile(out)
 					return len(text) > 0
-				}, runLimit, 100*time.Millisecond, line)
+				}, 20*time.Second, 100*time.Millisecond, line)
 				p.signal(syscall.SIGINT)
 				assert.Equal(t, 130, p.wait().code, line)
 			case strings.HasPrefix(line, "ferment workspace init"):

@@ -30,17 +30,23 @@ type Options struct {
 }
 
 func (o *Options) sync(f *os.File) error {
-	if o.Unsynced {
-		return nil
+	if !o.Unsynced {
+		if err := f.Sync(); err != nil {
+			return err
+		}
 	}
-	return f.Sync()
+	o.Faults.synced(f.Name())
+	return nil
 }
 
 func (o *Options) syncDir(dir string) error {
-	if o.Unsynced {
-		return nil
+	if !o.Unsynced {
+		if err := SyncDir(dir); err != nil {
+			return err
+		}
 	}
-	return SyncDir(dir)
+	o.Faults.synced(dir)
+	return nil
 }
 
 // Faults injects failures. The zero value injects none.
@@ -50,6 +56,15 @@ type Faults struct {
 	Before func(op string) error
 	// After is called after an operation that succeeded.
 	After func(op string)
+	// Synced is called with the path of a file or a directory of the log after it
+	// was made durable.
+	Synced func(path string)
+}
+
+func (f Faults) synced(path string) {
+	if f.Synced != nil {
+		f.Synced(path)
+	}
 }
 
 // Operations that Faults.Before is asked about.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -335,7 +336,8 @@ func TestFailedTransactions(t *testing.T) {
 }
 
 // WS-043, WS-046, WS-252: concurrent writers share fsyncs; each reader sees one
-// state, in which the tree and its number fit, and none waits for a writer.
+// state, in which the head is a frame of the node and the state root is that of
+// its number, and none waits for a writer.
 func TestWritersAndReaders(t *testing.T) {
 	var syncs atomic.Int64
 	dir := create(t, id.B3)
@@ -347,16 +349,19 @@ func TestWritersAndReaders(t *testing.T) {
 			return nil
 		}
 	})
-	each := proof.Size(t, "writes of 16 writers", 12, 200)
-	var state sync.Map // seq -> what was written
-	var writers, readers sync.WaitGroup
-	var done atomic.Bool
+	each := proof.Size(t, "writes of 16 writers", 8, 200)
+	putTree(t, s.Store, grow(id.B3, map[string]string{"f": "0"}))
+	var state, roots sync.Map // by seq
+	var calls sync.WaitGroup
 	for n := range 16 {
-		writers.Go(func() {
+		calls.Go(func() {
 			for i := range each {
 				text := fmt.Sprint(n, i)
 				seq, err := s.Update(background, "w", func(tx *Tx) error {
-					_, err := tx.PutTree(grow(id.B3, map[string]string{"f": text, "d/" + fmt.Sprint(n): text}))
+					if _, err := tx.PutTree(grow(id.B3, map[string]string{"f": text, "d/" + fmt.Sprint(n): text})); err != nil {
+						return err
+					}
+					_, err := tx.PutFrame(NewFrame{Path: "f", Type: "note", Agent: "writer", Origin: Authored, Text: []byte(text)})
 					return err
 				})
 				if assert.NoError(t, err) {
@@ -365,30 +370,72 @@ func TestWritersAndReaders(t *testing.T) {
 			}
 		})
 	}
-	for range 4 {
-		readers.Go(func() {
-			for !done.Load() {
-				assert.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
-					first, err := v.Tree(background)
-					if err != nil {
-						return err
-					}
-					second, err := v.Tree(background)
-					assert.Equal(t, ids(first), ids(second))
-					return err
-				}))
+	for range 64 {
+		calls.Go(func() {
+			for range each / 2 {
+				assert.NoError(t, s.View(background, Latest, func(v *Snapshot) error { return readTwice(t, v, &roots) }))
 			}
 		})
 	}
-	writers.Wait()
-	done.Store(true)
-	readers.Wait()
+	calls.Wait()
 	state.Range(func(seq, text any) bool {
 		at := treeAt(t, s.Store, seq.(uint64))
 		f := id.B3.Node("f", id.File, id.B3.Bytes([]byte(text.(string))))
 		return assert.Contains(t, at["f"], f.String(), "the state at %d is the one written there", seq)
 	})
+	roots.Range(func(seq, root any) bool {
+		return assert.Equal(t, root, stateRoot(t, s.Store, seq.(uint64)), "at %d", seq)
+	})
 	assert.Less(t, syncs.Load(), int64(16*each), "writers share fsyncs")
+}
+
+// readTwice reads tree, head and state root of a snapshot twice, between which
+// others write.
+func readTwice(t *testing.T, v *Snapshot, roots *sync.Map) error {
+	var trees [2]map[string]string
+	for i := range trees {
+		tr, err := v.Tree(background)
+		if err != nil {
+			return err
+		}
+		trees[i] = ids(tr)
+		root, err := v.StateRoot(background)
+		if err != nil {
+			return err
+		}
+		known, _ := roots.LoadOrStore(v.Seq(), root)
+		assert.Equal(t, known, root)
+	}
+	assert.Equal(t, trees[0], trees[1])
+	h, err := v.Head(background, "f", "note")
+	if contract.AsError(err) != nil && contract.AsError(err).Type == "frame/no-head" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	page, err := v.Frames(background, Filter{Path: "f", Limit: MaxPage})
+	if err != nil {
+		return err
+	}
+	assert.True(t, slices.ContainsFunc(page.Frames, func(f *Frame) bool { return f.ID == h.Frame.ID }), "the head is one of the frames")
+	return nil
+}
+
+// WS-046: a reader does not wait for a transaction that is running.
+func TestReadersDoNotWait(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	_, seq := putTree(t, s.Store, grow(id.B3, map[string]string{"a": "1"}))
+	update(t, s.Store, func(tx *Tx) error {
+		if _, err := tx.PutTree(grow(id.B3, map[string]string{"a": "2"})); err != nil {
+			return err
+		}
+		return s.View(background, Latest, func(v *Snapshot) error {
+			assert.Equal(t, seq, v.Seq())
+			_, err := v.StateRoot(background)
+			return err
+		})
+	})
 }
 
 // WS-046: a second process is rejected; calls beyond the queue are too.

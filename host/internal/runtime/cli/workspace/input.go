@@ -301,12 +301,23 @@ func state(text string) edn.Value {
 	return edn.Text(text)
 }
 
+// oneOrAll reads the argument AGENT; the list has the state of all agents.
+func oneOrAll(_ *invocation, input edn.Value, args []string) (edn.Value, error) {
+	if len(args) == 0 {
+		return input.AssocKey("op", edn.K("list")), nil
+	}
+	return input.AssocKey("agent/id", edn.Text(args[0])), nil
+}
+
 func generated(in *invocation, input edn.Value) (edn.Value, error) {
 	if in.set("plan") {
 		if in.set("stream") {
 			return edn.Nil(), errors.New("--plan has no text to stream: expected --stream or --plan")
 		}
 		input = input.AssocKey("mode", edn.K("plan"))
+		if !in.set("producer") {
+			input = input.AssocKey("producer", edn.K("generate"))
+		}
 	}
 	return input, nil
 }
@@ -336,6 +347,9 @@ func reported(in *invocation, input edn.Value) (edn.Value, error) {
 func watchInput(in *invocation, input edn.Value) (edn.Value, error) {
 	if regenerate := input.Key("regenerate"); !regenerate.IsNil() && !regenerate.HasKey("frame/types") {
 		return edn.Nil(), errors.New("--up and --stop-at belong to --regenerate TYPE")
+	}
+	if in.set("regenerate") {
+		input = input.AssocKey("agent/fallback", edn.Text(synthesis))
 	}
 	return input, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -266,7 +265,7 @@ func (in *invocation) withAgent(input edn.Value) edn.Value {
 	switch {
 	case agent != "":
 		return input.AssocKey("agent/id", edn.Text(agent))
-	case in.verb.agent != "":
+	case in.verb.agent != "" && !input.HasKey("agent/fallback"):
 		return input.AssocKey("agent/fallback", edn.Text(in.verb.agent))
 	}
 	return input
@@ -282,6 +281,3 @@ func (in *invocation) first(name string) string {
 	}
 	return in.given[name].given[0]
 }
-
-// width is the width of text for people.
-const width = diag.Columns

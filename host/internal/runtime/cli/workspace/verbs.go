@@ -174,13 +174,13 @@ var workspaceVerbs = []verb{
 	},
 	{
 		words: "workspace snapshot create", intent: "workspace/snapshot", use: "NAME", short: "name the current state",
-		examples: []string{"run-17"}, agent: writer, fixed: kw("op", "create"), takes: [2]int{1, 1}, args: text("name"),
+		examples: []string{"run-18"}, agent: writer, fixed: kw("op", "create"), takes: [2]int{1, 1}, args: text("name"),
 		flags: []flag{{name: "commit", key: "commit", kind: kindInt, usage: "name the state after this transaction instead"}},
 		text:  snapshotText,
 	},
 	{
 		words: "workspace snapshot remove", intent: "workspace/snapshot", use: "NAME", short: "remove a name; the state stays",
-		examples: []string{"run-17"}, agent: writer, fixed: kw("op", "remove"), takes: [2]int{1, 1}, args: text("name"),
+		examples: []string{"run-18"}, agent: writer, fixed: kw("op", "remove"), takes: [2]int{1, 1}, args: text("name"),
 		text: snapshotText,
 	},
 	{

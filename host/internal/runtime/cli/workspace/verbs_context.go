@@ -141,7 +141,7 @@ var contextVerbs = []verb{
 			{name: "model", key: "model", kind: kindText, usage: "`PROVIDER/MODEL` to ask first"},
 			{name: "intent", key: "intent", kind: kindWord, usage: "`INTENT` to call (default context/summarize)"},
 			{name: "prompt", key: "prompt", kind: kindText, usage: "`TEXT` in place of the prompt of the agent"},
-			{name: "producer", key: "producer", kind: kindWord, words: []string{"extract/text", "extract/facts", "extract/go-outline"}, usage: "extractor to use instead of a model"},
+			{name: "producer", key: "producer", kind: kindWord, words: []string{"auto", "generate", "extract/text", "extract/facts", "extract/go-outline"}, usage: "what writes the frame (default: a model if one is named, else an extractor)"},
 			recursive,
 			{name: "force", key: "force?", usage: "call the model again for equal inputs"},
 			{name: "if-model-changed", key: "if-model-changed?", usage: "call it again if another model wrote the frame"},
@@ -207,7 +207,7 @@ var contextVerbs = []verb{
 	},
 	{
 		words: "context agents validate", intent: "context/agents", use: "[AGENT]", short: "check that agents can do what they declare",
-		examples: []string{""}, fixed: kw("op", "validate"), takes: [2]int{0, 1}, args: text("agent/id"),
+		examples: []string{""}, fixed: kw("op", "validate"), takes: [2]int{0, 1}, args: oneOrAll,
 		text:     agentsText,
 		negative: func(_ *invocation, out edn.Value) bool { return unsound(out) },
 	},
