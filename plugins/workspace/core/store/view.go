@@ -41,23 +41,23 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	}
 	defer func() { _ = begun.Rollback() }()
 	tx := &prepared{tx: begun, db: s.index.readers, queries: &s.index.queries}
-	end, err := checkpoint(ctx, tx) // the first read fixes the snapshot
-	if err != nil {
+	var end uint64 // the first read fixes the snapshot
+	if err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'seq'").Scan(&end); err != nil {
 		return asStoreError("read", err)
 	}
 	switch {
 	case asOf == Latest:
-		asOf = end.Seq
-	case asOf > end.Seq:
-		return contract.Errorf("seq/unknown", "the last transaction is %d, not %d", end.Seq, asOf).
-			WithOp("store", s.dir).WithDetail("seq", edn.Int(int64(end.Seq)))
+		asOf = end
+	case asOf > end:
+		return contract.Errorf("seq/unknown", "the last transaction is %d, not %d", end, asOf).
+			WithOp("store", s.dir).WithDetail("seq", edn.Int(int64(end)))
 	}
-	if asOf != end.Seq {
+	if asOf != end {
 		if err := checkReadable(ctx, tx, asOf); err != nil {
 			return err
 		}
 	}
-	return read(&Snapshot{store: s, tx: tx, seq: asOf, latest: asOf == end.Seq, cache: newReadCache()})
+	return read(&Snapshot{store: s, tx: tx, seq: asOf, latest: asOf == end, cache: newReadCache()})
 }
 
 // Seq returns the sequence number that is read at.
