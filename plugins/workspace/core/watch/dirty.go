@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -27,11 +28,9 @@ func (b *batch) add(other batch) {
 	if b.dirs == nil {
 		b.dirs, b.trees, b.gone = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	}
-	for to, from := range map[*map[string]bool]map[string]bool{&b.dirs: other.dirs, &b.trees: other.trees, &b.gone: other.gone} {
-		for path := range from {
-			(*to)[path] = true
-		}
-	}
+	maps.Copy(b.dirs, other.dirs)
+	maps.Copy(b.trees, other.trees)
+	maps.Copy(b.gone, other.gone)
 }
 
 // queue collects what is dirty until a scan takes it.
