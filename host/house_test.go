@@ -215,7 +215,7 @@ func TestHouseImportsPointDown(t *testing.T) {
 // engine are the packages of the workspace engine and those of it that each may
 // import, directly or through others. The empty name is the engine itself.
 var engine = map[string][]string{
-	"":              {"git", "id", "scan", "store", "tree"},
+	"":              {"git", "id", "ignore", "scan", "store", "tree"},
 	"agent":         nil,
 	"id":            nil,
 	"id/legacy":     nil,
