@@ -11,7 +11,7 @@ import (
 func agentIntents() []intent {
 	return []intent{{
 		name: "context/agents", says: "Lists, shows and validates the agents of the configuration.",
-		effects: read, opens: closed_, free: true, run: agents,
+		effects: read, opens: unopened, free: true, run: agents,
 	}}
 }
 

@@ -70,7 +70,7 @@ func (s *server) invokeHost(ctx context.Context, c derive.Call) (*derive.Answer,
 	if ownTargets[c.Intent] {
 		return nil, ownTarget(c.Intent)
 	}
-	s.meter.callbacks.Add(1)
+	s.meter.modelCalls.Add(1)
 	a := sdk.Ask{Intent: c.Intent, Input: c.Input, Fields: c.Options, Capability: c.CapID}
 	if c.Delta != nil {
 		a.OnDelta = func(piece edn.Value) {

@@ -52,6 +52,7 @@ func (s *server) plugin() sdk.Plugin {
 		Needs:   []string{"fs/read", "fs/watch", "fs/write"},
 		Schemas: servedSchemas(),
 		Config:  sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
+		Health:  s.health,
 		Close:   s.close,
 	}
 	for _, i := range intents() {
@@ -123,6 +124,29 @@ func (s *server) start(ctx context.Context, cfg settings) error {
 	s.run.Store(&running{cfg: cfg, agents: agents, views: views, hub: h})
 	go h.sweepUntil(sdk.Lifetime(ctx))
 	return nil
+}
+
+// healthEvery is the time between two reports of the figures.
+const healthEvery = 5 * time.Second
+
+// health reports that the plugin is ready, with the figures of the process when
+// they changed (WS-201).
+func (s *server) health(ctx context.Context, report func(sdk.Status)) {
+	tick := time.NewTicker(healthEvery)
+	defer tick.Stop()
+	last := edn.Nil()
+	for {
+		if figures := s.meter.value(); !edn.Equal(figures, last) {
+			status := sdk.Ready()
+			status.Attributes, last = figures, figures
+			report(status)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
 }
 
 // close seals every open workspace.

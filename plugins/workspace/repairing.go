@@ -13,7 +13,7 @@ func repairingIntents() []intent {
 	return []intent{
 		{
 			name: "workspace/repair", says: "Makes a damaged store valid again from what verifies.",
-			admin: true, effects: write, writes: true, streams: true, opens: closed_, run: repair,
+			admin: true, effects: write, writes: true, streams: true, opens: unopened, run: repair,
 		},
 		{
 			name: "workspace/compact", says: "Drops the texts of what was deleted long ago and, if asked, of old states.",

@@ -54,7 +54,7 @@ func (s *server) answer(ctx context.Context, running *running, i *intent, in edn
 		return edn.Nil(), err
 	}
 	defer r.settle()
-	if i.opens == closed_ {
+	if i.opens == unopened {
 		return i.run(ctx, r)
 	}
 	release, err := r.open(ctx)

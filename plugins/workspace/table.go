@@ -14,7 +14,7 @@ type opening int
 const (
 	existing opening = iota // the store must exist
 	creating                // a store is created if there is none
-	closed_                 // the intent needs no open store
+	unopened                // the intent needs no open store
 )
 
 // intent is a row of the table of section 1 of the specification.

@@ -15,7 +15,7 @@ import (
 func validatingIntents() []intent {
 	return []intent{{
 		name: "workspace/validate", says: "Checks every hash and the logical content of a store, and changes nothing.",
-		needs: agent.ReadWorkspace, effects: read, streams: true, opens: closed_, run: validate,
+		needs: agent.ReadWorkspace, effects: read, streams: true, opens: unopened, run: validate,
 	}}
 }
 
