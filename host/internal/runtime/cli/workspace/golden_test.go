@@ -85,6 +85,7 @@ var goldens = []struct{ args, out string }{
 	{"context compose --ids --order [:type-priority,[\"note\"]]", `{:ids ["` + frame1 + `"] :skipped [] :omitted 0 ` + at + `}`},
 	{"context generate src/a.go --model ollama/voice --intent context/summarize --force", `{:frame/id "` + frame1 + `" :frame/existing? false :attribution {:cap/id :ollama/voice :provider {:name "ollama" :type :ollama :model "llama3.1"} :usage {:tokens-in 480 :tokens-out 32 :tokens-mark :exact}} ` + at + `}`},
 	{"context generate . --recursive --plan --priority high --on-failure continue --concurrency 2", `{:items [{:path "src/a.go" :frame/type "s" :frame/id "` + frame1 + `" :status :made}] :counts {:made 1 :failed 0} ` + at + `}`},
+	{"context generate --plan", `{:frames [{:frame/id "` + frame1 + `"}]}`},
 	{"context batch calls.edn --concurrency 8 --atomic", `{:results [{:out {:state :fresh}} {:error {:type :frame/no-head :message "there is no head"}}] :ok 1 :failed 1 ` + at + `}`},
 	{"context diff run-17 --content --path src --type digest", `{:nodes {:added ["n"] :modified ["src/a.go"] :removed [] :renamed [["a" "b"]]} :frames {:stale [["src" "digest"]] :head-moved [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `"}]}
  :contents [{:path "src" :diff "--- a\n+++ b\n-x\n+y\n"}] :warnings ["the ignore rules differ"] ` + at + `}`},
