@@ -100,6 +100,7 @@ var parts = []part{
 	{"conversations", conversations},
 	{"calls", calls},
 	{"judges", judges},
+	{"learned", ordering},
 	{"tools", tools},
 	{"judge-rules", judgeRules},
 	{"failover", failover},

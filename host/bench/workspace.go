@@ -35,7 +35,7 @@ func workspaces(p pace) ([]row, error) {
 	defer func() { _ = os.RemoveAll(base) }()
 	var rows []row
 	for i, size := range []int{dirs / 10, dirs} { // the effort after a change must not grow with the tree
-		b := &workspaceBench{root: filepath.Join(base, fmt.Sprint("tree", i)), data: filepath.Join(base, fmt.Sprint("data", i)), rounds: rounds}
+		b := &workspaceBench{root: filepath.Join(base, fmt.Sprint("tree", i)), data: filepath.Join(base, fmt.Sprint("data", i)), rounds: rounds, small: size < dirs}
 		b.grow(size)
 		rows = append(rows, b.scans()...)
 		rows = append(rows, b.watched()...)
@@ -56,6 +56,7 @@ type workspaceBench struct {
 	root, data string
 	rounds     int
 	files      int
+	small      bool // no goals hold
 	workspace  *core.Workspace
 }
 
@@ -130,6 +131,15 @@ func (b *workspaceBench) scan() time.Duration {
 	return time.Since(began)
 }
 
+// goal returns a goal, which holds for the large tree only: in a small one the
+// start of a process and an fsync outweigh the files.
+func (b *workspaceBench) goal(ratio float64) float64 {
+	if b.small {
+		return 0
+	}
+	return ratio
+}
+
 // walk is the least that a scan can do: the system's word on every file.
 func (b *workspaceBench) walk() time.Duration {
 	began := time.Now()
@@ -172,10 +182,10 @@ func (b *workspaceBench) scans() []row {
 	}
 	size := fmt.Sprintf(" of %d files", b.files)
 	return []row{
-		against("cold scan and commit"+size, m[1], "git add -A", m[0], 0.30),
-		against("warm scan"+size, m[3], "git status", m[2], 0.90),
+		against("cold scan and commit"+size, m[1], "git add -A", m[0], b.goal(0.30)),
+		against("warm scan"+size, m[3], "git status", m[2], b.goal(0.90)),
 		against("warm scan"+size, m[3], "walk with stat", m[4], 0),
-		against("scan and commit after one change", m[5], "warm scan", m[3], 1.15),
+		against("scan and commit after one change"+size, m[5], "warm scan", m[3], b.goal(1.15)),
 	}
 }
 

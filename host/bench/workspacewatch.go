@@ -39,8 +39,9 @@ func (b *workspaceBench) watched() []row {
 	size := fmt.Sprintf(" in %d files", b.files)
 	p50 := median(took)
 	return []row{
-		against("watch: a change"+size+" to its event", p50, "git status", median(git), 0.15),
-		{work: "the same, slowest of 20", ours: figure(quantile(took, 0.95)), goal: "<= 20 ms p50", within: p50 <= 20*time.Millisecond},
+		against("watch: a change"+size+" to its event", p50, "git status", median(git), b.goal(0.15)),
+		{work: "watch: median time" + size, ours: figure(p50), goal: "<= 20 ms", within: p50 <= 20*time.Millisecond},
+		{work: "watch: the slowest of 20" + size, ours: figure(quantile(took, 0.95)), within: true},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
@@ -127,6 +128,9 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 			return edn.Nil(), err
 		}
 	}
+	if err := r.examine(ctx, &asked); err != nil {
+		return edn.Nil(), err
+	}
 	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
 		facts, err := report.Collect(ctx, v)
 		if err != nil {
@@ -144,4 +148,32 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 		}
 		return putStruct(out, made)
 	})
+}
+
+// examine validates the store and looks for differences to git's ids, as far as
+// the report is about them.
+func (r *request) examine(ctx context.Context, asked *report.Request) error {
+	validation, inexact := asked.Needs()
+	if validation || slices.Contains(asked.Sections, "validation") {
+		found, err := r.ws.Store.Validate(ctx, store.Check{Agents: r.knowsAgent})
+		if err != nil {
+			return err
+		}
+		asked.Validation = report.ValidationOf(found)
+	}
+	if !inexact {
+		return nil
+	}
+	o, err := r.scanOptions()
+	if err != nil {
+		return err
+	}
+	seen, err := r.ws.Preview(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, x := range seen.Result.Inexact {
+		asked.Inexact = append(asked.Inexact, report.Inexact{Path: x.Path, Reason: string(x.Reason)})
+	}
+	return nil
 }

@@ -41,6 +41,8 @@ func TestExamplesOfTheContracts(t *testing.T) {
 	assert.Equal(t, `["src/a.go"]`, diff.Key("nodes").Key("modified").String())
 	report := b.call("context/report", `{:sections [:coverage] :fail-on "stale"}`)
 	assert.True(t, report.Key("fail-on").Key("met?").Truthy())
+	report = b.call("context/report", `{:sections [:validation] :fail-on "invalid|inexact"}`)
+	assert.Equal(t, "false true", report.Key("fail-on").Key("met?").String()+" "+report.Key("validation").Key("valid?").String())
 	assert.Equal(t, "2", b.call("workspace/delete", `{:path "old"}`).Key("tombstoned").String())
 	assert.Equal(t, "0", b.call("workspace/delete", `{:path "old"}`).Key("tombstoned").String())
 	assert.Equal(t, 2, b.call("workspace/status", `{:deleted {}}`).Key("deleted").Len())

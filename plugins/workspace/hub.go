@@ -30,8 +30,8 @@ import (
 
 // Bounds of a hub.
 const (
-	maxConcurrent = 64              // requests that a workspace answers at a time (WS-230)
-	lockPatience  = 2 * time.Second // wait for a process that is about to release a store
+	maxConcurrent = 64                     // requests that a workspace answers at a time (WS-230)
+	lockPatience  = 200 * time.Millisecond // wait for a process that is about to release a store
 	lockRetry     = 20 * time.Millisecond
 )
 
@@ -250,8 +250,8 @@ func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme
 	h.byID[o.ws.Store.Identity.ID] = at.root
 }
 
-// patient opens a store, and waits a moment if another process has it: after a
-// change of the settings the process before this one still ends.
+// patient opens a store, and waits a moment if another process has it: the process
+// before this one may still be ending.
 func (h *hub) patient(ctx context.Context, at place, scheme string) (*core.Workspace, error) {
 	until := time.NewTimer(lockPatience)
 	defer until.Stop()

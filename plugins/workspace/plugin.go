@@ -47,13 +47,12 @@ func newServer() *server {
 
 func (s *server) plugin() sdk.Plugin {
 	p := sdk.Plugin{
-		Name:     "workspace",
-		Version:  version,
-		Features: []string{sdk.FeatureHostCalls, sdk.FeatureHotSwap},
-		Needs:    []string{"fs/read", "fs/watch", "fs/write"},
-		Schemas:  servedSchemas(),
-		Config:   sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
-		Close:    s.close,
+		Name:    "workspace",
+		Version: version,
+		Needs:   []string{"fs/read", "fs/watch", "fs/write"},
+		Schemas: servedSchemas(),
+		Config:  sdk.Config[settings]{Default: defaults, Offer: offer, Start: s.start},
+		Close:   s.close,
 	}
 	for _, i := range intents() {
 		p.Capabilities = append(p.Capabilities, s.capability(i))
@@ -82,7 +81,7 @@ func servedSchemas() map[string]edn.Value {
 // serves the intent can still be another capability, by the configuration.
 func (s *server) capability(i intent) sdk.Capability {
 	options := []sdk.Option{
-		sdk.Kind("tool"), sdk.Effects(i.effects...), sdk.In(schemaName("req", i.name)), sdk.Out(schemaName("res", i.name)),
+		sdk.Kind("workspace"), sdk.Effects(i.effects...), sdk.In(schemaName("req", i.name)), sdk.Out(schemaName("res", i.name)),
 		sdk.Tags("embedded"), sdk.Description(i.says),
 		sdk.Cost(contract.Cost{Latency: i.latency(), USD: edn.Int(0)}),
 	}
@@ -94,9 +93,11 @@ func (s *server) capability(i intent) sdk.Capability {
 	}
 	switch {
 	case i.plans:
-		return s.planning(i, append(options, sdk.Streams(), sdk.Produces("plan", "value")))
+		return s.planning(i, append(options, sdk.Produces("plan", "value")))
 	case i.streams:
-		return sdk.StreamFunc(i.name, sdk.Intents(i.name), answer, options...)
+		// It reports progress, and deltas only if asked, so it does not promise any.
+		quiet := sdk.Metadata(func(c *contract.Capability) { c.Streams = false })
+		return sdk.StreamFunc(i.name, sdk.Intents(i.name), answer, append(options, quiet)...)
 	}
 	return sdk.Func(i.name, sdk.Intents(i.name), func(ctx context.Context, in edn.Value) (edn.Value, error) {
 		return answer(ctx, in, nil)

@@ -139,3 +139,31 @@ func TestAnswersAreMessages(t *testing.T) {
 	require.NotNil(t, err)
 	assert.Equal(t, "conversation/invalid-message", err.Type)
 }
+
+// VAL-051: any data is one message, always the same, or one typed error.
+func FuzzMessage(f *testing.F) {
+	for _, seed := range []string{
+		`{:role :user :content "Hello"}`, `{"role" "user" :content [{:type "text" :text "a" :cache? true}] :cache? true}`,
+		`{:role :assistant :content [{:type :thinking :text "a"} {:type :tool-call :id :t1} {:type :text :text "b"}]
+		  :tool/calls [{:id "t1" :tool/id "::a" :args {:b 1.50M nil #{}}} {:id ":t2" :tool/id :c/d}] :cache? true}`,
+		`{:role :tool :tool/id :t1 :tool/failed? true :content [{:type :image :data "AA==" :media-type :image/png}]}`,
+		`{:role :assistant :content "x" :attribution {:agent/id "a" :cap/id "b c" :finish :stop}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		v, err := edn.Read(text, edn.WithLimits(edn.Body))
+		if err != nil {
+			return
+		}
+		m, failed := contract.MessageFromValue(v)
+		if failed != nil {
+			assert.Equal(t, "conversation/invalid-message", failed.Type)
+			assert.True(t, m.Empty())
+			return
+		}
+		again, failed := contract.MessageFromValue(contract.MessageValue(m))
+		require.Nil(t, failed, "%s", v)
+		assert.True(t, again.Equal(m), "%s\n got %v\nwant %v", v, again, m)
+	})
+}

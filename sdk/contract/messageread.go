@@ -53,7 +53,7 @@ func (r *messageReader) message(v edn.Value) (m conversation.Message, err *Error
 		if err != nil {
 			return m, err
 		}
-		r.add(conversation.Result{CallID: name(v.Key("tool/id")), Failed: failed}, path(kToolID))
+		r.add(conversation.Result{CallID: identifier(v.Key("tool/id")), Failed: failed}, path(kToolID))
 	}
 	if err = r.readCalls(v.Key("tool/calls")); err != nil {
 		return m, err
@@ -125,7 +125,7 @@ func (r *messageReader) readCalls(list edn.Value) *Error {
 	i := int64(0)
 	for v := range list.Elems() {
 		at := path(kCalls, edn.Int(i))
-		c := conversation.Call{ID: name(v.Key("id")), Tool: name(v.Key("tool/id")), Args: "{}"}
+		c := conversation.Call{ID: identifier(v.Key("id")), Tool: name(v.Key("tool/id")), Args: "{}"}
 		if args := v.Key("args"); args.IsMap() {
 			c.Args = string(args.Canonical())
 		} else if !args.IsNil() {
@@ -170,8 +170,8 @@ func (r *messageReader) part(v edn.Value, at []edn.Value) (conversation.Part, *E
 	for _, key := range []string{"text", "field", "media-type", "data", "url", "hash", "signature", "model", "id"} {
 		value := v.Key(key)
 		s, ok := value.AsString()
-		if !ok && !value.IsNil() && key == "media-type" {
-			s, ok = name(value), true
+		if value.IsKeyword() && (key == "media-type" || key == "id") {
+			s, ok = identifier(value), true
 		}
 		if !ok && !value.IsNil() {
 			return nil, invalidMessage(append(at, edn.K(key)), "a key of a part has another kind").
@@ -245,5 +245,14 @@ func name(v edn.Value) string {
 		return s
 	}
 	s, _ := v.AsString()
-	return strings.TrimPrefix(s, ":")
+	return strings.TrimLeft(s, ":")
+}
+
+// identifier reads the id of a call.
+func identifier(v edn.Value) string {
+	if s, ok := v.AsKeyword(); ok {
+		return s
+	}
+	s, _ := v.AsString()
+	return s
 }

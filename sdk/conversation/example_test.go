@@ -122,7 +122,7 @@ func ExampleNew() {
 	fmt.Println(err)
 	// Output:
 	// assistant: Let me look. [call t1: fs/read {:path "a.go"}] <nil>
-	// conversation: message: part 0: a Call belongs into an assistant message
+	// conversation: message: part 0: a Call belongs in an assistant message
 }
 
 // Close reports what would be lost, here because the function returns early.

@@ -65,7 +65,7 @@ func plain(role Role, text string, parts ...Part) Message {
 // and bytes that are not UTF-8 are replaced in texts.
 //
 // The error is an [*InvalidError] if the role is unknown, if nothing is left, or
-// if a part is incomplete or does not belong into a message of the role:
+// if a part is incomplete or does not belong in a message of the role:
 //
 //	system      Text
 //	user        Text, Image, Reference
@@ -128,7 +128,7 @@ func (m *message) rejects(p Part) string {
 	case Reference:
 		switch {
 		case m.role == RoleSystem:
-			return "a Reference does not belong into a system message"
+			return "a Reference does not belong in a system message"
 		case p.Hash == "" || p.MediaType == "":
 			return "a Reference needs a hash and a media type"
 		}
@@ -136,7 +136,7 @@ func (m *message) rejects(p Part) string {
 	case Reasoning:
 		switch {
 		case m.role != RoleAssistant:
-			return "Reasoning belongs into an assistant message"
+			return "Reasoning belongs in an assistant message"
 		case p.Data == "" && p.Text == "" && p.Signature == "":
 			return "Reasoning needs a text, a signature or data"
 		case p.Data != "" && p.Text+p.Signature+p.Field != "":
@@ -148,7 +148,7 @@ func (m *message) rejects(p Part) string {
 	case Result:
 		switch {
 		case m.role != RoleTool:
-			return "a Result belongs into a tool message"
+			return "a Result belongs in a tool message"
 		case p.CallID == "":
 			return "a Result needs the id of its call"
 		}
@@ -160,7 +160,7 @@ func (m *message) rejects(p Part) string {
 func (m *message) rejectsImage(p Image) string {
 	switch {
 	case m.role != RoleUser && m.role != RoleTool:
-		return "an Image belongs into a user or tool message"
+		return "an Image belongs in a user or tool message"
 	case (p.Data == "") == (p.URL == ""):
 		return "an Image needs either data or a URL"
 	case (p.Data == "") != (p.MediaType == ""):
@@ -172,7 +172,7 @@ func (m *message) rejectsImage(p Image) string {
 func (m *message) rejectsCall(p Call) string {
 	switch {
 	case m.role != RoleAssistant:
-		return "a Call belongs into an assistant message"
+		return "a Call belongs in an assistant message"
 	case p.ID == "" || p.Tool == "" || p.Args == "":
 		return "a Call needs an id, a tool and arguments"
 	}

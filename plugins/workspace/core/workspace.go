@@ -185,8 +185,10 @@ func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*
 	}
 	s := &Scanned{Result: r}
 	s.Seq, err = w.Store.Update(ctx, actor, func(tx *store.Tx) (err error) {
-		s.Changes, err = tx.PutTree(r.Tree)
-		return err
+		if s.Changes, err = tx.PutTree(r.Tree); err != nil || s.Changes.Empty() {
+			return err
+		}
+		return tx.SetIgnoreDigest(r.IgnoreDigest)
 	})
 	if err != nil {
 		return nil, err

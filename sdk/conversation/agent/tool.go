@@ -24,7 +24,9 @@ const (
 	MaxIterations = 50
 	MaxCalls      = 16        // tool calls in one message that are run
 	MaxResult     = 256 << 10 // bytes of one result
+)
 
+const (
 	defaultIterations = 5
 	loopCalls         = 3 // the same call so many times is a loop
 )
@@ -42,13 +44,14 @@ var (
 // the model sees. A result above [MaxResult] is cut, and says so. Of the calls in
 // one message those above [MaxCalls] are not run.
 //
-// After so many messages of the model as iterations says, 0 for 5, the agent
-// returns the messages so far with [ErrIterationLimit]. At the third call of the
-// same tool with the same arguments it returns them with [ErrToolLoop]. Each call
-// in these messages has its result, so that a later execution can go on from them.
+// The agent asks the model at most so often as iterations says; 0 is 5. If the
+// last message still calls tools, it returns the messages so far with
+// [ErrIterationLimit]. At the third call of the same tool with the same arguments
+// it returns them with [ErrToolLoop]. Each call in these messages has its result,
+// so that a later execution can go on from them.
 //
-// The error of Tool itself is that of a limit outside of 0 to [MaxIterations], or
-// of two tools with one name.
+// Tool fails if iterations is not 0 to [MaxIterations], or if a tool has no
+// function, no name, or the name of another one.
 func Tool(tools []Function, iterations int) (conversation.Agent, error) {
 	if iterations < 0 || iterations > MaxIterations {
 		return nil, fmt.Errorf("agent: %d iterations; expected 1 to %d, or 0 for %d",

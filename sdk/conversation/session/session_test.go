@@ -93,7 +93,7 @@ func TestSessionsAreSlices(t *testing.T) {
 			want []conversation.Message
 		}
 		var contexts []shown
-		any := func(t *rapid.T) *state { return states[rapid.IntRange(0, 1).Draw(t, "session")] }
+		either := func(t *rapid.T) *state { return states[rapid.IntRange(0, 1).Draw(t, "session")] }
 		attempt := func(s *state, base session.Version, err error) bool {
 			if base == version {
 				require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestSessionsAreSlices(t *testing.T) {
 				conversationtest.Equal(t, stored(t, store), current)
 			},
 			"begin and add": func(t *rapid.T) {
-				s := any(t)
+				s := either(t)
 				if s.tx == nil {
 					s.tx, s.view, s.base = s.sess.Begin(), s.seen, s.at
 				}
@@ -127,7 +127,7 @@ func TestSessionsAreSlices(t *testing.T) {
 					shown{s.sess.With(s.tx), slices.Concat(s.view, s.adds)}, shown{s.sess.Context(), s.seen})
 			},
 			"commit": func(t *rapid.T) {
-				s := any(t)
+				s := either(t)
 				if s.tx == nil {
 					t.Skip("no transaction")
 				}
@@ -142,18 +142,18 @@ func TestSessionsAreSlices(t *testing.T) {
 				s.tx, s.adds = nil, nil
 			},
 			"roll back": func(t *rapid.T) {
-				if s := any(t); s.tx != nil {
+				if s := either(t); s.tx != nil {
 					s.tx.Rollback()
 					s.tx, s.adds = nil, nil
 				}
 			},
 			"reload": func(t *rapid.T) {
-				s := any(t)
+				s := either(t)
 				require.NoError(t, s.sess.Reload(t.Context()))
 				s.seen, s.at = current, version
 			},
 			"truncate": func(t *rapid.T) {
-				s := any(t)
+				s := either(t)
 				n := rapid.IntRange(0, len(s.seen)).Draw(t, "n")
 				err := s.sess.Truncate(t.Context(), n)
 				if n == len(s.seen) {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// Version counts the commits of a conversation. A conversation without a commit
+// Version orders the commits of a conversation. A conversation without a commit
 // has the version 0.
 type Version uint64
 

@@ -16,8 +16,8 @@ type window struct {
 	count      func(conversation.Message) int
 }
 
-// KeepSystem also keeps the system messages before the window. They do not count
-// as messages of the window.
+// KeepSystem also keeps the system messages before the window. No system message
+// counts as one of the window.
 func KeepSystem() Option { return func(w *window) { w.keepSystem = true } }
 
 // Tokens limits the tokens of the view, as count counts them. System messages

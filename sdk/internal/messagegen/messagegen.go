@@ -61,7 +61,7 @@ func attribution(t *rapid.T) conversation.Attribution {
 	}
 }
 
-// part generates a part that belongs into a message of the role. The calls of a
+// part generates a part that belongs in a message of the role. The calls of a
 // message have different ids.
 func part(t *rapid.T, role conversation.Role, taken map[string]bool) conversation.Part {
 	kinds := map[conversation.Role][]string{

@@ -147,7 +147,13 @@ func (c *command) eventsCommand() *cobra.Command {
 			}
 			var b strings.Builder
 			for e := range result.Key("events").Elems() {
-				fmt.Fprintf(&b, "%s %s %s\n", plain(e.Key("at")), plain(e.Key("event")), e.Key("details"))
+				fmt.Fprintf(&b, "%s %s", plain(e.Key("at")), plain(e.Key("event")))
+				for _, about := range []string{"cap/id", "intent"} {
+					if e.HasKey(about) {
+						fmt.Fprintf(&b, " %s", e.Key(about))
+					}
+				}
+				fmt.Fprintf(&b, " %s\n", e.Key("details"))
 			}
 			fmt.Fprintf(&b, "cursor %s\n", plain(result.Key("cursor")))
 			_, err = io.WriteString(c.env.Stdout, b.String())

@@ -131,7 +131,7 @@ func (c *command) learnedGroup(g, since edn.Value) error {
 			dash(written(a.Key("cost-usd")))})
 		if a.HasKey("decisions") {
 			first := fmt.Sprintf("%d of %d", number(a.Key("first")), number(a.Key("decisions")))
-			estimated = append(estimated, []string{name, first, bounds(a.Key("inverse")), dash(bounds(a.Key("normalised")))})
+			estimated = append(estimated, []string{name, first, dash(bounds(a.Key("inverse"))), dash(bounds(a.Key("normalised")))})
 		}
 	}
 	if err := c.section([]string{"candidate", "outcomes", "pass rate", "latency", "usd"}, believed); err != nil {

@@ -123,6 +123,7 @@ var changes = map[string]string{
 	"schema.spec":   `spec = edn("[:map]")`,
 	"check.builtin": "builtin = \"json-valid\"\ncondition = null", "check.intent": "intent = \"t/a\"\ncondition = null", "check.condition": "condition = result.ok",
 	"dispatch.switch_on": `switch_on = ["runtime/crashed"]`, "dispatch.switch_on_replace": `switch_on_replace = ["runtime/crashed"]`, "dispatch.fallback_to": `fallback_to = ["mine/b"]`, "dispatch.checks": `checks = ["c"]`,
+	"dispatch.learned.prior": `prior = [2, 1]`, "dispatch.learned.priors": `priors = { "mine/a" = [2, 1] }`,
 	"intent.in": `in = "t/s"`, "intent.out": `out = "t/s"`, "intent.candidates": `candidates = ["mine/a"]`, "intent.dispatch": `dispatch = "e"`, "intent.checks": `checks = ["c"]`,
 	"intent.done.must": `must = ["schema-valid", "c"]`, "intent.done.should": `should = ["c"]`, "intent.effects": `effects = ["fs/read"]`,
 	"intent.quality.swap_to":  "swap_to = \"mine/b\"\nmin_pass_rate = 0.5",

@@ -157,8 +157,8 @@ func armValue(believed bandit.Belief, e bandit.Estimate, estimated bool) edn.Val
 	if estimated {
 		b.Key("decisions", edn.Int(int64(e.Decisions)))
 		b.Key("first", edn.Int(int64(e.First)))
-		b.Key("inverse", intervalValue(e.Inverse))
-		if e.Known {
+		if e.First > 0 {
+			b.Key("inverse", intervalValue(e.Inverse))
 			b.Key("normalised", intervalValue(e.Normalised))
 		}
 	}

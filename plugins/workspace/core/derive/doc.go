@@ -24,7 +24,7 @@
 // extract/text for any other text and extract/facts for everything else; for a
 // directory a synthesis with the policy summarize of the frames of its entries.
 // All of them have the same frame type, which a model can take over later. What
-// has a fresh frame of that type is left alone, whoever made it.
+// has a fresh frame of that type is left alone, also one of another agent.
 //
 // # Planning and committing
 //

@@ -7,8 +7,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
@@ -90,7 +88,8 @@ func (e *Engine) generation(r GenerateRequest) (*generation, error) {
 		return nil, missing
 	}
 	if g.r.OnFailure = cmp.Or(r.OnFailure, StopLevel); !slices.Contains([]OnFailure{Continue, StopLevel, Stop}, g.r.OnFailure) {
-		return nil, contract.Errorf("input/invalid", ":on-failure is one of :continue, :stop-level, :stop").WithDetail("path", edn.Vector(edn.K("on-failure")))
+		return nil, contract.Errorf("input/invalid", ":on-failure is one of :continue, :stop-level, :stop").
+			WithDetail("path", edn.Vector(edn.K("on-failure")))
 	}
 	g.work.jobs, g.work.onFailure = g.jobs, g.r.OnFailure
 	g.work.concurrency = cmp.Or(r.Concurrency, e.o.Settings().Concurrency, defaultConcurrency)
@@ -155,7 +154,8 @@ func (g *generation) choose() error {
 		return err
 	}
 	if _, ok := extract.Get(g.producer); !ok {
-		return contract.Errorf("input/invalid", "%q is not a producer: extract/auto, extract/facts, extract/go-outline, extract/text, synthesize, generate", g.producer).
+		return contract.Errorf("input/invalid", "%q is not one of extract/auto, extract/facts, extract/go-outline, extract/text, synthesize, generate",
+			g.producer).
 			WithDetail("path", edn.Vector(edn.K("producer")))
 	}
 	return nil
@@ -169,7 +169,8 @@ func (g *generation) expand(ctx context.Context, v *store.Snapshot) error {
 	targets := slices.Clone(g.r.Targets)
 	for i, t := range targets {
 		if targets[i].Priority = cmp.Or(t.Priority, Normal); !slices.Contains(priorities, targets[i].Priority) {
-			return contract.Errorf("input/invalid", "%q is not one of :urgent, :high, :normal, :low", t.Priority).WithDetail("path", edn.Vector(edn.K("priority")))
+			return contract.Errorf("input/invalid", "%q is not one of :urgent, :high, :normal, :low", t.Priority).
+				WithDetail("path", edn.Vector(edn.K("priority")))
 		}
 	}
 	slices.SortStableFunc(targets, func(a, b Target) int {
@@ -313,183 +314,4 @@ func (g *generation) fill(j *job) {
 	case j.producer == extract.GoOutline && path.Ext(j.item.Path) != ".go" && j.batch:
 		j.skip("it is not Go")
 	}
-}
-
-// call calls the model for the jobs of a level, each of which commits alone.
-func (w *work) call(ctx context.Context, jobs []*job) error {
-	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.call.order, b.call.order) })
-	n := cmp.Or(w.concurrency, w.e.o.Settings().Concurrency, defaultConcurrency)
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var last atomic.Uint64
-	conclude := func(j *job) {
-		mu.Lock()
-		defer mu.Unlock()
-		w.done = append(w.done, j)
-		if j.item.Outcome == Failed {
-			w.failed.Store(true)
-		} else {
-			w.changed(j)
-		}
-		w.report()
-	}
-	for _, j := range jobs {
-		leave, err := w.e.calls.enter(ctx, j.agent, n)
-		if err != nil {
-			all.Wait()
-			return contract.AsError(err)
-		}
-		if w.onFailure == Stop && w.failed.Load() {
-			leave()
-			j.skip("an earlier call failed")
-			conclude(j)
-			continue
-		}
-		all.Go(func() {
-			defer leave()
-			seq, err := w.e.generate(ctx, w, j)
-			for seq > last.Load() && !last.CompareAndSwap(last.Load(), seq) {
-			}
-			if err != nil {
-				j.fail(err)
-			}
-			j.item.Nanos = w.e.o.Now() - j.began
-			conclude(j)
-		})
-	}
-	all.Wait()
-	w.seq = max(w.seq, last.Load())
-	return context.Cause(ctx)
-}
-
-// generate makes one frame with a model. Its inputs are read again before it is
-// committed; if they moved, the call is made again, at most 3 times.
-func (e *Engine) generate(ctx context.Context, w *work, j *job) (seq uint64, err error) {
-	keys := []key{j.key()}
-	if _, err := e.flight.acquire(ctx, keys, store.Latest); err != nil {
-		return 0, err
-	}
-	defer func() { e.flight.release(keys, seq) }()
-	for range maxAttempts {
-		j.reuse, j.meta = nil, edn.MapBuilder{}
-		var input edn.Value
-		err = e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) (err error) {
-			input, err = e.prepare(ctx, v, j)
-			return err
-		})
-		if err == nil && j.reuse == nil {
-			err = e.ask(ctx, w, j, input)
-		}
-		if err != nil {
-			return 0, err
-		}
-		seq, err = e.o.Store.Update(ctx, w.caller.actor(), func(tx *store.Tx) error { return e.append(tx, j) })
-		if err == nil {
-			j.conclude(e.o.Now())
-			if a := j.put.Frame.Meta; !a.Key("attribution/source").IsNil() {
-				j.item.Attribution = attributionOf(a)
-			}
-			return seq, nil
-		}
-		if !errors.Is(err, store.ErrMoved) {
-			return 0, err
-		}
-	}
-	return 0, contract.Errorf("regenerate/contended", "the inputs moved %d times: %w", maxAttempts, err).WithOp("generate", store.Shown(j.item.Path))
-}
-
-// ask calls the intent and makes the NewFrame of its answer.
-func (e *Engine) ask(ctx context.Context, w *work, j *job, input edn.Value) error {
-	c := Call{Intent: string(j.call.Intent), Input: input, CapID: j.call.model, Options: j.call.options}
-	if w.deltas != nil {
-		c.Delta = func(text string) { w.deltas(Delta{Path: j.item.Path, Type: j.item.Type, Text: text}) }
-	}
-	a, err := e.invoke(ctx, j.item.Path, c)
-	if err != nil {
-		return err
-	}
-	text, err := textOf(a)
-	if err != nil {
-		return contract.AsError(err).WithOp("generate", store.Shown(j.item.Path)).WithSource(contract.SourceDownstream)
-	}
-	finish, _ := a.Meta.Key("finish").AsKeyword()
-	if finish == "" {
-		finish, _ = a.Meta.Key("finish").AsString()
-	}
-	return e.accept(j, text, finish, attribution(a))
-}
-
-// accept makes the NewFrame of an answer.
-func (e *Engine) accept(j *job, text, finish string, by edn.Value) error {
-	switch {
-	case strings.TrimSpace(text) == "":
-		return contract.Errorf("generate/empty", "the model gave no text").WithOp("generate", store.Shown(j.item.Path))
-	case (finish == "length" || finish == "max-tokens") && !j.call.acceptTruncated:
-		return contract.Errorf("generate/truncated", "the answer was cut at its limit").WithOp("generate", store.Shown(j.item.Path)).
-			WithHint("raise :max-tokens, or accept cut answers")
-	}
-	fixed, repaired := repair(text)
-	if repaired {
-		j.meta.Key("content/repaired?", edn.Bool(true))
-	}
-	recipe, err := j.call.recipe()
-	if err != nil {
-		return err
-	}
-	for _, in := range j.inputs {
-		j.meta.Key(in.Kind+"/id", edn.Text(in.ID.String()))
-	}
-	sample := nextSample(j.existing)
-	j.meta.Key("sample", edn.Int(int64(sample)))
-	if a, err := e.o.Agents().Get(j.agent); err == nil && !e.o.Settings().DropPrompts {
-		j.prompts = []string{a.Prompts.System, j.call.template(a)}
-		scheme := e.o.Store.Scheme
-		j.meta.Key("prompt", edn.MustMap(
-			edn.K("system"), edn.Text(scheme.Bytes([]byte(j.prompts[0])).String()),
-			edn.K("user"), edn.Text(scheme.Bytes([]byte(j.prompts[1])).String())))
-	}
-	meta := j.meta.Map().Merge(by)
-	j.frame = store.NewFrame{
-		Path:   j.item.Path,
-		Type:   j.item.Type,
-		Agent:  j.agent,
-		Origin: store.Generated,
-		Inputs: j.inputs,
-		Text:   []byte(fixed),
-		Sample: sample,
-		Recipe: recipe,
-		Meta:   meta,
-		Limits: e.o.Settings().Limits,
-	}
-	return nil
-}
-
-// append commits a generated frame with the texts of its prompt. A sample that
-// another request took meanwhile is left to it.
-func (e *Engine) append(tx *store.Tx, j *job) error {
-	if j.reuse != nil {
-		return j.commit(tx)
-	}
-	for _, p := range j.prompts {
-		if _, err := tx.PutContent([]byte(p)); err != nil {
-			return err
-		}
-	}
-	for {
-		err := j.commit(tx)
-		if !errors.Is(err, contract.OfType("frame/immutable")) {
-			return err
-		}
-		j.frame.Sample++
-		j.frame.Meta = j.frame.Meta.AssocKey("sample", edn.Int(int64(j.frame.Sample)))
-	}
-}
-
-// attributionOf returns the attribution in the metadata of a frame.
-func attributionOf(meta edn.Value) edn.Value {
-	var b edn.MapBuilder
-	for _, k := range []string{"cap/id", "provider", "finish", "prompt/hash", "usage", "attempts", "attribution/source"} {
-		b.Opt(k, meta.Key(k))
-	}
-	return b.Map()
 }

@@ -351,10 +351,10 @@ func TestGenerateWithoutAModel(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Counts{File: 5, Directory: 3}, out.Counts)
 	assert.Empty(t, w.calls)
-	type_ := "context-writer"
-	assert.Equal(t, "Go package lib, 5 lines, 1 exported name: Package lib greets.\n\nexports:\nfunc Hello: Hello returns a greeting.\n", first(w.text("lib/lib.go", type_)))
-	assert.Equal(t, "binary data, 10 bytes.\n", strings.Replace(first(w.text("img/p.png", type_)), "PNG image", "binary data", 1))
-	root, state := w.text("", type_)
+	kind := "context-writer"
+	assert.Equal(t, "Go package lib, 5 lines, 1 exported name: Package lib greets.\n\nexports:\nfunc Hello: Hello returns a greeting.\n", first(w.text("lib/lib.go", kind)))
+	assert.Equal(t, "binary data, 10 bytes.\n", strings.Replace(first(w.text("img/p.png", kind)), "PNG image", "binary data", 1))
+	root, state := w.text("", kind)
 	assert.Equal(t, "fresh", state)
 	lines := strings.Split(root, "\n")
 	assert.Regexp(t, `^4 entries described: 2 directories, 2 files; \d+ bytes in 4 frames\.$`, lines[0])
@@ -371,10 +371,10 @@ func TestGenerateWithoutAModel(t *testing.T) {
 	next, err := w.generate(all)
 	require.NoError(t, err)
 	assert.Equal(t, Counts{File: 1, Directory: 2, Reused: 6}, next.Counts)
-	w.note("lib/new.go", type_, "written by hand")
+	w.note("lib/new.go", kind, "written by hand")
 	kept, err := w.generate(all)
 	require.NoError(t, err)
-	assert.Equal(t, "written by hand", first(w.text("lib/new.go", type_)), "a fresh frame is left alone")
+	assert.Equal(t, "written by hand", first(w.text("lib/new.go", kind)), "a fresh frame is left alone")
 	assert.Equal(t, 2, kept.Counts.Directory)
 }
 

@@ -407,3 +407,49 @@ func sorted(text string) string {
 	slices.Reverse(lines)
 	return strings.Join(lines, "\n") + "\n"
 }
+
+// WS-095, WS-172: a deterministic frame is proved by running its recipe again;
+// what proves nothing is not run.
+func TestRerun(t *testing.T) {
+	n := 0
+	w := newWorld(t, map[string]string{"a": "1", "b": "1"})
+	w.model = func(_ context.Context, c Call) (*Answer, error) {
+		n++
+		return answer(fmt.Sprint("merged ", n), ""), nil
+	}
+	w.extracted("t")
+	w.note("b", "t", "by hand")
+	w.synthesize("", "t")
+	w.synthesize("", "t", func(r *SynthesizeRequest) {
+		r.Policy = edn.MustRead(`{:kind :custom :intent :x/y :deterministic? true}`)
+	})
+	loose := w.synthesize("", "t", func(r *SynthesizeRequest) { r.Policy = edn.MustRead(`{:kind :custom :intent :x/z}`) })
+	rerun := func(f *store.Frame) (content string) {
+		require.NoError(t, w.store.View(background, store.Latest, func(v *store.Snapshot) error {
+			x, err := w.Rerun(background, v, f)
+			content = x.String()
+			return err
+		}))
+		return content
+	}
+	require.NoError(t, w.store.View(background, store.Latest, func(v *store.Snapshot) error {
+		page, err := v.Frames(background, store.Filter{Path: "", Type: "t"})
+		require.Len(t, page.Frames, 3)
+		for _, f := range page.Frames {
+			switch policy, _ := f.Meta.Key("policy").AsKeyword(); {
+			case f.ID == loose.Frame.ID:
+				assert.Empty(t, rerun(f))
+			case policy == "custom":
+				assert.NotEqual(t, f.Content.String(), rerun(f), "it claims to be deterministic and is not")
+			default:
+				assert.Equal(t, f.Content.String(), rerun(f))
+			}
+		}
+		return err
+	}))
+	a := w.head("a", "t")
+	assert.Equal(t, a.Content.String(), rerun(a))
+	assert.Empty(t, rerun(w.head("b", "t")))
+	w.edit("a", "2")
+	assert.Empty(t, rerun(a), "its inputs are gone")
+}

@@ -21,7 +21,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if killed() {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var background = context.Background()
 
@@ -33,7 +38,6 @@ type world struct {
 	dir      string
 	settings Settings
 	agents   []agent.Agent
-	scans    int
 	reads    atomic.Int64
 	onRead   func(path string)
 
@@ -101,7 +105,7 @@ func firstData(prompt string) string {
 	return line
 }
 
-// scan makes files the whole tree. An empty text of a changed file removes it.
+// scan makes files the whole tree.
 func (w *world) scan(files map[string]string) uint64 {
 	w.t.Helper()
 	w.mu.Lock()
@@ -123,13 +127,6 @@ func (w *world) edit(path, text string) {
 	files := maps.Clone(w.files)
 	w.mu.Unlock()
 	files[path] = text
-	w.scan(files)
-}
-
-func (w *world) remove(path string) {
-	w.t.Helper()
-	files := maps.Clone(w.files)
-	delete(files, path)
 	w.scan(files)
 }
 

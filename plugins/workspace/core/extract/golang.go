@@ -72,8 +72,8 @@ func goOutline(f File) (string, error) {
 	if len(o.tests) > 0 {
 		fmt.Fprintf(&b, "\ntests:\n%s\n", strings.Join(o.tests[:min(len(o.tests), maxNames)], "\n"))
 	}
-	if o.unexported > 0 {
-		fmt.Fprintf(&b, "\nunexported: %s\n", plural(o.unexported, "declaration"))
+	if n := len(o.unexported); n > 0 {
+		fmt.Fprintf(&b, "\nunexported: %s\n", plural(n, "declaration"))
 	}
 	b.WriteString(tasks(source))
 	return b.String(), nil
@@ -94,7 +94,7 @@ type outline struct {
 	synopsis   func(string) string
 	exported   []string
 	tests      []string
-	unexported int
+	unexported []string
 	inTest     bool
 }
 
@@ -104,6 +104,9 @@ func (o *outline) first() string {
 	list := o.exported
 	if len(list) == 0 {
 		list = o.tests
+	}
+	if len(list) == 0 {
+		list = o.unexported
 	}
 	var names []string
 	for _, line := range list[:min(len(list), 4)] {
@@ -152,7 +155,7 @@ func (o *outline) function(d *ast.FuncDecl) {
 		}
 	}
 	if !exported {
-		o.unexported++
+		o.unexported = append(o.unexported, "func "+name)
 		return
 	}
 	o.add("func "+name, d.Doc.Text())
@@ -185,14 +188,14 @@ func (o *outline) spec(d *ast.GenDecl, s ast.Spec) {
 	switch s := s.(type) {
 	case *ast.TypeSpec:
 		if !s.Name.IsExported() {
-			o.unexported++
+			o.unexported = append(o.unexported, "type "+s.Name.Name)
 			return
 		}
 		o.add("type "+s.Name.Name+kindOfType(s), comment(s.Doc, s.Comment))
 	case *ast.ValueSpec:
 		for _, name := range s.Names {
 			if !name.IsExported() {
-				o.unexported++
+				o.unexported = append(o.unexported, d.Tok.String()+" "+name.Name)
 				continue
 			}
 			text := ""

@@ -144,6 +144,8 @@ func paragraph(s, language string) string {
 		bare := uncomment(line, language)
 		switch {
 		case strings.HasPrefix(line, "#!"):
+		case prose && len(line) > 1 && (strings.Trim(line, "=") == "" || strings.Trim(line, "-") == ""):
+			found = nil // it underlines a heading
 		case prose && (strings.HasPrefix(line, "#") || strings.HasPrefix(line, "[!") || strings.HasPrefix(line, "```") || strings.HasPrefix(line, "<")):
 			if found != nil {
 				return strings.Join(found, " ")

@@ -260,6 +260,30 @@ func TestFrameIDs(t *testing.T) {
 	assert.Len(t, slices.Compact(all), 9)
 }
 
+// WS-009: the id of a basis depends on the kind, text and id of every entry and on
+// their order.
+func TestBasisIDs(t *testing.T) {
+	x, y := B3.Bytes([]byte("x")), B3.Bytes([]byte("y"))
+	var all []ID
+	add := func(inputs ...Input) { all = append(all, B3.Basis(inputs)) }
+	add()
+	kinds := []string{InputNode, InputPath, InputFrame, InputChild, InputType, InputPolicy, InputPrompt, InputContext, InputParams}
+	for _, kind := range kinds {
+		add(Input{Kind: kind, ID: x, Text: "t"})
+		add(Input{Kind: kind, ID: y, Text: "t"})
+		add(Input{Kind: kind, ID: x, Text: "u"})
+		add(Input{Kind: kind, ID: x}, Input{Kind: kind, ID: y})
+		add(Input{Kind: kind, ID: y}, Input{Kind: kind, ID: x})
+		add(Input{Kind: kind, ID: x}, Input{Kind: kind, ID: x})
+	}
+	assert.Equal(t, B3.Basis([]Input{{Kind: InputNode, ID: x}}), B3.Basis([]Input{{Kind: InputNode, ID: x}}))
+	assert.NotEqual(t, B3.Basis(nil), S2.Basis(nil))
+	count := len(all)
+	slices.SortFunc(all, ID.Compare)
+	assert.Len(t, slices.Compact(all), count)
+	assert.Equal(t, 1+6*len(kinds), count)
+}
+
 // WS-013: the root depends on the set only; the order of insertion does not
 // matter, every member does.
 func TestFrameSet(t *testing.T) {

@@ -32,6 +32,18 @@
 // have been committed: by the caller, or because a valid commit of a later batch
 // follows. A batch is written only after the one before it is durable.
 //
+// # Rewriting
+//
+// [Log.Rewrite] writes the transactions again, with their numbers and without
+// what is not wanted any more, in segments behind the last one. The second record
+// of the first of them says so. From the moment its last commit is durable this is
+// the log, and the segments before it are removed; until then the new ones are
+// dropped by the next Open. There is no moment at which a crash loses both.
+//
+// [Salvage] reads a damaged log: every transaction whose records have the chain
+// value that follows from the one stored before them. [Restart] writes a new log
+// from them in the same way, and moves the old segments to the quarantine.
+//
 // # Concurrency and failure
 //
 // Append and Close belong to one goroutine; Read is safe for concurrent use with

@@ -41,6 +41,9 @@ func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
 	side := &Side{Heads: map[HeadKey]SideHead{}, Frames: map[id.ID]store.FrameInfo{}}
 	err := s.View(ctx, asOf, func(v *store.Snapshot) (err error) {
 		side.Seq = v.Seq()
+		if side.IgnoreDigest, err = v.IgnoreDigest(ctx); err != nil {
+			return err
+		}
 		if side.Tree, err = v.Tree(ctx); err != nil {
 			return err
 		}

@@ -175,7 +175,7 @@ func (j *judge) condition(c Condition) Judged {
 			out.Met = true
 			for _, p := range v.Errors {
 				out.Count++
-				j.findings = append(j.findings, finding{c.text, cmp.Or(p.Text, p.Raw, p.File), p.Code + ": " + p.Message, true})
+				j.findings = append(j.findings, finding{c.text, cmp.Or(p.Text, p.Raw, p.File), string(p.Code) + ": " + p.Message, true})
 			}
 		}
 	}

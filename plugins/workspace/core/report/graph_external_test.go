@@ -38,7 +38,7 @@ func open(t *testing.T, page []byte) *browser {
 func (b *browser) run(script, hash string, args ...string) string {
 	b.t.Helper()
 	page := bytes.Replace(b.page, []byte("</body>"), []byte("<script>"+script+"</script></body>"), 1)
-	if slices.Contains(args, "--dump-dom") { // then the browser paints nothing, and calls no one who waits for it
+	if slices.Contains(args, "--dump-dom") { // then the browser paints nothing, so it never calls back
 		page = bytes.Replace(page, []byte("<head>"), []byte("<head><script>requestAnimationFrame = f => setTimeout(f, 16)</script>"), 1)
 	}
 	file := filepath.Join(b.dir, "page.html")

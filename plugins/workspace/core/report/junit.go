@@ -58,7 +58,7 @@ func (out *Report) JUnit() string {
 		if !v.Valid {
 			one.Failure = &junitText{Message: plural(len(v.Errors), "error")}
 			for _, p := range v.Errors {
-				one.Failure.Text += xmlText(p.Code+" "+cmp.Or(p.Text, p.Raw, p.File)+": "+p.Message) + "\n"
+				one.Failure.Text += xmlText(string(p.Code)+" "+cmp.Or(p.Text, p.Raw, p.File)+": "+p.Message) + "\n"
 			}
 		}
 		add(one)

@@ -89,7 +89,7 @@ func (m *markdown) validation(v *Validation) {
 	m.line("%s, %s, %s.\n", verdict, plural(len(v.Errors), "error"), plural(len(v.Warnings), "warning"))
 	for _, list := range [][]Problem{v.Errors, v.Warnings} {
 		for _, p := range list {
-			m.line("- %s %s: %s", code(p.Code), code(cmp.Or(p.Text, p.Raw, p.File)), plain(p.Message))
+			m.line("- %s %s: %s", code(string(p.Code)), code(cmp.Or(p.Text, p.Raw, p.File)), plain(p.Message))
 		}
 	}
 }

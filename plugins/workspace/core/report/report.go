@@ -28,31 +28,18 @@ type Request struct {
 	Inexact []Inexact
 }
 
+// Needs reports whether a condition is about the validation of the store, and
+// whether one is about differences to git's ids.
+func (r Request) Needs() (validation, inexact bool) {
+	for _, c := range r.FailOn {
+		validation = validation || c.Kind == "invalid"
+		inexact = inexact || c.Kind == "inexact"
+	}
+	return validation, inexact
+}
+
 // Inexact is a path whose ids can differ from git's.
 type Inexact struct{ Path, Reason string }
-
-// Validation is a summary of a validation.
-type Validation struct {
-	Valid    bool      `edn:"valid?"`
-	Errors   []Problem `edn:"errors"`
-	Warnings []Problem `edn:"warnings"`
-}
-
-// Problem is a finding of a validation.
-type Problem struct {
-	Code string `edn:"code"`
-	File string `edn:"file,omitempty"`
-	store.Place
-	Message string `edn:"message"`
-}
-
-// listed returns a copy whose lists are not nil.
-func (v *Validation) listed() *Validation {
-	if v == nil {
-		return nil
-	}
-	return &Validation{Valid: v.Valid, Errors: append([]Problem{}, v.Errors...), Warnings: append([]Problem{}, v.Warnings...)}
-}
 
 // Report is the result of report. A section that was not asked for is absent.
 type Report struct {
@@ -134,10 +121,14 @@ type Directory struct {
 	path string
 }
 
-// New returns the report of a state.
+// New returns the report of a state. A condition about a validation that was not
+// made is an error, because it would never be met.
 func New(f *Facts, r Request) (*Report, error) {
 	if f.Tree == nil {
 		return nil, contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("report", "")
+	}
+	if needed, _ := r.Needs(); needed && r.Validation == nil {
+		return nil, contract.Errorf("runtime/internal", "a condition is about a validation that was not made").WithOp("report", "")
 	}
 	out := &Report{Nodes: Counts{"file": 0, "dir": 0}}
 	for i := range f.Paths {

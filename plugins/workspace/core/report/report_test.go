@@ -106,6 +106,8 @@ func TestReport(t *testing.T) {
 	few, err := New(collect(t, w), Request{Sections: []string{"states"}})
 	require.NoError(t, err)
 	assert.Equal(t, []bool{true, true, true, true}, []bool{few.Coverage == nil, few.Models == nil, few.FailOn == nil, few.States != nil})
+	_, err = New(collect(t, w), Request{FailOn: conditions[6:7]})
+	require.ErrorIs(t, err, contract.OfType("runtime/internal"), "what was not validated is not valid")
 	_, err = New(collect(t, storetest.Open(t, id.B3)), Request{})
 	require.ErrorIs(t, err, contract.OfType("workspace/unscanned"))
 }

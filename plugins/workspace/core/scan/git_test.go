@@ -87,8 +87,9 @@ func TestIDsAreGits(t *testing.T) {
 	}
 }
 
-// WS-015: the same for the sources of the modules that this build uses, with a
-// link, an executable file and an odd name added.
+// WS-015, WS-016: the same for the sources of the modules that this build uses,
+// with a submodule, a nested repository, a link, an executable file and an odd
+// name added.
 func TestIDsOfModulesAreGits(t *testing.T) {
 	coretest.NeedGit(t)
 	list := exec.Command("go", "list", "-deps", "-test", "-f", "{{with .Module}}{{if not .Main}}{{.Dir}}{{end}}{{end}}", "./...")
@@ -99,6 +100,8 @@ func TestIDsOfModulesAreGits(t *testing.T) {
 	slices.Sort(dirs)
 	limit := proof.Size(t, "modules", 20, 25)
 	exact := 0
+	other := t.TempDir()
+	coretest.Init(t, other, "sha1").Run("commit", "-q", "--allow-empty", "-m", "x")
 	for _, dir := range slices.Compact(dirs) {
 		if exact == limit {
 			break
@@ -112,6 +115,8 @@ func TestIDsOfModulesAreGits(t *testing.T) {
 		require.NoError(t, os.Symlink("go.mod", filepath.Join(root, "link to\nmod")))
 		require.NoError(t, os.WriteFile(filepath.Join(root, "run\xff"), []byte("#!/bin/sh\n"), 0o755))
 		repo := coretest.Init(t, root, "sha1")
+		repo.Run("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "-f", other, "sub module")
+		repo.Run("clone", "-q", other, filepath.Join(root, "nested"))
 		result := run(t, Options{Root: root, Scheme: id.GitSHA1})
 		if len(result.Inexact) > 0 {
 			assert.Equal(t, git.ReasonAttributes, result.Inexact[0].Reason)
@@ -119,6 +124,8 @@ func TestIDsOfModulesAreGits(t *testing.T) {
 		}
 		want, entries := repo.WriteTree()
 		equalsGit(t, result, want, entries)
+		assert.Equal(t, id.Repo, result.Tree.Lookup("sub module").Mode)
+		assert.Equal(t, id.Repo, result.Tree.Lookup("nested").Mode)
 		exact++
 	}
 	assert.Equal(t, limit, exact, "modules that are small enough and have no attributes")

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -118,4 +120,98 @@ func TestNewStoreIsValid(t *testing.T) {
 	report, err := s.Validate(background, Check{Level: Full})
 	require.NoError(t, err)
 	assert.True(t, report.Valid, "%v", report.Errors)
+}
+
+// WS-025, WS-047: a caller that gives up while it waits for another transaction
+// returns at once, and its transaction is not run. One that has begun ends when
+// the context does.
+func TestCanceledWhileWaiting(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	running, goOn := make(chan struct{}), make(chan struct{})
+	first := make(chan error)
+	go func() {
+		_, err := s.Update(background, "a", func(tx *Tx) error {
+			close(running)
+			<-goOn
+			_, err := tx.PutContent([]byte("a"))
+			return err
+		})
+		first <- err
+	}()
+	<-running
+	ctx, cancel := context.WithCancel(background)
+	queued := make(chan struct{})
+	go func() {
+		for len(s.queue) == 0 {
+			runtime.Gosched()
+		}
+		close(queued)
+		cancel()
+	}()
+	ran := false
+	_, err := s.Update(ctx, "b", func(*Tx) error { ran = true; return nil })
+	typed(t, err, "canceled")
+	<-queued
+	close(goOn)
+	require.NoError(t, <-first)
+	_, seq := put(t, s.Store, "c")
+	assert.Equal(t, uint64(3), seq)
+	assert.False(t, ran)
+
+	ctx, cancel = context.WithCancel(background)
+	_, err = s.Update(ctx, "d", func(tx *Tx) error {
+		_, err := tx.PutContent([]byte("d"))
+		cancel()
+		<-tx.Context().Done()
+		return err
+	})
+	typed(t, err, "canceled")
+	_, seq = put(t, s.Store, "e")
+	assert.Equal(t, uint64(4), seq, "nothing of it is there")
+}
+
+// WS-025: a canceled scan of one large directory ends between two records, and
+// leaves nothing.
+func TestCancelWhileATreeIsPut(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	files := map[string]string{}
+	for i := range 3 * maxVersions {
+		files[fmt.Sprint("d/f", i)] = "x"
+	}
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	_, err := s.Update(ctx, "scan", func(tx *Tx) error {
+		changes := tree.Diff(nil, grow(id.B3, files))
+		records := encodeVersions(changes)
+		assert.Greater(t, len(records), 3, "a large directory has several records")
+		cancel()
+		<-tx.Context().Done()
+		_, err := tx.PutTree(grow(id.B3, files))
+		return err
+	})
+	typed(t, err, "canceled")
+	assert.Empty(t, treeAt(t, s.Store, Latest))
+	putTree(t, s.Store, grow(id.B3, files))
+	assert.Len(t, treeAt(t, s.Store, Latest), 3*maxVersions+2)
+}
+
+// WS-032: a state knows the rules that its tree follows. They are recorded when
+// they change.
+func TestIgnoreDigest(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	set := func(text string) uint64 {
+		seq, err := s.Update(background, "scan", func(tx *Tx) error { return tx.SetIgnoreDigest(id.B3.Params(text)) })
+		require.NoError(t, err)
+		return seq
+	}
+	first := set("a")
+	assert.Equal(t, first, set("a"), "nothing is written")
+	second := set("b")
+	for seq, want := range map[uint64]string{1: "", first: id.B3.Params("a").String(), second: id.B3.Params("b").String()} {
+		require.NoError(t, s.View(background, seq, func(v *Snapshot) error {
+			got, err := v.IgnoreDigest(background)
+			assert.Equal(t, want, got)
+			return err
+		}))
+	}
 }

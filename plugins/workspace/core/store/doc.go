@@ -9,7 +9,8 @@
 //	stat.cache      what the system said of the files of the last scan
 //	seal            state of log and index at the last clean close
 //	LOCK            empty; the process that writes holds a lock on it
-//	quarantine/     what was cut off or replaced; nothing is deleted there
+//	quarantine/     what was cut off or replaced; nothing is deleted there, and
+//	                each name ends with a hash of the content
 //
 // # Writing
 //
@@ -38,13 +39,32 @@
 // size of the tree. A frame that was made from others is put with
 // [Tx.PutDerived], which computes the basis again.
 //
+// # Deletion, snapshots, compaction
+//
+// [Tx.Delete] hides paths without removing anything: a deleted path reads like
+// one that is gone, and [Tx.Restore] undoes it. [Tx.SetSnapshot] names a state.
+// [Store.Compact] drops texts of frames that were deleted long ago, or of history.
+// The frames remain with all their ids, so every root still verifies; reading a
+// text is [ErrTextDropped], and states that would read differently are
+// seq/compacted unless they have a name.
+//
+// # Exchange
+//
+// [Snapshot.Export] writes a stream that verifies itself; [ReadExport] verifies
+// all of it, and [Tx.Import] adds what the store lacks. Frames belong to states of
+// paths, so those of states that the tree does not have now are kept, and become
+// heads when it gets there.
+//
 // # Recovery
 //
 // [Open] applies the transactions that the index lacks. It rebuilds the index
 // if it is missing, damaged, of another workspace, or not what the seal says.
 // If transactions are missing that the seal or the index knows, or the log is
 // damaged, the store is read-only and [Store.Damage] says where. [Verify] reads
-// a closed data directory and reports every file that does not verify.
+// a closed data directory, [Store.Validate] an open one; both report everything
+// that does not verify, and compare the index with a replay of the log. [Repair]
+// makes a closed data directory valid again: from a damaged log, it writes a new
+// one of every transaction that verifies, and lists what is lost.
 //
 // # Concurrency and failure
 //

@@ -114,12 +114,12 @@ func (x *index) applyFrame(ctx context.Context, seq uint64, payload []byte, plac
 		return err
 	}
 	key := r.recipeKey()
-	_, err := x.conn.ExecContext(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	err := x.run(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length`,
 		r.ID.Sum(), int64(seq), r.RawPath, r.Node.Sum(), r.Type, r.Agent, string(r.Origin), r.Basis.Sum(),
 		r.Content.Sum(), r.Bytes, key, place.Segment, place.Offset, place.Length)
 	if err == nil && key != nil {
-		_, err = x.conn.ExecContext(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, r.ID.Sum())
+		err = x.run(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, r.ID.Sum())
 	}
 	if place.Segment > 0 {
 		f := r.Frame
@@ -128,7 +128,7 @@ func (x *index) applyFrame(ctx context.Context, seq uint64, payload []byte, plac
 	}
 	for _, in := range r.Inputs {
 		if err == nil && !in.ID.IsZero() {
-			_, err = x.conn.ExecContext(ctx, "INSERT INTO inputs VALUES (?, ?) ON CONFLICT DO NOTHING", in.ID.String(), r.ID.Sum())
+			err = x.run(ctx, "INSERT INTO inputs VALUES (?, ?) ON CONFLICT DO NOTHING", in.ID.String(), r.ID.Sum())
 		}
 	}
 	return err
@@ -139,7 +139,7 @@ func (x *index) applyHead(ctx context.Context, seq uint64, payload []byte) error
 	if err := decodeRecord(payload, &r); err != nil {
 		return err
 	}
-	_, err := x.conn.ExecContext(ctx, `INSERT INTO heads VALUES (?, ?, ?, ?, ?)
+	err := x.run(ctx, `INSERT INTO heads VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (path, node, type, seq) DO UPDATE SET frame = excluded.frame`,
 		r.RawPath, r.Node.Sum(), r.Type, int64(seq), r.Frame.Sum())
 	if err != nil {

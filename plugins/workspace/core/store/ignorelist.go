@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -50,4 +51,30 @@ func ignoreAt(ctx context.Context, q querier, seq uint64) (text []byte, err erro
 		return nil, nil
 	}
 	return text, err
+}
+
+// SetIgnoreDigest records which ignore rules the tree of the transaction follows,
+// if they are others than those of the tree before.
+func (tx *Tx) SetIgnoreDigest(digest id.ID) error {
+	before, err := digestAt(context.Background(), tx.store.index.conn, tx.seq)
+	if err != nil || before == digest.String() {
+		return err
+	}
+	return tx.add(log.Record{Kind: kindRules, Payload: []byte(digest.String())})
+}
+
+// IgnoreDigest identifies the ignore rules that the tree follows. Trees of
+// different rules differ in more than what was edited. It is empty if nothing was
+// scanned.
+func (v *Snapshot) IgnoreDigest(ctx context.Context) (string, error) {
+	digest, err := digestAt(ctx, v.tx, v.seq)
+	return digest, readError(err)
+}
+
+func digestAt(ctx context.Context, q querier, seq uint64) (digest string, err error) {
+	err = q.QueryRowContext(ctx, "SELECT digest FROM rules WHERE seq <= ? ORDER BY seq DESC LIMIT 1", int64(seq)).Scan(&digest)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return digest, err
 }

@@ -20,6 +20,9 @@ const (
 )
 
 func (v *Snapshot) frames() *frames {
+	if v.cache == nil {
+		v.cache = newReadCache()
+	}
 	return &frames{store: v.store, q: v.tx, seq: v.seq, latest: v.latest, assumed: v.assumed, readCache: v.cache}
 }
 

@@ -34,7 +34,8 @@ type version struct {
 	from string     // path that a renamed file had before
 }
 
-// encodeVersions returns records for changed paths, one for each directory.
+// encodeVersions returns records for changed paths, at least one for each
+// directory.
 func encodeVersions(changes *tree.Changes) []log.Record {
 	byDir, from := map[string][]tree.Change{}, map[string]string{}
 	for _, r := range changes.Renamed {
@@ -55,21 +56,31 @@ func encodeVersions(changes *tree.Changes) []log.Record {
 	for _, dir := range dirs {
 		list := byDir[dir]
 		slices.SortFunc(list, func(a, b tree.Change) int { return strings.Compare(a.Path, b.Path) })
-		b := appendText(make([]byte, 0, 64*len(list)), dir)
-		for _, c := range list {
-			_, name := split(c.Path)
-			b = appendText(b, name)
-			if c.New == nil {
-				b = binary.AppendUvarint(b, 0)
-				continue
-			}
-			b = binary.AppendUvarint(b, uint64(c.New.Mode))
-			b = binary.AppendUvarint(b, uint64(c.New.Size))
-			b = appendText(c.New.Content.AppendSum(b), from[c.Path])
+		for part := range slices.Chunk(list, maxVersions) {
+			records = append(records, log.Record{Kind: kindVersions, Payload: encodePart(dir, part, from)})
 		}
-		records = append(records, log.Record{Kind: kindVersions, Payload: b})
 	}
 	return records
+}
+
+// maxVersions is the number of versions in a record. Between two records, a
+// canceled scan ends.
+const maxVersions = 1000
+
+func encodePart(dir string, list []tree.Change, from map[string]string) []byte {
+	b := appendText(make([]byte, 0, 64*len(list)), dir)
+	for _, c := range list {
+		_, name := split(c.Path)
+		b = appendText(b, name)
+		if c.New == nil {
+			b = binary.AppendUvarint(b, 0)
+			continue
+		}
+		b = binary.AppendUvarint(b, uint64(c.New.Mode))
+		b = binary.AppendUvarint(b, uint64(c.New.Size))
+		b = appendText(c.New.Content.AppendSum(b), from[c.Path])
+	}
+	return b
 }
 
 // split returns directory and name of a path; both are empty for the root.

@@ -24,6 +24,7 @@ type replica struct {
 	lost     map[id.ID]bool
 	frames   map[id.ID]replicaFrame
 	agents   map[string]bool
+	same     bool // an index was compared and has the same rows
 }
 
 // replicaFrame is what a replica remembers of a frame.
@@ -52,8 +53,9 @@ func newReplica(ctx context.Context, who Identity, scheme id.Scheme, found *find
 	if err = r.connect(ctx); err == nil {
 		err = r.prepare(ctx, who)
 	}
-	if err == nil {
-		err = r.exec(ctx, "BEGIN")
+	if err == nil { // what only readers use is not needed
+		err = r.exec(ctx, "DROP INDEX versions_of_node", "DROP INDEX versions_since", "DROP INDEX versions_until",
+			"DROP INDEX frames_of_content", "DROP INDEX frames_of_basis", "BEGIN")
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.close())
@@ -143,6 +145,8 @@ func (r *replica) compare(ctx context.Context, other querier) error {
 	if err != nil {
 		return err
 	}
+	before := r.found.count[IndexDiffers]
+	defer func() { r.same = err == nil && r.found.count[IndexDiffers] == before }()
 	for _, t := range tables {
 		query := "SELECT * FROM " + t.name + " ORDER BY " + strings.Join(t.key, ", ")
 		if err := r.compareTable(ctx, t.name, query, other); err != nil {

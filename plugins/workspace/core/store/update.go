@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
@@ -46,6 +47,9 @@ type request struct {
 	seq   uint64
 	err   error
 	done  chan struct{}
+	// taken is set by the writer when it begins, or by a caller that gives up
+	// before: a transaction is either not run, or its outcome is awaited.
+	taken atomic.Bool
 }
 
 // Update runs a function in a transaction and returns its sequence number once
@@ -75,6 +79,15 @@ func (s *Store) wait(r *request) (seq uint64, err error) {
 	select {
 	case <-r.done:
 		return r.seq, r.err
+	case <-r.ctx.Done():
+		if r.taken.CompareAndSwap(false, true) {
+			return 0, contract.AsError(context.Cause(r.ctx))
+		}
+		select {
+		case <-r.done:
+			return r.seq, r.err
+		case <-s.closed:
+		}
 	case <-s.closed:
 	}
 	s.writer.Wait() // it finishes what it has begun
@@ -123,7 +136,9 @@ func (s *Store) write() {
 // returns the next one if that must be alone.
 func (s *Store) serve(r *request) (next *request) {
 	if r.alone != nil {
-		r.err = r.alone()
+		if r.taken.CompareAndSwap(false, true) {
+			r.err = r.alone()
+		}
 		close(r.done)
 		return nil
 	}
@@ -164,9 +179,14 @@ func (s *Store) commit(batch []*request) {
 	var drafts []log.Draft
 	var written []*request
 	for _, r := range batch {
+		if !r.taken.CompareAndSwap(false, true) {
+			continue // its caller gave up
+		}
 		draft, err := s.draft(r, end.Seq+uint64(len(drafts))+1)
 		if err != nil {
-			r.err = err
+			if r.err = err; errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+				r.err = contract.AsError(err)
+			}
 			continue
 		}
 		r.seq = end.Seq + uint64(len(drafts))

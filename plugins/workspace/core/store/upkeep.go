@@ -20,6 +20,8 @@ const (
 	kindGone
 	// kindDropped lists states that can no longer be read.
 	kindDropped
+	// kindRules identifies the ignore rules of the trees from here on.
+	kindRules
 )
 
 // upkeepSchema are the tables of these records, and of what is derived from
@@ -33,6 +35,7 @@ CREATE TABLE tombstones (path BLOB NOT NULL, since INTEGER NOT NULL, until INTEG
 CREATE TABLE snapshots (name TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER, seq INTEGER NOT NULL, PRIMARY KEY (name, since)) WITHOUT ROWID;
 CREATE TABLE ignores (seq INTEGER PRIMARY KEY, text BLOB NOT NULL);
 CREATE TABLE gone (content BLOB PRIMARY KEY, seq INTEGER NOT NULL, lost INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE rules (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
 CREATE TABLE dropped (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 `
 
@@ -75,6 +78,8 @@ func (x *index) applyUpkeep(ctx context.Context, seq uint64, r log.Record) error
 		return x.applySnapshot(ctx, seq, r.Payload)
 	case kindIgnore:
 		return x.run(ctx, "INSERT INTO ignores VALUES (?1, ?2) ON CONFLICT (seq) DO UPDATE SET text = excluded.text", int64(seq), blob(r.Payload))
+	case kindRules:
+		return x.run(ctx, "INSERT INTO rules VALUES (?1, ?2) ON CONFLICT (seq) DO UPDATE SET digest = excluded.digest", int64(seq), string(r.Payload))
 	case kindGone:
 		return x.applyGone(ctx, seq, r.Payload)
 	case kindDropped:

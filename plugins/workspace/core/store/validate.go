@@ -99,7 +99,7 @@ func (v *validator) roots(ctx context.Context, q querier, seq uint64) (err error
 	if v.report.StateRoot, err = reader(q).stateRoot(ctx); err != nil {
 		return err
 	}
-	if v.index == nil || v.at.Seq != seq {
+	if v.index == nil || v.at.Seq != seq || v.replica.same { // equal rows give an equal root
 		return nil
 	}
 	if root, err := reader(v.index).stateRoot(ctx); err != nil || root != v.report.StateRoot {

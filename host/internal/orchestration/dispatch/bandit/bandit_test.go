@@ -312,7 +312,9 @@ func TestEstimate(t *testing.T) {
 	assert.Len(t, inside, 4)
 
 	e := bandit.EstimateAll([]bandit.Choice{{First: arms[0], Among: arms, Propensity: 0.5, Pass: true}})
-	assert.False(t, e[1].Known, "it never was the first")
+	assert.Zero(t, e[1].First)
+	assert.Zero(t, e[1].Inverse, "nothing is known of an arm that never was the first")
+	assert.Less(t, e[0].Normalised.Low, 0.5, "one outcome is not certain")
 	assert.Empty(t, bandit.EstimateAll(nil))
 }
 

@@ -90,7 +90,9 @@ func penalties(all []Belief, s *policy.Learned) []float64 {
 // Range returns the bounds that the pass rate has with 95 %.
 func (b *Belief) Range() (low, high float64) {
 	var c curve
-	c.of(b.A, b.B)
+	s := shapeOf(b.A, b.B)
+	from, till := s.bounds()
+	c.of(&s, from, till)
 	low, high = float64(c.from)/points, float64(c.till)/points
 	for k := c.from; k < c.till; k++ {
 		if c.below[k] <= 0.025 {

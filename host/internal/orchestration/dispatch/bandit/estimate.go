@@ -23,11 +23,9 @@ type Estimate struct {
 	Arm
 	Decisions int // in which it was a candidate
 	First     int // in which it was the first
-	// Inverse weights the outcomes by their inverse propensity. Normalised divides by
-	// the sum of the weights; it is unknown (Known is false) for an arm that never was
-	// the first.
+	// Inverse weights the outcomes by their inverse propensity, Normalised divides by the
+	// sum of the weights. Both are zero for an arm that never was the first.
 	Inverse, Normalised Interval
-	Known               bool
 }
 
 // EstimateAll estimates the arms of recorded decisions, in the order in which they
@@ -50,9 +48,10 @@ func EstimateAll(choices []Choice) []Estimate {
 	return out
 }
 
-// read computes the estimate from the decisions that had the arm.
+// read computes the estimate from the decisions that had the arm. An interval takes one
+// more pass and one more fail into account, so that few equal outcomes are not certain.
 func (e *Estimate) read(choices []Choice) {
-	var weights, gains, squares float64 // of w, w r and (w r)²
+	var weights, weightSquares, gains, gainSquares float64
 	for _, c := range choices {
 		if !slices.Contains(c.Among, e.Arm) {
 			continue
@@ -63,29 +62,22 @@ func (e *Estimate) read(choices []Choice) {
 		}
 		e.First++
 		w := 1 / c.Propensity
-		weights += w
+		weights, weightSquares = weights+w, weightSquares+w*w
 		if c.Pass {
-			gains += w
-			squares += w * w
+			gains, gainSquares = gains+w, gainSquares+w*w
 		}
 	}
-	n := float64(e.Decisions)
-	value := gains / n
-	e.Inverse = interval(value, math.Sqrt(max(0, squares/n-value*value)/n))
-	if e.Known = e.First > 0; !e.Known {
+	if e.First == 0 {
 		return
 	}
-	ratio, spread := gains/weights, 0.0
-	for _, c := range choices {
-		if c.First == e.Arm && slices.Contains(c.Among, e.Arm) {
-			r := -ratio
-			if c.Pass {
-				r++
-			}
-			spread += r * r / (c.Propensity * c.Propensity)
-		}
-	}
-	e.Normalised = interval(ratio, math.Sqrt(spread)/weights)
+	usual, n := weights/float64(e.First), float64(e.Decisions)+2
+	mean := (gains + usual) / n
+	spread := (gainSquares+usual*usual)/n - mean*mean
+	e.Inverse = interval(gains/float64(e.Decisions), math.Sqrt(max(0, spread)/n))
+	same := weights * weights / weightSquares // as many outcomes of equal weight say as much
+	share := gains / weights
+	smooth := (share*same + 1) / (same + 2)
+	e.Normalised = interval(share, math.Sqrt(smooth*(1-smooth)/(same+2)))
 }
 
 // interval is that of a normal distribution.

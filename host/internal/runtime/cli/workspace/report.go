@@ -15,7 +15,7 @@ import (
 
 // sectionOrder is the order of the sections of a report; others follow by name.
 var sectionOrder = []string{
-	"coverage", "states", "origins", "authored-stale", "models", "largest", "validation", "fail-on",
+	"coverage", "states", "origins", "authored-stale", "models", "directories", "validation", "fail-on",
 }
 
 func reportText(p *page, out edn.Value) {

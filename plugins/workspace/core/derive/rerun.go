@@ -1,0 +1,37 @@
+package derive
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Rerun returns the content that the recipe of a frame gives now, absent if that
+// proves nothing: the frame is authored or generated, its basis is another one
+// now, or its policy may give other text. It is the function of a validation that
+// runs recipes again.
+func (e *Engine) Rerun(ctx context.Context, v *store.Snapshot, f *store.Frame) (id.ID, error) {
+	if f.Origin != store.Extracted && f.Origin != store.Synthesized || f.Sampled {
+		return id.ID{}, nil
+	}
+	j := &job{agent: f.Agent, producer: f.Producer(), force: true}
+	j.item = Item{Path: f.Path, Type: f.Type}
+	if f.Origin == store.Synthesized {
+		var err error
+		if j.policy, j.sel, err = e.policyOf(f); err != nil {
+			return id.ID{}, contract.AsError(err)
+		}
+	}
+	if err := e.look(ctx, v, j); err != nil || e.basisOf(j) != f.Basis {
+		return id.ID{}, nil // it could not be made now, or from other inputs
+	}
+	if err := e.run(ctx, v, []*job{j}); err != nil {
+		return id.ID{}, contract.AsError(err)
+	}
+	if j.item.Err != nil {
+		return id.ID{}, j.item.Err
+	}
+	return e.o.Store.Scheme.Bytes(j.text), nil
+}
