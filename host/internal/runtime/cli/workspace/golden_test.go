@@ -91,7 +91,7 @@ var goldens = []struct{ args, out string }{
  :contents [{:path "src" :diff "--- a\n+++ b\n-x\n+y\n"}] :warnings ["the ignore rules differ"] ` + at + `}`},
 	{"context diff 1 2", `{:nodes {:added [] :modified [] :removed [] :renamed []} :frames {} ` + at + `}`},
 	{"context report --section coverage --fail-on stale", `{:coverage [{:frame/type "digest" :agent/id "docs" :with 13 :without 1 :pct 92.9}] :states {:fresh 28 :stale 3} :authored-stale [{:path "README.md" :frame/type "note"}]
- :largest [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true} ` + at + `}`},
+ :directories [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true} ` + at + `}`},
 	{"context report -o markdown", `{:text "# Report\n\n| a |\n" ` + at + `}`},
 	{"context agents list", `{:agents [{:agent/id "writer" :role :writer :valid? true} {:agent/id "docs" :role :writer :model "openai/voice" :valid? false :problems ["there is no model openai/voice"]}]}`},
 	{"context agents show docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :context/read} :model "openai/voice" :principals ["ci"] :prompts {:system "Be brief."} :valid? true}`},
