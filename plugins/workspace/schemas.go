@@ -48,6 +48,9 @@ func schemasOf(text string) map[string]edn.Value {
 		}
 		named[schemaName("req", name)] = closed(appendElems(in, form.Key("in")))
 		named[schemaName("res", name)] = closed(appendElems(out, form.Key("out")))
+		if other := form.Key("out/or"); !other.IsNil() {
+			named[schemaName("res", name)] = edn.Vector(edn.K("or"), named[schemaName("res", name)], other)
+		}
 		if form.Key("out").IsKeyword() {
 			named[schemaName("res", name)] = form.Key("out")
 		}

@@ -82,7 +82,7 @@ func (g *generation) plan(jobs []*job, input edn.Value, target func(edn.Value, s
 			dir := parent(j.item.Path)
 			commits[dir] = append(commits[dir], edn.Text(commit))
 		}
-		frames = append(frames, slot(commit))
+		frames = append(frames, slot(commit).AssocKey("slot/default", edn.Nil())) // skipped where the frame is there
 	}
 	nodes = append(nodes, edn.MustMap(edn.K("op"), edn.K("emit"), edn.K("input"), edn.MustMap(edn.K("frames"), edn.Vector(frames...))))
 	return edn.MustMap(edn.K("nodes"), edn.Vector(nodes...))

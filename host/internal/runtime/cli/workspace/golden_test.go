@@ -85,12 +85,13 @@ var goldens = []struct{ args, out string }{
 	{"context compose --ids --order [:type-priority,[\"note\"]]", `{:ids ["` + frame1 + `"] :skipped [] :omitted 0 ` + at + `}`},
 	{"context generate src/a.go --model ollama/voice --intent context/summarize --force", `{:frame/id "` + frame1 + `" :frame/existing? false :attribution {:cap/id :ollama/voice :provider {:name "ollama" :type :ollama :model "llama3.1"} :usage {:tokens-in 480 :tokens-out 32 :tokens-mark :exact}} ` + at + `}`},
 	{"context generate . --recursive --plan --priority high --on-failure continue --concurrency 2", `{:items [{:path "src/a.go" :frame/type "s" :frame/id "` + frame1 + `" :status :made}] :counts {:made 1 :failed 0} ` + at + `}`},
+	{"context generate --plan", `{:frames [{:frame/id "` + frame1 + `"}]}`},
 	{"context batch calls.edn --concurrency 8 --atomic", `{:results [{:out {:state :fresh}} {:error {:type :frame/no-head :message "there is no head"}}] :ok 1 :failed 1 ` + at + `}`},
 	{"context diff run-17 --content --path src --type digest", `{:nodes {:added ["n"] :modified ["src/a.go"] :removed [] :renamed [["a" "b"]]} :frames {:stale [["src" "digest"]] :head-moved [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `"}]}
  :contents [{:path "src" :diff "--- a\n+++ b\n-x\n+y\n"}] :warnings ["the ignore rules differ"] ` + at + `}`},
 	{"context diff 1 2", `{:nodes {:added [] :modified [] :removed [] :renamed []} :frames {} ` + at + `}`},
 	{"context report --section coverage --fail-on stale", `{:coverage [{:frame/type "digest" :agent/id "docs" :with 13 :without 1 :pct 92.9}] :states {:fresh 28 :stale 3} :authored-stale [{:path "README.md" :frame/type "note"}]
- :largest [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true} ` + at + `}`},
+ :directories [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true} ` + at + `}`},
 	{"context report -o markdown", `{:text "# Report\n\n| a |\n" ` + at + `}`},
 	{"context agents list", `{:agents [{:agent/id "writer" :role :writer :valid? true} {:agent/id "docs" :role :writer :model "openai/voice" :valid? false :problems ["there is no model openai/voice"]}]}`},
 	{"context agents show docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :context/read} :model "openai/voice" :principals ["ci"] :prompts {:system "Be brief."} :valid? true}`},

@@ -273,6 +273,19 @@ func generateText(p *page, out edn.Value) {
 		}
 		return
 	}
+	if frames := out.Key("frames"); !frames.IsNil() { // of a plan
+		var made []string
+		for f := range frames.Elems() {
+			if id := p.id(f.Key("frame/id")); id != "" {
+				made = append(made, "  "+id)
+			}
+		}
+		p.line("the plan made %s; %s were there", counted(len(made), "frame"), counted(frames.Len()-len(made), ""))
+		for _, id := range made {
+			p.line("%s", id)
+		}
+		return
+	}
 	if c := out.Key("counts"); c.Len() > 0 {
 		var parts []string
 		for k, n := range c.Entries() {
