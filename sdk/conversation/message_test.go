@@ -92,6 +92,24 @@ func TestNewRejects(t *testing.T) {
 	}
 }
 
+// CNV-002: a message is valid UTF-8, and readable in a log.
+func TestMessageText(t *testing.T) {
+	m, err := New(RoleAssistant, Reasoning{Text: "a\xff"}, Text{Text: "b\xff"}, Text{Text: "c"},
+		Reference{Hash: "b3:0", MediaType: "text/plain"}, Call{ID: "t1", Tool: "clock", Args: "\xff"})
+	require.NoError(t, err)
+	assert.Equal(t, "b\ufffdc", m.Text())
+	assert.Equal(t, "assistant: [reasoning] b\ufffd c [text/plain b3:0] [call t1: clock \ufffd]", m.String())
+	assert.Equal(t, Part(Reasoning{Text: "a\ufffd"}), slices.Collect(m.Parts())[0])
+	m, err = New(RoleTool, Result{CallID: "t1", Failed: true}, Image{URL: "https://example.org"})
+	require.NoError(t, err)
+	assert.Equal(t, "tool: [result of t1 failed] [image]", m.String())
+	assert.Equal(t, "conversation: message: part 1: why", (&InvalidError{Part: 1, Reason: "why"}).Error())
+	assert.Equal(t, "conversation: message: why", (&InvalidError{Part: -1, Reason: "why"}).Error())
+	for range Assistant("no call").Calls() {
+		t.Fatal("a call")
+	}
+}
+
 func TestMessagesOfText(t *testing.T) {
 	for role, m := range map[Role]Message{
 		RoleSystem: System("a"), RoleUser: User("a"), RoleAssistant: Assistant("a"), RoleTool: ToolResult("t1", "a"),
@@ -146,10 +164,11 @@ func TestFold(t *testing.T) {
 			assert.Len(t, messages, c.n)
 			assert.ErrorIs(t, err, c.want)
 			seen := 0
-			_, err = Fold(stream, func(Delta) bool { seen++; return false })
+			messages, err = Fold(stream, func(Delta) bool { seen++; return false })
 			if len(c.deltas) > 0 {
 				assert.NoError(t, err)
 				assert.Equal(t, 1, seen)
+				assert.Equal(t, c.deltas[0].Kind == DeltaMessage, len(messages) == 1)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package conversation_test
 
 import (
+	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -154,6 +155,17 @@ func TestCollectionReportsLostMessages(t *testing.T) {
 	forcedCollection(t)
 	assert.Empty(t, lost, "one report")
 	assert.Equal(t, 3, context.Len(), "what a context shows is not lost with the transaction")
+}
+
+// CNV-006: the place of a report is that of Begin.
+func TestReportNamesItsPlace(t *testing.T) {
+	_, _, line, _ := runtime.Caller(0)
+	tx := Begin(func(*LostError) {})
+	tx.Add(User("a"))
+	var lost *LostError
+	require.ErrorAs(t, tx.Close(), &lost)
+	assert.True(t, strings.HasSuffix(lost.Begun, fmt.Sprintf("transaction_test.go:%d", line+1)), lost.Begun)
+	assert.Contains(t, (&FinalizedError{Messages: 2}).Error(), "2 messages")
 }
 
 // CNV-006: the default reports to the standard logger.

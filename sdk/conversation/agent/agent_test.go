@@ -168,6 +168,7 @@ func TestSimple(t *testing.T) {
 	require.NoError(t, err)
 	conversationtest.Equal(t, out, []conversation.Message{conversation.Assistant("hello")})
 	assert.Equal(t, 1, calls)
+	assert.EqualError(t, &agent.StageError{Index: 1, Err: errModel}, "agent: stage 1: the model failed")
 	out, err = agent.Pipeline().Execute(t.Context(), conversation.Of(conversation.User("hi")), m)
 	assert.NoError(t, err)
 	assert.Empty(t, out)
@@ -335,21 +336,27 @@ func TestToolRejects(t *testing.T) {
 	tool(t, agent.MaxIterations)
 }
 
-// A canceled context ends the loop instead of being shown to the model.
+// A canceled context ends the loop instead of being shown to the model, whether
+// the tool notices it or not.
 func TestToolIsCanceled(t *testing.T) {
 	reason := errors.New("the caller left")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	f := clock()
-	ran := 0
-	f.Run = func(ctx context.Context, _ string) (string, error) {
-		ran++
-		cancel(reason)
-		return "", ctx.Err()
+	for _, notices := range []bool{true, false} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		f := clock()
+		ran := 0
+		f.Run = func(ctx context.Context, _ string) (string, error) {
+			ran++
+			cancel(reason)
+			if notices {
+				return "", ctx.Err()
+			}
+			return "noon", nil
+		}
+		out, err := tool(t, 0, f).Execute(ctx, conversation.Of(), caller(calls(3, "{:a %d}")))
+		assert.ErrorIs(t, err, reason)
+		assert.Equal(t, 1, ran)
+		assert.Equal(t, notices, len(out) == 1, "the result of a tool that ran is kept")
 	}
-	out, err := tool(t, 0, f).Execute(ctx, conversation.Of(), caller(calls(3, "{:a %d}")))
-	assert.ErrorIs(t, err, reason)
-	assert.Equal(t, 1, ran)
-	assert.Len(t, out, 1)
 }
 
 // stream is a model whose streams are given.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -321,9 +322,7 @@ func TestSendStream(t *testing.T) {
 	}
 	assert.Equal(t, []string{"x", "second answer"}, said(tx.Pending()))
 	tx.Rollback()
-	for _, err := range stream {
-		assert.ErrorIs(t, err, conversation.ErrFinalized)
-	}
+	assert.ErrorIs(t, drain(t, stream), conversation.ErrFinalized)
 
 	store.before = 1
 	stream, unstored := sess.SendStream(t.Context(), user, twice, texts)
@@ -371,7 +370,7 @@ type scripted struct {
 }
 
 func (s scripted) Execute(context.Context, conversation.Context, conversation.Model) ([]conversation.Message, error) {
-	panic("only streams")
+	return nil, s.err
 }
 
 func (s scripted) ExecuteStream(
@@ -467,11 +466,12 @@ func TestSessionRejects(t *testing.T) {
 		var wrong *session.RangeError
 		assert.ErrorAs(t, sess.Truncate(t.Context(), n), &wrong)
 	}
-	empty := sess.Begin()
+	empty, version := sess.Begin(), sess.Version()
 	defer empty.Rollback()
 	v, err := sess.Commit(t.Context(), empty)
 	assert.NoError(t, err)
-	assert.Equal(t, sess.Version(), v, "nothing to commit is no commit")
+	assert.Equal(t, version, v, "nothing to commit is no commit")
+	assert.Equal(t, version, sess.Version())
 	assert.True(t, empty.Finalized())
 	require.NoError(t, sess.Clear(t.Context()))
 	assert.Empty(t, stored(t, store))
@@ -483,6 +483,55 @@ func TestSessionRejects(t *testing.T) {
 	sess, err = session.Open(ctx, store, "c-01")
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Nil(t, sess)
+}
+
+// reloading is a store on which the session is loaded again during a commit.
+type reloading struct {
+	session.Memory
+	sess *session.Session
+}
+
+func (r *reloading) Commit(
+	ctx context.Context, id string, base session.Version, c session.Change,
+) (session.Version, error) {
+	v, err := r.Memory.Commit(ctx, id, base, c)
+	return v, errors.Join(err, r.sess.Reload(ctx))
+}
+
+// CNV-020: a commit that another goroutine has loaded already is not added twice.
+func TestReloadDuringCommit(t *testing.T) {
+	store := new(reloading)
+	store.sess = open(t, store)
+	for range 2 {
+		_, err := store.sess.Send(t.Context(), conversation.User("x"), agent.Simple(), conversationtest.Says("y"))
+		require.NoError(t, err)
+		conversationtest.Equal(t, slices.Collect(store.sess.Context().All()), stored(t, store))
+	}
+	assert.Equal(t, []string{"x", "y", "x", "y"}, said(stored(t, store)))
+}
+
+// CNV-020, CNV-006: a Send that fails rolls back and reports nothing.
+func TestFailedSendIsNotLost(t *testing.T) {
+	lost := make(chan *conversation.LostError, 10)
+	sess, err := session.Open(t.Context(), new(session.Memory), "c-01",
+		session.OnLost(func(e *conversation.LostError) { lost <- e }))
+	require.NoError(t, err)
+	fails := scripted{err: errModel}
+	for range 3 {
+		_, err := sess.Send(t.Context(), conversation.User("x"), fails, nil)
+		assert.ErrorIs(t, err, errModel)
+	}
+	cleaned := make(chan struct{})
+	func() { runtime.AddCleanup(new([16]byte), func(c chan struct{}) { close(c) }, cleaned) }()
+	for done := false; !done; {
+		runtime.GC()
+		select {
+		case <-cleaned:
+			done = true
+		default:
+		}
+	}
+	assert.Empty(t, lost)
 }
 
 // CNV-006: the report of a session names the place where its user began.

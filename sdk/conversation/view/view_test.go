@@ -57,6 +57,15 @@ func only(messages []conversation.Message, keep func(conversation.Message) bool)
 	return slices.DeleteFunc(slices.Clone(messages), func(m conversation.Message) bool { return !keep(m) })
 }
 
+// CNV-004: a window is the longest end of the messages that keeps its rules.
+func TestWindowIsTheLongest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		messages := messagegen.Messages().Draw(t, "messages")
+		c, want := windowed(t, conversation.Of(messages...), messages)
+		conversationtest.Context(t, c, want)
+	})
+}
+
 func isSystem(m conversation.Message) bool { return m.Role() == conversation.RoleSystem }
 
 // windowed is a window with any options, and the same by trial: the longest end
@@ -71,9 +80,9 @@ func windowed(
 		options = append(options, view.KeepSystem())
 	}
 	limit := -1
-	count := func(m conversation.Message) int { return 1 + len(m.Text()) }
+	count := func(m conversation.Message) int { return 1 + len(m.Text())%3 }
 	if rapid.Bool().Draw(t, "by tokens") {
-		limit = rapid.IntRange(0, 40).Draw(t, "tokens")
+		limit = rapid.IntRange(0, 9).Draw(t, "tokens")
 		options = append(options, view.Tokens(limit, count))
 	}
 	for start := range len(messages) + 1 {

@@ -264,9 +264,9 @@ func loadedIsNotShared(t *testing.T, s *suite) {
 	first := s.load(t, "c-01")
 	s.commit(t, "c-01", v, session.Change{From: 0, To: 2, Messages: []conversation.Message{conversation.User("c")}})
 	conversationtest.Equal(t, first.Messages, []conversation.Message{a, b})
-	_ = append(first.Messages, conversation.User("d"))
 	second := s.load(t, "c-01")
 	s.commit(t, "c-01", second.Version, appended(1, conversation.Assistant("e")))
+	_ = append(second.Messages, conversation.User("d"))
 	conversationtest.Equal(t, s.load(t, "c-01").Messages, []conversation.Message{
 		conversation.User("c"), conversation.Assistant("e"),
 	})
