@@ -25,7 +25,7 @@ func (c *command) dispatchStatsCommand() *cobra.Command {
 	var intent, since string
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "show how often each candidate passes its gates, as learned and as estimated from recorded decisions",
+		Short: "show how often each candidate passes its gates, learned and estimated",
 		Long: "stats shows the candidates of each intent whose policy is learned. Outcomes are all that were counted, the pass\n" +
 			"rate is what is believed now, with the bounds that it has with 95 %: older outcomes count less. The estimates say\n" +
 			"how often a candidate would have passed as the first of all decisions of the period, from the recorded\n" +

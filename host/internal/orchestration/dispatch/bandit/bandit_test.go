@@ -39,7 +39,7 @@ func TestPropensityIsTheShareOfDraws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all, s, r := genBeliefs(t), rules(), chacha(1)
 		s.Explore = rapid.Float64Range(0, 0.5).Draw(t, "explore")
-		const draws = 1500
+		const draws = 300
 		firsts, said := make([]int, len(all)), make([]float64, len(all))
 		for range draws {
 			d := bandit.Draw(all, s, r)
@@ -86,7 +86,7 @@ func TestDrawIsDeterministic(t *testing.T) {
 func TestExplore(t *testing.T) {
 	s, r := rules(), chacha(3)
 	all := []bandit.Belief{{A: 1000, B: 1}, {A: 1, B: 1000}}
-	const draws = 20000
+	const draws = 6000
 	explored, worst := 0, 0
 	for range draws {
 		d := bandit.Draw(all, s, r)
@@ -99,8 +99,8 @@ func TestExplore(t *testing.T) {
 			assert.InDelta(t, 0.025, d.Propensity, 1e-9)
 		}
 	}
-	assert.InDelta(t, 0.05, float64(explored)/draws, 0.006)
-	assert.InDelta(t, 0.025, float64(worst)/draws, 0.005)
+	assert.InDelta(t, 0.05, float64(explored)/draws, 0.01)
+	assert.InDelta(t, 0.025, float64(worst)/draws, 0.008)
 }
 
 // LRN-002: cost and latency reduce the utility relative to the largest; what is not
@@ -282,7 +282,7 @@ func TestEstimate(t *testing.T) {
 	rates := []float64{0.9, 0.5}
 	arms := []bandit.Arm{{CapID: "x/0"}, {CapID: "x/1"}}
 	inside := map[string]int{}
-	const tries = 200
+	const tries = 60
 	for try := range tries {
 		r := rand.New(rand.NewPCG(uint64(try), 7))
 		var choices []bandit.Choice
