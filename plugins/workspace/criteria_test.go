@@ -117,8 +117,8 @@ func TestContextAPIs(t *testing.T) {
 		b.fails("frame/no-head", "context/get-head", `{:path "a" :frame/type "digest"}`)
 	})
 	t.Run("error handling is deterministic", func(t *testing.T) {
-		one := b.fails("path/not-in-tree", "context/get-node", `{:path "nope"}`)
-		two := b.fails("path/not-in-tree", "context/get-node", `{:path "nope"}`)
+		one := b.failure("path/not-in-tree", "context/get-node", `{:path "nope"}`)
+		two := b.failure("path/not-in-tree", "context/get-node", `{:path "nope"}`)
 		assert.Equal(t, one.Value().String(), two.Value().String())
 	})
 	t.Run("concurrent requests handled safely", func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestContextAPIs(t *testing.T) {
 		all.Wait()
 	})
 	t.Run("invalid node id returns clear error", func(t *testing.T) {
-		err := b.fails("input/invalid", "context/get-node", `{:node/id "zzz"}`)
+		err := b.failure("input/invalid", "context/get-node", `{:node/id "zzz"}`)
 		assert.NotEmpty(t, err.Details.Key("reason").String())
 	})
 }
@@ -307,7 +307,7 @@ func TestModelProviders(t *testing.T) {
 		down.Store(true)
 		defer down.Store(false)
 		before := b.state()
-		err := b.fails("provider/request-failed", "context/generate", `{:agent/id "one" :path "b/z.txt" :frame/type "s"}`)
+		err := b.failure("provider/request-failed", "context/generate", `{:agent/id "one" :path "b/z.txt" :frame/type "s"}`)
 		assert.Equal(t, "runtime/crashed", err.Cause.Type)
 		assert.Equal(t, before, b.state())
 	})
@@ -369,7 +369,7 @@ func TestTooling(t *testing.T) {
 	})
 	t.Run("error messages are clear and actionable", func(t *testing.T) {
 		b := start(t, fourFiles)
-		err := b.fails("workspace/not-found", "workspace/status", `{}`)
+		err := b.failure("workspace/not-found", "workspace/status", `{}`)
 		assert.Contains(t, err.Hint, "ferment workspace")
 	})
 }

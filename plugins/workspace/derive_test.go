@@ -79,7 +79,7 @@ func TestErrorsOfModels(t *testing.T) {
 				return edn.MustRead(c.answer), nil
 			})
 			b.call("workspace/scan", `{}`)
-			err := b.fails(c.want, "context/generate", `{:path "a.txt" :frame/type "s" :intent :context/summarize}`)
+			err := b.failure(c.want, "context/generate", `{:path "a.txt" :frame/type "s" :intent :context/summarize}`)
 			if c.failure != "" {
 				require.NotNil(t, err.Cause)
 				assert.Equal(t, c.failure, err.Cause.Type)

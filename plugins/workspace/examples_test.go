@@ -74,7 +74,7 @@ func TestBatch(t *testing.T) {
 	second, _ := out.Key("results").Nth(1)
 	assert.Equal(t, ":path/not-in-tree", second.Key("error").Key("type").String())
 	before := b.call("workspace/status", `{}`).Key("seq").String()
-	err := b.fails("path/not-in-tree", "context/batch", `{:atomic? true :items [
+	err := b.failure("path/not-in-tree", "context/batch", `{:atomic? true :items [
 		{:intent :context/put-frame :input {:path "b" :frame/type "note" :content "y"}}
 		{:intent :context/put-frame :input {:path "missing" :frame/type "note" :content "z"}}]}`)
 	assert.Equal(t, "1", err.Details.Key("item").String())

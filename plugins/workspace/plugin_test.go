@@ -99,8 +99,13 @@ func (b *bench) call(intent, input string) edn.Value {
 	return out
 }
 
-// fails checks the type of the error of a call.
-func (b *bench) fails(typ, intent, input string, who ...wire.CallContext) *contract.Error {
+// fails and failure check the type of the error of a call.
+func (b *bench) fails(typ, intent, input string, who ...wire.CallContext) {
+	b.Helper()
+	_ = b.failure(typ, intent, input, who...)
+}
+
+func (b *bench) failure(typ, intent, input string, who ...wire.CallContext) *contract.Error {
 	b.Helper()
 	out, err := b.try(intent, input, who...)
 	require.NotNil(b, err, "%s %s: %s", intent, input, out)

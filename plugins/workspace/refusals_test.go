@@ -108,7 +108,7 @@ func TestBadInput(t *testing.T) {
 		{"context/generate", `{:path "a.txt" :frame/type "s" :intent :context/summarize}`, "provider/not-configured"},
 		{"context/agents", `{:op :show :agent/id "ghost"}`, "agent/unknown"},
 	} {
-		err := b.fails(row.want, row.intent, row.input)
+		err := b.failure(row.want, row.intent, row.input)
 		assert.NotEmpty(t, err.Message, row.input)
 	}
 	after := b.call("workspace/status", `{}`)
@@ -155,7 +155,7 @@ func TestTwoProcessesOnOneStore(t *testing.T) {
 	first.call("workspace/scan", `{}`)
 	second := &bench{T: t, root: first.root}
 	second.p = startOn(t, first.root)
-	err := second.fails("store/locked", "workspace/scan", `{}`)
+	err := second.failure("store/locked", "workspace/scan", `{}`)
 	assert.True(t, err.Retryable)
 	first.p.Instance().Stop()
 	second.call("workspace/scan", `{}`)

@@ -208,7 +208,6 @@ func Read(ctx context.Context, d *decode.Document, set *files.Set, opts Options)
 	return r
 }
 
-// printer returns the printer of values of the configuration.
 // Names returns the capabilities that the configuration names in settings with
 // the unit :capability.
 func (p *Plugin) Names() []string {
