@@ -332,6 +332,30 @@ func TestFailedRepair(t *testing.T) {
 	typed(t, err, "store/locked")
 }
 
+// WS-171, WS-220: a format that is newer because of a flipped byte is damage; one
+// that the log was begun with is a newer version.
+func TestFormatOfIdentity(t *testing.T) {
+	dir, _ := everyFile(t, id.B3)
+	path := filepath.Join(dir, identityFile)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	newer := bytes.Replace(whole, []byte(":format 1"), []byte(":format 3"), 1)
+	require.NotEqual(t, whole, newer)
+	require.NoError(t, os.WriteFile(path, newer, 0o600))
+	done, err := Repair(background, dir, testOptions, true)
+	require.NoError(t, err)
+	assert.Equal(t, []RepairStep{RestoreIdentity}, done.Steps)
+	again, err := os.ReadFile(path)
+	require.NoError(t, err)
+	assert.Equal(t, whole, again)
+
+	require.NoError(t, os.WriteFile(path, newer, 0o600))
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, logDir)))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, logDir), 0o700))
+	_, err = Verify(background, dir, Check{})
+	typed(t, err, "store/version")
+}
+
 // WS-173: workspace.edn is restored from the log, the log's first record from
 // workspace.edn; without both the store cannot be repaired, and says so.
 func TestIdentityIsRestored(t *testing.T) {

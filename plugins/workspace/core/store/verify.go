@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -66,21 +67,27 @@ type validator struct {
 	replica *replica
 }
 
-// identify reads workspace.edn. If it is damaged, the log says what it was.
+// identify reads workspace.edn. If it is damaged, the log says what it was. A file
+// of a newer version is damaged if the log was begun with another one.
 func (v *validator) identify() (err error) {
 	v.who, v.scheme, v.text, err = readIdentity(v.dir)
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, contract.OfType("store/version")) || errors.Is(err, contract.OfType("workspace/not-found")) && !exists(filepath.Join(v.dir, logDir)) {
+	if errors.Is(err, contract.OfType("workspace/not-found")) && !exists(filepath.Join(v.dir, logDir)) {
+		return err
+	}
+	found := v.text
+	text, lost := lostIdentity(v.dir)
+	if lost == nil {
+		v.who, v.scheme, lost = parseIdentity(text)
+	}
+	if errors.Is(err, contract.OfType("store/version")) && (lost != nil || bytes.Equal(text, found)) {
 		return err
 	}
 	v.wrong(Finding{Code: IdentityDamaged, File: identityFile, Reason: contract.AsError(err).Message})
-	if v.text, err = lostIdentity(v.dir); err == nil {
-		v.who, v.scheme, err = parseIdentity(v.text)
-	}
-	if err != nil {
-		v.text = nil
+	if v.text = nil; lost == nil {
+		v.text = text
 	}
 	return nil
 }
