@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -35,4 +37,36 @@ func TestWatchStreamsChanges(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "1", again.Key("result").Key("out").Key("changes").String(), "what happened before is told again")
 	b.fails("agent/role-denied", "workspace/watch", `{:workspace "`+b.root+`" :agent/id "writer" :regenerate {:frame/types ["digest"]}}`)
+}
+
+// WS-164: a watch that was asked to regenerates what a batch of changes made stale,
+// and tells what it made.
+func TestWatchRegenerates(t *testing.T) {
+	b := scannedBench(t, fourFiles)
+	b.call("context/generate", `{:path "." :recursive? true :frame/type "digest" :producer :extract/auto}`)
+	b.call("context/synthesize", `{:agent/id "synthesis" :path "." :frame/type "digest" :policy {:kind :concatenate} :children :build}`)
+	for _, c := range []struct{ up, text, directories string }{{"", "one", "2"}, {":up :none", "two", "0"}} {
+		b.write(map[string]string{"a/x.txt": c.text + " before\n"})
+		b.call("workspace/scan", `{}`)
+		b.call("context/regenerate", `{:agent/id "synthesis" :path "." :recursive? true}`)
+		ctx, cancel := context.WithCancel(t.Context())
+		var report edn.Value
+		_, err := b.p.Do(ctx, callOf("workspace/watch",
+			`{:workspace "`+b.root+`" :agent/id "synthesis" :debounce 5 :batch 5 :regenerate {:frame/types ["digest"] `+c.up+`}}`, func(e wire.Event) {
+				if e.Kind != wire.Delta {
+					return
+				}
+				switch e.Value.Key("event").String() {
+				case ":ready":
+					b.write(map[string]string{"a/x.txt": c.text + " while watched\n"})
+				case ":regenerated":
+					report = e.Value.Key("report")
+					cancel()
+				}
+			}))
+		cancel()
+		require.Error(t, err)
+		assert.Equal(t, "1", report.Key("counts").Key("file").String(), "%s", report)
+		assert.Equal(t, c.directories, report.Key("counts").Key("directory").String(), "%s", report)
+	}
 }

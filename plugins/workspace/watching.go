@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"path"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk"
@@ -87,6 +90,11 @@ func (r *request) subscription() (o watch.SubscribeOptions, err error) {
 		seq := uint64(after)
 		o.After = &seq
 	}
+	if !r.in.Key("regenerate").IsNil() {
+		if o.Regenerate, err = r.regenerateAfter(); err != nil {
+			return o, err
+		}
+	}
 	if hook := r.in.Key("on-change"); !hook.IsNil() {
 		name, _ := hook.Key("intent").AsKeyword()
 		if ownTargets[name] {
@@ -102,6 +110,60 @@ func (r *request) subscription() (o watch.SubscribeOptions, err error) {
 		}
 	}
 	return o, nil
+}
+
+// regenerateAfter returns what regenerates frames after a batch of changes (WS-164).
+// Without a lower limit that is every frame of the types that the batch made stale;
+// with one, those of the changed paths and of as many ancestors.
+func (r *request) regenerateAfter() (func(context.Context, *watch.Event) (any, error), error) {
+	of := *r
+	of.in = r.in.Key("regenerate")
+	q := derive.RegenerateRequest{Caller: r.caller(), Types: of.texts("frame/types"), Up: derive.UpRoot}
+	if !of.in.Key("up").IsNil() {
+		q.Up = 0
+		if err := of.upTo(&q); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if q.StopAt, err = of.paths("stop-at"); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, e *watch.Event) (any, error) {
+		var out edn.MapBuilder
+		total := derive.Regenerated{}
+		for _, path := range staleAfter(e, q.Up == derive.UpRoot) {
+			one := q
+			one.Path, one.Recursive = path, path == ""
+			done, err := r.engine.Regenerate(ctx, one)
+			if err != nil {
+				return nil, err
+			}
+			total.Seq = done.Seq
+			total.Counts = total.Counts.Plus(done.Counts)
+			total.Items = append(total.Items, done.Items...)
+			total.AuthoredStale = append(total.AuthoredStale, done.AuthoredStale...)
+		}
+		r.server.meter.made(total.Counts.File+total.Counts.Directory, total.Counts.Reused)
+		putRegenerated(&out, &total)
+		return out.Map(), nil
+	}, nil
+}
+
+// staleAfter returns the paths to regenerate after an event: the root for all of the
+// tree.
+func staleAfter(e *watch.Event, all bool) []string {
+	c := e.Changes
+	if all || c == nil || c.Summary {
+		return []string{""}
+	}
+	list := append(slices.Clone(c.Added), c.Modified...)
+	for _, gone := range c.Removed {
+		if dir := path.Dir(gone); dir != "." {
+			list = append(list, dir)
+		}
+	}
+	return list
 }
 
 // watchState says whether the directory is watched.

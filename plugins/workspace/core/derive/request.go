@@ -93,6 +93,11 @@ type Counts struct {
 	Reused, Skipped, Failed int
 }
 
+// Plus returns the totals of two reports.
+func (c Counts) Plus(d Counts) Counts {
+	return Counts{c.File + d.File, c.Directory + d.Directory, c.Reused + d.Reused, c.Skipped + d.Skipped, c.Failed + d.Failed}
+}
+
 // Reason is why a frame was made.
 type Reason string
 
