@@ -36,6 +36,7 @@ const (
 	kindSpan                  // a duration as text
 	kindEDN                   // any value as EDN
 	kindNameOrEDN             // a map or vector as EDN, else a name
+	kindHandle                // a capability by its id
 	kindPairs                 // NAME=VALUE entries of a map; the flag may be repeated
 	kindPath                  // a path below the workspace
 	kindPaths                 // paths below the workspace; the flag may be repeated
@@ -92,7 +93,7 @@ func (s *setting) Type() string {
 		return "name|edn"
 	case kindPairs:
 		return "name=value"
-	case kindText, kindTexts, kindPath, kindPaths, kindUp: // a string, unless it is one of words
+	case kindText, kindTexts, kindPath, kindPaths, kindUp, kindHandle: // a string, unless it is one of words
 	}
 	if s.words != nil {
 		return "word"
@@ -139,6 +140,12 @@ func (s *setting) one(text string, path func(string) (string, error)) (edn.Value
 		return edn.Bool(true), nil
 	case kindWord, kindText, kindTexts:
 		return s.word(text)
+	case kindHandle:
+		id, err := named(text)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		return edn.MustMap(edn.K("cap/ref"), id), nil
 	case kindInt:
 		n, err := strconv.ParseUint(text, 10, 62)
 		if err != nil {

@@ -215,7 +215,7 @@ var contextVerbs = []verb{
 		takes: [2]int{0, 1}, args: nodeOrRoot, calls: true, agent: writer, takesLong: true,
 		flags: []flag{
 			frameType,
-			{name: "model", key: "model", kind: kindText, usage: "`PROVIDER/MODEL` to ask first"},
+			{name: "model", key: "model", kind: kindHandle, usage: "`PROVIDER/MODEL` to ask first"},
 			{name: "intent", key: "intent", kind: kindWord, usage: "`INTENT` to call (default context/summarize)"},
 			{name: "prompt", key: "prompt", kind: kindText, usage: "`TEXT` in place of the prompt of the agent"},
 			{
