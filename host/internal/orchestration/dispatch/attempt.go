@@ -111,7 +111,7 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 			switch {
 			case stream.IsText(piece) && a.stream.Live():
 				a.stream.Receive(own, piece, stop)
-			case shows && !stream.IsText(piece):
+			case shows && stream.IsValue(piece):
 				a.show(own, stream.LiveDelta, piece)
 			}
 		}

@@ -269,4 +269,3 @@ func TestWorkspaceExamples(t *testing.T) {
 	}
 	assert.Greater(t, n, 60)
 }
-

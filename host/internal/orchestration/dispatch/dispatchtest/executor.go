@@ -18,8 +18,8 @@ type Step struct {
 	Pieces []string
 	// Progress and Values are reported before the pieces.
 	Progress, Values []edn.Value
-	Gap    time.Duration
-	Delay  time.Duration
+	Gap              time.Duration
+	Delay            time.Duration
 	// Err is returned by the capability itself.
 	Err *contract.Error
 	// Crash ends the process. After may change the state of the capability.

@@ -178,6 +178,17 @@ func IsText(piece edn.Value) bool {
 	return kind == "text"
 }
 
+// IsValue reports whether a piece is a value of its own. Reasoning and tool calls come
+// in pieces of text (LLM-011): a secret that is cut by a piece cannot be redacted in
+// it, so they are shown with the answer alone.
+func IsValue(piece edn.Value) bool {
+	switch kind, _ := piece.Key("kind").AsKeyword(); kind {
+	case "text", "reasoning", "tool-call":
+		return false
+	}
+	return true
+}
+
 // Receive takes a piece of the answer. It blocks while the reader of the stream
 // is behind. Too much text ends the attempt through stop.
 func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
