@@ -99,6 +99,9 @@ func (c *command) judgeTable(v edn.Value) error {
 
 // written formats a value for people, empty for nil.
 func written(v edn.Value) string {
+	if v.IsString() || v.IsKeyword() {
+		return plain(v)
+	}
 	return strings.TrimSuffix(plain(v), "M")
 }
 

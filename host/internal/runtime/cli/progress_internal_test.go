@@ -22,3 +22,10 @@ func TestWatcherShowsRecordedTimes(t *testing.T) {
 	w.tell(journal.Event{Name: "attempt", At: at.Add(90 * time.Second), Node: "m", CapID: "a/two", Details: attempt("started")})
 	assert.Equal(t, "   1.5s  n: asking a/one\n  1m30s  m: asking a/two\n", out.String())
 }
+
+// A decimal is shown without its mark; a name that ends like it is shown whole.
+func TestWrittenKeepsTexts(t *testing.T) {
+	assert.Equal(t, "0.5", written(edn.MustRead("0.5M")))
+	assert.Equal(t, "run_01M", written(edn.Text("run_01M")))
+	assert.Equal(t, "model/M", written(edn.K("model/M")))
+}
