@@ -13,7 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/storetest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -89,7 +91,7 @@ func TestOrderOfChildFrames(t *testing.T) {
 	}
 	node := w.synthesize("", "note")
 	text, _ := w.text("", "note")
-	nodes := grow(files)
+	nodes := storetest.Grow(id.B3, files)
 	lines := strings.Fields(text)
 	require.Len(t, lines, 12)
 	for i := range lines[1:] {

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
-	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/plugins/workspace/core/storetest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -111,7 +111,7 @@ func (w *world) scan(files map[string]string) uint64 {
 	w.mu.Lock()
 	w.files = maps.Clone(files)
 	w.mu.Unlock()
-	t := grow(files)
+	t := storetest.Grow(id.B3, files)
 	seq, err := w.store.Update(background, "scan", func(tx *store.Tx) error {
 		_, err := tx.PutTree(t)
 		return err
@@ -128,41 +128,6 @@ func (w *world) edit(path, text string) {
 	w.mu.Unlock()
 	files[path] = text
 	w.scan(files)
-}
-
-// grow returns a tree with files, by path and text. A path that ends in a slash is
-// an empty directory.
-func grow(files map[string]string) *tree.Tree {
-	t := &tree.Tree{Scheme: id.B3, Root: &tree.Node{Mode: id.Dir}}
-	for path, text := range files {
-		at := t.Root
-		parts := strings.Split(path, "/")
-		for _, name := range parts[:len(parts)-1] {
-			next := at.Child(name)
-			if next == nil {
-				next = &tree.Node{Name: name, Mode: id.Dir}
-				at.Children = append(at.Children, next)
-				at.Sort()
-			}
-			at = next
-		}
-		if name := parts[len(parts)-1]; name != "" {
-			content := id.B3.Bytes([]byte(text))
-			at.Children = append(at.Children, &tree.Node{Name: name, Mode: id.File, Size: int64(len(text)), Content: content, ID: id.B3.Node(path, id.File, content)})
-			at.Sort()
-		}
-	}
-	var seal func(path string, n *tree.Node)
-	seal = func(path string, n *tree.Node) {
-		for _, c := range n.Children {
-			if c.Mode == id.Dir {
-				seal(tree.Join(path, c.Name), c)
-			}
-		}
-		t.Seal(path, n)
-	}
-	seal("", t.Root)
-	return t
 }
 
 var (

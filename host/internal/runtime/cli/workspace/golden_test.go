@@ -80,7 +80,7 @@ var goldens = []struct{ args, out string }{
 	{"context synthesize --type * --into all --policy {:kind,:filter,:fresh-only?,true}", `{:frame/id "` + frame1 + `" :frame/existing? true :basis/id "b1-b3-1234567890ab1234567890" :inputs 1 :stale-inputs 0 :built 0 :reused 0 ` + at + `}`},
 	{"context regenerate --recursive --type digest --up 2 --stop-at vendor --missing create --policy concatenate", `{:counts {:file 1 :directory 3 :reused 0 :skipped 1 :failed 0} :items [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `" :reason :child-changed}] :authored-stale [["README.md" "note"]] ` + at + `}`},
 	{"context regenerate src --up root --generated skip --force", `{:counts {:failed 1} :items [{:path "src" :frame/type "s" :error {:type :agent/unknown :message "there is no agent x"}}] :authored-stale [] ` + at + `}`},
-	{"context invalidate src --recursive --type digest --reason stale", `{:invalidated 2 ` + at + `}`},
+	{"context invalidate src --recursive --type digest", `{:invalidated 2 ` + at + `}`},
 	{"context compose src/a.go --source current --source parent --source README.md --query flags --order relevance --max-frames 5 --filter [:type,#{\"note\"}]", `{:frames [` + frame + `] :skipped ["parent"] :omitted 2 ` + at + `}`},
 	{"context compose --ids --order [:type-priority,[\"note\"]]", `{:ids ["` + frame1 + `"] :skipped [] :omitted 0 ` + at + `}`},
 	{"context generate src/a.go --model ollama/voice --intent context/summarize --force", `{:frame/id "` + frame1 + `" :frame/existing? false :attribution {:cap/id :ollama/voice :provider {:name "ollama" :type :ollama :model "llama3.1"} :usage {:tokens-in 480 :tokens-out 32 :tokens-mark :exact}} ` + at + `}`},

@@ -331,9 +331,8 @@ var workspaceVerbs = []verb{
 		words: "workspace graph", short: "write a page that shows the tree and its frames",
 		long: "graph writes one HTML file that needs no network: tree, frames and their states. Without --out it goes to\n" +
 			"standard output, unless that is a terminal; then it is graph.html in the working directory.",
-		examples: []string{"--out graph.html", "--path src --out src.html"},
+		examples: []string{"--out graph.html"},
 		agent:    reader, reads: true, takesLong: true,
-		flags: []flag{{name: "path", key: "path", kind: kindPath, usage: "only what is at or below this `PATH`"}},
-		text:  graphText, perform: graph,
+		text: graphText, perform: graph,
 	},
 }

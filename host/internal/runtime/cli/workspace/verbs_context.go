@@ -167,7 +167,6 @@ var contextVerbs = []verb{
 		flags: []flag{
 			recursive, onlyTypes,
 			{name: "frame", key: "frame/id", kind: kindText, usage: "only this frame, by `ID`"},
-			{name: "reason", key: "reason", kind: kindText, usage: "`TEXT` that is kept with the marks"},
 		},
 		text: invalidateText,
 	},
@@ -294,7 +293,6 @@ var contextVerbs = []verb{
 				kind:  kindText,
 				usage: "`CONDITIONS` under which the command exits with 1",
 			},
-			{name: "path", key: "path", kind: kindPath, usage: "only what is at or below this `PATH`"},
 			{name: "template", kind: kindText, usage: "`FILE` with a Go text template for the report"},
 		},
 		finish: reported, text: reportText, perform: report,
