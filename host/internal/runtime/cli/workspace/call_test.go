@@ -261,7 +261,7 @@ func TestExport(t *testing.T) {
 func TestGraph(t *testing.T) {
 	d := newDesk(t)
 	page := `{:html "<!doctype html>\n<p>tree</p>\n"}`
-	got := d.run(answers(page), "text", "workspace", "graph", "--path", "src")
+	got := d.run(answers(page), "text", "workspace", "graph")
 	require.NoError(t, got.err)
 	assert.Equal(t, "<!doctype html>\n<p>tree</p>\n", got.stdout)
 	got = d.run(answers(page), "text", "workspace", "graph", "--out", "tree.html")
