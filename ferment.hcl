@@ -114,6 +114,20 @@ plugin "judge" {
   command = ["bin/plugins/judge"]
 }
 
+# An agent: a language model that asks the engine and the solver. It calls models
+# and tools through the host, and needs nothing itself.
+plugin "agent" {
+  command = ["bin/plugins/agent"]
+
+  config {
+    agent "assistant" {
+      description  = "Answers a conversation, and asks a chess engine and a SAT solver where they can tell."
+      instructions = "Solve chess positions and formulas with your tools, and rely on what they return."
+      intents      = ["chess/best-move", "sat/solve"]
+    }
+  }
+}
+
 # --- language models: only where the environment names a key or a model -------
 
 # The provider behind the names llm/* below: the first configured one.
@@ -638,4 +652,11 @@ intent "model/chat" {
     max_tokens     = 1200
     max_roundtrips = 3
   }
+}
+
+# A conversation that an agent goes on with; its model is that of model/chat.
+intent "agent/run" {
+  in         = "req/agent.run"
+  out        = "res/agent.run"
+  candidates = ["agent/assistant"]
 }

@@ -160,3 +160,22 @@ func TestExampleModelsWithAServer(t *testing.T) {
 	assert.Equal(t, 1, code, "nothing pretends to be a model: %s%s", out, problems)
 	assert.Contains(t, problems, "provider/unavailable")
 }
+
+// CNV-013: examples/chat without a server. The answer has what the engine, the solver and
+// the rules that check the move returned.
+func TestExampleChat(t *testing.T) {
+	const dir = "../examples/chat"
+	out, problems, code := within(t, dir, nil, "run", "chat.edn", "--effects", "db/read,db/write", "--report")
+	require.Zero(t, code, problems)
+	assert.Contains(t, out, `"move":"d1d8"`)
+	assert.Contains(t, out, `{"model":[-1,2],"status":"sat"}`)
+	for _, row := range []string{"chess/engine schema-valid ok, legal-move ok", "sat/solver", "context/get-node"} {
+		assert.Contains(t, strings.Join(strings.Fields(problems), " "), row)
+	}
+	for _, name := range []string{"validate", "doctor"} {
+		out, problems, code := within(t, dir, nil, name)
+		assert.Zero(t, code, "%s%s", out, problems)
+	}
+	out, problems, code = within(t, dir, nil, "fmt", "--check", "--diff", "ferment.hcl")
+	assert.Zero(t, code, "%s%s", out, problems)
+}

@@ -133,6 +133,7 @@ var goodAnswers = map[string]string{
 	"code/review":       "I found no fault in the function.",
 	"route/decide":      `{"cap/id": "text/classifier"}`,
 	"model/chat":        "The tide follows the moon.",
+	"agent/run":         "The tide follows the moon.",
 }
 
 // badAnswers are refused by a gate of their intent.
@@ -265,6 +266,7 @@ func (h *shippedHost) ask(intent, model, fault string) edn.Value {
 		"context/summarize": fmt.Sprintf(`{:text %q}`, "The tide follows the moon. The moon is far away. "+said),
 		"route/decide":      fmt.Sprintf(`{:request {:task {:intent :sat/solve} :text %q}}`, said),
 		"model/chat":        fmt.Sprintf(`{:messages [{:role :user :content %q}]}`, said),
+		"agent/run":         fmt.Sprintf(`{:messages [{:role :user :content %q}]}`, said),
 		"route/classify":    fmt.Sprintf(`{:text %q}`, said),
 		"text/render":       fmt.Sprintf(`{:template "{{said}}" :data {:said %q}}`, said),
 		"chess/best-move":   `{:fen "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1" :depth 1}`,
@@ -386,6 +388,23 @@ func TestShippedModelsFallBack(t *testing.T) {
 			}
 		})
 	}
+	tested = append(tested, "agent/run")
+	t.Run("agent/run", func(t *testing.T) { // its model falls back, the agent goes on
+		h := h.with(t)
+		for _, fault := range []string{"down", "500", "empty"} {
+			v := h.ask("agent/run", "first", fault)
+			require.Equal(t, ":agent/assistant", server(v), "%s: %s", fault, v)
+			said, _ := v.Key("result").Key("out").Key("messages").Nth(0)
+			assert.Equal(t, ":mlx/voice", said.Key("attribution").Key("cap/id").String(), "%s: %s", fault, said)
+			for range 4 { // more answers than failures, so that no breaker opens
+				require.Equal(t, ":agent/assistant", server(h.ask("agent/run", "nobody", "none")))
+			}
+			assertFailed(t, h.ask("agent/run", everyModel, fault), fault)
+			for range 4 {
+				require.Equal(t, ":agent/assistant", server(h.ask("agent/run", "nobody", "none")))
+			}
+		}
+	})
 	for _, row := range needNoModel {
 		tested = append(tested, row.intent)
 		t.Run(row.intent, func(t *testing.T) {

@@ -29,8 +29,8 @@ type Config[T any] struct {
 
 	// Schema is the advertised schema, a closed :map with the entry properties
 	// of plugin configurations. If nil, it is derived from T: the tags doc,
-	// unit (ms, bytes, decimal, path, or capability for the id of one, which the
-	// host checks), secret, min, max, enum (separated by commas) and deprecated
+	// unit (ms, bytes, decimal, path, or capability for the id of one or a list of
+	// these: the host checks them, and permits the plugin to request them), secret, min, max, enum (separated by commas) and deprecated
 	// set the properties of an entry; a struct field becomes a block, a map of
 	// structs a labelled block.
 	Schema edn.Value

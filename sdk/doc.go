@@ -92,7 +92,8 @@
 // Package conversation is a library for agents: messages, what an agent reads and
 // returns, tools, transactions, and sessions over a store. It needs nothing of a
 // plugin or a host; package contract maps its messages to the form that models
-// read and answer.
+// read and answer. [Model] is a language model behind the host, and [AgentFunc]
+// makes a capability from an agent.
 //
 // # Permissions
 //

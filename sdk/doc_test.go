@@ -50,7 +50,7 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 			values(append(typ.Consts, typ.Vars...))
 		}
 	}
-	for _, name := range []string{"", "Func", "StreamFunc", "PlanFunc", "Raw", "Config", "Plugin_health", "HostFrom"} {
+	for _, name := range []string{"", "Func", "StreamFunc", "PlanFunc", "Raw", "Config", "Plugin_health", "HostFrom", "Model", "AgentFunc"} {
 		assert.Contains(t, exampleOutputs(t, "."), name, "an example that runs")
 	}
 	assert.Contains(t, exampleOutputs(t, "sdktest"), "Serve")

@@ -10,6 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/conversation/agent"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -128,6 +130,44 @@ func ExampleHandle() {
 	// Output:
 	// {:text ":llm/voice heard: please, sing"}
 	// :input/invalid: decode input: edn: decode: at [:model] sdk.Handle: a handle is a map like {:cap/ref :ns/name}, not :llm/voice
+}
+
+// A language model of the host is a model for agents and conversations. In this
+// example a test host plays it.
+func ExampleModel() {
+	type question struct {
+		Text  string     `edn:"text"`
+		Model sdk.Handle `edn:"model"`
+	}
+	brief := sdk.Func("demo/brief", sdk.Intents("demo/brief"), func(ctx context.Context, q question) (string, error) {
+		said, err := sdk.Model{Handle: q.Model}.Chat(ctx,
+			conversation.Of(conversation.System("Answer in one word."), conversation.User(q.Text)),
+			conversation.Options{MaxTokens: 10})
+		return said.Text(), err
+	})
+	p := sdk.Plugin{Name: "brief", Version: "1.0.0", Features: []string{sdk.FeatureHostCalls}, Capabilities: []sdk.Capability{brief}}
+	show(p, `{}`, "demo/brief", `{:text "How are you?" :model {:cap/ref :llm/voice}}`)
+	// Output:
+	// {:text "I read 2 messages."}
+}
+
+// An agent with the tools of its request. The host describes the capabilities to the
+// model, and serves the calls of both.
+func ExampleAgentFunc() {
+	helper := sdk.AgentFunc("demo/helper", func(ctx context.Context, run *sdk.AgentRun) (conversation.Agent, error) {
+		tools, err := run.Functions(ctx)
+		if err != nil {
+			return nil, err
+		}
+		a, err := agent.Tool(tools, run.Iterations(5))
+		return agent.Instructed("Answer with what the tools return.", a), err
+	})
+	p := sdk.Plugin{Name: "helper", Version: "1.0.0", Features: []string{sdk.FeatureHostCalls}, Capabilities: []sdk.Capability{helper}}
+	show(p, `{}`, "demo/helper", `{:messages [{:role :user :content "Hello"}] :tools [{:cap/ref :sat/solver}]}`)
+	// Output:
+	// delta {:kind :text :seq 1 :text "I read 2 messages."}
+	// delta {:kind :message :message {:attribution {:agent/id "demo/helper" :finish :stop} :content "I read 2 messages." :role :assistant} :seq 2}
+	// {:agent/stop :done :messages [{:attribution {:agent/id "demo/helper" :finish :stop} :content "I read 2 messages." :role :assistant}] :text "I read 2 messages."}
 }
 
 // An answer can be a plan that the host executes.
@@ -300,6 +340,10 @@ func show(p sdk.Plugin, config, capability, input string) {
 		prompt, _ := c.Request.Key("input").Key("prompt").AsString()
 		said := edn.MustMap(edn.K("text"), edn.Text(c.Request.Key("task").Key("cap/id").String()+" heard: "+prompt))
 		return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), said)), nil
+	})
+	host.Answer("model/chat", func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
+		text := fmt.Sprintf("I read %d messages.", c.Request.Key("input").Key("messages").Len())
+		return contract.ValueResult(edn.MustMap(edn.K("text"), edn.Text(text), edn.K("finish"), edn.K("stop"))), nil
 	})
 	d, err := instance.Client().Configure(ctx, wire.Setup{Config: edn.MustRead(config)}, host)
 	if err != nil || len(d.Findings) > 0 {

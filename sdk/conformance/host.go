@@ -13,8 +13,9 @@ import (
 )
 
 // Host is a host for tests: it keeps state in memory, answers calls of the
-// plugin with the functions set for their intents, and records the calls. The
-// zero value is ready to use. It is safe for concurrent use.
+// plugin with the functions set for their intents, and records the calls.
+// Without a function for it, capability/describe has an answer for every
+// reference. The zero value is ready to use. It is safe for concurrent use.
 type Host struct {
 	mu      sync.Mutex
 	stored  map[string]wire.Stored
@@ -85,6 +86,9 @@ func (h *Host) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	h.mu.Lock()
 	h.calls = append(h.calls, call)
 	answer := h.answers[intent]
+	if answer == nil && intent == contract.DescribeIntent {
+		answer = describeAny
+	}
 	if answer == nil {
 		answer = h.others
 	}
@@ -93,6 +97,26 @@ func (h *Host) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 		return edn.Nil(), contract.Errorf("unsupported/intent", "the test host has no answer for %s", intent)
 	}
 	return answer(ctx, call, out)
+}
+
+// describeAny answers capability/describe: every intent, and every capability under
+// an intent of the same name, takes and returns any map.
+func describeAny(_ context.Context, call wire.Call, _ *wire.Emitter) (edn.Value, error) {
+	var all []edn.Value
+	i := int64(0)
+	for ref := range call.Request.Key("input").Key("refs").Elems() {
+		intent := ref
+		if id, ok := contract.HandleOf(ref); ok {
+			intent = edn.K(id)
+		}
+		all = append(all, edn.MustMap(
+			edn.K("index"), edn.Int(i), edn.K("intent"), intent, edn.K("cap/kind"), edn.K("tool"),
+			edn.K("in-schema"), edn.K("map"), edn.K("out-schema"), edn.K("map"),
+			edn.K("effects"), edn.Keywords("none"),
+		))
+		i++
+	}
+	return contract.ValueResult(edn.MustMap(edn.K("callables"), edn.Vector(all...))), nil
 }
 
 // State implements wire.Host.

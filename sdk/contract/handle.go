@@ -8,6 +8,13 @@ import (
 
 var kCapRef = edn.K("cap/ref")
 
+// DescribeIntent is the intent under which a plugin asks its host what it can
+// call. The host answers it itself. The input {:refs [..]} has handles and
+// intents; the output {:callables [..]} has maps with :index, the place of the
+// reference, :intent, :cap/kind, :description, :in-schema, :out-schema and
+// :effects.
+const DescribeIntent = "capability/describe"
+
 // Handle returns the value that represents a handle of a capability (ENV-012).
 // capID has no colon; an invalid name gives nil.
 func Handle(capID string) edn.Value {

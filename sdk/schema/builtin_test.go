@@ -33,6 +33,14 @@ var builtinTable = []struct {
 		`[{} {:messages []} {:messages [{:role "user"}]} {:messages [{:content "a"}]} {:messages [{:role :user}] :tools [{:tool/id "x"}]} {:messages [{:role :user}] :tool-choice 1}
 		{:messages [{:role :user :content []}]} {:messages [{:role :user :content [{:type :image :data "AA=="}]}]} {:messages [{:role :user :content [{:type :sound :text "a"}]}]}
 		{:messages [{:role :user :cache? 1}]} {:messages [{:role :user}] :reasoning :much} {:messages [{:role :user}] :reasoning {:budget-tokens 0}} {:messages [{:role :assistant :content [{:type :redacted-thinking}]}]}]`},
+	{"ferment/reference", `[:model/chat {:cap/ref :llm/voice} :a]`, `["model/chat" {:cap/ref "a/b"} {:cap/ref :a/b :note 1} {} 7]`},
+	{"ferment/message", `[{:role :user :content "a"} {:role :assistant :content [{:type :reference}] :attribution {}} {:role :tool :tool/id "1" :tool/failed? true}]`,
+		`[{} {:role "user"} {:role :robot} {:role :user :content 7} {:role :user :content []} {:role :tool :tool/failed? 1}]`},
+	{"req/agent.run", `[{:messages [{:role :user :content "a"}]} {:conversation/id "c-1" :window 40} {:messages ({:role :tool :tool/id "1" :content "a"}) :model {:cap/ref :llm/voice} :tools [:a/b {:cap/ref :c/d}]
+		:conversation/id "c-1" :turn/id "t-1" :agent/parent {:depth 1 :principal "ada"} :own 1} {:messages [{:role :user :content [{:type :reference :hash "b3:1"}]}] :model :model/chat}]`,
+		`[{} {:messages []} {:messages [{:role :robot}]} {:window 1} {:conversation/id ""} {:conversation/id "c-1" :window 0} {:messages [{:role :user}] :model "llm/voice"} {:messages [{:role :user}] :tools [7]} {:messages [{:role :user}] :agent/parent 1}]`},
+	{"res/agent.run", `[{:messages [] :agent/stop :done} {:messages [{:role :assistant :content "a"}] :text "a" :agent/stop :length} {:messages () :agent/stop :refused :x 1}]`,
+		`[{} {:messages []} {:messages [{}] :agent/stop :done} {:messages [] :agent/stop :tired} {:messages [] :agent/stop :done :text 7}]`},
 	{"req/embed", `[{:texts ["a"]} {:texts ("a" "b") :dims 8} {:texts ["a"] :x 1}]`, `[{} {:texts []} {:texts [" "]} {:texts ["a"] :dims 0} {:texts "a"}]`},
 	{"res/embed", `[{:vectors [[0.5]] :dims 1} {:vectors [[1 2.5]] :dims 2} {:vectors ([0.1] [0.2]) :dims 1 :x 1}]`, `[{} {:vectors [] :dims 1} {:vectors [[]] :dims 1} {:vectors [["a"]] :dims 1} {:vectors [[1]]}]`},
 	{"res/meta", `[{} {:a 1} {1 2}]`, `[nil [] "a"]`},

@@ -15,7 +15,31 @@ func equalSchemas(a, b *Schema) bool {
 // normal returns the form without parts that have no meaning: the order of map
 // entries, empty property maps, properties that are false, the vector around a
 // single type word.
-func (s *Schema) normal() edn.Value {
+func (s *Schema) normal() edn.Value { return (&former{}).form(s) }
+
+// Standalone returns the form with the target of each :ref in its place, so that it
+// compiles without a registry. A target within itself is :any, and so is what
+// exceeds the largest size of a schema.
+func (s *Schema) Standalone() edn.Value {
+	return (&former{expands: true, open: []*Schema{s}}).form(s)
+}
+
+// former writes compiled schemas as forms.
+type former struct {
+	// expands is set if targets of references are written instead of their names, and
+	// entries keep their order.
+	expands bool
+	open    []*Schema // targets that are being written
+	count   int       // schemas written
+}
+
+func (f *former) form(s *Schema) edn.Value {
+	if f.count++; f.expands && f.count > maxNodes {
+		return edn.K("any")
+	}
+	if f.expands && s.kind == KindRef {
+		return f.target(s.Deref())
+	}
 	form := []edn.Value{edn.K(s.kind.String())}
 	if props := s.propForm(); props.Len() > 0 {
 		form = append(form, props)
@@ -24,13 +48,15 @@ func (s *Schema) normal() edn.Value {
 	case KindMap:
 		entries := make([]edn.Value, len(s.entries))
 		for i := range s.entries {
-			entries[i] = s.entries[i].normal()
+			entries[i] = f.entry(&s.entries[i])
 		}
-		slices.SortFunc(entries, func(a, b edn.Value) int {
-			x, _ := a.Nth(0)
-			y, _ := b.Nth(0)
-			return edn.Compare(x, y)
-		})
+		if !f.expands {
+			slices.SortFunc(entries, func(a, b edn.Value) int {
+				x, _ := a.Nth(0)
+				y, _ := b.Nth(0)
+				return edn.Compare(x, y)
+			})
+		}
 		form = append(form, entries...)
 	case KindEnum:
 		// A map in first position would be read as properties.
@@ -44,7 +70,7 @@ func (s *Schema) normal() edn.Value {
 		form = append(form, edn.K(s.refName))
 	default:
 		for _, kid := range s.kids {
-			form = append(form, kid.normal())
+			form = append(form, f.form(kid))
 		}
 	}
 	if len(form) == 1 && s.kind != KindTuple {
@@ -53,12 +79,23 @@ func (s *Schema) normal() edn.Value {
 	return edn.Vector(form...)
 }
 
-func (e *Entry) normal() edn.Value {
+// target writes the target of a reference, unless it is within it.
+func (f *former) target(s *Schema) edn.Value {
+	if slices.Contains(f.open, s) {
+		return edn.K("any")
+	}
+	f.open = append(f.open, s)
+	form := f.form(s)
+	f.open = f.open[:len(f.open)-1]
+	return form
+}
+
+func (f *former) entry(e *Entry) edn.Value {
 	form := []edn.Value{e.Key}
 	if props := e.propForm(); props.Len() > 0 {
 		form = append(form, props)
 	}
-	return edn.Vector(append(form, e.Schema.normal())...)
+	return edn.Vector(append(form, f.form(e.Schema))...)
 }
 
 // propForm returns the property map of a schema with its limits.

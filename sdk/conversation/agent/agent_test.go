@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/conversation/agent"
 	"github.com/fermenthq/ferment/sdk/conversation/conversationtest"
+	"github.com/fermenthq/ferment/sdk/conversation/view"
 	"github.com/fermenthq/ferment/sdk/internal/messagegen"
 )
 
@@ -445,4 +446,40 @@ func TestAnswersAreOfAssistants(t *testing.T) {
 		assert.ErrorAs(t, err, &invalid)
 		assert.Empty(t, out)
 	}
+}
+
+// CNV-010: instructions are a system message before the context, which is not part of
+// the result; with any agent, streamed or not.
+func TestInstructed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		inner, _ := anAgent(t, 1)
+		c := conversation.Of(messagegen.Messages().Draw(t, "context")...)
+		model := dice(rapid.IntRange(0, 99).Draw(t, "seed"))
+		conversationtest.Agent(t, agent.Instructed("Be brief.", inner), c, model)
+		said, err := agent.Instructed("Be brief.", inner).Execute(t.Context(), c, model)
+		want, wantErr := inner.Execute(t.Context(), view.Composed("Be brief.", c), model)
+		assert.Equal(t, fmt.Sprint(want, wantErr), fmt.Sprint(said, err))
+		assert.Equal(t, fmt.Sprintf("%p", inner), fmt.Sprintf("%p", agent.Instructed("", inner)))
+	})
+}
+
+// CNV-012: a tool can end the execution with its error; the messages before it are
+// returned.
+func TestToolAborts(t *testing.T) {
+	broken := errors.New("the host is gone")
+	aborts := agent.Function{
+		Tool: conversation.Tool{Name: "clock"},
+		Run: func(context.Context, string) (string, error) {
+			return "", fmt.Errorf("look: %w", &agent.AbortError{Err: broken})
+		},
+	}
+	call, err := conversation.New(conversation.RoleAssistant, conversation.Call{ID: "1", Tool: "clock", Args: "{}"})
+	require.NoError(t, err)
+	var model conversationtest.Model = func(conversation.Context, conversation.Options) (conversation.Message, error) {
+		return call, nil
+	}
+	said, err := tool(t, 5, aborts).Execute(t.Context(), conversation.Of(conversation.User("go")), model)
+	assert.Equal(t, broken, err)
+	assert.Equal(t, fmt.Sprint([]conversation.Message{call}), fmt.Sprint(said))
+	assert.Equal(t, "the host is gone", (&agent.AbortError{Err: broken}).Error())
 }

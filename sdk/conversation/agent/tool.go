@@ -15,9 +15,20 @@ import (
 // Function is a tool that an agent can run.
 type Function struct {
 	conversation.Tool
-	// Run runs the tool. The text of an error is shown to the model.
+	// Run runs the tool. The text of an error is shown to the model, unless it is
+	// an [*AbortError].
 	Run func(ctx context.Context, args string) (string, error)
 }
+
+// AbortError is the failure of a tool that the model can do nothing about. The
+// agent ends with Err.
+type AbortError struct{ Err error }
+
+// Error implements error.
+func (e *AbortError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *AbortError) Unwrap() error { return e.Err }
 
 // Limits of [Tool].
 const (
@@ -130,7 +141,7 @@ func refusal(i int, looped bool) string {
 }
 
 // answer runs the tool of a call, unless the call is refused. The error is that
-// of the context.
+// of the context, or of a tool that aborts.
 func (a *toolAgent) answer(ctx context.Context, call conversation.Call, refused string) (conversation.Message, error) {
 	if ctx.Err() != nil {
 		return conversation.Message{}, context.Cause(ctx)
@@ -143,9 +154,12 @@ func (a *toolAgent) answer(ctx context.Context, call conversation.Call, refused 
 		return failedResult(call, fmt.Sprintf("there is no tool %q", call.Tool))
 	}
 	text, err := f.Run(ctx, call.Args)
+	var abort *AbortError
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return conversation.Message{}, context.Cause(ctx)
+	case errors.As(err, &abort):
+		return conversation.Message{}, abort.Err
 	case err != nil:
 		return failedResult(call, err.Error())
 	}

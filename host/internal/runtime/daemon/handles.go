@@ -39,8 +39,7 @@ func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (
 		return request, nil
 	}
 	if a, absent := reg.Absent(pinned); absent {
-		return request, contract.Errorf("runtime/not-ready", ":%s is not ready: %s", pinned, a.Why.Message).
-			WithCause(a.Why).WithHint(a.Why.Hint)
+		return request, absentError(pinned, a)
 	}
 	c, _ := reg.Capability(pinned)
 	if len(c.Intents) != 1 {

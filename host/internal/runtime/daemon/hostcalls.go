@@ -34,6 +34,9 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 	if bounded, err = checkHandles(bounded, c.Granted, reg); err != nil {
 		return edn.Nil(), err
 	}
+	if intent, _ := bounded.Key("task").Key("intent").AsKeyword(); intent == contract.DescribeIntent {
+		return describe(bounded.Key("input"), reg)
+	}
 	a := act.Act{
 		Request:       bounded,
 		Principal:     c.Plugin,

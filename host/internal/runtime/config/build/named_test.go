@@ -18,9 +18,11 @@ import (
 func TestSettingsNameCapabilities(t *testing.T) {
 	chess := configtest.Chess()
 	chess.ConfigSchema = edn.MustRead(`{:config/v 1 :config/schema [:map {:closed true}
-		[:agent {:block true :labels 1 :optional true} [:map-of :string [:map {:closed true} [:model {:unit :capability :optional true} :string]]]]]}`)
+		[:agent {:block true :labels 1 :optional true} [:map-of :string [:map {:closed true} [:model {:unit :capability :optional true} :string]
+			[:tools {:unit :capability :optional true} [:vector :string]]]]]]}`)
 	for model, want := range map[string]string{
 		`"chess/engine"`: "", `"chess/engin"`: "config/dangling-reference at 6:15 chess/engine", `""`: "",
+		"null\n      tools = [\"chess/engine\"]": "", "null\n      tools = [\"chess/engine\", \"chess/engin\"]": "config/dangling-reference at 7:15 chess/engine",
 	} {
 		path := configtest.Write(t, `plugin "chess" {
   command = ["bin/chess"]

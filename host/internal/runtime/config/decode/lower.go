@@ -282,10 +282,22 @@ func (l *Lowering) entry(a *syntax.Attribute, e schema.Entry, path []string, at 
 		return l.absent(e, path, header)
 	}
 	v = Fit(e.Schema, v)
-	if name, ok := v.AsString(); ok && name != "" && unitOf(e) == "capability" {
-		l.Capabilities = append(l.Capabilities, NameAt{Name: name, At: a.Source.Range(a.Expr.Range())})
+	if unitOf(e) == "capability" {
+		l.names(v, a.Source.Range(a.Expr.Range()))
 	}
 	return v, l.validate(e, v, path)
+}
+
+// names adds the capabilities that a value names: a text, or a list of texts.
+func (l *Lowering) names(v edn.Value, at *diag.Range) {
+	if name, ok := v.AsString(); ok && name != "" {
+		l.Capabilities = append(l.Capabilities, NameAt{Name: name, At: at})
+	}
+	if v.IsVector() {
+		for x := range v.Elems() {
+			l.names(x, at)
+		}
+	}
 }
 
 func unitOf(e schema.Entry) string { return cmp.Or(e.Props.Unit, e.Schema.Props().Unit) }

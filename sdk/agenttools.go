@@ -1,0 +1,175 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/conversation/agent"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Functions returns the tools of the run for [agent.Tool]. Their descriptions and
+// schemas are those of the capabilities behind r.Tools; a capability with several
+// intents is one tool for each. A tool has the name of its intent, or of its
+// capability where two would have the same name. Results are JSON.
+//
+// An agent among the tools is called as a sub-agent: the model gives it a :task, and
+// gets its last message. It receives the Model of the run, asks at most 5 times, and
+// has none of the tools of the run. The third sub-agent below the first
+// agent has no agents among its tools. Calling one without the identity of the run
+// fails with :agent/context-incomplete.
+//
+// An error of a tool is shown to the model, except one that the model must not
+// pass over: of a suspended run, an effect with an unknown outcome, or a failure
+// of the host. A tool with an effect that the call may not have is
+// :effects/missing-required.
+func (r *AgentRun) Functions(ctx context.Context) ([]agent.Function, error) {
+	all, err := HostFrom(ctx).Describe(ctx, r.Tools...)
+	if err != nil {
+		return nil, err
+	}
+	if r.Depth >= maxDepth {
+		all = slices.DeleteFunc(all, func(c Callable) bool { return c.Kind == agentKind })
+	}
+	names, err := toolNames(all)
+	if err != nil {
+		return nil, err
+	}
+	allowed := CallFrom(ctx).Effects
+	functions := make([]agent.Function, len(all))
+	for i, c := range all {
+		for _, effect := range c.Effects {
+			if effect != "none" && !slices.Contains(allowed, effect) {
+				return nil, contract.Errorf("effects/missing-required",
+					"the tool :%s has the effect :%s, which the call of the agent may not have", names[i], effect).
+					WithDetail("effect", edn.K(effect))
+			}
+		}
+		functions[i] = r.function(names[i], c)
+	}
+	return functions, nil
+}
+
+// toolNames returns the names under which a model calls the callables.
+func toolNames(all []Callable) ([]string, error) {
+	served := map[string]int{}
+	for _, c := range all {
+		served[c.Ref.Intent]++
+	}
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.Ref.Intent
+		if id := c.Ref.Handle.ID(); id != "" && (served[names[i]] > 1 || c.Kind == agentKind) {
+			names[i] = id
+		}
+		if slices.Contains(names[:i], names[i]) {
+			return nil, contract.Errorf("input/invalid",
+				"two tools of the agent have the name :%s: leave one of them out", names[i])
+		}
+	}
+	return names, nil
+}
+
+// function returns the tool that calls c.
+func (r *AgentRun) function(name string, c Callable) agent.Function {
+	f := agent.Function{Tool: conversation.Tool{Name: name, Description: describeTool(c), Schema: c.In.String()}}
+	if c.Kind == agentKind {
+		f.Schema = taskSchema
+		f.Run = func(ctx context.Context, args string) (string, error) { return r.delegate(ctx, name, c, args) }
+		return f
+	}
+	f.Run = func(ctx context.Context, args string) (string, error) {
+		input, err := readArgs(name, args)
+		if err != nil {
+			return "", err
+		}
+		answer, err := HostFrom(ctx).Invoke(ctx, Ask{Handle: c.Ref.Handle, Intent: c.Ref.Intent, Input: input})
+		if err != nil {
+			return "", toolError(err)
+		}
+		return resultText(answer.Out()), nil
+	}
+	return f
+}
+
+// maxShown bounds the schema of a result in the description of its tool, in bytes.
+const maxShown = 1 << 10
+
+// describeTool returns the description for the model: what the tool does, and the
+// form of its result.
+func describeTool(c Callable) string {
+	text := c.Description
+	if c.Kind == agentKind {
+		return text
+	}
+	if out := c.Out.String(); !c.Out.IsNil() && out != ":map" && out != ":any" && len(out) <= maxShown {
+		text = strings.TrimSpace(text + " Result: " + out)
+	}
+	return text
+}
+
+// readArgs reads the arguments of a call. A handle in them ends the run: the host
+// would reject every request that contains it, and a model cannot grant one.
+func readArgs(name, args string) (edn.Value, error) {
+	input, err := edn.ReadString(args)
+	if err != nil || !input.IsMap() {
+		return edn.Nil(), fmt.Errorf("the arguments of :%s are a map, not %.80s", name, args)
+	}
+	if ids := contract.Handles(input); len(ids) > 0 {
+		return edn.Nil(), &agent.AbortError{Err: contract.Errorf("auth/forbidden",
+			"the model passed a handle of :%s to the tool :%s; only a request can grant handles", ids[0], name)}
+	}
+	return input, nil
+}
+
+// toolError marks an error that ends the run.
+func toolError(err error) error {
+	e := contract.AsError(err)
+	switch {
+	case e.Type == "run/suspended", e.Type == "effects/outcome-unknown", e.Type == "agent/context-incomplete",
+		e.Class == contract.ClassFinal && e.Source == contract.SourceHost:
+		return &agent.AbortError{Err: err}
+	}
+	return err
+}
+
+// resultText returns the output of a tool for the model: JSON like its arguments,
+// or the text of an output with nothing else.
+func resultText(out edn.Value) string {
+	if text, ok := out.Key("text").AsString(); ok && out.Len() == 1 {
+		return text
+	}
+	text, err := edn.WriteJSON(out)
+	if err != nil { // two keys have the same name in JSON
+		return out.String()
+	}
+	return string(text)
+}
+
+// lastText returns the text of the last assistant message in the output of an
+// agent.
+func lastText(out edn.Value) (string, error) {
+	last := noResult
+	for v := range out.Key("messages").Elems() {
+		m, bad := contract.MessageFromValue(v)
+		if bad != nil {
+			return "", bad
+		}
+		if m.Role() == conversation.RoleAssistant {
+			last = m.Text()
+		}
+	}
+	if last == "" {
+		last = noResult
+	}
+	return last, nil
+}
+
+const noResult = "(no result)"
+
+var errNoTask = errors.New("the arguments are {:task \"..\"}, a text for the agent")

@@ -1,0 +1,67 @@
+package sdk
+
+import (
+	"context"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Callable describes an intent that a call can request, of one capability or of
+// those that the host chooses from.
+type Callable struct {
+	// Ref has the intent, and the handle if the callable was found by one.
+	Ref Ref
+	// Kind is the kind of the capability, such as tool or agent. For an intent it
+	// is that of its first candidate, empty if it has none.
+	Kind string
+	// Description is that of the capability.
+	Description string
+	// In and Out are the schemas of input and output. They contain no :ref.
+	In, Out edn.Value
+	// Effects are those of the capability; for an intent, those that each of its
+	// candidates has. A call that may not have all of them cannot be answered.
+	Effects []string
+}
+
+// Describe returns what the references name, in their order: one callable for an
+// intent and for a handle with an intent, one for each intent of the capability
+// for another handle. The errors are those of a request to the reference:
+// :auth/forbidden for a handle that the call did not receive, :cap/not-found,
+// :runtime/not-ready, and :invalid-request for an unknown intent.
+func (h *Host) Describe(ctx context.Context, refs ...Ref) ([]Callable, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	values := make([]edn.Value, len(refs))
+	for i, r := range refs {
+		values[i] = r.Value()
+	}
+	answer, err := h.Invoke(ctx, Ask{
+		Intent: contract.DescribeIntent, Input: edn.MustMap(edn.K("refs"), edn.Vector(values...)),
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []Callable
+	for v := range answer.Out().Key("callables").Elems() {
+		at, ok := v.Key("index").AsInt()
+		if !ok || at < 0 || int(at) >= len(refs) {
+			return nil, contract.Errorf("runtime/protocol", "the host described %s, which was not asked for", v)
+		}
+		c := Callable{Ref: refs[at], Kind: word(v.Key("cap/kind")), In: v.Key("in-schema"), Out: v.Key("out-schema")}
+		if intent := word(v.Key("intent")); c.Ref.Intent == "" {
+			c.Ref.Intent = intent
+		} else if c.Ref.Intent != intent {
+			continue // another intent of the capability
+		}
+		c.Description, _ = v.Key("description").AsString()
+		for e := range v.Key("effects").Elems() {
+			c.Effects = append(c.Effects, word(e))
+		}
+		slices.Sort(c.Effects)
+		all = append(all, c)
+	}
+	return all, nil
+}
