@@ -30,9 +30,9 @@ type Config[T any] struct {
 	// Schema is the advertised schema, a closed :map with the entry properties
 	// of plugin configurations. If nil, it is derived from T: the tags doc,
 	// unit (ms, bytes, decimal, path, or capability for the id of one or a list of
-	// these: the host checks them, and permits the plugin to request them), secret, min, max, enum (separated by commas) and deprecated
-	// set the properties of an entry; a struct field becomes a block, a map of
-	// structs a labelled block.
+	// these: the host checks them, and permits the plugin to request them), secret,
+	// min, max, enum (separated by commas) and deprecated set the properties of an
+	// entry; a struct field becomes a block, a map of structs a labelled block.
 	Schema edn.Value
 
 	// Check reports problems that the schema cannot express. Use [Problem] to

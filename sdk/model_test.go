@@ -126,8 +126,9 @@ func TestLeavingAModelStreamCancels(t *testing.T) {
 	})
 	err := within(t, host, func(ctx context.Context, _ sdk.Ref) error {
 		n := 0
-		for range (sdk.Model{}).ChatStream(ctx, conversation.Of(conversation.User("go")), conversation.Options{}) {
-			if n++; n == 3 {
+		for _, err := range (sdk.Model{}).ChatStream(ctx, conversation.Of(conversation.User("go")), conversation.Options{}) {
+			if n++; n == 3 || err != nil {
+				assert.NoError(t, err)
 				break
 			}
 		}
