@@ -161,7 +161,10 @@ func (s *Settings) Choose(intent string, asked edn.Value) (Choice, *contract.Err
 		c.Ask = meta
 	}
 	c.Ask = c.Ask && s.Routes(intent) && !slices.Contains(s.Intents(), intent)
-	c.Force, c.Unpin = is(p.Force), is(p.Force)
+	// The force of a shipped profile counts for gates only where the operator has
+	// chosen the profile: a caller cannot turn it on.
+	own := s.Profiles[c.Profile].over(s.Router)
+	c.Force, c.Unpin = is(p.Force) && (is(own.Force) || c.Profile == s.Usual()), is(p.Force)
 	if force, ok := asked.Key("force?").AsBool(); ok {
 		c.Force, c.Unpin = c.Force && force, force
 	}

@@ -359,7 +359,7 @@ func TestAsked(t *testing.T) {
 		})
 	}
 	for name, request := range map[string]string{
-		"profile": asking("[:a/one]", "", "{}", ":routing {:profile :defualt}"),
+		"profile": asking("[:a/one]", "", "{}", ":routing {:profile :strict-mete}"),
 		"intent":  asking("[:a/one]", "", "{}", ":routing {:intent :text/verify}"),
 	} {
 		_, err, records := do(t, service(t, resumeWorld(t)), request)

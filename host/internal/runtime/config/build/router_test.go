@@ -59,7 +59,7 @@ router {
 		{"route/decide", "{}", "careful silent fail-open force t/router"},
 		{"text/other", "{}", "careful silent fail-open force t/router"},
 		{"text/respond", "{:profile :default}", "default asks fail-closed t/router"},
-		{"text/respond", "{:profile :strict-meta}", "strict-meta asks fail-closed force t/router"},
+		{"text/respond", "{:profile :strict-meta}", "strict-meta asks fail-closed t/router"},
 		{"text/respond", "{:profile :low-latency}", "low-latency silent fail-closed t/router"},
 		{"text/respond", "{:profile :low-latency :meta? true :strict? false}", "low-latency asks fail-open t/router"},
 		{"text/respond", "{:strict? true :on-error :fail-open}", "careful asks fail-open force t/router"},
