@@ -60,3 +60,19 @@ var keyOut = edn.K("out")
 
 // textKeys are the keys of SLOT-008.
 var textKeys = keySet{"text", "content", "summary", "answer", "explanation", "code", "patch"}
+
+// Answers returns the nodes whose slots, or a part of them, are the inputs of
+// the emits of the plan, in order; ok is false if an emit has another input.
+func (p *Plan) Answers() (nodes []*Node, ok bool) {
+	for i := range p.Nodes {
+		if p.Nodes[i].Op != OpEmit {
+			continue
+		}
+		ref := p.Nodes[i].Input.whole()
+		if ref == nil || ref.hasDefault || ref.slot >= len(p.Nodes) {
+			return nil, false
+		}
+		nodes = append(nodes, &p.Nodes[ref.slot])
+	}
+	return nodes, true
+}

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -106,6 +107,21 @@ func (w *Worst) plus(o *Worst) {
 		w.gap(d, g)
 	}
 	w.Grows = w.Grows || o.Grows
+}
+
+// Then returns the cost of a plan and of another one after it.
+func (w Worst) Then(next *Worst) Worst {
+	sum := Worst{
+		Amounts: w.Amounts,
+		Open:    maps.Clone(w.Open),
+		Depth:   max(w.Depth, next.Depth),
+		Grows:   w.Grows,
+	}
+	sum.plus(next)
+	if w.Wall > 0 && next.Wall > 0 {
+		sum.Wall = addWalls(w.Wall, next.Wall)
+	}
+	return sum
 }
 
 func (w *Worst) times(n int64) {

@@ -21,6 +21,15 @@ type Book struct {
 	// Languages are the languages that {language} can name; nil: the built-in
 	// ones.
 	Languages *text.Packs
+	// Router are the roles of the router block.
+	Router RouterRoles
+}
+
+// RouterRoles are roles that the router block gives (RTE-003), by capability and
+// by intent.
+type RouterRoles struct {
+	Capability, Intent map[string]string
+	IntentDefault      map[string]string // replace built-in roles only
 }
 
 // Layers returns the layers of an intent and a role, in order, without absent
@@ -55,6 +64,10 @@ const (
 	RuleIntent     = "intent"
 	RuleBuiltin    = "built-in"
 	RuleDefault    = "default"
+
+	RuleRouterCapability = "router/capability-role"
+	RuleRouterIntent     = "router/intent-role"
+	RuleRouterDefault    = "router/intent-default-role"
 )
 
 // DefaultRole is the role of an intent without a configured or builtin role.
@@ -62,6 +75,9 @@ const DefaultRole = "voice"
 
 // builtinRoles are the results of builtinRole.
 var builtinRoles = []string{"coder", "judge", "router", "solver", DefaultRole}
+
+// BuiltinRoles returns the roles of the built-in intents, sorted.
+func BuiltinRoles() []string { return slices.Clone(builtinRoles) }
 
 // IsBuiltinRole reports whether a role belongs to a built-in intent.
 func IsBuiltinRole(role string) bool { return slices.Contains(builtinRoles, role) }
@@ -104,14 +120,29 @@ func builtinRole(intent string) (string, bool) {
 // RoleOf returns the role under which a capability serves an intent, and the
 // rule that determined it. Asked is the role of request or node; capability and
 // intent may be nil.
-func RoleOf(asked, intent string, c *registry.Capability, in *registry.Intent) (role, rule string) {
-	switch {
-	case asked != "":
-		return asked, RuleCall
-	case c != nil && c.Role != "":
-		return c.Role, RuleCapability
-	case in != nil && in.Role != "":
-		return in.Role, RuleIntent
+func (b *Book) RoleOf(asked, intent string, c *registry.Capability, in *registry.Intent) (role, rule string) {
+	var router RouterRoles
+	if b != nil {
+		router = b.Router
+	}
+	own := [...]struct{ role, rule string }{
+		{asked, RuleCall},
+		{"", RuleCapability},
+		{"", RuleRouterCapability},
+		{"", RuleIntent},
+		{router.Intent[intent], RuleRouterIntent},
+		{router.IntentDefault[intent], RuleRouterDefault},
+	}
+	if c != nil {
+		own[1].role, own[2].role = c.Role, router.Capability[c.ID]
+	}
+	if in != nil {
+		own[3].role = in.Role
+	}
+	for _, x := range own {
+		if x.role != "" {
+			return x.role, x.rule
+		}
 	}
 	if role, ok := builtinRole(intent); ok {
 		return role, RuleBuiltin

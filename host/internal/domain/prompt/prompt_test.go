@@ -213,7 +213,7 @@ func TestRoleOf(t *testing.T) {
 		{"", "code/patch", without, &registry.Intent{}, "coder", prompt.RuleBuiltin},
 		{"", "own/intent", nil, nil, "voice", prompt.RuleDefault},
 	} {
-		role, rule := prompt.RoleOf(tc.asked, tc.intent, tc.c, tc.in)
+		role, rule := (*prompt.Book)(nil).RoleOf(tc.asked, tc.intent, tc.c, tc.in)
 		assert.Equal(t, [2]string{tc.role, tc.rule}, [2]string{role, rule})
 	}
 }

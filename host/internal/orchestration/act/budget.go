@@ -197,7 +197,10 @@ func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
 	if len(a.around)+len(a.counted) == 0 {
 		return nil
 	}
-	w := f.worst()
+	w, err := f.worstWithRoute()
+	if err != nil {
+		return err
+	}
 	a.worst, a.unbounded = w.Value(), len(w.Open) > 0
 	env := f.planEnv()
 	env.Budgets = a.budgets

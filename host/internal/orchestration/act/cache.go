@@ -117,7 +117,7 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 			edn.Text(r.Role), edn.Text(r.Model), edn.Text(r.ResponseType)),
 		Limits:    f.outputLimits(),
 		Routing:   r.Routing.Dissoc(edn.K("debug/plan?"), edn.K("debug/transcript?")),
-		Plan:      f.plan.Hash(),
+		Plan:      f.unrouted().plan.Hash(),
 		Session:   cache.Session{ID: f.session.ID, Version: f.session.Version},
 		Evaluator: eval.Version,
 		Policy:    c.Answers,
@@ -126,7 +126,7 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 	if _, overrides := prompt.Overrides(r.Intent, r.System, r.Input); overrides {
 		k.Rights = edn.Vector(k.Rights, edn.Bool(c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil))
 	}
-	for _, id := range f.shape.reached(f) {
+	for _, id := range f.unrouted().reached(f) {
 		p := cache.Program{ID: id, Binary: c.Executor.State(id).Binary}
 		if capability, ok := c.Registry.Capability(id); ok {
 			p.Version = capability.Version
@@ -142,6 +142,14 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 		k.Scope = edn.Vector(edn.K(registry.CachePrincipal), edn.Text(f.act.Principal))
 	}
 	return k.Hash()
+}
+
+// unrouted returns the shape of the act without a decision.
+func (f *flight) unrouted() *shape {
+	if f.route.unrouted != nil {
+		return f.route.unrouted
+	}
+	return f.shape
 }
 
 // located returns the input as plugins get it, without relative paths.
@@ -232,11 +240,11 @@ func (f *flight) publish() {
 // place.
 func (f *flight) keepable() (a cache.Answer, ok bool) {
 	last := f.outcome.Last
-	if f.cache.key == "" || f.cache.answer != nil || f.err != nil || f.response.IsNil() || last == nil || quality.CutShort(last.Meta, last.Out) {
+	if f.cache.key == "" || !f.single() || f.cache.answer != nil || f.err != nil || f.response.IsNil() || last == nil || quality.CutShort(last.Meta, last.Out) {
 		return a, false
 	}
 	for _, rec := range f.records {
-		if rec.Path.Len() > 1 { // calls within the call may depend on anything
+		if rec.Path.Len() > 1 && !isOfRoute(rec.Path) { // calls within the call may depend on anything
 			return a, false
 		}
 		if start, ok := rec.Body.(*journal.AttemptStarted); ok && !contract.OnlyReads(start.Effects) {

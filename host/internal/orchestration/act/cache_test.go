@@ -419,7 +419,7 @@ var mutations = []struct {
 	{"output tokens", true, func(k *variant) { k.budget("max-tokens-out", "100") }, ""},
 	{"tokens of an attempt", true, func(k *variant) { k.budget("max-tokens", "50") }, ""},
 	{"temperature", true, func(k *variant) { k.budget("temperature", "0.5") }, ""},
-	{"routing", true, func(k *variant) { k.set("routing", `{:profile :fast}`) }, ""},
+	{"routing", true, func(k *variant) { k.set("routing", `{:profile :low-latency}`) }, ""},
 	{"binary", true, func(k *variant) {
 		k.states["a/one"] = dispatch.CapState{Ready: true, Binary: edn.Hash(edn.Int(1))}
 		k.states["a/three"] = k.states["a/one"]

@@ -48,29 +48,60 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Stats: c.Stats, Learned: c.Learned, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
 	}
 	return func(f *flight) *contract.Error {
-		task := &eval.Task{
-			Run: f.id, Session: f.request.SessionID, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
-			Bindings: f.bindings, Request: f.layer, PolicyCache: f.policies, Trace: f.request.Trace, Principal: f.act.Principal, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: f.dir(), Recorder: f.recorder,
-			Streams: f.request.ResponseType == "stream", Pace: f.pace, Live: f.live, Inside: f.inside, Text: f.tell,
-			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
-		}
-		task.Interrupts, task.Secrets = f.asks, f.mask
-		if task.Replay = f.replay; f.replay || f.resumes() {
-			task.Past = f.past
-		}
-		fill := f.act.Fill
-		if fill != nil {
-			task.Past, task.Fill = fill.past, &fill.Fill
-		}
-		if f.halt != nil && fill == nil { // a replay cannot be resumed (JRN-051)
-			task.Suspend = f.suspendFor
-		}
-		if f.inside == nil && !f.resumes() && !f.replay {
-			task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash, Protocol: c.Protocol}
-		}
+		task := f.task(f.program)
+		task.Source, task.Warnings, task.Bindings = f.source, f.findings, f.bindings
+		task.Request, task.PolicyCache = f.layer, f.policies
+		task.Streams, task.Pace, task.Live = f.request.ResponseType == "stream", f.pace, f.live
+		task.Inside, task.Text = f.inside, f.tell
+		task.Worst, task.Unbounded = f.budget.worst, f.budget.unbounded
+		task.Route, task.Foreign = f.route.record, f.source == sourceRoute
 		f.outcome = s.eval.Run(f.ctx, task)
 		return f.outcome.Err
 	}, nil
+}
+
+// task returns a task of the run with what all its programs have in common. The
+// first one that a new run evaluates starts it.
+func (f *flight) task(program *plan.Program) *eval.Task {
+	c := &f.service.config
+	task := &eval.Task{
+		Run:        f.id,
+		Session:    f.request.SessionID,
+		Seed:       f.seed,
+		Program:    program,
+		Trace:      f.request.Trace,
+		Principal:  f.act.Principal,
+		Roles:      f.act.Roles,
+		Stack:      f.act.Stack,
+		Explain:    f.request.DebugPlan,
+		Dir:        f.dir(),
+		Recorder:   f.recorder,
+		Account:    f.budget.account,
+		Budget:     f.budget.around,
+		AtLeast:    f.budget.atLeast,
+		Host:       f.budget.host(),
+		Grading:    f.act.Grading,
+		Depth:      f.budget.depth,
+		Deepest:    f.act.Deepest,
+		Interrupts: f.asks,
+		Secrets:    f.mask,
+		Replay:     f.replay,
+	}
+	if f.replay || f.resumes() {
+		task.Past = f.past
+	}
+	fill := f.act.Fill
+	if fill != nil {
+		task.Past, task.Fill = fill.past, &fill.Fill
+	}
+	if f.halt != nil && fill == nil { // a replay cannot be resumed (JRN-051)
+		task.Suspend = f.suspendFor
+	}
+	if f.inside == nil && !f.resumes() && !f.replay && !f.begunRun {
+		f.begunRun = true
+		task.Started = &journal.RunStarted{Host: c.Host, Boot: c.Boot, Config: c.Hash, Protocol: c.Protocol}
+	}
+	return task
 }
 
 // dir returns the base of relative paths in inputs.

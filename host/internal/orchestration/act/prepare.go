@@ -171,6 +171,9 @@ func (f *flight) planEnv() plan.Env {
 // is already linked here, because only the node and the budget affect it.
 func (f *flight) readIntent() *contract.Error {
 	f.source = "intent"
+	if err := f.chooseRouting(); err != nil {
+		return err
+	}
 	if f.request.Context.Len() == 0 {
 		f.bindings = edn.MustMap(keyInput, f.request.Input)
 	} else {
@@ -195,6 +198,9 @@ var keyInput, keyContext = edn.K("input"), edn.K("context")
 func (f *flight) newShape() (*shape, *contract.Error) {
 	sh := &shape{}
 	sh.layer.SetBudget(f.request.Budget, policy.Origin{Source: policy.SourceRequest})
+	if d := f.route.decision; d != nil {
+		sh.layer = policy.Merge(d.layer, sh.layer)
+	}
 	f.swap(&sh.layer)
 	sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(f.node())), nil,
 		plan.WithLimits(*f.service.config.Limits))
@@ -233,8 +239,8 @@ func (f *flight) node() edn.Value {
 	if f.request.Context.Len() > 0 {
 		node.Key("context", slot("context"))
 	}
-	if f.request.CapID != "" {
-		node.Key("cap/id", edn.K(f.request.CapID))
+	if id := f.pinned(); id != "" {
+		node.Key("cap/id", edn.K(id))
 	}
 	if v := f.request.Requires.Value(); v.Len() > 0 {
 		node.Key("requires", v)
@@ -255,7 +261,7 @@ func (f *flight) nodeKeys(b *edn.MapBuilder) {
 		key string
 		val edn.Value
 	}{
-		{"dispatch", r.Dispatch}, {"done", r.Done}, {"constraints", r.Constraints}, {"effects", f.effects()},
+		{"dispatch", f.dispatch()}, {"done", r.Done}, {"constraints", r.Constraints}, {"effects", f.effects()},
 	} {
 		if part.val.Len() > 0 {
 			b.Key(part.key, part.val)

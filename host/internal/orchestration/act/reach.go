@@ -1,6 +1,8 @@
 package act
 
 import (
+	"slices"
+
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -20,5 +22,15 @@ func Reach(c Config, a Act) ([]string, *contract.Error) {
 	if err := s.stage(read, f); err != nil {
 		return nil, err
 	}
-	return plan.Reach(f.plan, f.planEnv()), nil
+	reach := plan.Reach(f.plan, f.planEnv())
+	if f.route.Ask {
+		router, env, err := f.routePlan()
+		if err != nil {
+			return nil, err
+		}
+		reach = append(reach, plan.Reach(router, env)...)
+		slices.Sort(reach)
+		reach = slices.Compact(reach)
+	}
+	return reach, nil
 }

@@ -32,11 +32,13 @@ func resumeWorld(t testing.TB) *dispatchtest.World {
 			dispatchtest.Cap("a/pays", ":cap/cost {:usd 0.01M}"),
 			dispatchtest.Cap("a/puts", ":cap/effects #{:fs/write} :cap/idempotent? true"),
 			dispatchtest.Cap("a/adds", ":cap/effects #{:fs/write}"),
+			router("r/pick", ""), router("r/plan", ":cap/can-produce #{:value :plan}"), router("r/down", ""), router("r/prose", ""),
 			`{:cap/id :a/check :cap/kind :solver :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any}`,
 		},
 		Intents: []registry.Intent{
 			{ID: "text/respond", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}},
 			{ID: "text/verify", In: "req/any", Out: "res/any"},
+			{ID: "route/decide", In: "req/route", Out: "res/route", ResultTypes: []string{"value", "plan"}},
 		},
 		Checks: []quality.Check{
 			{Check: registry.Check{Name: "good", Kind: registry.CheckCondition}, Judge: func(s quality.Subject) quality.Outcome {
@@ -64,6 +66,7 @@ func resumeWorld(t testing.TB) *dispatchtest.World {
 		  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt "within"} :as :w}
 		  {:op :emit :input {:good true :was {:slot/id :w :slot/path [:out]}}}]}`)}
 	})
+	routers(w)
 	w.Func("a/check", func(context.Context, dispatch.Call) dispatchtest.Step {
 		return dispatchtest.Step{Value: edn.MustRead(`{:ok? true}`)}
 	})
@@ -89,7 +92,14 @@ var resumeCases = map[string]string{
 	"race":     asking("[:a/one :a/down]", ":strategy :race :race {:width 2} :retry {:fallback-max 1}", "{}", ""),
 	"learned":  asking("[:a/down :a/two]", ":policy :learned :retry {:fallback-max 1}", "{}", ""),
 	"fails":    asking("[:a/down]", "", "{}", ""),
-	"streams":  asking("[:a/one]", "", "{}", ":response/type :stream"),
+
+	"routed":               asking("[:a/one :a/two]", "", "{}", routedBy("r/pick", "")),
+	"routed, other follow": asking("[:a/one :a/down :a/two]", ":retry {:fallback-max 1}", "{:max-usd 1M}", routedBy("r/pick", "")),
+	"routed by a plan":     asking("[:a/one :a/two]", "", "{}", routedBy("r/plan", "")),
+	"routed, open":         asking("[:a/one :a/two]", "", "{}", routedBy("r/down", "")),
+	"routed, closed":       asking("[:a/one :a/two]", "", "{}", routedBy("r/down", ":strict? true")),
+	"routed by prose":      asking("[:a/one :a/two]", "", "{}", routedBy("r/prose", ":on-error :fail-open")),
+	"streams":              asking("[:a/one]", "", "{}", ":response/type :stream"),
 	"own plan": ownPlan(`{:nodes [
 	  {:op :let :value {:n 1} :as :x}
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt {:slot/id :x}} :as :first}

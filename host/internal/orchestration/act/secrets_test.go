@@ -33,12 +33,13 @@ const (
 func secretWorld(t testing.TB) *dispatchtest.World {
 	t.Helper()
 	w := dispatchtest.New(t, dispatchtest.Spec{
-		Caps: []string{dispatchtest.Cap("a/one", ""), dispatchtest.Cap("a/flaky", "")},
+		Caps: []string{dispatchtest.Cap("a/one", ""), dispatchtest.Cap("a/flaky", ""), router("r/pick", "")},
 		Schemas: map[string]string{
 			"t/in":  `[:map [:token {:secret true} :string] [:pin {:secret true :optional true} :int] [:n {:optional true} :int]]`,
 			"t/out": `[:map [:ticket {:secret true} :string] [:told :string]]`,
 		},
-		Intents: []registry.Intent{{ID: "text/respond", In: "t/in", Out: "t/out", ResultTypes: []string{"value"}}},
+		Intents: []registry.Intent{{ID: "text/respond", In: "t/in", Out: "t/out", ResultTypes: []string{"value"}},
+			{ID: "route/decide", In: "req/route", Out: "res/route"}},
 	})
 	answer := func(c dispatch.Call) dispatchtest.Step {
 		token, _ := c.Request.Key("input").Key("token").AsString()

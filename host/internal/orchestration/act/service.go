@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
+	"github.com/fermenthq/ferment/host/internal/domain/routing"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -61,6 +62,9 @@ type Config struct {
 	Operations policy.Rules
 	// Prompts are composed for language models; nil: no layers.
 	Prompts *prompt.Book
+	// Routing says for which acts a router is asked; nil: for none, unless a request
+	// demands it.
+	Routing *routing.Settings
 	// Budgets limit the cost of acts; nil limits nothing. Ledger counts the
 	// cost; nil: a new one in memory. Services of successive configurations
 	// may share it, so that a reload keeps the counters.
@@ -213,6 +217,9 @@ func (c *Config) defaults() {
 	if c.Limits == nil {
 		l := plan.DefaultLimits()
 		c.Limits = &l
+	}
+	if c.Routing == nil {
+		c.Routing = &routing.Settings{}
 	}
 	if c.Clock == nil {
 		c.Clock = dispatch.SystemClock{}

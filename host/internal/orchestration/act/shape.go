@@ -46,6 +46,7 @@ type shapeKey struct {
 	ownEffects                                             bool   // of the request, not of the intent
 	context                                                bool   // the request has a context
 	swap                                                   string // of a replay
+	decision                                               string // of a router, and whether it replaces a pin
 }
 
 func (f *flight) shapeKey() shapeKey {
@@ -59,6 +60,9 @@ func (f *flight) shapeKey() shapeKey {
 	}
 	if k.ownEffects {
 		k.effects = spelled(r.Effects)
+	}
+	if d := f.route.decision; d != nil {
+		k.decision = fmt.Sprint(d.Value, f.route.Unpin, f.route.Force)
 	}
 	if f.act.Fill != nil {
 		k.swap = fmt.Sprint(f.act.Fill.Swap)
@@ -75,7 +79,7 @@ func spelled(v edn.Value) string {
 
 func (k *shapeKey) size() int {
 	return len(k.intent) + len(k.capID) + len(k.role) + len(k.model) + len(k.system) +
-		len(k.dispatch) + len(k.done) + len(k.constraints) + len(k.effects) + len(k.requires) + len(k.budget) + len(k.swap)
+		len(k.dispatch) + len(k.done) + len(k.constraints) + len(k.effects) + len(k.requires) + len(k.budget) + len(k.swap) + len(k.decision)
 }
 
 // Both limits bound the memory for callers whose requests never repeat: a long

@@ -80,7 +80,9 @@ type flight struct {
 	release   context.CancelFunc // of a shorter deadline; nil: there is none
 
 	// route
-	program *plan.Program
+	route    routed
+	program  *plan.Program
+	begunRun bool // the task that starts the run exists
 
 	// execute
 	outcome eval.Outcome
@@ -191,6 +193,7 @@ var replaySteps = []step{
 const readSteps = 7
 
 var routeSteps = []step{
+	{"decide", always(decideRoute)},
 	{"link", always(link)},
 }
 

@@ -32,7 +32,7 @@ func (p *CallPolicy) roleOf(c *registry.Capability) string {
 		return p.Role
 	}
 	in, _ := p.reg.Intent(p.intent)
-	role, _ := prompt.RoleOf(p.Role, p.intent, c, in)
+	role, _ := p.prompts.RoleOf(p.Role, p.intent, c, in)
 	return role
 }
 

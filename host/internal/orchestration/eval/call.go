@@ -219,6 +219,9 @@ func (c *call) Env() edn.Value {
 // effects of the caller.
 func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child, *contract.Error) {
 	s, r := c.scope, c.scope.run
+	if r.task.Routing {
+		return routed(a), nil
+	}
 	depth := s.depth + 1
 	if depth > r.ev.Limits.Levels {
 		return nil, contract.Errorf("plan/too-deep", "plans call plans more than %d levels deep", r.ev.Limits.Levels).
@@ -259,6 +262,14 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 		child.textStream = a.Stream(child.answer.Key)
 	}
 	return func(ctx context.Context) dispatch.Child { return child.answered(ctx, c, a, findings) }, nil
+}
+
+// routed accepts the plan of a router, which runs later as the plan of the act.
+// Its value names the router, as a decision names a capability.
+func routed(a dispatch.PlanAnswer) func(context.Context) dispatch.Child {
+	return func(context.Context) dispatch.Child {
+		return dispatch.Child{Out: edn.MustMap(edn.K("cap/id"), journal.Keyword(a.CapID))}
+	}
 }
 
 // names returns the predicate for names that a plan answer may read: its

@@ -123,12 +123,24 @@ type Task struct {
 	// not computed. Unbounded marks one without a finite worst case.
 	Worst     edn.Value
 	Unbounded bool
+	// Route is how a router influenced the program, for the record; nil: none was
+	// asked. Foreign marks a program that it wrote.
+	Route   edn.Value
+	Foreign bool
+	// Routing marks the program that asks a router: a plan that the router answers
+	// with is not run, it is in the :result of the slot.
+	Routing bool
 }
 
-// Place is the place of a host call in its run.
+// RoutePath is the path of the plan that asks a router, ahead of the plan of the
+// run.
+func RoutePath() []edn.Value { return []edn.Value{edn.Text("route")} }
+
+// Place is the place of a host call in its run, or of the plan that asks a
+// router.
 type Place struct {
-	// Path is that of the parent call with "h<n>" appended, Node the id of its
-	// node.
+	// Path is that of the parent call with "h<n>" appended, or RoutePath, Node the
+	// id of its node.
 	Path []edn.Value
 	Node string
 	// Request is the request of the host call without its transport keys.
@@ -156,6 +168,8 @@ type Outcome struct {
 	Emitted bool
 	// Last is the result of the last node, the answer of a one-node plan.
 	Last *dispatch.Result
+	// Slot is that of the last node.
+	Slot plan.Slot
 	// Degraded are the candidates that were rejected for a reason of their own
 	// when a later one served.
 	Degraded []policy.Rejection
@@ -209,7 +223,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		r.call.Asked = in.Request.Hash()
 	}
 	root := &scope{
-		run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
+		foreign: t.Foreign, run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,
 	}
 	if in := t.Inside; in != nil {
@@ -227,7 +241,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		root.answer = plan.Answer{Node: 0} // a plan without emit
 	}
 	root.stream()
-	resolved := &journal.PlanResolved{Plan: journal.RefTo(t.Program.Plan.Source), Source: t.Source, Warnings: warnings(t.Warnings), WorstCase: t.Worst, Unbounded: t.Unbounded}
+	resolved := &journal.PlanResolved{Plan: journal.RefTo(t.Program.Plan.Source), Source: t.Source, Warnings: warnings(t.Warnings), WorstCase: t.Worst, Unbounded: t.Unbounded, Route: t.Route}
 	if !t.Bindings.IsNil() {
 		resolved.Bindings = journal.RefTo(t.Bindings)
 	}
@@ -248,6 +262,9 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	out.Err = root.walk(ctx)
 	out.Out, out.Emitted = contract.EmitOut(root.emitted), root.hasEmitted
 	out.Last = root.last
+	if n := len(root.ended); n > 0 && out.Err == nil {
+		out.Slot = root.ended[n-1].slot
+	}
 	out.Degraded = r.degraded
 	return out
 }

@@ -103,6 +103,8 @@ func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
 func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.Error {
 	past := s.past(e.path)
 	switch {
+	case past.IsCommitted() && past.Committed.FailureType != "" && len(past.Attempts) == 0: // the host failed before any call, and kept that
+		return plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
 	case err != nil && err.Type == "replay/miss":
 		return err
 	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost: // what the host failed at is not repeated

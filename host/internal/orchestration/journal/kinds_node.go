@@ -19,6 +19,8 @@ type PlanResolved struct {
 	Attempt   int
 	CapID     string
 	Request   Ref // that of a plugin to the host, without its transport keys; only its hash is kept
+	// Route is how a router influenced the plan of the run; nil: none was asked.
+	Route edn.Value
 }
 
 // Kind implements Body.
@@ -40,6 +42,7 @@ var planResolved = kindOf(KindPlanResolved, true,
 	keyword("cap/id", func(x *PlanResolved) *string { return &x.CapID }).
 		required("the source is an answer", fromAnswer),
 	fingerprint("request", func(x *PlanResolved) *Ref { return &x.Request }).optional("a plugin asked its host within a call"),
+	value("route", tMap, func(x *PlanResolved) *edn.Value { return &x.Route }, isMap).optional("a router was asked"),
 )
 
 // Candidate is one accepted capability of a node, in rank order.

@@ -102,6 +102,7 @@ func Progress(rec Record) (e Event, ok bool) {
 		e.Name, e.Attempt, e.CapID = "resolved", b.Attempt, b.CapID
 		p.kw("source", b.Source)
 		m.Key("nodes", edn.Int(int64(nodesOf(b.Plan.Value()).Len())))
+		m.Opt("route", b.Route)
 	case *NodeResolved:
 		e.Name = "resolved"
 		p.kw("op", b.Op)

@@ -21,7 +21,8 @@ type Statistics struct {
 	by         tallies // attempts, by capability
 	gates      map[string]*passes
 	cache      map[string]int64
-	unread     int64 // runs without records
+	routing    map[string]int64 // by what became of asking a router
+	unread     int64            // runs without records
 }
 
 // RunFacts is the summary of a run.
@@ -98,6 +99,11 @@ func (s *Statistics) Records(records []Record) {
 	if v.finished != nil && v.finished.Cache != "" {
 		addOne(&s.cache, v.finished.Cache)
 	}
+	if outcome, ok := v.route.Key("outcome").AsKeyword(); ok {
+		addOne(&s.routing, outcome)
+	} else if v.finished != nil && v.finished.Err != nil && v.finished.Err.Type == "route/decide-failed" {
+		addOne(&s.routing, "closed")
+	}
 	for _, n := range v.nodes {
 		s.verdicts(n.verdicts)
 		if n.resolved == nil { // it makes no calls
@@ -151,6 +157,9 @@ func (s *Statistics) Value() edn.Value {
 	b.Key("gates", gates.Map())
 	if len(s.cache) > 0 {
 		b.Key("cache", counts(s.cache))
+	}
+	if len(s.routing) > 0 {
+		b.Key("routing", counts(s.routing))
 	}
 	if s.unread > 0 {
 		b.Key("runs/without-records", edn.Int(s.unread))

@@ -18,7 +18,8 @@ type view struct {
 	suspended *RunSuspended
 	run       string
 	begun     time.Time
-	past      *History // only for a comparison
+	past      *History  // only for a comparison
+	route     edn.Value // how a router influenced the plan; nil: none was asked
 
 	nodes        []*nodeView // in the order of their first record
 	attempts     []*attemptView
@@ -120,6 +121,9 @@ func (v *view) add(rec *Record) {
 		v.finished = b
 	case *PlanResolved:
 		v.plans, v.planned = append(v.plans, planAt{b.Plan, rec.Path}), nil
+		if !b.Route.IsNil() {
+			v.route = b.Route
+		}
 		if b.Source == "answer" {
 			if n := v.find(parent(rec.Path)); n != nil {
 				if a := n.attempt(b.Attempt); a != nil {

@@ -54,7 +54,7 @@ func settings() []setting {
 // labelOf names the blocks of the configuration that are changed.
 var labelOf = map[string]string{
 	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s",
-	"judge": "j", "rubric": "r", "criterion": "k", "class": "batch", "human": "people/clerk", "operation": "act/defaults", "binding": "session/language",
+	"judge": "j", "rubric": "r", "criterion": "k", "class": "batch", "human": "people/clerk", "operation": "act/defaults", "binding": "session/language", "profile": "strict-meta",
 }
 
 const changedBase = testProfile + `

@@ -149,6 +149,9 @@ func explanationText(v edn.Value) string {
 		}
 		fmt.Fprintf(&b, "  %s. %s  (%s)%s\n     %s\n", c.Key("rank"), plain(c.Key("cap/id")), servedBy(c), note,
 			figuresText(c.Key("figures")))
+		if role := c.Key("role"); !role.IsNil() && !(role.Equal(v.Key("prompt").Key("role")) && c.Key("role/rule").Equal(v.Key("prompt").Key("role/rule"))) {
+			fmt.Fprintf(&b, "     role %s (%s)\n", plain(role), plain(c.Key("role/rule")))
+		}
 	}
 	if v.Key("candidates").Len() == 0 {
 		b.WriteString("  none\n")
@@ -183,8 +186,42 @@ func explanationText(v edn.Value) string {
 			fmt.Fprintf(&b, "  %s  (%s)\n", plain(l.Key("name")), plain(l.Key("where")))
 		}
 	}
+	b.WriteString(routingText(v.Key("routing")))
 	if why, ok := v.Key("stream").Key("why").AsString(); ok {
 		fmt.Fprintf(&b, "  text is shown once the gates have passed: %s\n", why)
+	}
+	return b.String()
+}
+
+// routingText says whether a router is asked under each profile, and the rule
+// that decides it.
+func routingText(profiles edn.Value) string {
+	if profiles.Len() == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nrouting by profile\n")
+	width := 0
+	for p := range profiles.Elems() {
+		width = max(width, len(plain(p.Key("profile"))))
+	}
+	for p := range profiles.Elems() {
+		what := "no router is asked"
+		if p.Key("meta?").Truthy() {
+			what = "asks :" + plain(p.Key("intent"))
+			if p.HasKey("cap/id") {
+				what += ", first :" + plain(p.Key("cap/id"))
+			}
+			what += ", " + plain(p.Key("on-error"))
+			if p.HasKey("force?") {
+				what += ", force"
+			}
+		}
+		fmt.Fprintf(&b, "  %-*s  %s  (%s)", width, plain(p.Key("profile")), what, plain(p.Key("rule")))
+		if p.HasKey("usual?") {
+			b.WriteString("  used unless the request names another")
+		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }

@@ -49,7 +49,7 @@ func (c *command) statsText(v edn.Value) error {
 	for _, part := range []struct {
 		name   string
 		counts edn.Value
-	}{{"status", runs.Key("by-status")}, {"cache", v.Key("cache")}, {"operations", v.Key("operations")}} {
+	}{{"status", runs.Key("by-status")}, {"cache", v.Key("cache")}, {"routing", v.Key("routing")}, {"operations", v.Key("operations")}} {
 		if part.counts.Len() > 0 {
 			b.WriteString(diag.WrapLabeled(fmt.Sprintf("  %-10s  ", part.name), countsText(part.counts)) + "\n")
 		}

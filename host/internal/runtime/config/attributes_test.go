@@ -30,6 +30,8 @@ func TestEveryAttribute(t *testing.T) {
 		"store.driver":    true,                                                                                                                          // one needs store.dsn
 		"rubric.scale":    true,                                                                                                                          // must be ascending
 		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that refer to each other
+		"router.profile": true, "router.capability_role": true, "router.intent_role": true, "router.intent_default_role": true, // names of others
+		"router.meta":      true, // needs a plugin that serves route/decide
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
 		"plugin.restart.backoff": true, "plugin.restart.max_backoff": true, "plugin.health.timeout": true, "plugin.health.interval": true,
@@ -105,7 +107,7 @@ func TestSpecificationIsComplete(t *testing.T) {
 // Each reserved top-level block is rejected with a message and a range.
 func TestReserved(t *testing.T) {
 	for _, name := range []string{
-		"auth", "cluster", "error", "operations", "router", "telemetry", "workspace",
+		"auth", "cluster", "error", "operations", "telemetry", "workspace",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, ok := language.ReservedAt(name)

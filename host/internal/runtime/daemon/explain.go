@@ -63,7 +63,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	b.OptText("where", in.Where)
 	b.Key("ordering", edn.K(x.Ordering))
 	b.OptTrue("streamed?", streamed)
-	b.Key("candidates", l.candidates(x))
+	b.Key("candidates", l.candidates(in, x))
 	b.Key("rejected", l.rejected(x))
 	rows := append(effective.Explain(), l.Generation.Budgets.Explain()...)
 	policies := make([]edn.Value, len(rows))
@@ -83,6 +83,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	}
 	b.Key("policy", edn.Vector(policies...))
 	b.Opt("prompt", l.layersOf(in))
+	b.Opt("routing", l.routingOf(intent))
 	if why := stream.DelayReason(&effective); why != "" {
 		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
 	}
@@ -92,7 +93,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 // layersOf returns the prompt layers of an intent under its role; nil if it
 // has none.
 func (l *Loaded) layersOf(in *registry.Intent) edn.Value {
-	role, rule := prompt.RoleOf("", in.ID, nil, in)
+	role, rule := l.Generation.Prompts.RoleOf("", in.ID, nil, in)
 	layers := l.Generation.Prompts.Layers(in.ID, role)
 	if len(layers) == 0 || !prompt.Composes(in.ID) {
 		return edn.Nil()
@@ -108,13 +109,52 @@ func (l *Loaded) layersOf(in *registry.Intent) edn.Value {
 	return edn.MustMap(edn.K("role"), edn.K(role), edn.K("role/rule"), edn.K(rule), edn.K("layers"), edn.Vector(all...))
 }
 
-func (l *Loaded) candidates(x dispatch.Explanation) edn.Value {
+// routingOf returns how acts of an intent are routed under each profile; nil if
+// they never are.
+func (l *Loaded) routingOf(intent string) edn.Value {
+	profiles := l.Generation.Routing.Explain(intent)
+	if len(profiles) == 0 {
+		return edn.Nil()
+	}
+	all := make([]edn.Value, len(profiles))
+	for i, p := range profiles {
+		var b edn.MapBuilder
+		b.Key("profile", edn.K(p.Profile))
+		b.OptTrue("usual?", p.Profile == l.Generation.Routing.Usual())
+		b.Key("meta?", edn.Bool(p.Ask))
+		b.Key("rule", edn.Text(p.Rule))
+		if p.Ask {
+			b.Key("intent", edn.K(p.Intent))
+			b.OptKeyword("cap/id", p.Capability)
+			b.Key("on-error", edn.K(p.OnError()))
+			b.OptTrue("force?", p.Force)
+			b.Key("share", edn.MustFloat(p.Share))
+		}
+		all[i] = b.Map()
+	}
+	return edn.Vector(all...)
+}
+
+// roleOf adds the prompt role under which a language model serves an intent, and
+// the rule that determines it (RTE-003).
+func (l *Loaded) roleOf(b *edn.MapBuilder, in *registry.Intent, id string) {
+	c, ok := l.Generation.Registry.Capability(id)
+	if !ok || c.Kind != registry.ModelKind || !prompt.Composes(in.ID) {
+		return
+	}
+	role, rule := l.Generation.Prompts.RoleOf("", in.ID, c, in)
+	b.Key("role", edn.K(role))
+	b.Key("role/rule", edn.K(rule))
+}
+
+func (l *Loaded) candidates(in *registry.Intent, x dispatch.Explanation) edn.Value {
 	all := make([]edn.Value, len(x.Binding.Accepted))
 	for i, id := range x.Binding.Accepted {
 		var b edn.MapBuilder
 		b.Key("cap/id", edn.K(id))
 		b.Key("rank", edn.Int(int64(i+1)))
 		b.Key("tried?", edn.Bool(i < len(x.Binding.Tried)))
+		l.roleOf(&b, in, id)
 		l.known(&b, x, id)
 		all[i] = b.Map()
 	}

@@ -64,6 +64,7 @@ func (l *Loaded) actConfig() act.Config {
 		Effects:  l.Generation.Effects,
 		Checks:   l.Generation.Checks,
 		Prompts:  l.Generation.Prompts,
+		Routing:  l.Generation.Routing,
 		Budgets:  l.Generation.Budgets,
 		Limits:   &limits,
 		Root:     l.Host.Root,

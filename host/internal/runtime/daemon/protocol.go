@@ -49,7 +49,7 @@ func (l *Loaded) intents() edn.Value {
 	var all edn.MapBuilder
 	for _, id := range reg.Intents() {
 		in, _ := reg.Intent(id)
-		role, rule := prompt.RoleOf("", id, nil, in)
+		role, rule := l.Generation.Prompts.RoleOf("", id, nil, in)
 		var b edn.MapBuilder
 		b.Key("in-schema", keywordOrNil(in.In))
 		b.Key("out-schema", keywordOrNil(in.Out))
@@ -189,6 +189,7 @@ func (l *Loaded) routing() edn.Value {
 		edn.K("candidates"), candidates.Map(),
 		edn.K("capabilities"), capabilities.Map(),
 		edn.K("default-role"), edn.K(prompt.DefaultRole),
+		edn.K("router"), l.Generation.Routing.Value(),
 	)
 }
 
@@ -249,7 +250,7 @@ func (l *Loaded) Prompt(q PromptQuestion) (edn.Value, error) {
 		e := contract.Errorf("cap/not-found", "there is no capability :%s", q.Capability)
 		return edn.Nil(), e.DidYouMean(reg.NearestCapability(q.Capability))
 	}
-	role, rule := prompt.RoleOf(q.Role, q.Intent, c, in)
+	role, rule := l.Generation.Prompts.RoleOf(q.Role, q.Intent, c, in)
 	var b edn.MapBuilder
 	b.Key("intent", edn.K(q.Intent))
 	b.Key("role", edn.K(role))

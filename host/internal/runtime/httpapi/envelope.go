@@ -128,6 +128,7 @@ var specs = map[string]string{
   [:operations [:map-of :keyword :int]] [:attempts TALLY] [:capabilities [:map-of :keyword TALLY]]
   [:gates [:map-of :keyword [:map {:closed true} [:verdicts :int] [:passed :int] [:share :decimal]]]]
   [:cache {:optional true :doc "runs of cacheable intents, by their use of the cache"} [:map-of :keyword :int]]
+  [:routing {:optional true :doc "runs whose router was asked, by what became of it: decided, planned, static, closed"} [:map-of :keyword :int]]
   [:runs/without-records {:optional true} :int]]`,
 	"answer/interrupts": `[:map {:closed true} [:interrupts [:vector [:map [:run :string] [:intent :keyword] [:interrupt :string]]]]]`,
 	"answer/run": `[:map {:closed true}

@@ -36,4 +36,4 @@ intent "text/render" {
   done { must = ["schema-vald"] }
 }
 
-router {}
+cluster {}

@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/routing"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -31,6 +32,7 @@ type Generation struct {
 	Effects  *policy.Effects
 	Budgets  *policy.Budgets // nil: no limits
 	Prompts  *prompt.Book
+	Routing  *routing.Settings
 	// Packs are the language packs of the configuration; Checks holds all
 	// languages in use.
 	Packs []LanguagePack
@@ -734,6 +736,7 @@ func (b *builder) generation() *Generation {
 	b.defaultAnswers()
 	b.cross(book, intents, effects, budgets)
 	prompts := b.prompts()
+	routing := b.routing(prompts)
 	b.gateRings()
 	b.unusedBlocks()
 	b.plain(judges, book)
@@ -760,6 +763,7 @@ func (b *builder) generation() *Generation {
 		Effects:  effects,
 		Budgets:  budgets,
 		Prompts:  prompts,
+		Routing:  routing,
 		Packs:    packs,
 	}
 }

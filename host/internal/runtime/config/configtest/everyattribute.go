@@ -49,7 +49,7 @@ func (w Written) SpecPath() string {
 
 // Labels and required attributes of the files that written.file writes.
 var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "human": "people/clerk", "dispatch": "d", "intent": "chess/best-move",
-	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch", "operation": "act/defaults", "binding": "session/language"}
+	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch", "operation": "act/defaults", "binding": "session/language", "profile": "strict-meta"}
 
 // File returns the smallest file with the attribute set to a value.
 func (w Written) File(value string) string {

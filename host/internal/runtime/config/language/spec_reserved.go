@@ -15,7 +15,6 @@ func (r Reserved) Partly() bool { return len(r.Only) > 0 }
 // feature removes its rows.
 var reservedTable = []Reserved{
 	{path: "cluster", What: "running on several hosts"},
-	{path: "router", What: "routing by a model"},
 	{path: "operations", What: "access control"},
 	{path: "auth", What: "access control"},
 	{path: "telemetry", What: "telemetry"},

@@ -218,6 +218,7 @@ var specification = Block{Blocks: []Block{
 	intentBlock,
 	humanBlock,
 	promptsBlock,
+	routerBlock,
 	judgeBlock,
 	rubricBlock,
 	effectsBlock,

@@ -1,7 +1,7 @@
 include "more.hcl" {}
 
-router {
-  meta = true
+cluster {
+  hosts = ["a"]
 }
 
 ferment {

@@ -1,0 +1,284 @@
+package routing
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// DecideIntent is the intent of routers. It is never routed itself.
+const DecideIntent = "route/decide"
+
+// What an act does without a usable decision.
+const (
+	FailOpen   = "fail-open"   // it goes on as if no router had been asked
+	FailClosed = "fail-closed" // it fails
+)
+
+// The shipped profiles.
+const (
+	ProfileDefault    = "default"
+	ProfileLowLatency = "low-latency"
+	ProfileStrict     = "strict-meta"
+)
+
+// DefaultShare is the part of the tokens and of the time of an act that a router
+// may use.
+const DefaultShare = 0.2
+
+// Settings are those of the router block. The zero value asks no router unless
+// a request demands it.
+type Settings struct {
+	Router Profile
+	// Profiles are laid over the shipped ones and Router.
+	Profiles map[string]Profile
+	// Default is the profile of requests that name none; empty: ProfileDefault.
+	Default string
+	// MetaIntents are the routed intents; nil: text/respond.
+	MetaIntents []string
+	Share       float64 // 0: DefaultShare
+}
+
+// Profile is a set of settings that may be unset: nil or empty.
+type Profile struct {
+	Meta       *bool // a router is asked
+	Strict     *bool // a failure of the router fails the act, unless OnError says
+	Force      *bool // see Choice.Force
+	OnError    string
+	Intent     string // of the router
+	Capability string // that is asked first
+}
+
+// over returns the settings of p, and those of weak that p leaves unset.
+func (p Profile) over(weak Profile) Profile {
+	for at, other := range map[**bool]*bool{&p.Meta: weak.Meta, &p.Strict: weak.Strict, &p.Force: weak.Force} {
+		if *at == nil {
+			*at = other
+		}
+	}
+	for at, other := range map[*string]string{&p.OnError: weak.OnError, &p.Intent: weak.Intent, &p.Capability: weak.Capability} {
+		if *at == "" {
+			*at = other
+		}
+	}
+	return p
+}
+
+func is(b *bool) bool { return b != nil && *b }
+
+// Names returns the names of all profiles, sorted.
+func (s *Settings) Names() []string {
+	names := []string{ProfileDefault, ProfileLowLatency, ProfileStrict}
+	names = slices.AppendSeq(names, maps.Keys(s.Profiles))
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Usual returns the profile of requests that name none.
+func (s *Settings) Usual() string { return cmp.Or(s.Default, ProfileDefault) }
+
+// profile returns the settings under a profile: the router block, over it what
+// the shipped profile of that name says, and over both the profile block
+// (RTE-007). The shipped profile default says nothing.
+func (s *Settings) profile(name string) Profile {
+	yes, no := true, false
+	p := s.Router
+	switch name {
+	case ProfileLowLatency:
+		p = Profile{Meta: &no}.over(p)
+	case ProfileStrict:
+		p = Profile{Meta: &yes, Strict: &yes, Force: &yes, OnError: FailClosed}.over(p)
+	}
+	return s.Profiles[name].over(p)
+}
+
+// Intents returns the intents of all routers, sorted.
+func (s *Settings) Intents() []string {
+	all := []string{DecideIntent}
+	for _, name := range s.Names() {
+		if p := s.profile(name); p.Intent != "" {
+			all = append(all, p.Intent)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Routes reports whether acts of an intent may be routed.
+func (s *Settings) Routes(intent string) bool {
+	if s.MetaIntents == nil {
+		return intent == "text/respond"
+	}
+	return slices.Contains(s.MetaIntents, intent)
+}
+
+// Choice is how one act is routed.
+type Choice struct {
+	Profile string
+	Ask     bool // a router is asked
+	Closed  bool // without a usable decision the act fails
+	// Force permits a decision to replace gates by weaker ones. Only the
+	// configuration sets it.
+	Force bool
+	// Unpin permits a decision to replace the capability that the request pins.
+	Unpin      bool
+	Intent     string // of the router
+	Capability string // that is asked first; empty: the first candidate
+	Share      float64
+}
+
+// Choose returns how an act of an intent is routed, given the :routing of its
+// request: the router block under the profile, and the request over both
+// (RTE-004, RTE-007). The error is invalid-request for an unknown profile, and
+// for an intent that no router of the configuration has.
+func (s *Settings) Choose(intent string, asked edn.Value) (Choice, *contract.Error) {
+	c := Choice{Profile: s.Usual(), Share: s.share()}
+	if name, ok := asked.Key("profile").AsKeyword(); ok {
+		if names := s.Names(); !slices.Contains(names, name) {
+			return c, unknown("profile", name, names)
+		}
+		c.Profile = name
+	}
+	p := s.profile(c.Profile)
+	c.Intent, c.Capability = p.Intent, p.Capability
+	if c.Intent == "" {
+		c.Intent = DecideIntent
+	}
+	if name, ok := asked.Key("intent").AsKeyword(); ok {
+		if names := s.Intents(); !slices.Contains(names, name) {
+			return c, unknown("intent", name, names)
+		}
+		c.Intent = name
+	}
+	if id, ok := asked.Key("cap/id").AsKeyword(); ok {
+		c.Capability = id
+	}
+	c.Ask = is(p.Meta)
+	if meta, ok := asked.Key("meta?").AsBool(); ok {
+		c.Ask = meta
+	}
+	c.Ask = c.Ask && s.Routes(intent) && !slices.Contains(s.Intents(), intent)
+	// The force of a shipped profile counts for gates only where the operator has
+	// chosen the profile: a caller cannot turn it on.
+	own := s.Profiles[c.Profile].over(s.Router)
+	c.Force, c.Unpin = is(p.Force) && (is(own.Force) || c.Profile == s.Usual()), is(p.Force)
+	if force, ok := asked.Key("force?").AsBool(); ok {
+		c.Force, c.Unpin = c.Force && force, force
+	}
+	c.Closed = closed(&p, asked)
+	return c, nil
+}
+
+// closed applies the order of RTE-007: :on-error of the request, its :strict?,
+// on_error of the configuration, its strict, and open.
+func closed(p *Profile, asked edn.Value) bool {
+	if mode, ok := asked.Key("on-error").AsKeyword(); ok {
+		return mode == FailClosed
+	}
+	if strict, ok := asked.Key("strict?").AsBool(); ok {
+		return strict
+	}
+	if p.OnError != "" {
+		return p.OnError == FailClosed
+	}
+	return is(p.Strict)
+}
+
+func unknown(key, name string, known []string) *contract.Error {
+	return contract.Errorf("invalid-request", "the request names the %s :%s of a router, which the configuration does not have", key, name).
+		WithDetail("reason", edn.K("routing/unknown-"+key)).
+		WithDetail("path", edn.Vector(edn.K("routing"), edn.K(key))).
+		WithDetail("expected", edn.Keywords(known...)).
+		DidYouMean(nearest(name, known))
+}
+
+func nearest(name string, known []string) string {
+	if near := contract.Nearest(name, known); near != "" {
+		return ":" + near
+	}
+	return ""
+}
+
+// The rules that decide whether a router is asked, strongest first.
+const (
+	RuleProfile = "profile" // a profile block
+	RuleShipped = "shipped profile"
+	RuleRouter  = "router" // the router block
+	RuleBuiltin = "built-in"
+)
+
+// Explained is how acts of an intent are routed under a profile, and the rule
+// that decides whether a router is asked.
+type Explained struct {
+	Choice
+	Rule string
+}
+
+// Explain returns how acts of an intent are routed under each profile, by name;
+// none if they never are.
+func (s *Settings) Explain(intent string) []Explained {
+	if !s.Routes(intent) || slices.Contains(s.Intents(), intent) {
+		return nil
+	}
+	var all []Explained
+	for _, name := range s.Names() {
+		c, _ := s.Choose(intent, edn.MustMap(edn.K("profile"), edn.K(name))) // the profile exists
+		rule := RuleBuiltin
+		switch {
+		case s.Profiles[name].Meta != nil:
+			rule = RuleProfile
+		case name == ProfileLowLatency || name == ProfileStrict:
+			rule = RuleShipped
+		case s.Router.Meta != nil:
+			rule = RuleRouter
+		}
+		all = append(all, Explained{c, rule})
+	}
+	return all
+}
+
+// OnError returns what happens without a usable decision.
+func (c *Choice) OnError() string {
+	if c.Closed {
+		return FailClosed
+	}
+	return FailOpen
+}
+
+// Value returns the settings as data, in the form of the protocol package.
+func (s *Settings) Value() edn.Value {
+	intents := s.MetaIntents
+	if intents == nil {
+		intents = []string{"text/respond"}
+	}
+	var profiles edn.MapBuilder
+	for _, name := range s.Names() {
+		p := s.profile(name)
+		var b edn.MapBuilder
+		for key, on := range map[string]*bool{"meta?": p.Meta, "strict?": p.Strict, "force?": p.Force} {
+			if on != nil {
+				b.Key(key, edn.Bool(*on))
+			}
+		}
+		b.OptKeyword("on-error", p.OnError)
+		b.OptKeyword("intent", p.Intent)
+		b.OptKeyword("cap/id", p.Capability)
+		profiles.Key(name, b.Map())
+	}
+	return edn.MustMap(
+		edn.K("meta-intents"), edn.Keywords(intents...),
+		edn.K("meta-share"), edn.MustFloat(s.share()),
+		edn.K("profile"), edn.K(s.Usual()),
+		edn.K("profiles"), profiles.Map(),
+	)
+}
+
+func (s *Settings) share() float64 {
+	if s.Share == 0 {
+		return DefaultShare
+	}
+	return s.Share
+}

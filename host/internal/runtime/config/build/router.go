@@ -1,0 +1,159 @@
+package build
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/prompt"
+	"github.com/fermenthq/ferment/host/internal/domain/routing"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// routing returns the settings of the router block.
+func (b *builder) routing(book *prompt.Book) *routing.Settings {
+	s := b.Root.Block("router")
+	set := &routing.Settings{
+		Router:   b.routingProfile(s),
+		Profiles: map[string]routing.Profile{},
+		Default:  s.Text("profile"),
+		Share:    s.Number("meta_share"),
+	}
+	for _, p := range s.All("profile") {
+		set.Profiles[p.Label()] = b.routingProfile(p)
+	}
+	b.metaIntents(s, set)
+	if v := s.Attrs["profile"]; v.Written && !slices.Contains(set.Names(), set.Default) {
+		b.routerFault(s, "profile", v.At, fmt.Sprintf("router names the unknown profile %s", diag.Quote(set.Default)),
+			set.Default, set.Names())
+	}
+	b.servedRouters(s, set)
+	book.Router = b.routerRoles(s, book)
+	return set
+}
+
+func (b *builder) routingProfile(s *decode.Section) routing.Profile {
+	var p routing.Profile
+	for name, to := range map[string]**bool{"meta": &p.Meta, "strict": &p.Strict, "force": &p.Force} {
+		if s.Written(name) {
+			on := s.Flag(name)
+			*to = &on
+		}
+	}
+	p.OnError, p.Intent, p.Capability = s.Text("on_error"), s.Text("intent"), s.Text("capability")
+	if v := s.Attrs["intent"]; v.Written && !b.intentKnown(p.Intent) {
+		b.routerFault(s, "intent", v.At, fmt.Sprintf("%s names the unknown intent %s", s.Node.Title(), diag.Quote(p.Intent)),
+			p.Intent, b.intentNames())
+	}
+	if v := s.Attrs["capability"]; v.Written && !b.capNames[p.Capability] && !b.blind {
+		b.unknownRouter(s, p.Capability, v)
+	}
+	return p
+}
+
+// metaIntents reads the routed intents.
+func (b *builder) metaIntents(s *decode.Section, set *routing.Settings) {
+	v := s.Attrs["meta_intents"]
+	if !v.Written {
+		return
+	}
+	set.MetaIntents = []string{}
+	routers := set.Intents()
+	for _, item := range v.Items {
+		name, _ := item.EDN.AsString()
+		switch {
+		case slices.Contains(routers, name):
+			b.routerFault(s, "meta_intents", item.At, fmt.Sprintf("meta_intents names %s, which is the intent of a router and never routed itself",
+				diag.Quote(name)), name, nil)
+		case !b.intentKnown(name):
+			b.routerFault(s, "meta_intents", item.At, fmt.Sprintf("meta_intents names the unknown intent %s", diag.Quote(name)),
+				name, b.intentNames())
+		default:
+			set.MetaIntents = append(set.MetaIntents, name)
+		}
+	}
+}
+
+// servedRouters reports a router that nothing can serve.
+func (b *builder) servedRouters(s *decode.Section, set *routing.Settings) {
+	if !s.Flag("meta") || set.Router.Intent != "" || b.intentKnown(routing.DecideIntent) {
+		return
+	}
+	b.routerFault(s, "meta", s.Attrs["meta"].At, "router needs a capability that serves route/decide, and no plugin has one", "", nil)
+}
+
+// routerRoles reads the roles that the router block gives intents and
+// capabilities (RTE-003).
+func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.RouterRoles {
+	known := append(book.RoleNames(), prompt.BuiltinRoles()...)
+	for _, c := range b.caps {
+		if c.Role != "" {
+			known = append(known, c.Role)
+		}
+	}
+	slices.Sort(known)
+	known = slices.Compact(known)
+	read := func(attr, kind string, names []string) map[string]string {
+		v := s.Attrs[attr]
+		for i, key := range v.Keys {
+			role, _ := v.Items[i].EDN.AsString()
+			switch {
+			case b.blind:
+			case !slices.Contains(names, key) && kind == "capability":
+				b.unknownRouter(s, key, v.Items[i])
+			case !slices.Contains(names, key):
+				b.routerFault(s, attr, v.Items[i].At, fmt.Sprintf("%s names the unknown %s %s", attr, kind, diag.Quote(key)), key, names)
+			}
+			if !slices.Contains(known, role) {
+				b.routerFault(s, attr, v.Items[i].At, fmt.Sprintf("%s names the role %s, which has no prompt", attr, diag.Quote(role)), role, known)
+			}
+		}
+		return s.Mapping(attr)
+	}
+	return prompt.RouterRoles{
+		Capability:    read("capability_role", "capability", slices.Sorted(maps.Keys(b.capNames))),
+		Intent:        read("intent_role", "intent", b.intentNames()),
+		IntentDefault: read("intent_default_role", "intent", b.intentNames()),
+	}
+}
+
+// routerFault reports a setting of the router that is wrong (RTE-009). Known are
+// the right names, nil if the name is not the fault.
+func (b *builder) routerFault(s *decode.Section, attr string, at *diag.Range, message, name string, known []string) {
+	d := diag.Diagnostic{
+		Type:    "router/invalid-config",
+		Message: message,
+		Range:   at,
+		Path:    append(slices.Clone(s.Node.Path), attr),
+	}
+	if name != "" {
+		d.Found = edn.Text(name)
+	}
+	if known != nil {
+		kind := strings.TrimPrefix(attr, "meta_")
+		d.Expected, d.Nearest = choices(strings.TrimSuffix(kind, "s"), name, known), diag.Nearest(name, known)
+	}
+	b.Report.Add(d)
+}
+
+// unknownRouter reports a capability that no plugin provides (RTE-009).
+func (b *builder) unknownRouter(s *decode.Section, id string, v decode.Value) {
+	known := slices.Sorted(maps.Keys(b.capNames))
+	d := diag.Diagnostic{
+		Type:     "router/unknown-capability",
+		Message:  fmt.Sprintf("%s names the unknown capability %s", s.Node.Title(), diag.Quote(id)),
+		Range:    v.At,
+		Path:     append(slices.Clone(s.Node.Path), "capability"),
+		Expected: choices("capability", id, known),
+		Found:    edn.Text(id),
+		Nearest:  diag.Nearest(id, known),
+	}
+	if r := b.renames[id]; r != nil {
+		d.Nearest = r.Label()
+		d.Related = []diag.Related{{Range: r.At(), Message: "renames it to " + diag.Quote(r.Label())}}
+	}
+	b.Report.Add(d)
+}
