@@ -107,14 +107,6 @@ func (f *Frame) seal(scheme id.Scheme) {
 	})
 }
 
-// decodeFrame reads the record of a frame. Its ids are not verified.
-func decodeFrame(payload []byte) (*Frame, error) {
-	var r frameRecord
-	err := decodeRecord(payload, &r)
-	r.Path = string(r.RawPath)
-	return &r.Frame, err
-}
-
 // applyFrame adds a frame to the index, without its place in the log.
 func (x *index) applyFrame(ctx context.Context, seq uint64, f *Frame) error {
 	key := f.recipeKey()
@@ -190,6 +182,11 @@ func (r *frames) frame(ctx context.Context, frame id.ID) (*Frame, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.frameAt(frame, seq, p)
+}
+
+// frameAt returns a frame whose place in the log is known.
+func (r *frames) frameAt(frame id.ID, seq uint64, p log.Place) (_ *Frame, err error) {
 	payload := r.drafts[frame]
 	if payload == nil {
 		if p.Length < 0 || p.Length > log.MaxPayload {
