@@ -97,6 +97,9 @@ plugin "workspace" {
   command  = ["bin/plugins/workspace"]
   env_pass = ["HOME", "XDG_CONFIG_HOME"] # where git's own exclude files are
 
+  # The system prompts that it sends to models are those of its agents below.
+  operations = ["prompt/override"]
+
   # The tree is read and never written.
   isolation {
     read_paths  = [env("FERMENT_WORKSPACE", ".")]
@@ -492,6 +495,14 @@ intent "context/summarize" {
     max_tokens     = 320
     max_roundtrips = local.spare ? 3 : 2 # one for each candidate
   }
+}
+
+# Frames of the workspace that a model writes. With :mode :plan the answer is a
+# plan, which the host runs, records and resumes.
+intent "context/generate" {
+  in           = "req/context.generate"
+  out          = "res/context.generate"
+  result_types = ["value", "plan"]
 }
 
 # A problem in words. SAT and chess have intents of their own, with solvers.

@@ -243,5 +243,9 @@ func life(p pace) ([]row, error) {
 }
 
 func atMost(work string, took, most time.Duration) row {
-	return row{work: work, ours: figure(took), goal: "<= " + strconv.FormatInt(most.Milliseconds(), 10) + " ms", within: took <= most}
+	goal := fmt.Sprintf("<= %d ms", most.Milliseconds())
+	if most < time.Millisecond {
+		goal = fmt.Sprintf("<= %d us", most.Microseconds())
+	}
+	return row{work: work, ours: figure(took), goal: goal, within: took <= most}
 }

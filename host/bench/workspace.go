@@ -44,7 +44,9 @@ func workspaces(p pace) ([]row, error) {
 			rows = append(rows, b.ignored()...)
 			rows = append(rows, b.reads()...)
 			rows = append(rows, b.writes()...)
-			rows = append(rows, b.validated())
+			rows = append(rows, b.validated(), b.commanded())
+			rows = append(rows, b.derived()...)
+			rows = append(rows, b.crowded())
 		}
 		check(b.workspace.Close())
 		check(os.RemoveAll(b.root))
@@ -57,6 +59,7 @@ type workspaceBench struct {
 	rounds     int
 	files      int
 	small      bool // no goals hold
+	coldScan   time.Duration
 	workspace  *core.Workspace
 }
 
@@ -180,6 +183,7 @@ func (b *workspaceBench) scans() []row {
 	for i := range times {
 		m[i] = median(times[i])
 	}
+	b.coldScan = m[1]
 	size := fmt.Sprintf(" of %d files", b.files)
 	return []row{
 		against("cold scan and commit"+size, m[1], "git add -A", m[0], b.goal(0.30)),

@@ -83,6 +83,14 @@ func (b *workspaceBench) reads() []row {
 	for i := range 10 {
 		b.put(b.filePath(0), fmt.Sprint("type", i), []byte(strings.Repeat("text of a frame ", 64+i)))
 	}
+	var crowd []store.Ref
+	for i := range 10 {
+		path := b.filePath((i + 1) * filesInDir)
+		crowd = append(crowd, store.Ref{Path: path})
+		for k := range 10 {
+			b.put(path, fmt.Sprint("type", k), []byte(strings.Repeat("text of a frame ", 64+k)))
+		}
+	}
 	for i := range filesInDir - 1 {
 		b.put(b.filePath(i+1), "type0", []byte(strings.Repeat("text of another ", 64+i)))
 	}
@@ -116,12 +124,14 @@ func (b *workspaceBench) reads() []row {
 		},
 		compose(view.Source{Kind: view.Current}),
 		compose(view.Source{Kind: view.Current}, view.Source{Kind: view.Siblings}),
+		compose(view.Source{Kind: view.Related, Nodes: crowd}),
 	)
 	return []row{
-		against("get-head by path", took[1], "empty view", took[0], 0),
+		atMost("get-head by path", took[1], 50*time.Microsecond),
 		against("get-node by path, 10 frames with text", took[2], "empty view", took[0], 0),
 		against("compose 10 frames of a node", took[3], "get-node", took[2], 0),
 		against("compose those of its 19 siblings too", took[4], "get-node", took[2], 0),
+		atMost("compose 100 frames of 10 nodes", took[5], 5*time.Millisecond),
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -73,7 +74,7 @@ func (r *request) item(_ context.Context, v edn.Value, n int) (*request, error) 
 	if r.common.Fallback != "" && !in.HasKey("agent/fallback") {
 		in = in.AssocKey("agent/fallback", edn.Text(r.common.Fallback))
 	}
-	return &request{running: r.running, server: r.server, intent: i, in: in, opened: r.opened}, nil
+	return &request{running: r.running, server: r.server, intent: i, in: in, opened: r.opened, part: "/" + strconv.Itoa(n)}, nil
 }
 
 // each runs the items, at most some at a time. An item that fails fails alone.
@@ -114,7 +115,9 @@ func (r *request) each(ctx context.Context, items []*request) (edn.Value, error)
 	})
 }
 
-func (r *request) runItem(ctx context.Context) (edn.Value, error) {
+func (r *request) runItem(ctx context.Context) (out edn.Value, err error) {
+	end := r.server.meter.begin(ctx, r.intent.name)
+	defer func() { end(err) }()
 	if err := r.check(ctx); err != nil {
 		return edn.Nil(), err
 	}

@@ -46,7 +46,15 @@ func (r *request) ask(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
 		return sdk.Answer{}, ownTarget(a.Intent)
 	}
 	r.server.meter.callbacks.Add(1)
-	return sdk.HostFrom(ctx).Invoke(ctx, a)
+	return r.server.call(ctx, a)
+}
+
+// call calls an intent within a span.
+func (s *server) call(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
+	end := s.meter.span(ctx, "callback", a.Intent)
+	answer, err := sdk.HostFrom(ctx).Invoke(ctx, a)
+	end(err)
+	return answer, err
 }
 
 func ownTarget(name string) error {
@@ -79,7 +87,7 @@ func (s *server) invokeHost(ctx context.Context, c derive.Call) (*derive.Answer,
 			}
 		}
 	}
-	answer, err := sdk.HostFrom(ctx).Invoke(ctx, a)
+	answer, err := s.call(ctx, a)
 	if err != nil {
 		return nil, err
 	}

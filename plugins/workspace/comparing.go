@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/report"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -32,14 +33,14 @@ func comparingIntents() []intent {
 	}
 }
 
-// graph draws the tree.
+// graph draws the tree, or the part of it below :path.
 func graph(ctx context.Context, r *request) (edn.Value, error) {
 	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
-		facts, err := report.Collect(ctx, v)
+		facts, err := r.facts(ctx, v)
 		if err != nil {
 			return err
 		}
-		page, err := report.Graph(facts, cmp.Or(r.text("title"), filepath.Base(r.root)))
+		page, err := report.Graph(facts, cmp.Or(r.text("title"), store.Shown(filepath.Join(filepath.Base(r.root), facts.Part))))
 		if err != nil {
 			return err
 		}
@@ -73,8 +74,8 @@ func diff(ctx context.Context, r *request) (edn.Value, error) {
 	return r.stampedValue(ctx, max(older.Seq, newer.Seq), found)
 }
 
-// side returns a state to compare: :current, a transaction, or the name of a
-// snapshot.
+// side returns a state to compare: :current, a transaction, the name of a
+// snapshot, or an export.
 func (r *request) side(ctx context.Context, key string, v edn.Value) (*report.Side, error) {
 	name, isName := v.AsString()
 	seq, isSeq := v.AsInt()
@@ -89,13 +90,15 @@ func (r *request) side(ctx context.Context, key string, v edn.Value) (*report.Si
 		if err != nil {
 			return nil, err
 		}
-		side, err := report.StoreSide(ctx, r.ws.Store, at)
-		if err == nil {
-			side.Name = name
+		return report.StoreSide(ctx, r.ws.Store, at)
+	case v.IsMap():
+		bundle, err := r.bundle(v, edn.K(key))
+		if err != nil {
+			return nil, err
 		}
-		return side, err
+		return report.ExportSide(ctx, bundle, sdk.Root(ctx))
 	}
-	return nil, invalid(edn.Vector(edn.K(key)), "%s is not :current, a transaction or the name of a snapshot", v)
+	return nil, invalid(edn.Vector(edn.K(key)), "%s is not :current, a transaction, the name of a snapshot or an export", v)
 }
 
 // named returns the transaction of a snapshot.
@@ -116,6 +119,16 @@ func (r *request) named(ctx context.Context, name string) (seq uint64, err error
 	return seq, err
 }
 
+// facts reads the state that a report is about: of the whole tree, or of the part
+// below :path.
+func (r *request) facts(ctx context.Context, v *store.Snapshot) (*report.Facts, error) {
+	part, err := store.CheckPath(r.text("path"))
+	if err != nil {
+		return nil, err
+	}
+	return report.Collect(ctx, v, part)
+}
+
 // makeReport reports on a state (WS-192).
 func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 	var asked report.Request
@@ -132,7 +145,7 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
-		facts, err := report.Collect(ctx, v)
+		facts, err := r.facts(ctx, v)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,6 +59,36 @@ func TestGenerateThroughTheHost(t *testing.T) {
 	assert.Equal(t, `"A greeting."`, first.Key("content").String())
 	assert.True(t, b.call("context/generate", `{:agent/id "docs" :path "a.txt" :frame/type "summary"}`).Key("frame/existing?").Truthy())
 	assert.Equal(t, 1, calls, "WS-143: equal inputs make no call")
+}
+
+// With :force? the key of the request fixes the sample: a second attempt at one call
+// gives the frame of the first, and another call the next sample.
+func TestForcedOnceThroughTheHost(t *testing.T) {
+	b := scannedBench(t, map[string]string{"a.txt": "alpha\n"})
+	calls := 0
+	b.host.Answer("context/summarize", func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		calls++
+		return edn.MustRead(fmt.Sprintf(`{:result {:type :value :out {:text "text %d"}}}`, calls)), nil
+	})
+	forced := func(key string) string {
+		attempt := as("ann")
+		attempt.EffectKey = key
+		out, err := b.try("context/generate", `{:path "a.txt" :frame/type "s" :intent :context/summarize :force? true}`, attempt)
+		require.Nil(t, err)
+		return out.Key("frame/id").String()
+	}
+	one := forced("key-1")
+	assert.Equal(t, one, forced("key-1"))
+	assert.Equal(t, 1, calls)
+	assert.NotEqual(t, one, forced("key-2"))
+	assert.Equal(t, 2, calls)
+	twice := as("ann")
+	twice.EffectKey = "key-3"
+	item := `{:intent :context/generate :input {:path "a.txt" :frame/type "s" :intent :context/summarize :force? true}}`
+	_, err := b.try("context/batch", `{:concurrency 1 :items [`+item+item+`]}`, twice)
+	require.Nil(t, err)
+	assert.Equal(t, 4, calls, "the items of a batch are requests of their own")
+	b.fails("frame/metadata-policy", "context/put-frame", `{:path "a.txt" :frame/type "s" :content "x" :meta {:effect/key "key-1"}}`)
 }
 
 // WS-148: what the host answers becomes an error of the provider, with the error

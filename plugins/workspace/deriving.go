@@ -34,8 +34,10 @@ func derivingIntents() []intent {
 	}
 }
 
+// caller is on whose behalf the engine makes frames. Attempts at one request have
+// the same effect key, so what was forced is forced once.
 func (r *request) caller() derive.Caller {
-	return derive.Caller{Agent: r.agent.ID, Principal: r.actor}
+	return derive.Caller{Agent: r.agent.ID, Principal: r.actor, Effect: r.effect}
 }
 
 // synthesize makes the frame of one directory (WS-090).

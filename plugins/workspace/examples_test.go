@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +42,7 @@ func TestExamplesOfTheContracts(t *testing.T) {
 	assert.Equal(t, ":stale", b.call("context/get-head", `{:path "src/a.go" :frame/type "note"}`).Key("state").String())
 	diff := b.call("context/diff", `{:from "run-17" :to :current}`)
 	assert.Equal(t, `["src/a.go"]`, diff.Key("nodes").Key("modified").String())
+	b.compareExports()
 	report := b.call("context/report", `{:sections [:coverage] :fail-on "stale"}`)
 	assert.True(t, report.Key("fail-on").Key("met?").Truthy())
 	report = b.call("context/report", `{:sections [:validation] :fail-on "invalid|inexact"}`)
@@ -59,6 +63,46 @@ func TestExamplesOfTheContracts(t *testing.T) {
 	shown := b.call("context/agents", `{:op :show :agent/id "writer"}`)
 	assert.Equal(t, ":writer", shown.Key("role").String())
 	require.True(t, shown.Key("valid?").Truthy())
+}
+
+// compareExports compares the state with its export, as bytes and as a file.
+func (b *bench) compareExports() {
+	export := b.call("workspace/export", `{:path "src"}`).Key("content/b64")
+	bytes := edn.MustMap(edn.K("content/b64"), export)
+	assert.True(b, b.call("context/diff", `{:from `+bytes.String()+`}`).Key("equal?").Truthy())
+	text, _ := export.AsString()
+	content, err := base64.StdEncoding.DecodeString(text)
+	require.NoError(b, err)
+	b.write(map[string]string{".ferment/src.frm": string(content), "src/new.go": "package a\n"})
+	b.call("workspace/scan", `{}`)
+	file := filepath.Join(b.root, ".ferment/src.frm")
+	changed := b.call("context/diff", `{:from {:file "`+file+`"} :to :current}`)
+	assert.Equal(b, `{:added ["src/new.go"]}`, changed.Key("nodes").String())
+	b.fails("input/invalid", "context/diff", `{:from {:file "`+file+`"} :path "old"}`)
+	b.fails("input/invalid", "context/diff", `{:from {} :to 1}`)
+	b.fails("import/invalid", "context/diff", `{:from {:file "`+filepath.Join(b.root, "src/a.go")+`"}}`)
+	b.fails("import/invalid", "context/diff", `{:from {:content/b64 "AAAA"}}`)
+	b.fails("workspace/root-denied", "context/diff", `{:from {:file "/etc/passwd"}}`)
+	require.NoError(b, os.Remove(filepath.Join(b.root, "src/new.go")))
+	b.call("workspace/scan", `{}`)
+}
+
+// WS-192: a report and a map can be about a part of the tree.
+func TestReportOfAPart(t *testing.T) {
+	b := scannedBench(t, fourFiles)
+	b.put("a/x.txt", "note", "about x")
+	whole, part := b.call("context/report", `{}`), b.call("context/report", `{:path "a" :format :markdown :fail-on "missing:note"}`)
+	assert.Equal(t, "{:dir 3 :file 4}", whole.Key("nodes").String())
+	assert.Equal(t, "{:dir 1 :file 2}", part.Key("nodes").String())
+	assert.Contains(t, part.Key("text").String(), "2 files, 1 directory.")
+	assert.Contains(t, part.Key("fail-on").String(), `:paths ["a/y.txt"]`)
+	page, _ := b.call("workspace/graph", `{:path "a"}`).Key("html").AsString()
+	assert.Contains(t, page, `"names":["a","x.txt","y.txt"]`)
+	assert.Contains(t, page, "<h1>"+filepath.Base(b.root)+"/a</h1>")
+	for _, intent := range []string{"context/report", "workspace/graph"} {
+		b.fails("path/not-in-tree", intent, `{:path "none"}`)
+		b.fails("path/invalid", intent, `{:path "a/../b"}`)
+	}
 }
 
 // WS-190: a batch answers in order and item by item; an atomic one writes all or

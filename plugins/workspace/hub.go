@@ -312,19 +312,19 @@ func (h *hub) sweepUntil(ctx context.Context) {
 	}
 }
 
-// sweep closes the workspaces without users for at least a duration.
+// sweep closes the workspaces without users for at least a duration. A request
+// that comes meanwhile waits and opens its workspace again.
 func (h *hub) sweep(after time.Duration) {
 	h.mu.Lock()
-	var idle []*opened
-	for root, o := range h.open {
+	var idle []place
+	for _, o := range h.open {
 		if o.users == 0 && h.now().Sub(o.idle) >= after {
-			idle = append(idle, o)
-			delete(h.open, root)
+			idle = append(idle, place{o.root, o.data})
 		}
 	}
 	h.mu.Unlock()
-	for _, o := range idle {
-		_ = h.seal(o) // it is logged
+	for _, at := range idle {
+		_, _ = h.whileClosed(at, func() error { return nil })
 	}
 }
 

@@ -2,33 +2,59 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // meter counts what the process did. The figures are part of the plugin's
 // health, from which the host takes them (WS-201).
 type meter struct {
-	requests, failed, bytesHashed, appended, reused, callbacks, modelCalls, rebuilds, overflows, stale atomic.Int64
+	requests, failed, nodes, bytesHashed, appended, reused, callbacks, modelCalls, rebuilds, overflows, stale atomic.Int64
+
+	now func() time.Time
 }
 
 // begin counts a request; the result must be called at its end.
-func (m *meter) begin(name string) func(context.Context, error) {
+func (m *meter) begin(ctx context.Context, intent string) func(error) {
 	m.requests.Add(1)
-	return func(ctx context.Context, err error) {
+	end := m.span(ctx, "intent", intent)
+	return func(err error) {
 		if err != nil {
 			m.failed.Add(1)
-			sdk.Logger(ctx).Debug("request failed", "intent", name, "error", err)
 		}
+		end(err)
 	}
 }
 
-func (m *meter) scanned(s *core.Scanned) { m.bytesHashed.Add(s.Result.BytesHashed) }
+// span begins a span: the time that an intent, or a call of another one, takes. At
+// its end it is a line of the log, with the run and the node that it belongs to.
+func (m *meter) span(ctx context.Context, kind, name string) (end func(error)) {
+	log := sdk.Logger(ctx)
+	if !log.Enabled(ctx, slog.LevelDebug) {
+		return func(error) {}
+	}
+	began := m.now()
+	return func(err error) {
+		attributes := []any{"kind", kind, "name", name, "trace", sdk.CallFrom(ctx).TraceParent, "ms", float64(m.now().Sub(began).Microseconds()) / 1000}
+		if err != nil {
+			attributes = append(attributes, "error", contract.AsError(err).Type)
+		}
+		log.Debug("span", attributes...)
+	}
+}
+
+func (m *meter) scanned(s *core.Scanned) {
+	m.bytesHashed.Add(s.Result.BytesHashed)
+	m.nodes.Add(int64(s.Result.Tree.Root.Count()))
+}
 
 func (m *meter) put(p *store.Put) {
 	if p.Existing {
@@ -56,7 +82,7 @@ func (m *meter) value() edn.Value {
 		name string
 		n    *atomic.Int64
 	}{
-		{"requests", &m.requests}, {"failed", &m.failed}, {"bytes-hashed", &m.bytesHashed}, {"frames-appended", &m.appended},
+		{"requests", &m.requests}, {"failed", &m.failed}, {"nodes", &m.nodes}, {"bytes-hashed", &m.bytesHashed}, {"frames-appended", &m.appended},
 		{"frames-reused", &m.reused}, {"callbacks", &m.callbacks}, {"model-calls", &m.modelCalls}, {"rebuilds", &m.rebuilds}, {"watch-overflows", &m.overflows},
 		{"stale-heads", &m.stale},
 	} {

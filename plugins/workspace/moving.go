@@ -13,16 +13,15 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
-	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Bounds of exports and imports.
 const (
-	chunkBytes  = 1 << 20  // of one delta
-	maxInline   = 8 << 20  // of an export in one answer
-	maxImported = 64 << 20 // of a file to import
+	chunkBytes  = 512 << 10 // of one delta
+	maxInline   = 4 << 20   // of an export in one answer, where base64 makes it a third larger
+	maxImported = 64 << 20  // of a file to import
 )
 
 // movingIntents move frames between stores.
@@ -39,8 +38,8 @@ func movingIntents() []intent {
 	}
 }
 
-// export writes the state to chunks if the caller reads a stream, else to the
-// answer (WS-174).
+// export writes the state to the answer, or with :chunks? to deltas before it
+// (WS-174).
 func export(ctx context.Context, r *request) (edn.Value, error) {
 	path, err := store.CheckPath(r.text("path"))
 	if err != nil {
@@ -48,7 +47,7 @@ func export(ctx context.Context, r *request) (edn.Value, error) {
 	}
 	selection := store.ExportRange{Path: path, Types: r.texts("frame/types"), Agents: r.texts("agents"), History: r.flag("history?")}
 	w := &exportWriter{hash: blake3.New(32, nil), show: r.progress("export", "bytes")}
-	if sdk.CallFrom(ctx).Request.Key("stream?").Truthy() {
+	if r.flag("chunks?") {
 		w.out = r.out
 	}
 	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
@@ -93,7 +92,7 @@ func (w *exportWriter) Write(p []byte) (int, error) {
 	w.show(w.total, 0)
 	if w.out == nil && w.rest.Len() > maxInline {
 		return 0, contract.Errorf("limit/exceeded", "the export has more than %d bytes, which is too much for one answer", maxInline).
-			WithDetail("limit", edn.K("export")).WithDetail("max", edn.Int(maxInline)).WithHint("read it as a stream: `ferment workspace export` does")
+			WithDetail("limit", edn.K("export")).WithDetail("max", edn.Int(maxInline)).WithHint("read it in :chunks?, as `ferment workspace export` does")
 	}
 	for w.out != nil && w.rest.Len() >= chunkBytes {
 		if err := w.send(w.rest.Next(chunkBytes)); err != nil {
@@ -120,7 +119,7 @@ func (w *exportWriter) send(chunk []byte) error {
 
 // importFrames adds the frames of an export, all or none (WS-174).
 func importFrames(ctx context.Context, r *request) (edn.Value, error) {
-	bundle, err := r.bundle()
+	bundle, err := r.bundle(r.in)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -152,12 +151,13 @@ func importFrames(ctx context.Context, r *request) (edn.Value, error) {
 	return r.stamped(ctx, store.Latest, answer)
 }
 
-// bundle reads and verifies the export in the input: its bytes, or a file below
-// the allowed roots.
-func (r *request) bundle() (*store.Bundle, error) {
-	encoded, name := r.text("content/b64"), r.text("file")
+// bundle reads and verifies an export in the input: its bytes, or a file below the
+// allowed roots. at is where the input has it.
+func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
+	encoded, _ := in.Key("content/b64").AsString()
+	name, _ := in.Key("file").AsString()
 	if (encoded == "") == (name == "") {
-		return nil, invalid(edn.Vector(edn.K("content/b64")), "exactly one of :content/b64 and :file is expected")
+		return nil, invalid(edn.Vector(append(at, edn.K("content/b64"))...), "exactly one of :content/b64 and :file is expected")
 	}
 	var content []byte
 	var err error
@@ -170,7 +170,7 @@ func (r *request) bundle() (*store.Bundle, error) {
 		return nil, err
 	}
 	sum := blake3.Sum256(content)
-	if want := r.text("blob"); want != "" && want != "b3:"+hex.EncodeToString(sum[:]) {
+	if want, _ := in.Key("blob").AsString(); want != "" && want != "b3:"+hex.EncodeToString(sum[:]) {
 		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, not %s", sum, want)
 	}
 	return store.ReadExport(bytes.NewReader(content))

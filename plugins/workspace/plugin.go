@@ -36,7 +36,7 @@ type running struct {
 func newPlugin() sdk.Plugin { return newServer().plugin() }
 
 func newServer() *server {
-	s := &server{table: map[string]*intent{}, inputs: map[string]*schema.Schema{}, now: time.Now}
+	s := &server{table: map[string]*intent{}, inputs: map[string]*schema.Schema{}, now: time.Now, meter: meter{now: time.Now}}
 	known := registry(schemasOf(schemaText))
 	for _, i := range intents() {
 		s.table[i.name] = &i

@@ -22,6 +22,8 @@ type request struct {
 	common  common
 	agent   *agent.Agent // nil for intents of administrators
 	actor   string       // the principal, for the commit
+	effect  string       // the effect key of the host
+	part    string       // of the effect, for an item of a batch
 	out     *sdk.Stream  // nil if the intent does not stream
 	phases  []*phaseProgress
 	*opened // nil for intents that need no open store
@@ -42,9 +44,9 @@ func (s *server) serve(ctx context.Context, i *intent, in edn.Value, out *sdk.St
 	if running == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "the plugin is not configured")
 	}
-	end := s.meter.begin(i.name)
+	end := s.meter.begin(ctx, i.name)
 	answer, err := s.answer(ctx, running, i, in, out)
-	end(ctx, err)
+	end(err)
 	return answer, err
 }
 
@@ -99,7 +101,10 @@ const administer = "workspace/admin"
 // the one that the host states; a request cannot name it.
 func (r *request) authorize(ctx context.Context) error {
 	call := sdk.CallFrom(ctx)
-	r.actor = call.Principal
+	r.actor, r.effect = call.Principal, call.EffectKey
+	if r.effect != "" {
+		r.effect += r.part
+	}
 	if r.intent.free {
 		return nil
 	}

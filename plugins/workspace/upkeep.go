@@ -47,7 +47,7 @@ func changing(in edn.Value) []agent.Capability {
 // status counts what is there. With :deleted it lists the deleted paths.
 func status(ctx context.Context, r *request) (edn.Value, error) {
 	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
-		facts, err := report.Collect(ctx, v)
+		facts, err := report.Collect(ctx, v, "")
 		if err != nil {
 			return err
 		}

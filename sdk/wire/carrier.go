@@ -290,7 +290,8 @@ func (k *carried) control(f received) {
 	if f.credit == 0 {
 		return
 	}
-	k.credit = min(k.credit+int(min(f.credit, eventCredit)), eventCredit)
+	// One event may cost more than all credit, so more than that may come back at once.
+	k.credit = min(k.credit+int(min(f.credit, eventCredit+MaxMessage)), eventCredit)
 	if k.credit > 0 && k.more != nil {
 		close(k.more)
 		k.more = nil

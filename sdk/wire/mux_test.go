@@ -86,6 +86,26 @@ func TestMuxSlowReader(t *testing.T) {
 	assert.Equal(t, pieces, read)
 }
 
+// WIRE-007: events that each cost more than all credit arrive one after the other:
+// what they cost is given back whole.
+func TestMuxLargeEvents(t *testing.T) {
+	const pieces = 20
+	c := sharing(t, behaviour{"stream": func(_ context.Context, _ Call, out *Emitter) (edn.Value, error) {
+		for range pieces {
+			if err := out.Delta(edn.Text(strings.Repeat("x", eventCredit+eventCredit/2))); err != nil {
+				return edn.Nil(), err
+			}
+		}
+		return edn.Int(pieces), nil
+	}}.fake())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	read := 0
+	answer, err := c.Invoke(ctx, CallContext{}, edn.Text("stream"), func(Event) { read++ })
+	require.NoError(t, err)
+	assert.Equal(t, []any{pieces, "20"}, []any{read, answer.String()})
+}
+
 // WIRE-007, SDK-001: the end of one call does not affect the others or the
 // stream, even if the plugin waits for credit.
 func TestMuxCancelOne(t *testing.T) {

@@ -26,9 +26,9 @@ type origin struct {
 	// frame holds the values of a run, nil before it. Only the slots that a
 	// filled template reads are read.
 	frame *Frame
-	// answered is true for a plan that a capability answered with: the author of its bindings and marks may not set a
-	// system prompt.
-	answered bool
+	// answered is true for a plan that a capability answered with: its bindings and the names around it count as
+	// results. The marks in it count only if trusted is true.
+	answered, trusted bool
 	// left is the remaining number of slots that may be followed by their path;
 	// beyond it any slot inside a let counts. It is shared by all origins of
 	// one trace.
@@ -56,12 +56,23 @@ func originOf(pl *place) *origin {
 	return o
 }
 
+// Author is who wrote a plan.
+type Author uint8
+
+// The authors. A capability may set a system prompt only if its plugin has the
+// operation prompt/override.
+const (
+	ByCaller Author = iota
+	ByCapability
+	ByTrusted
+)
+
 // originIn returns the origin of the nodes of a running plan.
-func originIn(f *Frame, answered bool) *origin {
+func originIn(f *Frame, by Author) *origin {
 	o := newOrigin()
-	o.plan, o.frame, o.answered = f.prog.Plan, f, answered
-	if f.up != nil && !answered {
-		o.up, o.node = originIn(f.up, false), &f.up.prog.Plan.Nodes[f.at]
+	o.plan, o.frame, o.answered, o.trusted = f.prog.Plan, f, by != ByCaller, by == ByTrusted
+	if f.up != nil && !o.answered {
+		o.up, o.node = originIn(f.up, ByCaller), &f.up.prog.Plan.Nodes[f.at]
 		o.left = o.up.left
 	}
 	return o
@@ -80,7 +91,7 @@ func (o *origin) unmarkedIn(t *Template, p *part, path []edn.Value) *slotRef {
 	switch p.kind {
 	case partSlot:
 		r := &t.slots[p.slot]
-		if r.system && !o.answered || !o.result(r, path) {
+		if r.system && (!o.answered || o.trusted) || !o.result(r, path) {
 			return nil
 		}
 		return r
@@ -185,7 +196,7 @@ func (o *origin) resultInside(slot int) bool {
 // below returns the origin of the nodes of a plan or map node. The frames of
 // its runs no longer exist.
 func (o *origin) below(n *Node) *origin {
-	return &origin{plan: n.Sub, node: n, up: o, answered: o.answered, left: o.left}
+	return &origin{plan: n.Sub, node: n, up: o, answered: o.answered, trusted: o.trusted, left: o.left}
 }
 
 // gives reports whether a nested plan may return the result of a capability to
@@ -278,17 +289,16 @@ func (c *checker) asksModel(n *Node) bool {
 
 // UnmarkedSystem returns an error if the filled :system of a call must not be
 // sent because an unmarked slot puts the result of a capability there
-// (PRM-002), nil if it may be sent. Answered means that a capability wrote the
-// plan; its marks do not count.
-func (n *Node) UnmarkedSystem(f *Frame, answered bool) *contract.Error {
+// (PRM-002), nil if it may be sent.
+func (n *Node) UnmarkedSystem(f *Frame, by Author) *contract.Error {
 	if n.System.Constant() {
 		return nil
 	}
-	return n.unmarkedError(originIn(f, answered), n.System, kSystem, nil)
+	return n.unmarkedError(originIn(f, by), n.System, kSystem, nil)
 }
 
 // UnmarkedInput is UnmarkedSystem for the parts of a filled input that a language model reads in its system prompt.
-func (n *Node) UnmarkedInput(f *Frame, answered bool, intent string, input edn.Value) *contract.Error {
+func (n *Node) UnmarkedInput(f *Frame, by Author, intent string, input edn.Value) *contract.Error {
 	if n.Input.Constant() {
 		return nil
 	}
@@ -296,7 +306,7 @@ func (n *Node) UnmarkedInput(f *Frame, answered bool, intent string, input edn.V
 	if len(places) == 0 {
 		return nil
 	}
-	o := originIn(f, answered)
+	o := originIn(f, by)
 	for _, place := range places {
 		if err := n.unmarkedError(o, n.Input, kInput, place); err != nil {
 			return err
@@ -314,7 +324,7 @@ func (n *Node) unmarkedError(o *origin, t *Template, key edn.Value, place []edn.
 	at := append([]edn.Value{key}, place...)
 	hint := unmarkedHint
 	switch {
-	case o.answered:
+	case o.answered && !o.trusted:
 		hint = "have the plan of the capability write the text of " + showPath(at) +
 			" itself; a mark in such a plan does not count"
 	case n.Fn:

@@ -27,6 +27,9 @@ type Capability struct {
 	// Confines is true if the plugin runs each call in its own process, which
 	// the kernel confines to exactly the scope of the call.
 	Confines bool
+	// Operations are those that the plugin's calls and plans may do, for every
+	// caller.
+	Operations []string
 	// Breaker overrides the breaker settings of a call's policy.
 	Breaker Breaker
 	// Quality is overridden by the quality settings of the intent.

@@ -132,6 +132,13 @@ func (r *Registry) Capability(id string) (*Capability, bool) {
 	return c, ok
 }
 
+// Permits reports whether the calls and plans of a capability may do an operation
+// for every caller.
+func (r *Registry) Permits(id, operation string) bool {
+	c, known := r.caps[id]
+	return known && slices.Contains(c.Operations, operation)
+}
+
 // Absent returns the absent capability with this id.
 func (r *Registry) Absent(id string) (*Absent, bool) {
 	a, ok := r.absent[id]

@@ -73,7 +73,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 		recorder: outer.recorder,
 		ctx:      ctx,
 		inside: &eval.Place{Path: append(slices.Collect(c.Parent.Path.Elems()), edn.Text("h"+strconv.Itoa(c.N))),
-			Node: c.Parent.Node},
+			Node: c.Parent.Node, CapID: c.Parent.CapID},
 	}
 	f.act.Fill = outer.act.Fill
 	f.halt, f.mask = outer.halt, outer.mask

@@ -71,7 +71,7 @@ func (n *node) checkPromptOverride() *contract.Error {
 		return n.w.Unmarked
 	}
 	why := n.run.Overriding
-	if why == nil && !n.w.Foreign {
+	if n.w.Overrides || why == nil && !n.w.Foreign {
 		return nil
 	}
 	where, ok := prompt.Overrides(n.w.Intent, n.w.System, n.w.Input)

@@ -98,6 +98,9 @@ type Work struct {
 	// Foreign marks a node from a plan that a capability returned: it may not
 	// replace the system prompt.
 	Foreign bool
+	// Overrides marks a node from a plan that a capability returned whose plugin may
+	// replace system prompts, for every caller.
+	Overrides bool
 
 	// Unmarked is the reason why no language model may read the input: an unmarked
 	// slot puts a result into the system prompt (PRM-002). Nil: any model may.

@@ -105,7 +105,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	c := &call{scope: s, index: i}
 	w := &c.Work
 	w.Op, w.Node, w.Path, w.Stack = n.Op.String(), n.ID, e.path, s.stack
-	w.Foreign = s.foreign
+	w.Foreign, w.Overrides = s.author == plan.ByCapability, s.author == plan.ByTrusted
 	w.Intent, w.ToolID = n.Intent, n.ToolID
 	capID := n.CapID
 	if n.Op == plan.OpTool {
@@ -126,7 +126,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	w.Budget = s.spends(w)
 	w.Deepest = deepest(s.deepest, s.depth, w.Policy.Depth)
 	sch, name := s.inSchema(w)
-	w.Unmarked = n.UnmarkedInput(s.frame, s.foreign, w.Intent, w.Input)
+	w.Unmarked = n.UnmarkedInput(s.frame, s.author, w.Intent, w.Input)
 	w.Input = ResolvePaths(sch, w.Input, s.run.task.Dir)
 	s.run.task.Secrets.Learn(sch, w.Input)
 	if s.history != nil && journal.Masked(edn.Vector(w.Input, edn.Text(w.System))) {
@@ -170,7 +170,7 @@ func (s *scope) fill(i int, n *plan.Node, w *dispatch.Work, capID string) (err *
 	if w.System, err = n.FillSystem(s.frame); err != nil {
 		return err
 	}
-	return n.UnmarkedSystem(s.frame, s.foreign)
+	return n.UnmarkedSystem(s.frame, s.author)
 }
 
 // known rejects candidates from slots that are not capabilities.
@@ -253,7 +253,7 @@ func (c *call) Plan(a dispatch.PlanAnswer) (func(context.Context) dispatch.Child
 	}
 	hash := prog.Plan.Hash()
 	child := &scope{
-		foreign: true, run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
+		author: r.ev.author(a.CapID), run: r, prog: prog, layer: &layer, depth: depth, answer: prog.Answer,
 		path:  s.nodePath(c.index, edn.Text("p"+hash[3:11])),
 		stack: append(slices.Clip(s.stack), a.CapID), deepest: deepest(s.deepest, s.depth, c.Policy.Depth),
 	}
@@ -270,6 +270,14 @@ func routed(a dispatch.PlanAnswer) func(context.Context) dispatch.Child {
 	return func(context.Context) dispatch.Child {
 		return dispatch.Child{Out: edn.MustMap(edn.K("cap/id"), journal.Keyword(a.CapID))}
 	}
+}
+
+// author returns as whose a plan of a capability is evaluated.
+func (ev *Evaluator) author(capID string) plan.Author {
+	if ev.Registry.Permits(capID, policy.OverridePrompt) {
+		return plan.ByTrusted
+	}
+	return plan.ByCapability
 }
 
 // names returns the predicate for names that a plan answer may read: its

@@ -143,6 +143,8 @@ type Place struct {
 	// id of its node.
 	Path []edn.Value
 	Node string
+	// CapID is the capability that makes the host call.
+	CapID string
 	// Request is the request of the host call without its transport keys.
 	Request journal.Ref
 }
@@ -221,6 +223,9 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Principal: t.Principal, Permits: ev.Operations.Permitted(policy.PluginOperations, t.Roles), Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
 	if in := t.Inside; in != nil {
 		r.call.Asked = in.Request.Hash()
+		if ev.Registry.Permits(in.CapID, policy.OverridePrompt) {
+			r.call.Overriding = nil
+		}
 	}
 	root := &scope{
 		foreign: t.Foreign, run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,

@@ -21,7 +21,7 @@ func (s *scope) below(i int, more ...edn.Value) (*scope, *contract.Error) {
 		return nil, err
 	}
 	return &scope{
-		foreign: s.foreign, run: s.run, history: s.history, prog: s.prog.Subs[i], layer: s.layer, depth: depth, stack: s.stack,
+		author: s.author, run: s.run, history: s.history, prog: s.prog.Subs[i], layer: s.layer, depth: depth, stack: s.stack,
 		path: s.nodePath(i, more...), answer: s.prog.Subs[i].Answer,
 		budget: s.budget, deepest: s.deepest,
 	}, nil

@@ -26,8 +26,7 @@ type scope struct {
 	layer   *policy.Layer // inherited by nodes
 	depth   int
 	stack   []string // capabilities that wait for this plan
-	// foreign is set for plan answers.
-	foreign bool
+	author  plan.Author
 
 	answer     plan.Answer   // the node whose answer the plan gives
 	textStream *stream.Text  // of that node; nil if it is not streamed

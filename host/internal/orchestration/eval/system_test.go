@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/eval"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -225,6 +226,55 @@ func TestPlanAnswersCannotMark(t *testing.T) {
 			assert.Zero(t, asked(w, "t/model"))
 		})
 	}
+}
+
+// WS-144, PRM-003: a plugin to which the configuration permits prompt/override may
+// set system prompts in its plans and in the requests that it makes, for every
+// caller. Results without its mark stay out of them, and what other plugins plan
+// within is theirs.
+func TestTrustedPlugins(t *testing.T) {
+	restricted := func(_ *taskOf, ev *evaluatorOf, _ *plan.Env) { ev.Operations = policy.ShippedOperationRules() }
+	trusting := func(t testing.TB, id string) *dispatchtest.World {
+		w := prompted(t)
+		c, known := w.Registry.Capability(id)
+		require.True(t, known)
+		c.Operations = []string{policy.OverridePrompt}
+		return w
+	}
+	for name, tc := range map[string]struct {
+		plan string
+		ok   bool
+	}{
+		"a system prompt":             {plan: `{:op :call :intent :text/respond :input {:prompt "p"} :system "Obey me."}`, ok: true},
+		"a marked result":             {plan: made + `{:op :call :intent :text/respond :input {:slot/path [:a :in] :slot/system? true}}`, ok: true},
+		"a marked slot of the caller": {plan: `{:op :call :intent :text/respond :input {:prompt "p" :system {:slot/id :outer :slot/system? true}}}`, ok: true},
+		"in an inline plan":           {plan: made + `{:op :plan :plan {:nodes [{:op :call :intent :text/respond :input {:slot/path [:a :in] :slot/system? true}}]}}`, ok: true},
+		"a result":                    {plan: made + `{:op :call :intent :text/respond :input {:slot/path [:a :in]}}`},
+		"a slot of the caller":        {plan: `{:op :call :intent :text/respond :input {:prompt "p" :system {:slot/id :outer}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := trusting(t, "t/plan")
+			w.On("t/plan", planStep(`{:nodes [`+tc.plan+`]}`, ""))
+			r := run(t, w, `{:nodes [{:op :let :value "Be terse." :as :outer} {:op :call :intent :make/plan :input {:x {:slot/id :outer}} :as :x} {:op :emit :input :x}]}`, restricted)
+			if tc.ok {
+				require.Nil(t, r.Err)
+				assert.Equal(t, 1, asked(w, "t/model"))
+				return
+			}
+			require.NotNil(t, r.Err)
+			assert.Zero(t, asked(w, "t/model"))
+		})
+	}
+	inside := func(task *taskOf, _ *evaluatorOf, _ *plan.Env) {
+		task.Inside = &eval.Place{Path: []edn.Value{edn.Int(0), edn.Text("h1")}, Node: "n0", CapID: "t/make"}
+	}
+	const own = `{:nodes [{:op :call :intent :text/respond :input {:prompt "p" :system "Be terse."}}]}`
+	require.Nil(t, run(t, trusting(t, "t/make"), own, restricted, inside).Err, "a request of the plugin")
+	require.NotNil(t, run(t, trusting(t, "t/plain"), own, restricted, inside).Err, "a request of another one")
+	require.NotNil(t, run(t, trusting(t, "t/make"), own, restricted).Err, "a request of a caller")
+	w := trusting(t, "t/make")
+	w.On("t/plan", planStep(`{:nodes [{:op :call :intent :text/respond :input {:prompt "p"} :system "Obey me."}]}`, ""))
+	require.NotNil(t, run(t, w, `{:nodes [{:op :call :intent :make/plan :input {}}]}`, restricted, inside).Err, "a plan of another one within it")
 }
 
 // PRM-003: a binding of the caller is text of the caller. A mark of a plan

@@ -116,6 +116,7 @@ prompts {
 var changes = map[string]string{
 	"ferment.lock_file": `lock_file = "../other.lock.hcl"`, "ferment.profile": `profile = "dev"`, "ferment.requires": `requires = ">= 0.0"`,
 	"plugin.version": `version = ">= 0.1"`, "plugin.needs": `needs = []`, "plugin.files": `files = ["../mine.edn"]`, "plugin.env_pass": `env_pass = ["PATH"]`,
+	"plugin.operations":      `operations = ["prompt/override"]`,
 	"plugin.instances.min":   "min = 2\nmax = 2",
 	"plugin.isolation.level": `level = "strict"`, "plugin.isolation.cpu": "cpu = 0.5\nbest_effort = true", "plugin.isolation.memory": `memory = "4GiB"`, "plugin.isolation.file_size": `file_size = "1GiB"`,
 	"plugin.isolation.exec": `exec = ["/bin"]`, "plugin.isolation.processes": "processes = 4096\nbest_effort = true",

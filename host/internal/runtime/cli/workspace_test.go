@@ -269,3 +269,155 @@ func TestWorkspaceExamples(t *testing.T) {
 	}
 	assert.Greater(t, n, 60)
 }
+
+// planned is engineConfig with what the plans of context generate need: the model of
+// speaking writes summaries.
+func planned(port string) string {
+	operations := "plugin \"workspace\" {\n  operations = [\"prompt/override\"]\n"
+	return strings.Replace(engineConfig(), "plugin \"workspace\" {\n", operations, 1) + speaking("one", port) + `
+intent "text/respond" {
+  in         = "req/text"
+  out        = "res/text"
+  candidates = ["one/voice"]
+}
+
+intent "context/generate" {
+  in           = "req/context.generate"
+  out          = "res/context.generate"
+  result_types = ["value", "plan"]
+}
+`
+}
+
+// WS-144, WS-147: the plan of context generate --plan runs as a part of the run of the
+// command: its calls of the model are nodes with the system prompt of the agent, which
+// only a plugin that the configuration trusts may set; the frames are those that are
+// made without a plan, and what exists is not made again.
+func TestWorkspacePlanMode(t *testing.T) {
+	t.Parallel()
+	server := listen(t)
+	w := tree(t)
+	w.write("ferment.hcl", strings.Replace(planned(server.port), "operations", "# operations", 1))
+	w.good("workspace", "scan")
+	s := w.serve()
+	plan := strings.Fields("context generate src --recursive --type summary --intent text/respond --plan --edn")
+	got := w.run(plan...)
+	assert.Equal(t, 4, got.code, got.stderr)
+	assert.Contains(t, got.stdout+got.stderr, ":policy/blocked")
+	assert.Empty(t, server.messages())
+
+	w.rewrite("ferment.hcl", "# operations", "operations")
+	w.good("admin", "reload")
+	made, err := edn.ReadString(w.good(plan...), edn.WithLimits(edn.Body))
+	require.NoError(t, err)
+	require.Equal(t, 4, made.Key("frames").Len(), "two files and two directories: %s", made)
+	require.NotEmpty(t, server.messages())
+	assert.Contains(t, server.messages()[0]["content"], "You describe files and directories")
+	for _, path := range []string{"src/a.go", "src/inner/b.go", "src/inner", "src"} {
+		head := w.good("context", "get-head", path, "--type", "summary", "--edn")
+		assert.Contains(t, head, ":state :fresh", path)
+		assert.Contains(t, head, ":attribution/source :caller", path)
+	}
+	before, head := engineState(t, w), w.frameID("src")
+	assert.NotContains(t, w.good(plan...), "f1-b3-", "what exists is not made again")
+	assert.Equal(t, before, engineState(t, w))
+	s.stop()
+
+	other := tree(t)
+	other.write("ferment.hcl", planned(server.port))
+	other.good("workspace", "scan")
+	other.good(plan[:len(plan)-2]...)
+	assert.Equal(t, head, other.frameID("src"), "a plan makes the frames that a call makes")
+}
+
+// frameID returns the id of the head of the type summary.
+func (w *world) frameID(path string) string {
+	id, _ := w.data("context", "get-head", path, "--type", "summary").Key("frame/id").AsString()
+	require.NotEmpty(w.t, id)
+	return id
+}
+
+// WS-050, WS-064: a reload swaps agents and views as one, also while the process of the
+// old settings has the store open; settings that are not valid leave the old ones in
+// force, and another scheme is for new workspaces.
+func TestWorkspaceReload(t *testing.T) {
+	t.Parallel()
+	w := tree(t)
+	w.good("workspace", "scan")
+	w.serve()
+	put := func() ended {
+		return w.run("context", "put-frame", "README.md", "note.txt", "--agent", "docs", "--type", "note")
+	}
+	assert.Equal(t, 4, put().code, "there is no agent docs")
+	const roots, docs = `allowed_roots = ["."]`, "allowed_roots = [\".\"]\n\n    agent \"docs\" {\n      role = \"writer\"\n    }\n\n    view \"notes\" {\n      types = [\"note\"]\n    }\n"
+	w.rewrite("ferment.hcl", roots, docs)
+	w.good("admin", "reload")
+	got := put()
+	assert.Equal(t, 0, got.code, got.stderr)
+	before := engineState(t, w)
+	assert.Contains(t, w.good("context", "get-node", "README.md", "--view", "notes"), "Says what the flags do.")
+	w.rewrite("ferment.hcl", `role = "writer"`, `role = "king"`)
+	assert.NotEqual(t, 0, w.run("admin", "reload").code)
+	got = put()
+	assert.Equal(t, 0, got.code, got.stderr)
+	w.rewrite("ferment.hcl", `role = "king"`, `role = "reader"`)
+	w.rewrite("ferment.hcl", roots, "scheme = \"s2\"\n    "+roots)
+	w.good("admin", "reload")
+	assert.Equal(t, 4, put().code, "a reader writes nothing")
+	assert.Equal(t, before, engineState(t, w))
+	assert.Equal(t, 6, w.run("workspace", "init", "--scheme", "s2").code)
+}
+
+// WS-174: the file of an export that is too large for a request is read by the plugin,
+// below the allowed roots, to import it and to compare with it.
+func TestWorkspaceLargeExport(t *testing.T) {
+	t.Parallel()
+	w := tree(t)
+	w.good("workspace", "scan")
+	for i := range 7 {
+		w.write("large.txt", strings.Repeat(fmt.Sprintf("line %d of a large text\n", i), 900_000/23))
+		w.good("context", "put-frame", "README.md", "large.txt", "--type", fmt.Sprint("note", i))
+	}
+	w.write("large.txt", "")
+	w.good("workspace", "export", "--out", "all.frm")
+	info, err := os.Stat(filepath.Join(w.dir, "all.frm"))
+	require.NoError(t, err)
+	require.Greater(t, info.Size(), int64(5<<20))
+	w.serve()
+	assert.Contains(t, w.good("workspace", "import", "all.frm", "--yes"), "7 exist already")
+	assert.Contains(t, w.good("context", "diff", "./all.frm", "--edn"), ":equal? true")
+	assert.Equal(t, 4, w.run("context", "diff", w.copyOut("all.frm")).code, "it is outside of the allowed roots")
+	got := w.run("context", "diff", "all.frm")
+	assert.Equal(t, 5, got.code)
+	assert.Contains(t, got.stderr, "write ./all.frm for the file")
+}
+
+// copyOut copies a file to another directory.
+func (w *world) copyOut(name string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, name))
+	require.NoError(w.t, err)
+	path := filepath.Join(w.t.TempDir(), name)
+	require.NoError(w.t, os.WriteFile(path, text, 0o644))
+	return path
+}
+
+// WS-201: the host shows what the plugin counts; an intent, and each call of another
+// one, is a span in the log of the plugin if that has the level debug.
+func TestWorkspaceTelemetry(t *testing.T) {
+	t.Parallel()
+	w := tree(t)
+	w.rewrite("ferment.hcl", "plugin \"workspace\" {\n", "plugin \"workspace\" {\n  log_level = \"debug\"\n")
+	w.serve()
+	w.good("workspace", "scan")
+	w.good("context", "generate", "README.md", "--type", "summary", "--intent", "context/summarize")
+	log := w.good("plugin", "logs", "workspace")
+	for _, span := range []string{"workspace/scan", "context/generate", "context/summarize"} {
+		assert.Contains(t, log, span)
+	}
+	require.Eventually(t, func() bool {
+		figures := w.good("plugin", "list", "--edn")
+		return strings.Contains(figures, ":workspace/frames-appended 1") && strings.Contains(figures, ":workspace/model-calls 1") &&
+			!strings.Contains(figures, ":workspace/nodes 0")
+	}, runLimit, 100*time.Millisecond)
+}

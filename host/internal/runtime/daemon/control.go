@@ -112,6 +112,7 @@ func instance(s plugin.Status) edn.Value {
 	if s.Err != nil {
 		b.Key("error", s.Err.Value())
 	}
+	b.Opt("figures", s.Health.Attributes) // what the plugin counts
 	if len(s.Health.Capabilities) > 0 {
 		b.Key("health", healthOf(s.Health.Capabilities))
 	}

@@ -166,24 +166,6 @@ func synthesisRecipe(p *policy.Policy, sel store.Selection) (edn.Value, error) {
 	return store.Recipe("synthesize", p.Value(), params), nil
 }
 
-// depth returns the number of components of a path, 0 for the root.
-func depth(p string) int {
-	if p == "" {
-		return 0
-	}
-	return strings.Count(p, "/") + 1
-}
-
-func parent(p string) string {
-	if i := strings.LastIndexByte(p, '/'); i >= 0 {
-		return p[:i]
-	}
-	return ""
-}
-
-// below reports whether p is dir or below it.
-func below(p, dir string) bool { return dir == "" || p == dir || strings.HasPrefix(p, dir+"/") }
-
 // denied returns the pattern by which a path may not be sent to a model, empty if
 // it may.
 func (s Settings) denied(p string) string {

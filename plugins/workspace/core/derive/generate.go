@@ -81,6 +81,12 @@ func (e *Engine) generation(r GenerateRequest) (*generation, error) {
 	if err := policy.CheckIntent(r.Intent, edn.K("intent")); err != nil {
 		return nil, err
 	}
+	for _, key := range []string{"text", "system", "messages"} { // the agent's system prompt is the operator's
+		if r.Params.HasKey(key) {
+			return nil, contract.Errorf("input/invalid", ":params cannot have :%s, which is made from the prompts of the agent", key).
+				WithDetail("path", edn.Vector(edn.K("params"), edn.K(key)))
+		}
+	}
 	if err := g.choose(); err != nil {
 		return nil, err
 	}
@@ -242,7 +248,8 @@ func (g *generation) jobs(ctx context.Context, v *store.Snapshot, paths []string
 		if err != nil {
 			return nil, err
 		}
-		j := &job{agent: g.agent.ID, producer: g.producer, force: g.r.Force, batch: !g.explicit[path]}
+		j := &job{agent: g.agent.ID, producer: g.producer, batch: !g.explicit[path]}
+		j.forced(g.r.Force, g.caller)
 		j.item = Item{Path: path, Type: g.typ, Reason: Missing}
 		list = append(list, j)
 		if now == nil { // it was removed meanwhile

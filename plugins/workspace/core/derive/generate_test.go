@@ -124,6 +124,47 @@ func TestReuse(t *testing.T) {
 	assert.Contains(t, first(w.calls[4].Input.Key("text").AsString()), "Translate \n<data-", "the prompt of the request is a part of the recipe")
 }
 
+// A request that forces a new sample takes one, however often it is attempted: with a
+// model, with a recipe, and with a custom policy. Another request takes the next one.
+func TestForceOnce(t *testing.T) {
+	w := newWorld(t, map[string]string{"d/a": "1"})
+	n := 0
+	w.model = func(context.Context, Call) (*Answer, error) {
+		n++
+		return answer(fmt.Sprint("text ", n), ""), nil
+	}
+	by := func(key string) func(*GenerateRequest) {
+		return func(r *GenerateRequest) { r.Force, r.Caller.Effect = true, key }
+	}
+	w.mustGenerate()
+	one := w.mustGenerate(by("k1"))
+	again := w.mustGenerate(by("k1"))
+	assert.Equal(t, []any{Made, Reused, one.New, 2}, []any{one.Outcome, again.Outcome, again.New, n})
+	two := w.mustGenerate(by("k2"))
+	assert.Equal(t, []any{Made, 3, uint64(2)}, []any{two.Outcome, n, w.head("d/a", "t").Sample})
+	late := w.mustGenerate(by("k1"))
+	assert.Equal(t, []any{Reused, one.New, one.New, 3}, []any{late.Outcome, late.New, w.head("d/a", "t").ID, n})
+	w.mustGenerate(by(""))
+	w.mustGenerate(by(""))
+	assert.Equal(t, []any{5, uint64(4)}, []any{n, w.head("d/a", "t").Sample}, "without a key each is a request of its own")
+
+	regenerate := func(r *RegenerateRequest) { r.Force, r.Caller.Effect = true, "k3" }
+	assert.Equal(t, Counts{File: 1}, w.regenerate("d/a", regenerate).Counts)
+	assert.Equal(t, Counts{Reused: 1}, w.regenerate("d/a", regenerate).Counts)
+	assert.Equal(t, 6, n)
+	_, err := w.Invalidate(background, InvalidateRequest{Caller: writer, Path: "d/a"})
+	require.NoError(t, err)
+	marked := w.regenerate("d/a", func(r *RegenerateRequest) { r.Caller.Effect = "k3" })
+	assert.Equal(t, []any{Counts{File: 1}, 7}, []any{marked.Counts, n}, "a mark asks for another sample")
+
+	synthesize := func(r *SynthesizeRequest) {
+		r.Policy, r.Force, r.Caller.Effect = edn.MustRead(`{:kind :custom :intent :team/merge}`), true, "k4"
+	}
+	made := w.synthesize("d", "t", synthesize)
+	same := w.synthesize("d", "t", synthesize)
+	assert.Equal(t, []any{made.Frame.ID, true, 8}, []any{same.Frame.ID, same.Existing, n})
+}
+
 func changed2(w *world, frame id.ID) (f *store.Frame) {
 	require.NoError(w.t, w.store.View(background, store.Latest, func(v *store.Snapshot) (err error) {
 		f, err = v.Frame(background, frame)
@@ -430,7 +471,7 @@ func TestPlanMode(t *testing.T) {
 	assert.Equal(t, []string{"d/a", "b", "d", "."}, order)
 	assert.Equal(t, `["commit-0"]`, nodes[6].Key("needs").String(), "d needs what is in it")
 	assert.Equal(t, `["commit-1" "commit-2"]`, nodes[9].Key("needs").String())
-	assert.Equal(t, `{:as :call-0 :cap/id :m/x :id "call-0" :input {:slot/path [:prepare-0 :input]} :intent :context/summarize :op :call :when {:not {:slot/path [:prepare-0 :frame/existing?]}}}`, nodes[1].String())
+	assert.Equal(t, `{:as :call-0 :cap/id :m/x :id "call-0" :input {:slot/path [:prepare-0 :input] :slot/system? true} :intent :context/summarize :op :call :requires {:result/type :value} :when {:not {:slot/path [:prepare-0 :frame/existing?]}}}`, nodes[1].String())
 	assert.Empty(t, w.heads())
 	assert.Empty(t, w.calls)
 

@@ -20,6 +20,7 @@ type job struct {
 	agent    string
 	producer string // extract/…, synthesize or generate
 	force    bool
+	effect   string          // effect key of a request that forces what is fresh; else empty
 	policy   *policy.Policy  // of synthesize
 	sel      store.Selection // of a directory
 	strict   bool            // an entry that is not ready is an error
@@ -55,6 +56,14 @@ func (j *job) fail(err error) {
 
 func (j *job) skip(why string) { j.item.Outcome, j.item.Why = Skipped, why }
 
+// forced makes a job that is done again although nothing changed, if force is
+// true: once for all attempts at the request.
+func (j *job) forced(force bool, by Caller) {
+	if force {
+		j.force, j.effect = true, by.Effect
+	}
+}
+
 // done reports whether nothing is left to do.
 func (j *job) done() bool { return j.item.Outcome != "" }
 
@@ -80,8 +89,23 @@ func (e *Engine) look(ctx context.Context, v *store.Snapshot, j *job) error {
 	if j.existing, err = v.FramesOfBasis(ctx, j.item.Path, j.item.Type, j.agent, e.basisOf(j)); err != nil {
 		return err
 	}
-	if len(j.existing) > 0 && !j.force {
+	if j.reuse = j.attempted(); j.reuse == nil && len(j.existing) > 0 && !j.force {
 		j.reuse = j.existing[len(j.existing)-1]
+	}
+	return nil
+}
+
+// effectKey is the metadata by which the attempts at a request that forces a new
+// sample find the one of each other.
+const effectKey = "effect/key"
+
+// attempted returns the sample that an earlier attempt at the same request took,
+// nil if there is none.
+func (j *job) attempted() *store.Frame {
+	for _, f := range j.existing {
+		if key, _ := f.Meta.Key(effectKey).AsString(); key != "" && key == j.effect {
+			return f
+		}
 	}
 	return nil
 }
@@ -271,6 +295,9 @@ func (e *Engine) finish(ctx context.Context, v *store.Snapshot, j *job) error {
 		}
 	}
 	j.meta.Key("basis/id", edn.Text(e.basisOf(j).String()))
+	if sampled {
+		j.meta.OptText(effectKey, j.effect)
+	}
 	j.frame = store.NewFrame{
 		Path:    j.item.Path,
 		Type:    j.item.Type,

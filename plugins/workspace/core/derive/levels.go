@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -53,7 +54,7 @@ func (w *work) add(path string) {
 	if w.candidates == nil {
 		w.candidates = map[int]map[string]bool{}
 	}
-	level := depth(path)
+	level := tree.Depth(path)
 	if w.candidates[level] == nil {
 		w.candidates[level] = map[string]bool{}
 	}
@@ -224,8 +225,8 @@ func (w *work) compute(ctx context.Context, v *store.Snapshot, jobs []*job) erro
 
 // changed makes the directory above a job a candidate.
 func (w *work) changed(j *job) {
-	if p := j.item.Path; p != "" && w.climb != nil && w.climb(parent(p)) {
-		w.add(parent(p))
+	if p := j.item.Path; p != "" && w.climb != nil && w.climb(tree.Parent(p)) {
+		w.add(tree.Parent(p))
 	}
 }
 

@@ -141,6 +141,7 @@ func (e *Engine) accept(j *job, text, finish string, by edn.Value) error {
 	}
 	sample := nextSample(j.existing)
 	j.meta.Key("sample", edn.Int(int64(sample)))
+	j.meta.OptText(effectKey, j.effect)
 	if a, err := e.o.Agents().Get(j.agent); err == nil && !e.o.Settings().DropPrompts {
 		j.prompts = []string{a.Prompts.System, j.call.template(a)}
 		scheme := e.o.Store.Scheme

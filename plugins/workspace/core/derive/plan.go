@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -40,7 +41,7 @@ func (e *Engine) Plan(ctx context.Context, r GenerateRequest, input edn.Value, t
 			paths = append(paths, p)
 		}
 		slices.SortFunc(paths, func(a, b string) int {
-			if d := depth(b) - depth(a); d != 0 {
+			if d := tree.Depth(b) - tree.Depth(a); d != 0 {
 				return d
 			}
 			return g.order[a] - g.order[b]
@@ -75,11 +76,13 @@ func (g *generation) plan(jobs []*job, input edn.Value, target func(edn.Value, s
 		needed := edn.MustMap(edn.K("not"), slot(prepare, "frame/existing?"))
 		nodes = append(nodes,
 			node(prepare, "context/generate", own.AssocKey("phase", edn.K("prepare")), commits[j.item.Path], edn.Nil()),
-			g.callNode(call, slot(prepare, "input"), needed),
+			// The input has the system prompt of the agent. The mark counts where the
+			// configuration permits prompt/override to the plugin.
+			g.callNode(call, slot(prepare, "input").AssocKey("slot/system?", edn.Bool(true)), needed),
 			node(commit, "context/generate", own.AssocKey("phase", edn.K("commit")).AssocKey("ticket", slot(prepare, "ticket")).
 				AssocKey("text", slot(call, "text")), nil, needed))
 		if j.item.Path != "" {
-			dir := parent(j.item.Path)
+			dir := tree.Parent(j.item.Path)
 			commits[dir] = append(commits[dir], edn.Text(commit))
 		}
 		frames = append(frames, slot(commit).AssocKey("slot/default", edn.Nil())) // skipped where the frame is there
@@ -95,6 +98,7 @@ func node(name, intent string, input edn.Value, needs []edn.Value, when edn.Valu
 	b.Key("id", edn.Text(name))
 	b.Key("as", edn.K(name))
 	b.Key("intent", edn.K(intent))
+	b.Key("requires", edn.MustMap(edn.K("result/type"), edn.K("value")))
 	b.Key("input", input)
 	if len(needs) > 0 {
 		b.Key("needs", edn.Vector(needs...))

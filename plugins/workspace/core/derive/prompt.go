@@ -135,8 +135,10 @@ func (e *Engine) prepare(ctx context.Context, v *store.Snapshot, j *job) (input 
 	if err != nil {
 		return input, err
 	}
-	if j.reusable() {
+	if j.reuse = j.attempted(); j.reuse == nil && j.reusable() {
 		j.reuse = j.existing[len(j.existing)-1]
+	}
+	if j.reuse != nil {
 		return input, nil
 	}
 	return e.render(ctx, v, j, a, selected)

@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -75,7 +76,7 @@ func (g *regeneration) scope(ctx context.Context, v *store.Snapshot) error {
 	if now == nil {
 		return contract.Errorf("path/not-in-tree", "the path is not in the tree").WithOp("regenerate", store.Shown(g.path))
 	}
-	if g.r.UpToSet && !below(g.path, g.r.UpTo) {
+	if g.r.UpToSet && !tree.Below(g.path, g.r.UpTo) {
 		return contract.Errorf("input/invalid", ":up names %q, which is not above %q", store.Shown(g.r.UpTo), store.Shown(g.path)).
 			WithDetail("path", edn.Vector(edn.K("up")))
 	}
@@ -86,7 +87,7 @@ func (g *regeneration) scope(ctx context.Context, v *store.Snapshot) error {
 	}
 	g.add(g.path)
 	for dir := g.path; dir != ""; {
-		dir = parent(dir)
+		dir = tree.Parent(dir)
 		if g.inScope(dir) {
 			g.add(dir)
 		}
@@ -120,12 +121,12 @@ func (g *regeneration) inScope(path string) bool {
 	switch {
 	case path == g.path:
 		return true
-	case below(path, g.path):
+	case tree.Below(path, g.path):
 		if !g.r.Recursive {
 			return false
 		}
-	case below(g.path, path):
-		if g.r.UpToSet && !below(path, g.r.UpTo) || !g.r.UpToSet && depth(g.path)-depth(path) > g.r.Up {
+	case tree.Below(g.path, path):
+		if g.r.UpToSet && !tree.Below(path, g.r.UpTo) || !g.r.UpToSet && tree.Depth(g.path)-tree.Depth(path) > g.r.Up {
 			return false
 		}
 	default:
@@ -150,7 +151,7 @@ func (g *regeneration) jobs(ctx context.Context, v *store.Snapshot, paths []stri
 			if !g.r.Frame.IsZero() && path == g.path && h.Frame != g.r.Frame {
 				continue // the frame is not the head any more
 			}
-			force := g.r.Force && below(path, g.path)
+			force := g.r.Force && tree.Below(path, g.path)
 			if h.State == store.Fresh && !force {
 				continue
 			}
@@ -179,7 +180,8 @@ func (g *regeneration) job(ctx context.Context, v *store.Snapshot, h store.HeadI
 	if err != nil {
 		return nil, err
 	}
-	j := &job{agent: f.Agent, producer: f.Producer(), force: force || h.State == store.Invalid}
+	j := &job{agent: f.Agent, producer: f.Producer(), force: h.State == store.Invalid}
+	j.forced(force, g.caller)
 	j.now.Mode = h.Mode
 	j.item = Item{Path: h.Path, Type: h.Type, Old: h.Frame, Reason: reasonOf(h)}
 	if force {
@@ -235,7 +237,7 @@ func (g *regeneration) findMissing(ctx context.Context, v *store.Snapshot, heads
 	}
 	for _, h := range heads {
 		for dir := h.Path; dir != g.path && h.State != store.Deleted; {
-			dir = parent(dir)
+			dir = tree.Parent(dir)
 			k := key{dir, h.Type}
 			if has[k] || !g.inScope(dir) {
 				break
@@ -255,7 +257,7 @@ func (g *regeneration) findMissing(ctx context.Context, v *store.Snapshot, heads
 // headsAbove returns the heads of the directories above the path.
 func (g *regeneration) headsAbove(ctx context.Context, v *store.Snapshot) (list []store.HeadInfo, err error) {
 	for dir := g.path; dir != ""; {
-		dir = parent(dir)
+		dir = tree.Parent(dir)
 		heads, err := v.HeadsAt(ctx, dir)
 		if err != nil {
 			return nil, err
@@ -277,7 +279,7 @@ func (g *regeneration) newDirectory(ctx context.Context, v *store.Snapshot, k ke
 		return nil, err
 	}
 	for dir := k.path; dir != ""; {
-		dir = parent(dir)
+		dir = tree.Parent(dir)
 		h, ok := recipes[key{dir, k.typ}]
 		if !ok {
 			continue

@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
@@ -39,7 +40,7 @@ func ancestors(paths []string) map[string]bool {
 	all := map[string]bool{}
 	for _, p := range paths {
 		for p != "" {
-			p = parent(p)
+			p = tree.Parent(p)
 			all[p] = true
 		}
 	}

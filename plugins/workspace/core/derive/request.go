@@ -11,6 +11,9 @@ import (
 type Caller struct {
 	Agent     string // id of the agent that the frames get
 	Principal string // stated by the host only; actor of the transactions
+	// Effect is the effect key of the host, which is the same for every attempt at
+	// the request; it may be empty. What an attempt made by force, the next one finds.
+	Effect string
 }
 
 // SynthesizeRequest asks for the frame of one directory.

@@ -7,6 +7,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -31,7 +32,7 @@ func (e *Engine) Synthesize(ctx context.Context, r SynthesizeRequest) (*Synthesi
 		for _, path := range paths {
 			j := target(path)
 			if path == r.Path {
-				j.force = r.Force
+				j.forced(r.Force, r.Caller)
 				jobs = append(jobs, j)
 				continue
 			}
@@ -106,7 +107,7 @@ func (w *work) plan(ctx context.Context, v *store.Snapshot, r SynthesizeRequest,
 			continue
 		}
 		for dir := h.Path; dir != r.Path && dir != ""; {
-			if dir = parent(dir); dir == r.Path || w.candidates[depth(dir)][dir] {
+			if dir = tree.Parent(dir); dir == r.Path || w.candidates[tree.Depth(dir)][dir] {
 				break
 			}
 			w.add(dir)

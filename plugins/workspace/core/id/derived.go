@@ -1,7 +1,6 @@
 package id
 
 import (
-	"slices"
 	"strconv"
 )
 
@@ -100,39 +99,8 @@ func (s Scheme) Record(f Stored) ID {
 	return e.sum(Record)
 }
 
-// FrameSet returns the root of the binary Merkle tree over frame ids, which it
-// sorts in place. An odd node is promoted to the next level.
-func (s Scheme) FrameSet(frames []ID) ID {
-	slices.SortFunc(frames, ID.Compare)
-	level := make([]ID, len(frames))
-	for i, f := range frames {
-		e := begin(s.other, domainSetLeaf)
-		e.id(f)
-		level[i] = e.sum(State)
-	}
-	for len(level) > 1 {
-		next := level[:0]
-		for i := 0; i < len(level); i += 2 {
-			if i+1 == len(level) {
-				next = append(next, level[i])
-				continue
-			}
-			e := begin(s.other, domainSetInner)
-			e.id(level[i])
-			e.id(level[i+1])
-			next = append(next, e.sum(State))
-		}
-		level = next
-	}
-	e := begin(s.other, domainSetRoot)
-	e.number(uint64(len(frames)))
-	if len(level) == 1 {
-		e.id(level[0])
-	} else {
-		e.id(ID{})
-	}
-	return e.sum(State)
-}
+// FrameSet returns the id of a set of frames.
+func (s Scheme) FrameSet(frames []ID) ID { return s.NewFrameTree(frames...).Root() }
 
 // Head is the current frame of a type, with the mark that invalidates it.
 type Head struct {

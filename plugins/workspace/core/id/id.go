@@ -3,7 +3,6 @@ package id
 import (
 	"bytes"
 	"encoding/hex"
-	"fmt"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -118,7 +117,10 @@ func (x ID) String() string {
 	if x.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%c%d-%s-%s", x.kind, formatVersion, x.alg, x.Hex())
+	b := make([]byte, 0, 6+2*maxSum)
+	b = append(b, byte(x.kind), '0'+formatVersion, '-')
+	b = append(append(b, x.alg.String()...), '-')
+	return string(hex.AppendEncode(b, x.sum[:x.alg.Size()]))
 }
 
 // MarshalText returns the text form.
@@ -146,7 +148,11 @@ func Parse(kind Kind, text string) (ID, error) {
 	return x, err
 }
 
+// parse reads the text form. What is not in it is explained by the slow way.
 func parse(text string) (ID, error) {
+	if x, ok := parsed(text); ok {
+		return x, nil
+	}
 	parts := strings.Split(text, "-")
 	if len(parts) != 3 || len(parts[0]) != 2 {
 		return ID{}, invalid("form", "%.80q is not an id such as n1-b3-9c04…", text)
@@ -171,6 +177,43 @@ func parse(text string) (ID, error) {
 		return ID{}, invalid("digits", "%.80q: %w", text, err)
 	}
 	return Of(Kind(parts[0][0]), alg, sum)
+}
+
+// parsed is parse for text that is an id.
+func parsed(text string) (x ID, ok bool) {
+	const head = len("n1-b3-")
+	if len(text) < head || text[1] != '0'+formatVersion || text[2] != '-' || text[5] != '-' || strings.IndexByte(kinds, text[0]) < 0 {
+		return x, false
+	}
+	x.kind = Kind(text[0])
+	for a, name := range algs {
+		if name == text[3:5] {
+			x.alg = Alg(a)
+		}
+	}
+	if x.alg == 0 || len(text) != head+2*x.alg.Size() || x.alg.git() && x.kind != Content {
+		return x, false
+	}
+	for i := range x.alg.Size() {
+		high, low := digit(text[head+2*i]), digit(text[head+2*i+1])
+		if high|low > 15 {
+			return x, false
+		}
+		x.sum[i] = high<<4 | low
+	}
+	return x, true
+}
+
+// digit returns the value of a lower-case hexadecimal digit, more than 15 for other
+// characters.
+func digit(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	}
+	return 16
 }
 
 // invalid returns an error that names the reason for a program and a person.

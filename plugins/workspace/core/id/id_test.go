@@ -292,13 +292,59 @@ func TestFrameSet(t *testing.T) {
 		for i := range rapid.IntRange(0, 40).Draw(t, "n") {
 			frames = append(frames, B3.Generated("", ID{}, "", "", uint64(i)))
 		}
-		root := B3.FrameSet(slices.Clone(frames))
-		assert.Equal(t, root, B3.FrameSet(rapid.Permutation(slices.Clone(frames)).Draw(t, "order")))
+		root := B3.FrameSet(frames)
+		shuffled := rapid.Permutation(slices.Clone(frames)).Draw(t, "order")
+		assert.Equal(t, root, B3.FrameSet(shuffled))
+		growing := B3.NewFrameTree()
+		for i, f := range shuffled { // asked for after each, and added twice
+			growing.Add(f)
+			growing.Add(shuffled[rapid.IntRange(0, i).Draw(t, "again")])
+			require.Equal(t, B3.FrameSet(shuffled[:i+1]), growing.Root())
+		}
+		assert.Equal(t, []any{root, len(frames)}, []any{growing.Root(), growing.Size()})
 		for i := range frames {
 			assert.NotEqual(t, root, B3.FrameSet(slices.Delete(slices.Clone(frames), i, i+1)))
 		}
 		assert.NotEqual(t, root, B3.FrameSet(append(frames, B3.Generated("x", ID{}, "", "", 0))))
 	})
+}
+
+// WS-013: the root is that of the definition: leaves and inner nodes have domains of
+// their own, an inner node splits where its frames differ first, and the count is in
+// the root.
+func TestFrameSetByDefinition(t *testing.T) {
+	var defined func(frames []ID, bit int) ID
+	defined = func(frames []ID, bit int) ID {
+		if len(frames) == 1 {
+			e := begin(BLAKE3, domainSetLeaf)
+			e.id(frames[0])
+			return e.sum(State)
+		}
+		var sides [2][]ID
+		for _, f := range frames {
+			sides[f.sum[bit/8]>>(7-bit%8)&1] = append(sides[f.sum[bit/8]>>(7-bit%8)&1], f)
+		}
+		if len(sides[0]) == 0 || len(sides[1]) == 0 {
+			return defined(frames, bit+1)
+		}
+		left, right := defined(sides[0], bit+1), defined(sides[1], bit+1)
+		e := begin(BLAKE3, domainSetInner)
+		e.id(left)
+		e.id(right)
+		return e.sum(State)
+	}
+	var frames []ID
+	for n := range 500 {
+		var top ID
+		if n > 0 {
+			top = defined(frames, 0)
+		}
+		e := begin(BLAKE3, domainSetRoot)
+		e.number(uint64(n))
+		e.id(top)
+		require.Equal(t, e.sum(State), B3.FrameSet(frames), "%d frames", n)
+		frames = append(frames, B3.Generated("", ID{}, "", "", uint64(n)))
+	}
 }
 
 // WS-006: names and modes are part of the id; the order of the entries is not.

@@ -16,8 +16,9 @@ import (
 
 // Side is a state that is compared.
 type Side struct {
-	Name   string // of the snapshot or export; empty for a state of the store
 	Seq    uint64 // 0 for an export
+	Export bool
+	Range  store.ExportRange // what an export has
 	Tree   *tree.Tree
 	Heads  map[HeadKey]SideHead
 	Frames map[id.ID]store.FrameInfo
@@ -54,7 +55,7 @@ func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
 		for _, h := range heads {
 			side.Heads[HeadKey{h.Path, h.Type}] = SideHead{h.Frame, h.State}
 		}
-		frames, err := v.AllFrameInfo(ctx)
+		frames, err := v.AllFrameInfo(ctx, "")
 		for _, f := range frames {
 			side.Frames[f.Frame] = f
 		}
@@ -138,8 +139,28 @@ type TextDiff struct {
 	Diff string `edn:"diff"`
 }
 
-// Diff compares two states of the same scheme.
+// knows reports whether a side has every frame of a path, type and agent that its
+// workspace has.
+func (s *Side) knows(path, typ, agent string) bool {
+	return !s.Export || s.Range.Takes(path, typ, agent)
+}
+
+// knowsPath reports whether a side has the node of a path if its workspace has it.
+func (s *Side) knowsPath(path string) bool { return tree.Below(path, s.Range.Path) }
+
+// knowsHistory reports whether a side has frames that are no heads of current
+// paths.
+func (s *Side) knowsHistory() bool { return !s.Export || s.Range.History }
+
+// Diff compares two states of the same scheme. What an export leaves out is no
+// difference.
 func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, error) {
+	for _, s := range []*Side{older, newer} {
+		if !s.knowsPath(r.Path) && !tree.Below(s.Range.Path, r.Path) {
+			return nil, contract.Errorf("input/invalid", "an export has only %q, and nothing of %q", store.Shown(s.Range.Path), store.Shown(r.Path)).
+				WithOp("diff", "").WithDetail("path", edn.Vector(edn.K("path")))
+		}
+	}
 	if older.Tree != nil && newer.Tree != nil && older.Tree.Scheme != newer.Tree.Scheme {
 		return nil, contract.Errorf("input/invalid", "the states have the schemes %s and %s", older.Tree.Scheme, newer.Tree.Scheme).WithOp("diff", "")
 	}
@@ -168,10 +189,10 @@ type differ struct {
 }
 
 // within reports whether a path is in the part that is compared.
-func (d *differ) within(path string) bool {
-	p := d.request.Path
-	return p == "" || path == p || strings.HasPrefix(path, p) && path[len(p)] == '/'
-}
+func (d *differ) within(path string) bool { return tree.Below(path, d.request.Path) }
+
+// known reports whether both sides have a path if their workspaces have it.
+func (d *differ) known(path string) bool { return d.older.knowsPath(path) && d.newer.knowsPath(path) }
 
 // nodes compares the trees on the level of files.
 func (d *differ) nodes() {
@@ -182,6 +203,8 @@ func (d *differ) nodes() {
 		for _, c := range list {
 			was, is := isFile(c.Old), isFile(c.New)
 			switch {
+			case !d.known(c.Path):
+				continue
 			case was && is && d.within(c.Path):
 				n.Modified = append(n.Modified, store.ShownPath(c.Path))
 			case was && !is:
@@ -267,9 +290,10 @@ func regular(m id.Mode) bool { return m == id.File || m == id.Exec }
 // frames compares frames and heads.
 func (d *differ) frames() {
 	f := &d.out.Frames
-	wanted := func(path, typ string) bool { return d.within(path) && (d.request.Type == "" || d.request.Type == typ) }
 	for x, info := range d.newer.Frames {
-		if _, known := d.older.Frames[x]; !known && wanted(info.Path, info.Type) {
+		_, stored := d.older.Frames[x]
+		isHead := d.newer.Heads[HeadKey{info.Path, info.Type}].Frame == x
+		if !stored && d.compares(info) && (isHead || d.older.knowsHistory()) {
 			f.Added = append(f.Added, AddedFrame{Frame: x, Place: store.PlaceOf(info.Path), Type: info.Type})
 		}
 	}
@@ -277,8 +301,11 @@ func (d *differ) frames() {
 	for _, key := range d.keys() {
 		was, had := d.older.Heads[key]
 		is, has := d.newer.Heads[key]
-		if !wanted(key.Path, key.Type) {
+		if had && !d.compares(d.older.Frames[was.Frame]) || has && !d.compares(d.newer.Frames[is.Frame]) {
 			continue
+		}
+		if !had && is.State == store.Deleted && !d.older.knowsHistory() {
+			continue // it was deleted then already
 		}
 		if had && has && was.Frame != is.Frame {
 			f.Moved = append(f.Moved, MovedHead{Place: store.PlaceOf(key.Path), Type: key.Type, Old: was.Frame, New: is.Frame})
@@ -288,6 +315,13 @@ func (d *differ) frames() {
 			*to = append(*to, edn.Vector(store.ShownPath(key.Path).Value(), edn.Text(key.Type)))
 		}
 	}
+}
+
+// compares reports whether a frame is asked for, and both sides have it if their
+// workspaces have it.
+func (d *differ) compares(x store.FrameInfo) bool {
+	return d.within(x.Path) && (d.request.Type == "" || d.request.Type == x.Type) &&
+		d.older.knows(x.Path, x.Type, x.Agent) && d.newer.knows(x.Path, x.Type, x.Agent)
 }
 
 // of returns the list of the heads that reached a state, nil if there is none.

@@ -332,7 +332,7 @@ func TestDiffOfExports(t *testing.T) {
 		bundle, err := store.ReadExport(&out)
 		require.NoError(t, err)
 		temp := t.TempDir()
-		side, err := ExportSide(background, bundle, "x.export", temp)
+		side, err := ExportSide(background, bundle, temp)
 		require.NoError(t, err)
 		left, err := os.ReadDir(temp)
 		require.NoError(t, err)
@@ -347,11 +347,24 @@ func TestDiffOfExports(t *testing.T) {
 	}
 	assert.True(t, diff(whole, "").Equal)
 	assert.True(t, diff(part, "d").Equal)
+	limited := []*Side{
+		part, exported(store.ExportRange{}), exported(store.ExportRange{Types: []string{"note"}}),
+		exported(store.ExportRange{Path: "d", Agents: []string{"absent"}, History: true}),
+	}
+	for i, some := range limited {
+		assert.True(t, diff(some, "").Equal, "%d: what an export leaves out is no difference", i)
+		back, err := Diff(background, side(t, w, store.Latest), some, DiffRequest{})
+		require.NoError(t, err)
+		assert.True(t, back.Equal, "%d: from the other side", i)
+	}
+	_, err := Diff(background, part, side(t, w, store.Latest), DiffRequest{Path: "a"})
+	require.ErrorIs(t, err, contract.OfType("input/invalid"), "the export has nothing of it")
 	w.Put("d/b", "note", "again about b")
 	delete(files, "a")
 	w.Tree(files)
 	assert.Equal(t, `[["a" "note"]]`, edn.Vector(diff(whole, "").Frames.Deleted...).String())
-	for _, d := range []*Difference{diff(whole, "d"), diff(part, "d")} {
+	assert.Empty(t, diff(part, "").Nodes.Removed, "a is not a part of it")
+	for _, d := range []*Difference{diff(whole, "d"), diff(part, "d"), diff(part, ""), diff(limited[2], "d")} {
 		assert.Len(t, d.Frames.Moved, 1)
 		require.Len(t, d.Texts, 1)
 		assert.Contains(t, d.Texts[0].Diff, "-about b\n\\ No newline at end of file\n+again about b\n")

@@ -12,11 +12,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// ExportSide returns the state in an export, for Diff. An export of a part of a
-// workspace can be compared only within its path. temp is a directory in which a
-// store is made and removed again, so that heads have the states that any store
-// would give them.
-func ExportSide(ctx context.Context, b *store.Bundle, name, temp string) (side *Side, err error) {
+// ExportSide returns the state in an export, for Diff. temp is a directory in
+// which a store is made and removed again, so that heads have the states that any
+// store would give them.
+func ExportSide(ctx context.Context, b *store.Bundle, temp string) (side *Side, err error) {
 	made, err := os.MkdirTemp(temp, "export-")
 	if err != nil {
 		return nil, contract.Errorf("store/io", "%w", err).WithOp("diff", "")
@@ -46,11 +45,11 @@ func ExportSide(ctx context.Context, b *store.Bundle, name, temp string) (side *
 	if side, err = StoreSide(ctx, s, store.Latest); err != nil {
 		return nil, err
 	}
-	side.Name, side.Seq = name, 0
+	side.Seq, side.Export, side.Range = 0, true, b.Head.Range()
 	side.Text = func(_ context.Context, frame id.ID) ([]byte, error) {
 		f := b.Frame(frame)
 		if f == nil {
-			return nil, contract.Errorf("frame/not-found", "the export has no frame %s", frame).WithOp("diff", name)
+			return nil, contract.Errorf("frame/not-found", "the export has no frame %s", frame).WithOp("diff", "")
 		}
 		return b.Text(f), nil
 	}
@@ -79,7 +78,7 @@ func treeOf(b *store.Bundle) *tree.Tree {
 			t.Root = n
 			return n
 		}
-		up := add(parent(path))
+		up := add(tree.Parent(path))
 		up.Children = append(up.Children, n)
 		return n
 	}

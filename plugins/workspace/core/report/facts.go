@@ -10,13 +10,14 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// Facts are what reports are made of: the state of a workspace at one sequence
-// number.
+// Facts are what reports are made of: the state of a workspace, or of a part of
+// it, at one sequence number.
 type Facts struct {
 	Seq       uint64
-	Tree      *tree.Tree // nil if nothing was scanned
+	Part      string     // everything is about this path and what is below it
+	Tree      *tree.Tree // the whole one; nil if nothing was scanned
 	StateRoot id.ID
-	// Paths are those of the tree that are not deleted, sorted.
+	// Paths are those of the part that are not deleted, sorted.
 	Paths []Path
 	// Gone are the heads of paths that are not in the tree any more or deleted.
 	Gone   []store.HeadInfo
@@ -33,12 +34,16 @@ type Path struct {
 	Heads []store.HeadInfo
 }
 
-// Collect reads a state.
-func Collect(ctx context.Context, s *store.Snapshot) (*Facts, error) {
-	f := &Facts{Seq: s.Seq()}
+// Collect reads a state of a path and what is below it; the root is the empty
+// path. The path must be in the tree.
+func Collect(ctx context.Context, s *store.Snapshot, part string) (*Facts, error) {
+	f := &Facts{Seq: s.Seq(), Part: part}
 	var err error
 	if f.Tree, err = s.Tree(ctx); err != nil || f.Tree == nil {
 		return f, err
+	}
+	if _, err := s.Resolve(ctx, store.Ref{Path: part}, false); err != nil {
+		return nil, err
 	}
 	if f.StateRoot, err = s.StateRoot(ctx); err != nil {
 		return nil, err
@@ -46,7 +51,7 @@ func Collect(ctx context.Context, s *store.Snapshot) (*Facts, error) {
 	if err := f.collectPaths(ctx, s); err != nil {
 		return nil, err
 	}
-	if f.Frames, err = s.AllFrameInfo(ctx); err != nil {
+	if f.Frames, err = s.AllFrameInfo(ctx, part); err != nil {
 		return nil, err
 	}
 	for _, x := range f.Frames {
@@ -64,7 +69,7 @@ func Collect(ctx context.Context, s *store.Snapshot) (*Facts, error) {
 
 // collectPaths joins the tree with the heads.
 func (f *Facts) collectPaths(ctx context.Context, s *store.Snapshot) error {
-	heads, err := s.Heads(ctx, "", nil)
+	heads, err := s.Heads(ctx, f.Part, nil)
 	if err != nil {
 		return err
 	}
@@ -76,7 +81,7 @@ func (f *Facts) collectPaths(ctx context.Context, s *store.Snapshot) error {
 	for _, d := range gone {
 		deleted[d.Path] = true
 	}
-	f.Tree.Walk(func(path string, n *tree.Node) bool {
+	f.Tree.WalkFrom(f.Part, func(path string, n *tree.Node) bool {
 		if !deleted[path] {
 			f.Paths = append(f.Paths, Path{Path: path, Mode: n.Mode, Size: n.Size})
 		}

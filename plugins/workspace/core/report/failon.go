@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -168,7 +169,9 @@ func (j *judge) condition(c Condition) Judged {
 		out.Met = c.Kind == "coverage"
 	case "inexact":
 		for _, x := range j.request.Inexact {
-			add(x.Path, "ids can differ from git's: "+x.Reason)
+			if tree.Below(x.Path, j.facts.Part) {
+				add(x.Path, "ids can differ from git's: "+x.Reason)
+			}
 		}
 	case "invalid":
 		if v := j.request.Validation; v != nil && !v.Valid {

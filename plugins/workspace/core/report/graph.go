@@ -33,9 +33,9 @@ type graphData struct {
 	States []string `json:"states"`
 }
 
-// Graph returns a page that shows the tree as a map of its sizes, with coverage
-// and staleness as colours. It is one file without references to others. The
-// title is shown above.
+// Graph returns a page that shows the part of the tree that the facts are about
+// as a map of its sizes, with coverage and staleness as colours. It is one file
+// without references to others. The title is shown above.
 func Graph(f *Facts, title string) ([]byte, error) {
 	if f.Tree == nil {
 		return nil, contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("graph", "")
@@ -59,7 +59,7 @@ func graphOf(f *Facts) graphData {
 	}
 	d := graphData{Types: commonTypes(f)}
 	states := make([][]byte, len(d.Types)+1)
-	f.Tree.Walk(func(path string, n *tree.Node) bool {
+	f.Tree.WalkFrom(f.Part, func(path string, n *tree.Node) bool {
 		kids := -1
 		if n.Mode == id.Dir {
 			kids = len(n.Children)

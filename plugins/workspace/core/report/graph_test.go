@@ -40,6 +40,17 @@ func TestGraphData(t *testing.T) {
 		Types:  []string{"context-docs", "digest", "facts", "note"},
 		States: []string{"0101121", "0000111", "0101000", "0000100", "0000120"},
 	}, d)
+	page, err = Graph(collectPart(t, example(t, 1), "src"), "part")
+	require.NoError(t, err)
+	assert.Equal(t, graphData{
+		Names:  []string{"src", "a.go", "b.go"},
+		Kids:   []int{2, -1, -1},
+		Sizes:  []int64{0, 9, 9},
+		Types:  []string{"context-docs", "digest", "facts", "note"},
+		States: []string{"112", "011", "100", "010", "012"},
+	}, embedded(t, page), "a part of the tree")
+	page, err = Graph(collect(t, example(t, 1)), "A <title> & {{data}}")
+	require.NoError(t, err)
 	again, err := Graph(collect(t, example(t, 7)), "A <title> & {{data}}")
 	require.NoError(t, err)
 	assert.Equal(t, page, again, "equal states give equal pages (WS-194)")

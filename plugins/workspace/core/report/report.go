@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -24,7 +25,7 @@ type Request struct {
 	FailOn   []Condition
 	// Validation is that of the store, nil if it was not validated.
 	Validation *Validation
-	// Inexact are the reasons why ids can differ from git's.
+	// Inexact are the reasons why ids can differ from git's, of all paths.
 	Inexact []Inexact
 }
 
@@ -338,8 +339,8 @@ func directories(f *Facts) []Directory {
 		if isDir {
 			dir(p.Path)
 		}
-		for up := p.Path; up != ""; {
-			up = parent(up)
+		for up := p.Path; up != f.Part; {
+			up = tree.Parent(up)
 			if d := dir(up); isDir {
 				d.Dirs++
 			} else {

@@ -32,10 +32,12 @@ func golden(t *testing.T, name, got string) {
 	assert.Equal(t, string(want), got)
 }
 
-func collect(t testing.TB, w *storetest.World) (f *Facts) {
+func collect(t testing.TB, w *storetest.World) *Facts { return collectPart(t, w, "") }
+
+func collectPart(t testing.TB, w *storetest.World, part string) (f *Facts) {
 	t.Helper()
 	w.Read(func(s *store.Snapshot) (err error) {
-		f, err = Collect(background, s)
+		f, err = Collect(background, s, part)
 		return err
 	})
 	return f
@@ -110,6 +112,45 @@ func TestReport(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("runtime/internal"), "what was not validated is not valid")
 	_, err = New(collect(t, storetest.Open(t, id.B3)), Request{})
 	require.ErrorIs(t, err, contract.OfType("workspace/unscanned"))
+}
+
+// A report of a part counts what is at or below its path, and nothing else: paths,
+// heads, models, directories, conditions, and reasons why ids differ from git's.
+func TestReportOfPart(t *testing.T) {
+	w := example(t, 1)
+	conditions, err := ParseFailOn("stale missing:digest inexact")
+	require.NoError(t, err)
+	request := Request{FailOn: conditions, Inexact: []Inexact{{"src/a.go", "text"}, {"x", "text"}, {"srcs", "text"}}}
+	report := func(part string) *Report {
+		r, err := New(collectPart(t, w, part), request)
+		require.NoError(t, err)
+		return r
+	}
+	src := report("src")
+	assert.Equal(t, Counts{"dir": 1, "file": 2}, src.Nodes)
+	assert.Equal(t, []Directory{{Place: store.PlaceOf("src"), Bytes: 18, Files: 2, path: "src"}}, src.Directories)
+	assert.Equal(t, []int{2, 1}, []int{len(src.Models), len(src.AuthoredStale)})
+	assert.Equal(t, []int{1, 0, 1}, []int{src.FailOn.Conditions[0].Count, src.FailOn.Conditions[1].Count, src.FailOn.Conditions[2].Count})
+	docs := report("docs")
+	assert.Equal(t, []int{0, 0}, []int{len(docs.Models), len(docs.AuthoredStale)})
+	assert.False(t, docs.FailOn.Met)
+	assert.Equal(t, value(t, report("")), value(t, func() *Report {
+		r, err := New(collect(t, w), request)
+		require.NoError(t, err)
+		return r
+	}()))
+	one := report("src/b.go")
+	assert.Equal(t, Counts{"dir": 0, "file": 1}, one.Nodes)
+	assert.Empty(t, one.Directories)
+	assert.Equal(t, "stale", one.FailOn.Conditions[0].Condition)
+	assert.True(t, one.FailOn.Conditions[0].Met)
+	for path, typ := range map[string]string{"none": "path/not-in-tree", "old/gone": "node/deleted"} {
+		w.Read(func(s *store.Snapshot) error {
+			_, err := Collect(background, s, path)
+			require.ErrorIs(t, err, contract.OfType(typ), path)
+			return nil
+		})
+	}
 }
 
 func TestSections(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -98,8 +99,8 @@ func topOf(f *Facts) []TopPath {
 		if f.Paths[i].Mode == id.Dir {
 			counts[p]++
 		}
-		for p != "" {
-			p = parent(p)
+		for p != f.Part {
+			p = tree.Parent(p)
 			counts[p]++
 		}
 	}
@@ -109,15 +110,6 @@ func topOf(f *Facts) []TopPath {
 	}
 	slices.SortFunc(list, func(a, b TopPath) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Path, b.Path)) })
 	return list[:min(len(list), topPaths)]
-}
-
-func parent(path string) string {
-	for i := len(path) - 1; i >= 0; i-- {
-		if path[i] == '/' {
-			return path[:i]
-		}
-	}
-	return ""
 }
 
 // breakdown counts for each entry of the root.

@@ -86,7 +86,7 @@ func (o *Options) explain(e *ignore.Explainer, path string, directory bool) *Dec
 	if name == "" {
 		return decision(e.Explain(path, directory))
 	}
-	if up := parent(builtIn); up != "" {
+	if up := tree.Parent(builtIn); up != "" {
 		if d := decision(e.Explain(up, true)); d.Ignored {
 			return d
 		}
@@ -136,7 +136,7 @@ func listsOn(root *os.Root, dir string) (lists []*ignore.List, err error) {
 
 // isDirectory reports whether a path leads to a directory without links.
 func isDirectory(root *os.Root, dir string) bool {
-	for at := dir; at != ""; at = parent(at) {
+	for at := dir; at != ""; at = tree.Parent(at) {
 		if info, err := root.Lstat(at); err != nil || !info.IsDir() {
 			return false
 		}

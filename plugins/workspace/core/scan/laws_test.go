@@ -374,7 +374,7 @@ func TestPartialScansFollowRules(t *testing.T) {
 			}
 			o := Options{Root: root, Scheme: scheme, Previous: known, Now: later}
 			for _, path := range touched {
-				o.Dirs = append(o.Dirs, parent(path))
+				o.Dirs = append(o.Dirs, tree.Parent(path))
 				if r.IntN(2) == 0 || known.Tree.Lookup(path) != nil {
 					o.Paths = append(o.Paths, path) // what a new name is, the listing says
 				}

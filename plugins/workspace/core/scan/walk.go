@@ -386,7 +386,7 @@ func (w *walker) finish() (*Result, error) {
 func (w *walker) keepUnread() {
 	did := func(path string, part byte) bool { return w.examined[examined{path, part}] }
 	for path, f := range w.Previous.ruleFiles {
-		if !did(parent(path), partRules) && w.result.Tree.Lookup(parent(path)) != nil {
+		if !did(tree.Parent(path), partRules) && w.result.Tree.Lookup(tree.Parent(path)) != nil {
 			w.result.ruleFiles[path] = f
 		}
 	}
@@ -394,7 +394,7 @@ func (w *walker) keepUnread() {
 		again := true // it comes from a rule file, or from the configuration
 		switch x.Reason {
 		case git.ReasonName:
-			again = did(parent(x.Path), partEntries) || did(x.Path, partEntry)
+			again = did(tree.Parent(x.Path), partEntries) || did(x.Path, partEntry)
 		case git.ReasonNoCommit:
 			again = did(x.Path, partEntries)
 		}
@@ -412,13 +412,6 @@ func (w *walker) did(path string, part byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.examined[examined{path, part}] = true
-}
-
-func parent(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		return path[:i]
-	}
-	return ""
 }
 
 // digest identifies the rules: every ignore file with its content, and the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -49,7 +50,7 @@ func (tx *Tx) mark(path, op string, deleted bool) ([]string, error) {
 		if err := rows.Scan(&p, &is); err != nil {
 			return nil, err
 		}
-		if !isBelow(string(p), path) {
+		if !tree.Below(string(p), path) {
 			continue
 		}
 		found = true

@@ -25,6 +25,11 @@ type ExportRange struct {
 	History bool
 }
 
+// Takes reports whether an export has the frames of a path, type and agent.
+func (r ExportRange) Takes(path, typ, agent string) bool {
+	return tree.Below(path, r.Path) && allows(r.Types, typ) && allows(r.Agents, agent)
+}
+
 // ExportHead is what an export says of itself.
 type ExportHead struct {
 	Scheme    string   `edn:"scheme"`
@@ -34,6 +39,11 @@ type ExportHead struct {
 	History   bool     `edn:"history?"`
 	Root      id.ID    `edn:"root"`
 	StateRoot id.ID    `edn:"state-root"` // of the whole workspace
+}
+
+// Range returns the limits of an export.
+func (h *ExportHead) Range() ExportRange {
+	return ExportRange{Path: string(h.RawPath), Types: h.Types, Agents: h.Agents, History: h.History}
 }
 
 // Exported is what an export wrote.
@@ -101,7 +111,7 @@ func (e *exporter) write(ctx context.Context, head ExportHead, t *tree.Tree) err
 		return err
 	}
 	changes := tree.Diff(nil, t)
-	changes.Added = slices.DeleteFunc(changes.Added, func(c tree.Change) bool { return !isBelow(c.Path, e.selection.Path) })
+	changes.Added = slices.DeleteFunc(changes.Added, func(c tree.Change) bool { return !tree.Below(c.Path, e.selection.Path) })
 	e.nodes = len(changes.Added)
 	for _, r := range encodeVersions(changes) {
 		if err := e.bundle.Add(r); err != nil {
@@ -200,7 +210,7 @@ func (e *exporter) framesOf(ctx context.Context, p *pathState, heads []stateHead
 		if err != nil {
 			return nil, err
 		}
-		if allows(e.selection.Types, f.Type) && allows(e.selection.Agents, f.Agent) {
+		if e.selection.Takes(f.Path, f.Type, f.Agent) {
 			selected = append(selected, f)
 		}
 	}

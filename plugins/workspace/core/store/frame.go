@@ -107,38 +107,30 @@ func (f *Frame) seal(scheme id.Scheme) {
 	})
 }
 
-// applyFrame adds a frame to the index.
-func (x *index) applyFrame(ctx context.Context, seq uint64, payload []byte, place log.Place) error {
-	var r frameRecord
-	if err := decodeRecord(payload, &r); err != nil {
-		return err
-	}
-	key := r.recipeKey()
-	err := x.run(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length`,
-		r.ID.Sum(), int64(seq), r.RawPath, r.Node.Sum(), r.Type, r.Agent, string(r.Origin), r.Basis.Sum(),
-		r.Content.Sum(), r.Bytes, key, place.Segment, place.Offset, place.Length)
+// applyFrame adds a frame to the index, without its place in the log.
+func (x *index) applyFrame(ctx context.Context, seq uint64, f *Frame) error {
+	key := f.recipeKey()
+	err := x.run(ctx, "INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0) ON CONFLICT (id) DO NOTHING",
+		f.ID.Sum(), int64(seq), []byte(f.Path), f.Node.Sum(), f.Type, f.Agent, string(f.Origin), f.Basis.Sum(),
+		f.Content.Sum(), f.Bytes, key)
 	if err == nil && key != nil {
-		err = x.run(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, r.ID.Sum())
+		err = x.run(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, f.ID.Sum())
 	}
-	if place.Segment > 0 {
-		f := r.Frame
-		f.Path = string(r.RawPath)
-		x.sets.add(&f)
-	}
-	for _, in := range r.Inputs {
+	for _, in := range f.Inputs {
 		if err == nil && !in.ID.IsZero() {
-			err = x.run(ctx, "INSERT INTO inputs VALUES (?, ?) ON CONFLICT DO NOTHING", in.ID.String(), r.ID.Sum())
+			err = x.run(ctx, "INSERT INTO inputs VALUES (?, ?) ON CONFLICT DO NOTHING", in.ID.String(), f.ID.Sum())
 		}
 	}
 	return err
 }
 
-func (x *index) applyHead(ctx context.Context, seq uint64, payload []byte) error {
-	var r headRecord
-	if err := decodeRecord(payload, &r); err != nil {
-		return err
-	}
+// placeFrame records where the log has a frame.
+func (x *index) placeFrame(ctx context.Context, f *Frame, p log.Place) error {
+	x.sets.add(f)
+	return x.run(ctx, "UPDATE frames SET segment = ?2, offset = ?3, length = ?4 WHERE id = ?1", f.ID.Sum(), p.Segment, p.Offset, p.Length)
+}
+
+func (x *index) applyHead(ctx context.Context, seq uint64, r headRecord) error {
 	err := x.run(ctx, `INSERT INTO heads VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (path, node, type, seq) DO UPDATE SET frame = excluded.frame`,
 		r.RawPath, r.Node.Sum(), r.Type, int64(seq), r.Frame.Sum())
@@ -190,6 +182,11 @@ func (r *frames) frame(ctx context.Context, frame id.ID) (*Frame, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.frameAt(frame, seq, p)
+}
+
+// frameAt returns a frame whose place in the log is known.
+func (r *frames) frameAt(frame id.ID, seq uint64, p log.Place) (_ *Frame, err error) {
 	payload := r.drafts[frame]
 	if payload == nil {
 		if p.Length < 0 || p.Length > log.MaxPayload {
@@ -214,18 +211,16 @@ var errFrame = errors.New("basis, frame or record id is not what the record give
 
 // openFrame reads the record of a frame and computes its ids again.
 func openFrame(scheme id.Scheme, payload []byte) (*Frame, error) {
-	var rec frameRecord
-	if err := decodeRecord(payload, &rec); err != nil {
+	f, err := decodeFrame(payload)
+	if err != nil {
 		return nil, err
 	}
-	f := rec.Frame
-	f.Path = string(rec.RawPath)
-	check := f
+	check := *f
 	check.seal(scheme)
 	if check.ID != f.ID || check.Record != f.Record || check.Basis != f.Basis {
 		return nil, errFrame
 	}
-	return &f, nil
+	return f, nil
 }
 
 // headOf returns the head of a path in one state, absent if there is none.

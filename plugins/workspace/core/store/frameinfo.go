@@ -17,8 +17,10 @@ type FrameInfo struct {
 	Origin Origin
 }
 
-// AllFrameInfo lists all frames, in the order of their transactions.
-func (v *Snapshot) AllFrameInfo(ctx context.Context) (list []FrameInfo, err error) {
+// AllFrameInfo lists all frames of a path and what is below it, in the order of
+// their transactions.
+func (v *Snapshot) AllFrameInfo(ctx context.Context, under string) (list []FrameInfo, err error) {
+	cond, args := within("path", under)
 	err = v.frames().each(ctx, func(rows *sql.Rows) (err error) {
 		var f FrameInfo
 		var sum, path []byte
@@ -29,6 +31,6 @@ func (v *Snapshot) AllFrameInfo(ctx context.Context) (list []FrameInfo, err erro
 		f.Frame, err = id.Of(id.Frame, v.store.Scheme.Alg(), sum)
 		list = append(list, f)
 		return err
-	}, "SELECT id, seq, path, type, agent, origin FROM frames WHERE seq <= ?1 ORDER BY seq, id", int64(v.seq))
+	}, "SELECT id, seq, path, type, agent, origin FROM frames WHERE seq <= ? AND "+cond+" ORDER BY seq, id", append([]any{int64(v.seq)}, args...)...)
 	return list, readError(err)
 }

@@ -51,7 +51,7 @@ func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error
 		}
 		return nil, err
 	}
-	f, err := r.frame(ctx, t.Frame)
+	f, err := r.frameOf(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -235,17 +235,13 @@ func (x *index) exec(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// apply adds a record of the transaction seq. place is where its payload is.
-// It is the only way from the log to the index, live and in recovery.
+// apply adds a record of the transaction seq from the log. place is where its
+// payload is. The writer, which has what the record is made of, calls the functions
+// for content, frame and head itself, so both ways are the same.
 func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.Place) error {
 	switch r.Kind {
 	case kindContent:
-		content := contentOf(x.scheme, r.Payload)
-		if _, err := x.stmt.kept.ExecContext(ctx, content.Sum()); err != nil {
-			return err
-		}
-		_, err := x.stmt.content.ExecContext(ctx, content.Sum(), place.Segment, place.Offset, place.Length)
-		return err
+		return x.applyContent(ctx, contentOf(x.scheme, r.Payload), place)
 	case kindVersions:
 		if _, err := x.stmt.tree.ExecContext(ctx, int64(seq)); err != nil {
 			return err
@@ -268,13 +264,33 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 			return x.versionChanged(ctx, v.path, v.node.ID)
 		})
 	case kindFrame:
-		return x.applyFrame(ctx, seq, r.Payload, place)
+		f, err := decodeFrame(r.Payload)
+		if err == nil {
+			err = x.applyFrame(ctx, seq, f)
+		}
+		if err == nil {
+			err = x.placeFrame(ctx, f, place)
+		}
+		return err
 	case kindHead:
-		return x.applyHead(ctx, seq, r.Payload)
+		var head headRecord
+		if err := decodeRecord(r.Payload, &head); err != nil {
+			return err
+		}
+		return x.applyHead(ctx, seq, head)
 	case kindMark:
 		return x.applyMark(ctx, seq, r.Payload)
 	}
 	return x.applyUpkeep(ctx, seq, r)
+}
+
+// applyContent records where the log has a text.
+func (x *index) applyContent(ctx context.Context, content id.ID, p log.Place) error {
+	if _, err := x.stmt.kept.ExecContext(ctx, content.Sum()); err != nil {
+		return err
+	}
+	_, err := x.stmt.content.ExecContext(ctx, content.Sum(), p.Segment, p.Offset, p.Length)
+	return err
 }
 
 // contentOf returns the content id of the text of a frame.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
 // pathState is what the index has of one path at a sequence number.
@@ -48,11 +49,6 @@ func (p *pathState) resolved() []stateHead {
 	}
 	slices.SortFunc(list, func(a, b stateHead) int { return strings.Compare(a.typ, b.typ) })
 	return list
-}
-
-// isBelow reports whether a path is dir or below it.
-func isBelow(path, dir string) bool {
-	return dir == "" || path == dir || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
 }
 
 // span returns the bounds of the paths of a subtree; some between them are not
@@ -111,7 +107,7 @@ func (r *frames) eachPath(ctx context.Context, dir string, visit func(*pathState
 		if err != nil {
 			return err
 		}
-		if !isBelow(p.path, dir) {
+		if !tree.Below(p.path, dir) {
 			continue
 		}
 		if err := visit(p); err != nil {

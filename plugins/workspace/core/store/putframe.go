@@ -250,7 +250,12 @@ func (tx *Tx) appendFrame(f *Frame, text []byte, checked bool) error {
 
 // setHead makes a frame the head at a state of its path.
 func (tx *Tx) setHead(f *Frame, node id.ID, checked bool) error {
-	return tx.addRecord(kindHead, headRecord{RawPath: []byte(f.Path), Node: node, Type: f.Type, Frame: f.ID, Checked: checked})
+	head := headRecord{RawPath: []byte(f.Path), Node: node, Type: f.Type, Frame: f.ID, Checked: checked}
+	r, err := encodeRecord(kindHead, head)
+	if err != nil {
+		return err
+	}
+	return tx.addAs(r, func(x *index) error { return x.applyHead(context.Background(), tx.seq, head) })
 }
 
 // writeFrame writes content and frame.
@@ -263,7 +268,8 @@ func (tx *Tx) writeFrame(f *Frame, text []byte) error {
 		return err
 	}
 	tx.store.drafts[f.ID] = frame.Payload
-	return tx.add(frame)
+	tx.unplaced = append(tx.unplaced, unplaced{record: len(tx.records), frame: f})
+	return tx.addAs(frame, func(x *index) error { return x.applyFrame(context.Background(), tx.seq, f) })
 }
 
 func (tx *Tx) frames() *frames {

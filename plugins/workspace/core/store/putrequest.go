@@ -16,7 +16,7 @@ const contentTypeKey = "content/type"
 // engineKeys are the keys of metadata that only the engine writes.
 var engineKeys = []string{
 	"agent/id", "provider", "provider/type", "model", "cap/id", "prompt", "prompt/id", "prompt/hash", "context/id", "params/id",
-	"sample", "usage", "finish", "attempts", "recipe", "policy", "basis/id", "attribution/source", "deleted", contentTypeKey,
+	"sample", "usage", "finish", "attempts", "recipe", "policy", "basis/id", "attribution/source", "effect/key", "deleted", contentTypeKey,
 }
 
 // CheckMeta returns an error of type frame/metadata-policy unless metadata is a

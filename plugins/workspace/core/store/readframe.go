@@ -353,7 +353,7 @@ func (r *frames) headsIn(ctx context.Context, path string, states []Version) (ma
 
 // headOfTop reads a head of a node and computes its state.
 func (r *frames) headOfTop(ctx context.Context, t *top, n *Found) (*Head, error) {
-	f, err := r.frame(ctx, t.Frame)
+	f, err := r.frameOf(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,10 @@ import (
 type frameSets struct {
 	// changed are the frames that the transaction added, by path and state.
 	changed map[setKey][]id.ID
-	// known are all frames of sets that changed lately, so that a node with many
-	// frames is not read for each of them.
-	known map[setKey][]id.ID
+	// known are sets that changed lately, so that a frame of a node with many costs
+	// no more than one of a node with few.
+	known map[setKey]*id.FrameTree
+	size  int // frames of all known sets
 }
 
 type setKey struct {
@@ -22,8 +23,8 @@ type setKey struct {
 	node id.ID
 }
 
-// maxKnownSets is the number of sets after which those in memory are forgotten.
-const maxKnownSets = 256
+// maxKnown is the number of frames after which the sets in memory are forgotten.
+const maxKnown = 1 << 17
 
 // add notes a frame that is in the log now.
 func (s *frameSets) add(f *Frame) {
@@ -38,28 +39,36 @@ func (s *frameSets) add(f *Frame) {
 func (x *index) writeSets(ctx context.Context, seq uint64) error {
 	s := &x.sets
 	for key, added := range s.changed {
-		all, known := s.known[key]
-		if known {
-			all = append(all, added...)
-		} else {
-			var err error
-			if all, err = x.framesOf(ctx, key, seq); err != nil {
+		set := s.known[key]
+		if set == nil {
+			all, err := x.framesOf(ctx, key, seq)
+			if err != nil {
 				return err
 			}
+			set = x.scheme.NewFrameTree(all...)
+			s.keep(key, set)
 		}
-		root := x.scheme.FrameSet(all)
-		if s.known == nil || len(s.known) >= maxKnownSets {
-			s.known = map[setKey][]id.ID{}
+		for _, f := range added {
+			before := set.Size()
+			set.Add(f)
+			s.size += set.Size() - before
 		}
-		s.known[key] = all
 		err := x.run(ctx, "INSERT INTO sets VALUES (?1, ?2, ?3, ?4) ON CONFLICT (path, node, seq) DO UPDATE SET root = excluded.root",
-			[]byte(key.path), key.node.Sum(), int64(seq), root.Sum())
+			[]byte(key.path), key.node.Sum(), int64(seq), set.Root().Sum())
 		if err != nil {
 			return err
 		}
 	}
 	clear(s.changed)
 	return nil
+}
+
+// keep keeps a set in memory, and forgets the others if there are too many frames.
+func (s *frameSets) keep(key setKey, set *id.FrameTree) {
+	if s.size += set.Size(); s.known == nil || s.size > maxKnown {
+		s.known, s.size = map[setKey]*id.FrameTree{}, set.Size()
+	}
+	s.known[key] = set
 }
 
 func (x *index) framesOf(ctx context.Context, key setKey, seq uint64) ([]id.ID, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 )
 
 // topsSchema holds the head by path of every path and type in the latest state,
@@ -49,6 +50,21 @@ type top struct {
 	Gone    bool
 	State   HeadState
 	assumed *Frame
+	// The frame if it was read already, else where it is.
+	frame *Frame
+	seq   uint64
+	place log.Place
+}
+
+// frameOf returns the frame of a top.
+func (r *frames) frameOf(ctx context.Context, t *top) (*Frame, error) {
+	switch {
+	case t.frame != nil:
+		return t.frame, nil
+	case t.assumed == nil && t.place.Segment > 0:
+		return r.frameAt(t.Frame, t.seq, t.place)
+	}
+	return r.frame(ctx, t.Frame)
 }
 
 func (t *top) child() Child {
@@ -60,7 +76,7 @@ func (t *top) child() Child {
 	}
 }
 
-const topColumns = `SELECT t.path, t.type, t.node, t.frame, t.suspect, f.agent, f.origin, f.content, f.bytes, f.recipe, v.mode, v.content,
+const topColumns = `SELECT t.path, t.type, t.node, t.frame, t.suspect, f.agent, f.origin, f.content, f.bytes, f.recipe, f.seq, f.segment, f.offset, f.length, v.mode, v.content,
 	coalesce(v.until, (SELECT since FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))
 	FROM tops t JOIN frames f ON f.id = t.frame
 	JOIN versions v ON v.path = t.path AND v.since = (SELECT max(since) FROM versions WHERE path = t.path)`
@@ -72,7 +88,8 @@ func (r *frames) tops(ctx context.Context, where string, args ...any) (list []*t
 		t := &top{}
 		var path, node, frame, content, now []byte
 		var until sql.Null[uint64]
-		if err := rows.Scan(&path, &t.Type, &node, &frame, &t.Suspect, &t.Agent, &t.Origin, &content, &t.Bytes, &t.Recipe, &t.Mode, &now, &until); err != nil {
+		if err := rows.Scan(&path, &t.Type, &node, &frame, &t.Suspect, &t.Agent, &t.Origin, &content, &t.Bytes, &t.Recipe,
+			&t.seq, &t.place.Segment, &t.place.Offset, &t.place.Length, &t.Mode, &now, &until); err != nil {
 			return err
 		}
 		t.Path, t.Gone = string(path), until.Valid
@@ -183,7 +200,7 @@ func (r *frames) topAsOf(ctx context.Context, path, frameType string) (*top, err
 func topOf(f *Frame, at id.ID, now Version) *top {
 	return &top{
 		Path: f.Path, Type: f.Type, At: at, Frame: f.ID, Agent: f.Agent, Origin: f.Origin, Content: f.Content, Bytes: f.Bytes, Recipe: f.recipeKey(),
-		Suspect: true, Mode: now.Mode, Node: now.Node, Gone: now.Until != 0,
+		Suspect: true, Mode: now.Mode, Node: now.Node, Gone: now.Until != 0, frame: f,
 	}
 }
 

@@ -177,12 +177,13 @@ func (s *Store) commit(batch []*request) {
 	end, before := s.log.End(), s.tree
 	s.drafts = map[id.ID][]byte{}
 	var drafts []log.Draft
+	var places [][]unplaced
 	var written []*request
 	for _, r := range batch {
 		if !r.taken.CompareAndSwap(false, true) {
 			continue // its caller gave up
 		}
-		draft, err := s.draft(r, end.Seq+uint64(len(drafts))+1)
+		draft, wait, err := s.draft(r, end.Seq+uint64(len(drafts))+1)
 		if err != nil {
 			if r.err = err; errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 				r.err = contract.AsError(err)
@@ -193,10 +194,10 @@ func (s *Store) commit(batch []*request) {
 		written = append(written, r)
 		if len(draft.Records) > 0 {
 			r.seq++
-			drafts = append(drafts, draft)
+			drafts, places = append(drafts, draft), append(places, wait)
 		}
 	}
-	if err := s.append(ctx, end, drafts); err != nil {
+	if err := s.append(ctx, end, drafts, places); err != nil {
 		s.tree = before
 		_ = s.index.exec(ctx, "ROLLBACK")
 		fail(written, err)
@@ -211,17 +212,18 @@ func readOnly(dir string, err error) error {
 	return contract.Errorf("store/read-only", "the store must be opened again: %w", err).WithOp("store", dir)
 }
 
-// draft runs the function of a request within a savepoint of the index.
-func (s *Store) draft(r *request, seq uint64) (d log.Draft, err error) {
+// draft runs the function of a request within a savepoint of the index. It also
+// returns what is in the index without its place in the log.
+func (s *Store) draft(r *request, seq uint64) (d log.Draft, wait []unplaced, err error) {
 	ctx := context.Background()
 	live, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.abandon, func() { cancel(context.Cause(s.abandon)) })()
 	if err := live.Err(); err != nil {
-		return d, context.Cause(live)
+		return d, nil, context.Cause(live)
 	}
 	if _, err := s.index.stmt.savepoint.ExecContext(ctx); err != nil {
-		return d, err
+		return d, nil, err
 	}
 	s.index.suspected = nil // what an abandoned request did is undone
 	tx, before := &Tx{store: s, ctx: live, seq: seq, cache: &readCache{}}, s.tree
@@ -233,10 +235,10 @@ func (s *Store) draft(r *request, seq uint64) (d log.Draft, err error) {
 	}
 	if err != nil {
 		s.tree = before
-		return d, errors.Join(err, s.index.exec(ctx, "ROLLBACK TO request", "RELEASE request"))
+		return d, nil, errors.Join(err, s.index.exec(ctx, "ROLLBACK TO request", "RELEASE request"))
 	}
 	_, err = s.index.stmt.release.ExecContext(ctx)
-	return log.Draft{Actor: r.actor, Time: s.o.Now(), Records: tx.records}, err
+	return log.Draft{Actor: r.actor, Time: s.o.Now(), Records: tx.records}, tx.unplaced, err
 }
 
 // run calls a function and makes a panic an error: one request must not end the
@@ -251,8 +253,8 @@ func run(f func(*Tx) error, tx *Tx) (err error) {
 }
 
 // append makes drafts durable and then visible. The index has their rows
-// already, without the places of their contents.
-func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Draft) error {
+// already, without the places of contents and frames.
+func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Draft, places [][]unplaced) error {
 	if len(drafts) == 0 {
 		return s.index.exec(ctx, "COMMIT")
 	}
@@ -261,8 +263,8 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 		return err
 	}
 	err = s.fault(opIndex, func() error {
-		for _, t := range done {
-			if err := s.place(ctx, &t); err != nil {
+		for i, t := range done {
+			if err := s.place(ctx, &t, places[i]); err != nil {
 				return err
 			}
 		}
@@ -279,13 +281,24 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 	return nil
 }
 
-// place records the commit and where its contents are.
-func (s *Store) place(ctx context.Context, t *log.Transaction) error {
-	for i, r := range t.Records {
-		if r.Kind == kindContent || r.Kind == kindFrame {
-			if err := s.index.apply(ctx, t.Commit.Seq, r, t.Places[i]); err != nil {
-				return err
-			}
+// unplaced is a content or a frame that is in the index without its place.
+type unplaced struct {
+	record  int // of the transaction
+	content id.ID
+	frame   *Frame // nil for a content
+}
+
+// place records the commit and where its contents and frames are.
+func (s *Store) place(ctx context.Context, t *log.Transaction, wait []unplaced) error {
+	for _, u := range wait {
+		var err error
+		if u.frame != nil {
+			err = s.index.placeFrame(ctx, u.frame, t.Places[u.record])
+		} else {
+			err = s.index.applyContent(ctx, u.content, t.Places[u.record])
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return s.index.applied(ctx, t.Commit)
@@ -298,8 +311,10 @@ type Tx struct {
 	ctx     context.Context
 	seq     uint64
 	records []log.Record
-	err     error
-	cache   *readCache
+	// unplaced are the contents and frames among the records.
+	unplaced []unplaced
+	err      error
+	cache    *readCache
 }
 
 // Context ends when the caller gives up, or the store is closed and has waited
@@ -317,14 +332,22 @@ func (tx *Tx) PutContent(text []byte) (id.ID, error) {
 	if err != nil || found > 0 {
 		return content, err
 	}
-	return content, tx.add(log.Record{Kind: kindContent, Payload: text})
+	tx.unplaced = append(tx.unplaced, unplaced{record: len(tx.records), content: content})
+	return content, tx.addAs(log.Record{Kind: kindContent, Payload: text}, func(x *index) error {
+		return x.applyContent(context.Background(), content, log.Place{})
+	})
 }
 
-// add writes a record to the transaction, and to the index without the place
-// that it gets when it is appended.
+// add writes a record, which is neither a content nor a frame, to the transaction
+// and to the index.
 func (tx *Tx) add(r log.Record) error {
+	return tx.addAs(r, func(x *index) error { return x.apply(context.Background(), tx.seq, r, log.Place{}) })
+}
+
+// addAs is add for a record whose effect on the index is a function.
+func (tx *Tx) addAs(r log.Record, apply func(*index) error) error {
 	if tx.err == nil { // else the index has a part of a record
-		tx.err = tx.store.index.apply(context.Background(), tx.seq, r, log.Place{})
+		tx.err = apply(tx.store.index)
 	}
 	tx.records = append(tx.records, r)
 	return tx.err

@@ -27,7 +27,7 @@ const (
 // upkeepSchema are the tables of these records, and of what is derived from
 // frames.
 const upkeepSchema = `
-CREATE TABLE sets (
+CREATE TABLE sets ( -- roots are those of id.FrameTree
   path BLOB NOT NULL, node BLOB NOT NULL, seq INTEGER NOT NULL, root BLOB NOT NULL,
   PRIMARY KEY (path, node, seq)
 ) WITHOUT ROWID;

@@ -95,8 +95,13 @@ func countAll(n *Node) {
 
 // Walk calls visit for every node, directories before their entries, in the
 // order of names, until visit returns false.
-func (t *Tree) Walk(visit func(path string, n *Node) bool) bool {
-	return t.Root == nil || walk("", t.Root, visit)
+func (t *Tree) Walk(visit func(path string, n *Node) bool) bool { return t.WalkFrom("", visit) }
+
+// WalkFrom is Walk for the node at a path and what is below it; nothing is
+// visited if there is none.
+func (t *Tree) WalkFrom(path string, visit func(path string, n *Node) bool) bool {
+	n := t.Lookup(path)
+	return n == nil || walk(path, n, visit)
 }
 
 func walk(path string, n *Node, visit func(string, *Node) bool) bool {
@@ -109,14 +114,6 @@ func walk(path string, n *Node, visit func(string, *Node) bool) bool {
 		}
 	}
 	return true
-}
-
-// Join returns the path of an entry of a directory.
-func Join(dir, name string) string {
-	if dir == "" {
-		return name
-	}
-	return dir + "/" + name
 }
 
 // Seal computes content and node id of a directory from its children.

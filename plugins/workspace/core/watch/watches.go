@@ -111,15 +111,8 @@ func within(path string, others map[string]bool) bool {
 		if path == "" {
 			return false
 		}
-		path = parent(path)
+		path = tree.Parent(path)
 	}
-}
-
-func parent(path string) string {
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		return path[:i]
-	}
-	return ""
 }
 
 // counts returns the numbers of watched and of polled directories.
@@ -176,7 +169,7 @@ func (w *watches) dirty(e fsnotify.Event) batch {
 	if dir, inside, ok := strings.Cut("/"+path, "/.git/"); ok && inside != "" {
 		return batch{trees: map[string]bool{strings.TrimPrefix(dir, "/"): true}} // the commit of a nested repository
 	}
-	b := batch{dirs: map[string]bool{parent(path): true}}
+	b := batch{dirs: map[string]bool{tree.Parent(path): true}}
 	if e.Has(fsnotify.Create) || e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
 		b.gone = map[string]bool{path: true}
 	}

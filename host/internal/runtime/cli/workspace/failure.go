@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
@@ -113,6 +115,13 @@ func (in *invocation) step(e *contract.Error) string {
 	node := "NODE"
 	if len(in.arguments) > 0 && in.takes[1] > 0 {
 		node = quoted(in.arguments[0])
+	}
+	if e.Type == "seq/unknown" {
+		for _, name := range in.arguments {
+			if info, err := os.Stat(filepath.Join(in.Dir, name)); err == nil && info.Mode().IsRegular() && !isFile(name) {
+				return fmt.Sprintf("write %s for the file", quoted("./"+name))
+			}
+		}
 	}
 	if strings.HasSuffix(step, " NODE") || strings.Contains(step, " NODE ") {
 		step = strings.Replace(step, "NODE", node, 1)

@@ -89,8 +89,9 @@ var goldens = []struct{ args, out string }{
 	{"context batch calls.edn --concurrency 8 --atomic", `{:results [{:out {:state :fresh}} {:error {:type :frame/no-head :message "there is no head"}}] :ok 1 :failed 1 ` + at + `}`},
 	{"context diff run-17 --content --path src --type digest", `{:nodes {:added ["n"] :modified ["src/a.go"] :removed [] :renamed [["a" "b"]]} :frames {:stale [["src" "digest"]] :head-moved [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `"}]}
  :contents [{:path "src" :diff "--- a\n+++ b\n-x\n+y\n"}] :warnings ["the ignore rules differ"] ` + at + `}`},
+	{"context diff ./note.txt", `{:equal? true :nodes {} :frames {} ` + at + `}`},
 	{"context diff 1 2", `{:nodes {:added [] :modified [] :removed [] :renamed []} :frames {} ` + at + `}`},
-	{"context report --section coverage --fail-on stale", `{:coverage [{:frame/type "digest" :agent/id "docs" :with 13 :without 1 :pct 92.9}] :states {:fresh 28 :stale 3} :authored-stale [{:path "README.md" :frame/type "note"}]
+	{"context report --section coverage --fail-on stale --path src", `{:coverage [{:frame/type "digest" :agent/id "docs" :with 13 :without 1 :pct 92.9}] :states {:fresh 28 :stale 3} :authored-stale [{:path "README.md" :frame/type "note"}]
  :directories [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true} ` + at + `}`},
 	{"context report -o markdown", `{:text "# Report\n\n| a |\n" ` + at + `}`},
 	{"context agents list", `{:agents [{:agent/id "writer" :role :writer :valid? true} {:agent/id "docs" :role :writer :model "openai/voice" :valid? false :problems ["there is no model openai/voice"]}]}`},

@@ -128,7 +128,7 @@ func (v *verb) registerCommon(cmd *cobra.Command, c *common) {
 	f.Var(span{&c.timeout}, "timeout", "time limit of the command, such as 30s")
 	f.BoolVar(&c.local, "local", false, "work in this process, even if a daemon serves the data directory")
 	if v.calls {
-		f.StringSliceVar(&c.effects, "effects", nil, "effects that the intents it calls may have, such as net/connect")
+		f.StringSliceVar(&c.effects, "effects", nil, "effects that the intents it calls may have, such as net/http")
 	}
 	if v.asks {
 		f.BoolVar(&c.yes, "yes", false, "do not ask")

@@ -35,6 +35,7 @@ var (
 	schemes   = []string{"b3", "s2", "git-auto", "git-sha1", "git-sha256"}
 	frameType = flag{name: "type", key: "frame/type", kind: kindText, usage: "type of the frame, such as `summary`"}
 	onlyTypes = flag{name: "type", key: "frame/types", kind: kindTexts, usage: "only frames of this `TYPE`; may be repeated"}
+	part      = flag{name: "path", key: "path", kind: kindPath, usage: "only what is at or below this `PATH`"}
 	recursive = flag{name: "recursive", key: "recursive?", usage: "also everything below NODE"}
 	limit     = flag{name: "limit", key: "limit", kind: kindInt, usage: "most entries to print, at most 1000"}
 	cursor    = flag{name: "cursor", key: "cursor", kind: kindText, usage: "go on behind an earlier page"}
@@ -284,7 +285,8 @@ var workspaceVerbs = []verb{
 			{name: "by", key: "agents", kind: kindTexts, usage: "only frames of this `AGENT`; may be repeated"},
 			{name: "history", key: "history?", usage: "also frames that are not heads"},
 		},
-		text: exportText, perform: export,
+		fixed: edn.MustMap(edn.K("chunks?"), edn.Bool(true)),
+		text:  exportText, perform: export,
 	},
 	{
 		words: "workspace import", use: "FILE", short: "add what an export holds",
@@ -331,8 +333,9 @@ var workspaceVerbs = []verb{
 		words: "workspace graph", short: "write a page that shows the tree and its frames",
 		long: "graph writes one HTML file that needs no network: tree, frames and their states. Without --out it goes to\n" +
 			"standard output, unless that is a terminal; then it is graph.html in the working directory.",
-		examples: []string{"--out graph.html"},
+		examples: []string{"--out graph.html", "--path src --out src.html"},
 		agent:    reader, reads: true, takesLong: true,
-		text: graphText, perform: graph,
+		flags: []flag{part},
+		text:  graphText, perform: graph,
 	},
 }

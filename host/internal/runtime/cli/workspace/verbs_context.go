@@ -266,13 +266,13 @@ var contextVerbs = []verb{
 	},
 	{
 		words: "context diff", use: "A [B]", short: "compare two states of a workspace",
-		long: "diff compares two states: numbers of transactions, names of snapshots, or current (the default of B).\n" +
-			"With --exit-code it exits with 1 if they differ.",
-		examples: []string{"2 current", "run-17 --content", "run-17 --path src --exit-code"},
+		long: "diff compares two states: numbers of transactions, names of snapshots, files of exports, or current (the\n" +
+			"default of B). A file is written with a slash, such as ./context.frm. What an export leaves out is no\n" +
+			"difference. With --exit-code it exits with 1 if they differ.",
+		examples: []string{"2 current", "run-17 --content", "run-17 --path src --exit-code", "./context.frm"},
 		takes:    [2]int{1, 2}, args: compared, agent: reader, takesLong: true,
 		flags: []flag{
-			{name: "path", key: "path", kind: kindPath, usage: "only what is at or below this `PATH`"},
-			onlyTypes,
+			part, onlyTypes,
 			{name: "content", key: "content?", usage: "also the texts of frames as unified diffs"},
 			{name: "exit-code", usage: "exit with 1 if the states differ"},
 		},
@@ -283,9 +283,10 @@ var contextVerbs = []verb{
 		words: "context report", short: "report coverage, states, models and findings",
 		long: "report prints the same bytes for the same state. --fail-on exits with 1 after the report if one of its\n" +
 			"conditions holds: invalid, stale, missing:TYPE, authored-stale, coverage:TYPE<N, inexact, joined by commas.",
-		examples: []string{"", "--section coverage --json", "--fail-on invalid,stale", "-o markdown"},
-		agent:    reader, reads: true, takesLong: true, forms: []string{"markdown", "junit", "html"},
+		examples: []string{"", "--section coverage --json", "--fail-on invalid,stale", "--path src -o markdown"},
+		agent:    reader, reads: true, takesLong: true, forms: []string{"markdown", "junit"},
 		flags: []flag{
+			part,
 			{name: "section", key: "sections", kind: kindTexts, usage: "only this `SECTION`; may be repeated"},
 			{
 				name:  "fail-on",

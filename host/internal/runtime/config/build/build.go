@@ -312,7 +312,7 @@ func (b *builder) claim(s *decode.Section, claimed map[[2]string]*decode.Section
 func (b *builder) place(block, label string) *diag.Range { return b.places[[2]string{block, label}] }
 
 func (b *builder) register(p *plugins.Plugin, advertised contract.Capability, s *decode.Section) {
-	c := registry.Capability{Capability: advertised, Plugin: p.Name, Advertised: advertised.ID}
+	c := registry.Capability{Capability: advertised, Plugin: p.Name, Advertised: advertised.ID, Operations: p.Operations}
 	if tool, ok := contract.ToolNamed(advertised.ID); ok && tool.ID == advertised.ID {
 		c.Confines = p.Description.Name == plugins.ToolsPlugin
 	}

@@ -336,6 +336,11 @@ var pluginBlock = Block{
 			Doc: "depth of nested calls through this plugin",
 		},
 		{
+			Name: "operations", Type: set(enum("prompt/override")), Default: `[]`, Reload: ReloadUse, Serves: "PRM-003, WS-144",
+			Doc: "operations that are permitted to the calls and plans of the plugin, for every caller; " +
+				"for a plugin whose system prompts are those of its config block",
+		},
+		{
 			Name: "log_level", Type: enum("trace", "debug", "info", "warn", "error"), Default: `"info"`,
 			Reload: ReloadUse, Serves: "SUP-009",
 			Doc: "lowest level of plugin log lines that are kept",

@@ -92,6 +92,7 @@ type Plugin struct {
 	Instances                      Instances
 	Swap                           Swap
 	Needs                          []string // needs that the block allows; nil: all
+	Operations                     []string // permitted to its calls and plans
 	Isolation                      plugin.Isolation
 
 	// Config is the resolved configuration, with nil for every secret; nil if
@@ -283,6 +284,7 @@ func (r *Reader) plugin(s *decode.Section) Plugin {
 	p.Command, _ = s.Texts("command")
 	p.Files, _ = s.Texts("files")
 	p.EnvPass, _ = s.Texts("env_pass")
+	p.Operations, _ = s.Texts("operations")
 	return p
 }
 

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// maker returns an engine that makes frames of the tree.
+func (b *workspaceBench) maker() *derive.Engine {
+	agents := must(agent.New(nil, func(string) bool { return true }))
+	return derive.New(derive.Options{
+		Store: b.workspace.Store,
+		Read: func(_ context.Context, path string, _ int64) ([]byte, error) {
+			return os.ReadFile(filepath.Join(b.root, path))
+		},
+		Agents: func() *agent.Set { return agents },
+		Now:    func() int64 { return time.Now().UnixNano() },
+	})
+}
+
+// derived measures the synthesis of the whole tree, with a frame on one file of each
+// directory, and what is made again after a change of a file at depth 2.
+func (b *workspaceBench) derived() []row {
+	e, ctx := b.maker(), context.Background()
+	const changed = "area00/part07/file03.go" // of changeOne
+	by := derive.Caller{Agent: "synthesis"}
+	var whole, again, puts []time.Duration
+	for round := range b.rounds {
+		frames := fmt.Sprint("digest", round)
+		must(b.workspace.Store.Update(ctx, "bench", func(tx *store.Tx) error {
+			for n := 0; n < b.files; n += filesInDir {
+				_, err := tx.PutFrame(store.NewFrame{
+					Path: b.filePath(n), Type: frames, Agent: "writer", Origin: store.Authored, Text: fmt.Append(nil, "about ", n), Recipe: edn.MustMap(),
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		must(e.Generate(ctx, derive.GenerateRequest{Caller: by, Targets: []derive.Target{{Path: changed}}, Type: frames, Producer: "extract/text"}))
+		began := time.Now()
+		must(e.Synthesize(ctx, derive.SynthesizeRequest{
+			Caller: by, Type: frames, Policy: edn.K("summarize"), Children: store.ChildrenBuild,
+		}))
+		whole = append(whole, time.Since(began))
+		for i := range 4 {
+			b.changeOne(1000*round + i)
+			b.scan()
+			began = time.Now()
+			done := must(e.Regenerate(ctx, derive.RegenerateRequest{Caller: by, Recursive: true, Types: []string{frames}}))
+			again = append(again, time.Since(began))
+			if c := done.Counts; c.File != 1 || c.Directory != 3 {
+				panic(fmt.Sprintf("after one change %d files and %d directories were made", c.File, c.Directory))
+			}
+			began = time.Now()
+			for k := range 4 { // d+2
+				b.put(b.filePath(1000*round+10*i+k), "single", fmt.Append(nil, round, i, k))
+			}
+			puts = append(puts, time.Since(began))
+		}
+	}
+	return []row{
+		against(fmt.Sprintf("synthesize the whole tree, %d directories", b.files/filesInDir), median(whole), "cold scan", b.coldScan, 1),
+		against("regenerate after one change at depth 2", median(again), "4 put-frames", median(puts), 1),
+	}
+}
+
+// crowded compares putting a frame on a node that has very many with putting one on
+// a node that has few.
+func (b *workspaceBench) crowded() row {
+	const many, each = 20_000, 20
+	ctx := context.Background()
+	must(b.workspace.Store.Update(ctx, "bench", func(tx *store.Tx) error {
+		for i := range many {
+			_, err := tx.PutFrame(store.NewFrame{Path: b.filePath(0), Type: "many", Agent: "bench", Origin: store.Authored, Text: fmt.Append(nil, i)})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	b.put(b.filePath(0), "many", []byte("the first after others reads the node"))
+	var crowd, alone []time.Duration
+	for round := range 4 * b.rounds {
+		for i, took := range []*[]time.Duration{&crowd, &alone} {
+			began := time.Now()
+			for n := range each {
+				b.put(b.filePath(i), "many", fmt.Append(nil, "more ", round, n))
+			}
+			*took = append(*took, time.Since(began)/each)
+		}
+	}
+	return against(fmt.Sprintf("put-frame on a node of %d frames", many), median(crowd), "put-frame on a node of few", median(alone), 1.25)
+}
+
+// workspaceSite is a configuration for one workspace.
+const workspaceSite = `ferment {
+  profile  = "dev"
+  data_dir = "var"
+}
+
+plugin "workspace" {
+  command = ["BIN/plugins/workspace"]
+
+  isolation {
+    read_paths  = ["ROOT"]
+    write_paths = ["ROOT/.ferment"]
+  }
+
+  config {
+    allowed_roots = ["ROOT"]
+  }
+}
+
+effects {
+  scope "db/read" { enabled = true }
+
+  scope "db/write" { enabled = true }
+}
+`
+
+// commanded measures a warm scan by the command line, a daemon and the plugin.
+func (b *workspaceBench) commanded() row {
+	site := must(newDaemonSite(strings.ReplaceAll(workspaceSite, "ROOT", b.root)))
+	defer site.close()
+	check(os.MkdirAll(filepath.Join(b.root, ".ferment"), 0o755))
+	daemon, _, err := site.serve()
+	check(err)
+	scan := func() time.Duration {
+		cmd := exec.Command(site.ferment, "workspace", "scan", "--workspace", b.root, "--quiet")
+		cmd.Dir, cmd.Env = site.dir, site.env
+		began := time.Now()
+		if out, err := cmd.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("ferment workspace scan: %v\n%s", err, out))
+		}
+		return time.Since(began)
+	}
+	scan() // cold
+	var git, ours []time.Duration
+	for round := range b.rounds + 1 {
+		g, o := b.git("", "status", "--porcelain"), scan()
+		if round > 0 { // the first warms up
+			git, ours = append(git, g), append(ours, o)
+		}
+	}
+	must(daemon.stop())
+	return against(fmt.Sprintf("warm scan of %d files by command line, host and plugin", b.files), median(ours), "git status", median(git), b.goal(1.5))
+}

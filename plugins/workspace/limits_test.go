@@ -1,0 +1,226 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
+	"github.com/fermenthq/ferment/sdk/wire"
+	"github.com/fermenthq/ferment/sdk/workspace"
+)
+
+// eventually is how long a test waits for another process.
+const eventually = time.Minute
+
+// A workspace that no request uses is closed: its store is sealed, another process
+// can write it, and the next request opens it again.
+func TestIdleWorkspacesAreClosed(t *testing.T) {
+	b := scannedBench(t, fourFiles, func(cfg map[string]any) { cfg["idle-close"] = 1000 })
+	other := &bench{T: t, root: b.root, p: startOn(t, b.root)}
+	other.fails("store/locked", "workspace/scan", `{}`)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(store.DataDir(b.root), "seal"))
+		return err == nil
+	}, eventually, 10*time.Millisecond)
+	other.call("context/put-frame", `{:path "top.txt" :frame/type "note" :content "by the other one"}`)
+	other.p.Instance().Stop()
+	assert.Equal(t, ":fresh", b.call("context/get-head", `{:path "top.txt" :frame/type "note"}`).Key("state").String())
+}
+
+// Only workspaces without users for long enough are closed, and a request that
+// comes while one is being closed gets it.
+func TestSweep(t *testing.T) {
+	root := t.TempDir()
+	now := time.Unix(1000, 0)
+	cfg := defaults
+	cfg.AllowedRoots = []string{root}
+	agents, err := agent.New(nil, anyModel)
+	require.NoError(t, err)
+	h := newHub(cfg, agents, nil, func() time.Time { return now }, sdk.Logger(t.Context()))
+	open := func() (*opened, func()) {
+		o, release, err := h.acquire(t.Context(), root, creating, "b3")
+		require.NoError(t, err)
+		return o, release
+	}
+	first, release := open()
+	now = now.Add(time.Hour)
+	h.sweep(time.Minute)
+	again, releaseAgain := open()
+	assert.Same(t, first, again, "it is in use")
+	release()
+	releaseAgain()
+	now = now.Add(time.Minute - 1)
+	h.sweep(time.Minute)
+	again, release = open()
+	assert.Same(t, first, again, "it was used lately")
+	release()
+	now = now.Add(time.Minute)
+	h.sweep(time.Minute)
+	again, release = open()
+	assert.NotSame(t, first, again)
+	release()
+	require.NoError(t, h.close(t.Context()))
+}
+
+// WS-230: a workspace answers 64 requests at a time; the next one is refused and
+// can be made again when one of them has ended.
+func TestConcurrentRequests(t *testing.T) {
+	b := scannedBench(t, fourFiles)
+	ready := make(chan struct{}, maxConcurrent)
+	ended := make(chan struct{}, maxConcurrent)
+	var cancels []context.CancelFunc
+	for range maxConcurrent {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancels = append(cancels, cancel)
+		go func() {
+			_, _ = b.p.Do(ctx, callOf("workspace/watch", `{:workspace "`+b.root+`"}`, func(e wire.Event) {
+				if e.Kind == wire.Delta && e.Value.Key("event").String() == ":ready" {
+					ready <- struct{}{}
+				}
+			}))
+			ended <- struct{}{}
+		}()
+	}
+	for range maxConcurrent {
+		select {
+		case <-ready:
+		case <-time.After(eventually):
+			require.Fail(t, "not all of them are answered")
+		}
+	}
+	err := b.failure("runtime/overloaded", "workspace/status", `{}`)
+	assert.True(t, err.Retryable)
+	assert.Equal(t, ":concurrent-requests 64", err.Details.Key("limit").String()+" "+err.Details.Key("max").String())
+	cancels[0]()
+	require.Eventually(t, func() bool {
+		_, err := b.try("workspace/status", `{}`)
+		return err == nil
+	}, eventually, 10*time.Millisecond)
+	for _, cancel := range cancels {
+		cancel()
+	}
+	for range maxConcurrent {
+		<-ended
+	}
+}
+
+// Texts and files that are larger than a message of the wire arrive whole.
+func TestLargeTexts(t *testing.T) {
+	b := scannedBench(t, fourFiles, func(cfg map[string]any) { cfg["max-frame"] = 6 << 20 })
+	text := strings.Repeat("five MiB of text, in lines\n", 5<<20/27)
+	b.put("top.txt", "note", text)
+	frame, _ := b.call("context/get-node", `{:path "top.txt" :view {:max-bytes 8388608}}`).Key("frames").Nth(0)
+	got, _ := frame.Key("content").AsString()
+	assert.True(t, got == text, "%d bytes of %d", len(got), len(text))
+	raw := strings.Repeat("\xff\x00binary", 5<<20/8)
+	_, err := b.try("context/put-frame", `{:path "top.txt" :frame/type "raw" :content/b64 "`+base64.StdEncoding.EncodeToString([]byte(raw))+`"}`)
+	require.Nil(t, err)
+	b.fails("frame/too-large", "context/put-frame", `{:path "top.txt" :frame/type "note" :content "`+strings.Repeat("x", 6<<20+1)+`"}`)
+
+	var file []byte
+	response, failed := b.p.Do(t.Context(), callOf("workspace/export", `{:chunks? true}`, func(e wire.Event) {
+		if chunk, ok := e.Value.Key("content/b64").AsString(); ok && e.Kind == wire.Delta {
+			part, err := base64.StdEncoding.DecodeString(chunk)
+			assert.NoError(t, err)
+			file = append(file, part...)
+		}
+	}))
+	require.NoError(t, failed)
+	exported := response.Key("result").Key("out")
+	require.Greater(t, len(file), 10<<20)
+	b.fails("limit/exceeded", "workspace/export", `{}`)
+	other := scannedBench(t, fourFiles)
+	path := filepath.Join(other.root, ".ferment", "all.frm")
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	input := fmt.Sprintf(`{:file %q :blob %s}`, path, exported.Key("blob"))
+	assert.Equal(t, "2", other.call("workspace/import", input).Key("imported").String())
+	assert.Equal(t, "0", other.call("workspace/import", input).Key("imported").String(), "twice changes nothing")
+	assert.Equal(t, exported.Key("state-root").String(), other.call("workspace/status", `{}`).Key("state-root").String())
+	require.NoError(t, os.Truncate(path, int64(len(file)-1)))
+	other.fails("import/invalid", "workspace/import", fmt.Sprintf(`{:file %q}`, path))
+}
+
+// invoker calls intents of a plugin process as a host does.
+type invoker struct{ *bench }
+
+func (i invoker) Invoke(ctx context.Context, ask sdk.Ask) (sdk.Answer, error) {
+	input, err := sdk.Encode(ask.Input)
+	if err != nil {
+		return sdk.Answer{}, err
+	}
+	response, err := i.p.Do(ctx, sdktest.Call{Capability: ask.Intent, Input: input, Context: as("ann")})
+	if err != nil {
+		return sdk.Answer{}, err
+	}
+	if failure := response.Key("error"); !failure.IsNil() {
+		return sdk.Answer{}, contract.ErrorFromValue(failure, contract.SourcePlugin)
+	}
+	i.fits(ask.Intent, response.Key("result").Key("out"))
+	return sdk.Answer{Response: response}, nil
+}
+
+// WS-066: the adapter of package sdk/workspace reads, writes, synthesizes and
+// generates through the intents of this plugin.
+func TestAdapter(t *testing.T) {
+	b := scannedBench(t, fourFiles)
+	b.host.Answer("context/summarize", func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		return edn.MustRead(`{:result {:type :value :out {:text "by a model"}}}`), nil
+	})
+	w, ctx := workspace.Adapter{Invoker: invoker{b}, Workspace: b.root, Agent: "synthesis"}, t.Context()
+	none := ""
+	put, err := w.WriteContext(ctx, "a/x.txt", workspace.NewFrame{
+		Type: "digest", Content: "about x", MediaType: "text/markdown", Meta: map[string]any{"ticket": "T-9", "n": 3}, ExpectHead: &none,
+	})
+	require.NoError(t, err)
+	again, err := w.WriteContext(ctx, "a/x.txt", workspace.NewFrame{Type: "digest", Content: "about x", MediaType: "text/markdown", Meta: map[string]any{"ticket": "T-9", "n": 3}})
+	require.NoError(t, err)
+	assert.Equal(t, []any{false, true, put.ID}, []any{put.Existing, again.Existing, again.ID})
+	_, err = w.WriteContext(ctx, "a/x.txt", workspace.NewFrame{Type: "digest", Content: "other", ExpectHead: &none})
+	require.ErrorIs(t, err, contract.OfType("head/conflict"))
+	based, err := w.WriteContext(ctx, "a/x.txt", workspace.NewFrame{Type: "review", Content: "of it", Basis: put.ID, ExpectHead: &none})
+	require.NoError(t, err)
+
+	node, err := w.ReadContext(ctx, "a/x.txt", workspace.View{Types: []string{"digest"}, Agents: []string{"synthesis"}, Fresh: true, MaxFrames: 3, MaxBytes: 100})
+	require.NoError(t, err)
+	require.Len(t, node.Frames, 1)
+	f := node.Frames[0]
+	assert.Equal(t, []any{"a/x.txt", "file", 2}, []any{node.Path, node.Kind, node.Count})
+	assert.Equal(t, []any{put.ID, "digest", "synthesis", node.ID, "about x", "text/markdown", "authored", "fresh"},
+		[]any{f.ID, f.Type, f.Agent, f.Node, f.Content, f.MediaType, f.Origin, f.State})
+	assert.Equal(t, `"T-9"`, f.Meta.Key("ticket").String())
+	assert.WithinDuration(t, time.Now(), f.CreatedAt, eventually)
+	byID, err := w.ReadContext(ctx, node.ID, workspace.View{Name: "history"})
+	require.NoError(t, err)
+	assert.Len(t, byID.Frames, 2)
+	assert.Equal(t, []any{node.Root, based.Seq}, []any{byID.Root, byID.Seq})
+
+	whole, err := w.Synthesize(ctx, ".", "digest")
+	require.NoError(t, err)
+	top, err := w.ReadContext(ctx, ".", workspace.View{})
+	require.NoError(t, err)
+	require.Len(t, top.Frames, 1)
+	assert.Equal(t, []any{whole.ID, "synthesized", "about x"}, []any{top.Frames[0].ID, top.Frames[0].Origin, strings.TrimSpace(top.Frames[0].Content)})
+
+	made, err := w.GenerateFrame(ctx, "top.txt", "Translate {content}", "translation")
+	require.NoError(t, err)
+	assert.Equal(t, []any{false, ":host"}, []any{made.Existing, made.Attribution.Key("attribution/source").String()})
+	same, err := w.GenerateFrame(ctx, "top.txt", "Translate {content}", "translation")
+	require.NoError(t, err)
+	assert.Equal(t, []any{true, made.ID}, []any{same.Existing, same.ID})
+	_, err = w.ReadContext(ctx, "none", workspace.View{})
+	require.ErrorIs(t, err, contract.OfType("path/not-in-tree"))
+}
