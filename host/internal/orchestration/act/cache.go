@@ -124,7 +124,7 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 		Rights:    f.grant.Value(effects),
 	}
 	if _, overrides := prompt.Overrides(r.Intent, r.System, r.Input); overrides {
-		k.Rights = edn.Vector(k.Rights, edn.Bool(c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil))
+		k.Rights = edn.Vector(k.Rights, edn.Bool(c.Access.Denied(policy.OverridePrompt, f.act.caller()) == nil))
 	}
 	for _, id := range f.shape.reached(f) {
 		p := cache.Program{ID: id, Binary: c.Executor.State(id).Binary}

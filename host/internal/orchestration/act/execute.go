@@ -44,13 +44,13 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		return nil, errors.New("there are no policies")
 	}
 	s.eval = &eval.Evaluator{
-		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects, Operations: c.Operations,
+		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects, Access: c.Access,
 		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Stats: c.Stats, Learned: c.Learned, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
 	}
 	return func(f *flight) *contract.Error {
 		task := &eval.Task{
 			Run: f.id, Session: f.request.SessionID, Seed: f.seed, Program: f.program, Source: f.source, Warnings: f.findings,
-			Bindings: f.bindings, Request: f.layer, PolicyCache: f.policies, Trace: f.request.Trace, Principal: f.act.Principal, Roles: f.act.Roles, Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: f.dir(), Recorder: f.recorder,
+			Bindings: f.bindings, Request: f.layer, PolicyCache: f.policies, Trace: f.request.Trace, Principal: f.act.Principal, Caller: f.act.caller(), Stack: f.act.Stack, Explain: f.request.DebugPlan, Dir: f.dir(), Recorder: f.recorder,
 			Streams: f.request.ResponseType == "stream", Pace: f.pace, Live: f.live, Inside: f.inside, Text: f.tell,
 			Account: f.budget.account, Budget: f.budget.around, AtLeast: f.budget.atLeast, Host: f.budget.host(), Grading: f.act.Grading, Depth: f.budget.depth, Deepest: f.act.Deepest, Worst: f.budget.worst, Unbounded: f.budget.unbounded,
 		}

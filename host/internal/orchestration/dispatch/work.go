@@ -99,6 +99,8 @@ type Work struct {
 	// replace the system prompt.
 	Foreign bool
 
+	// Denied is the reason why the caller may not use the intent; nil: it may.
+	Denied *contract.Error
 	// Unmarked is the reason why no language model may read the input: an unmarked
 	// slot puts a result into the system prompt (PRM-002). Nil: any model may.
 	Unmarked *contract.Error

@@ -239,7 +239,7 @@ func TestMarksDoNotPermitCallers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := prompted(t)
 			r := run(t, w, `{:nodes [`+text+`]}`, withBindings(`{:given "Be terse."}`), func(_ *taskOf, ev *evaluatorOf, _ *plan.Env) {
-				ev.Operations = policy.ShippedOperationRules()
+				ev.Access = policy.ShippedAccess()
 			})
 			require.NotNil(t, r.Err)
 			assert.Equal(t, "policy/blocked", r.Err.Type)

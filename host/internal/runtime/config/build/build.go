@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -29,6 +30,8 @@ type Generation struct {
 	Checks   *quality.Set
 	Policies *policy.Book
 	Effects  *policy.Effects
+	Access   *policy.Access
+	Identity *identity.Settings
 	Budgets  *policy.Budgets // nil: no limits
 	Prompts  *prompt.Book
 	// Packs are the language packs of the configuration; Checks holds all
@@ -730,6 +733,7 @@ func (b *builder) generation() *Generation {
 		intents = append(intents, b.intent(s, book))
 	}
 	effects := b.effects()
+	access, who := b.access(), b.identity()
 	budgets := b.budgets(book)
 	b.defaultAnswers()
 	b.cross(book, intents, effects, budgets)
@@ -758,6 +762,8 @@ func (b *builder) generation() *Generation {
 		Checks:   set,
 		Policies: book,
 		Effects:  effects,
+		Access:   access,
+		Identity: who,
 		Budgets:  budgets,
 		Prompts:  prompts,
 		Packs:    packs,

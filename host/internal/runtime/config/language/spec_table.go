@@ -223,6 +223,8 @@ var specification = Block{Blocks: []Block{
 	effectsBlock,
 	budgetBlock,
 	roleBlock,
+	operationsBlock,
+	authBlock,
 	httpBlock,
 	storeBlock,
 	queueBlock,
@@ -838,7 +840,7 @@ var intentBlock = Block{
 				Doc: "appended after the layers of prompts",
 			},
 		}},
-		{Name: "access"},
+		accessBlock,
 	},
 }
 
