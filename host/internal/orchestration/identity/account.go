@@ -119,7 +119,7 @@ func (s *Settings) Types() []string {
 }
 
 // RolesOf returns the roles of a user: those of its account type, its own, the role
-// of everyone who logged in, and the global ones (AUTH-006).
+// of all users, and the global ones (AUTH-006).
 func (s *Settings) RolesOf(u *User) []string {
 	return s.known(slices.Concat(s.Account[u.Type], u.Roles, []string{s.LoggedIn}, s.Global))
 }

@@ -77,7 +77,7 @@ func typed(t testing.TB, typ string, err *contract.Error) {
 }
 
 // AUTH-006: the roles of a principal are those of its account type, its own, that of
-// everyone who logged in, and the global ones; the anonymous role is only that of
+// all users, and the global ones; the anonymous role is only that of
 // callers without account. A granted role that the configuration does not know counts
 // for nothing.
 func TestRolesOfPrincipals(t *testing.T) {
@@ -371,7 +371,7 @@ func TestAdministration(t *testing.T) {
 		_, err := w.AddUser(ctx, w.set, identity.NewUser{Login: login})
 		typed(t, "invalid-request", err)
 	}
-	_, err = w.AddUser(ctx, w.set, identity.NewUser{Login: "ann", Type: "sytem"})
+	_, err = w.AddUser(ctx, w.set, identity.NewUser{Login: "ann", Type: "robot"})
 	typed(t, "invalid-request", err)
 	_, err = w.AddUser(ctx, w.set, identity.NewUser{Login: "ann", Roles: []string{"role/nope"}})
 	typed(t, "user/unknown-role", err)

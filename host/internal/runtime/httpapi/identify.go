@@ -34,7 +34,7 @@ func (x *exchange) identify() *contract.Error {
 		return contract.Errorf("runtime/starting", "the daemon is coming up")
 	}
 	if len(shown) == 0 {
-		return x.identifyNobody(service)
+		return x.identifyNameless(service)
 	}
 	err := x.identifyCaller(service, shown[0])
 	if err != nil && err.HTTPStatus() == 401 {
@@ -48,8 +48,8 @@ func (x *exchange) identify() *contract.Error {
 	return err
 }
 
-// identifyNobody admits a caller without credentials, where it needs none.
-func (x *exchange) identifyNobody(service *identity.Service) *contract.Error {
+// identifyNameless admits a caller without credentials, where it needs none.
+func (x *exchange) identifyNameless(service *identity.Service) *contract.Error {
 	set := x.settings.Identity
 	if !set.Required && !x.via.open && x.route.Operation != OpAdmin {
 		x.who = set.Nameless(anonymous)
