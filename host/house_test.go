@@ -65,6 +65,7 @@ var rooms = []room{
 	{prefix: "host/internal/orchestration/cache", mayUse: []string{"host/internal/orchestration/dispatch"}},
 	{prefix: "host/internal/orchestration/eval", mayUse: []string{"host/internal/orchestration/dispatch"}},
 	{prefix: "host/internal/orchestration/dispatch", mayUse: []string{"host/internal/orchestration/budget", "host/internal/orchestration/journal", "host/internal/orchestration/session"}},
+	{prefix: "host/internal/orchestration/identity", mayUse: domain},
 	{prefix: "host/internal/orchestration/queue", mayUse: domain},
 	{prefix: "host/internal/orchestration/budget", mayUse: domain},
 	{prefix: "host/internal/orchestration/journal", mayUse: domain},
@@ -102,7 +103,7 @@ var rooms = []room{
 var (
 	domain = []string{"host/internal/domain/routing"}
 
-	orchestration = append([]string{"host/internal/orchestration/act"}, domain...)
+	orchestration = append([]string{"host/internal/orchestration/act", "host/internal/orchestration/identity"}, domain...)
 
 	// Adapters reach the wire, the launcher and the sandbox besides the
 	// interfaces of the layers below.

@@ -3,6 +3,7 @@
 package host_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,16 +102,40 @@ func TestLearnedAsShown(t *testing.T) {
 	assert.Contains(t, out, "dispatch/priors-reset")
 }
 
-// asShown runs the commands of a page that contain a text.
-func asShown(t *testing.T, page, text string) (output string) {
+// AUTH-001, AUTH-003, AUTH-031, as the page on access shows it to a reader: a daemon
+// without users, a token that may only act, and its end with its user.
+func TestAccessAsShown(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
 	r := newReader(t)
-	var lines string
+	out, err := r.shell(t, r.dir, strings.ReplaceAll(shownBlock(t, "docs/access.md", "bin/ferment serve"), "7181", port))
+	require.NoError(t, err, out)
+	assert.Equal(t, 1, strings.Count(out, `"auth/not-configured"`), out)
+	assert.Regexp(t, `(?m)^root \(user/1\): added$`, out)
+	assert.Contains(t, out, `"login":"robot"`)
+	assert.Equal(t, 1, strings.Count(out, `"auth/forbidden"`), out)
+	assert.Regexp(t, `(?m)^[a-z0-9]{8} +robot +\S+Z +operations http\.v1/act`, out)
+	assert.Equal(t, 1, strings.Count(out, `"auth/unauthorized"`), out)
+}
+
+// shownBlock returns the commands of a page that contain a text.
+func shownBlock(t *testing.T, page, text string) (lines string) {
 	for _, f := range fencesOf(t, page) {
 		if f.language == "sh" && strings.Contains(f.text, text) {
 			lines = f.text
 		}
 	}
 	require.NotEmpty(t, lines)
+	return lines
+}
+
+// asShown runs the commands of a page that contain a text.
+func asShown(t *testing.T, page, text string) (output string) {
+	r := newReader(t)
+	lines := shownBlock(t, page, text)
 	config, err := os.ReadFile(filepath.Join(r.dir, "ferment.hcl"))
 	require.NoError(t, err)
 	config = append(config, "http {\n  listen = [\"127.0.0.1:0\"]\n}\n"...)

@@ -57,6 +57,11 @@
 // [Store.Sessions] is the store of sessions in the same database. The writer executes
 // their updates, each in a transaction of its own.
 //
+// # Identity
+//
+// [Store.Identity] is the store of users and tokens in the same database. A row counts
+// their changes, by which hosts that share the database see those of each other.
+//
 // # Damage
 //
 // [Store.Verify] finds what is not as it was written, [Repair] makes a damaged

@@ -265,6 +265,9 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 	if err := r.dst.writer.transaction(ctx, r.copyLearned); err != nil {
 		return err
 	}
+	if err := r.dst.writer.transaction(ctx, r.copyAccounts); err != nil {
+		return err
+	}
 	if r.report.File != "" && n > 0 {
 		r.report.Missing = int(n) - len(numbers)
 	}

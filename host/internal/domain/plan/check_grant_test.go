@@ -90,7 +90,7 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 			at(0, "fn"), ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			env := plan.Env{Registry: reg, Grant: effects.Grant(row.roles)}
+			env := plan.Env{Registry: reg, Grant: effects.Grant(policy.Caller{Roles: row.roles})}
 			if strings.HasPrefix(row.name, "nothing allowed") {
 				env.Request.Effects = policy.Of([]string{}, policy.Origin{Source: policy.SourceRequest})
 			}

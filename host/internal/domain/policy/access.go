@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -31,24 +30,50 @@ type Rule struct {
 	Where string
 }
 
-// Permits reports whether a caller with these roles is permitted; why names the
-// deciding part of the rule.
-func (r *Rule) Permits(roles []string) (ok bool, why string) {
-	has := func(role string) bool { return role == RoleAny || slices.Contains(roles, role) }
-	all := len(r.All) > 0 && !slices.ContainsFunc(r.All, func(x string) bool { return !has(x) })
+// Permits reports whether a caller is permitted; why names the deciding part of
+// the rule. It does not allocate.
+func (r *Rule) Permits(c Caller) (ok bool, why string) {
+	ok, why = r.permits(c.Roles, nil)
+	if !ok || c.Narrow == nil || c.Narrow.Roles == nil {
+		return ok, why
+	}
+	if ok, _ = r.permits(c.Roles, c.Narrow.Roles); !ok {
+		why = "token-roles"
+	}
+	return ok, why
+}
+
+// permits decides with the roles that are in both lists; a nil within holds all.
+func (r *Rule) permits(roles, within []string) (ok bool, why string) {
+	for _, role := range r.Forbidden {
+		if holds(roles, within, role) {
+			return false, "forbidden"
+		}
+	}
+	for _, role := range r.Any {
+		if holds(roles, within, role) {
+			return true, "any"
+		}
+	}
+	for _, role := range r.All {
+		if !holds(roles, within, role) {
+			if len(r.Any) > 0 {
+				return false, "any"
+			}
+			return false, "all"
+		}
+	}
 	switch {
-	case slices.ContainsFunc(r.Forbidden, has):
-		return false, "forbidden"
-	case slices.ContainsFunc(r.Any, has):
-		return true, "any"
-	case all:
+	case len(r.All) > 0:
 		return true, "all"
 	case len(r.Any) > 0:
 		return false, "any"
-	case len(r.All) > 0:
-		return false, "all"
 	}
 	return false, "empty"
+}
+
+func holds(roles, within []string, role string) bool {
+	return role == RoleAny || slices.Contains(roles, role) && (within == nil || slices.Contains(within, role))
 }
 
 // Value returns the rule as data.
@@ -74,10 +99,17 @@ func (r Rules) For(name string) (Rule, bool) {
 	if rule, ok := r[name]; ok {
 		return rule, true
 	}
-	space, _, _ := strings.Cut(name, "/")
-	rule, ok := r[space+"/*"]
+	space := strings.IndexByte(name, '/')
+	if space < 0 || space > maxName {
+		return Rule{}, false
+	}
+	var buf [maxName + 2]byte // a lookup with a concatenation would allocate
+	rule, ok := r[string(append(append(buf[:0], name[:space]...), "/*"...))]
 	return rule, ok
 }
+
+// maxName is the length of the longest namespace of a rule in bytes.
+const maxName = 128
 
 // ShippedEffectRules returns the default rules for effects, used where the
 // configuration has none.
@@ -89,56 +121,4 @@ func ShippedEffectRules() Rules {
 		"fs/read": look, "db/read": look, "net/http": look,
 		"fs/write": change, "process/run": change, "db/write": change,
 	}
-}
-
-// Operations within requests, besides those of routes.
-const (
-	// OverridePrompt sends a caller's own system prompt to a model (PRM-003).
-	OverridePrompt = "prompt/override"
-	// AnySession uses the sessions of other principals (SES-021).
-	AnySession = "session/any"
-	// AdminWorkspaces creates, repairs and deletes workspaces (WS-061).
-	AdminWorkspaces = "workspace/admin"
-)
-
-// PluginOperations are the operations that plugins check: the host tells them
-// which of these the caller may do.
-var PluginOperations = []string{AdminWorkspaces}
-
-// ShippedOperationRules returns the default rules for operations, used where
-// the configuration has none.
-func ShippedOperationRules() Rules {
-	operators := Rule{Any: []string{RoleAdmin, RoleOperator}}
-	return Rules{OverridePrompt: operators, AnySession: operators, AdminWorkspaces: {Any: []string{RoleAdmin}}}
-}
-
-// Permitted returns those of the operations that a caller with these roles may
-// do.
-func (r Rules) Permitted(operations, roles []string) []string {
-	var may []string
-	for _, o := range operations {
-		if r.Denied(o, roles) == nil {
-			may = append(may, o)
-		}
-	}
-	return may
-}
-
-// Denied returns the error if a caller with these roles may not do an
-// operation, nil if it may.
-func (r Rules) Denied(operation string, roles []string) *contract.Error {
-	rule, found := r.For(operation)
-	ok, why := rule.Permits(roles)
-	if ok {
-		return nil
-	}
-	if !found {
-		why = "no-rule"
-	}
-	held := "no role"
-	if len(roles) > 0 {
-		held = edn.Keywords(roles...).String()
-	}
-	return contract.Errorf("policy/blocked", "the operation :%s is not permitted to %s", operation, held).
-		WithDetail("operation", edn.K(operation)).WithDetail("rule", rule.Value()).WithDetail("reason", edn.K(why))
 }

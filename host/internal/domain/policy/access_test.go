@@ -37,7 +37,7 @@ func TestRuleTruthTable(t *testing.T) {
 		{policy.Rule{Forbidden: list(b)}, list(a), false, "empty"},
 		{policy.Rule{Any: list(policy.RoleAny), Forbidden: list(policy.RoleAny)}, list(a), false, "forbidden"},
 	} {
-		ok, why := row.rule.Permits(row.roles)
+		ok, why := row.rule.Permits(policy.Caller{Roles: row.roles})
 		assert.Equal(t, row.ok, ok, "%+v for %v", row.rule, row.roles)
 		assert.Equal(t, row.why, why, "%+v for %v", row.rule, row.roles)
 	}
@@ -50,8 +50,8 @@ func TestRuleMonotone(t *testing.T) {
 		r := policy.Rule{Any: roles.Draw(t, "any"), All: roles.Draw(t, "all"), Forbidden: roles.Draw(t, "forbidden")}
 		have := roles.Draw(t, "have")
 		more := rapid.SampledFrom([]string{"role/a", "role/b", "role/c", "role/d"}).Draw(t, "more")
-		before, _ := r.Permits(have)
-		after, why := r.Permits(append(have[:len(have):len(have)], more))
+		before, _ := r.Permits(policy.Caller{Roles: have})
+		after, why := r.Permits(policy.Caller{Roles: append(have[:len(have):len(have)], more)})
 		require.False(t, before && !after && why != "forbidden", "%+v: %v had it, and %s took it", r, have, more)
 	})
 }
@@ -69,10 +69,10 @@ func TestRulesByName(t *testing.T) {
 
 // AUTH-010: a denied operation returns the rule that denied it, as data.
 func TestDeniedOperation(t *testing.T) {
-	rules := policy.Rules{
+	access := policy.Access{Operations: policy.Rules{
 		"prompt/override": {Any: []string{"role/a"}, Forbidden: []string{"role/c", "role/b"}},
 		"prompt/show":     {All: []string{"role/a", "role/b"}},
-	}
+	}}
 	for name, tt := range map[string]struct {
 		operation string
 		roles     []string
@@ -85,7 +85,7 @@ func TestDeniedOperation(t *testing.T) {
 		"half":      {"prompt/show", []string{"role/a"}, ":all", "{:all #{:role/a :role/b}}"},
 		"no rule":   {"prompt/other", []string{"role/a"}, ":no-rule", "{}"},
 	} {
-		err := rules.Denied(tt.operation, tt.roles)
+		err := access.Denied(tt.operation, policy.Caller{Roles: tt.roles})
 		require.NotNil(t, err, name)
 		assert.ErrorIs(t, err, contract.OfType("policy/blocked"), name)
 		assert.Equal(t, edn.K(tt.operation).String(), err.Details.Key("operation").String(), name)
@@ -95,9 +95,9 @@ func TestDeniedOperation(t *testing.T) {
 			assert.Contains(t, err.Message, ":"+role, name)
 		}
 	}
-	assert.Contains(t, rules.Denied("prompt/override", nil).Message, "no role")
-	assert.Nil(t, rules.Denied("prompt/override", []string{"role/a"}))
-	assert.Nil(t, rules.Denied("prompt/show", []string{"role/a", "role/b"}))
+	assert.Contains(t, access.Denied("prompt/override", policy.Caller{}).Message, "no role")
+	assert.Nil(t, access.Denied("prompt/override", policy.Caller{Roles: []string{"role/a"}}))
+	assert.Nil(t, access.Denied("prompt/show", policy.Caller{Roles: []string{"role/a", "role/b"}}))
 	assert.Equal(t, []string{policy.RoleAdmin, policy.RoleAnonymous, policy.RoleAny, policy.RoleOperator, policy.RoleUser}, policy.BuiltinRoles())
 }
 
@@ -114,7 +114,7 @@ func decide(t *testing.T, e *policy.Effects, roles []string, effect, allowed, as
 	if input != "" {
 		need.Input = edn.MustRead(input)
 	}
-	s, err := e.Grant(roles).Decide(need)
+	s, err := e.Grant(policy.Caller{Roles: roles}).Decide(need)
 	return s.Value().String(), err
 }
 
@@ -182,50 +182,50 @@ func TestDecideOfManyEffects(t *testing.T) {
 	layer := func(effects ...string) *policy.Layer {
 		return &policy.Layer{Effects: policy.Of(effects, policy.Origin{})}
 	}
-	granted, err := both("").Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	granted, err := both("").Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.Nil(t, err)
 	assert.Equal(t, `{:fs/read {:allow ["."] :enabled true :roots ["/srv"]} :fs/write {:allow ["."] :enabled true :max-bytes 100 :roots ["/srv"]}}`, granted.Value().String())
 
 	// The scope of the capability is permanent: its process is confined to it.
-	granted, err = both(`{:max-bytes 7}`).Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	granted, err = both(`{:max-bytes 7}`).Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.Nil(t, err)
 	own, _ := granted.Of("fs/write")
 	assert.Equal(t, contract.Bound{N: 7, Set: true}, own.MaxBytes)
 
-	_, err = both("").Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read")})
+	_, err = both("").Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: c, Layer: layer("fs/read")})
 	require.NotNil(t, err)
 	assert.Equal(t, ":fs/write", err.Details.Key("effect").String(), "each effect is asked for")
 
 	looks := []string{policy.RoleOperator} // may read, not write
-	_, err = both("").Grant(looks).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	_, err = both("").Grant(policy.Caller{Roles: looks}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.NotNil(t, err)
 	assert.Equal(t, "auth/forbidden-effect", err.Type)
 	assert.Contains(t, err.Message, "#{:role/operator}")
 	assert.Contains(t, err.Hint, `rule "fs/write"`)
 
 	var nobody *policy.Effects
-	_, err = nobody.Grant(nil).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	_, err = nobody.Grant(policy.Caller{}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.NotNil(t, err)
 	assert.Equal(t, []string{"auth/forbidden-effect", ":no-rule"}, []string{err.Type, err.Details.Key("reason").String()})
 	assert.Contains(t, err.Message, "no role")
 	unruled := &policy.Effects{Rules: policy.Rules{}, Host: both("").Host}
-	_, err = unruled.Grant(admin).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
+	_, err = unruled.Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.NotNil(t, err)
 	assert.Equal(t, ":no-rule", err.Details.Key("reason").String())
 
 	// A tool of another effect is not checked against the input of this one.
 	tool := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{"fs/read"}}, Advertised: "fs/write-file", Confines: true}
-	_, err = both("").Grant(admin).Decide(policy.Need{Capability: tool, Layer: layer("fs/read"), Input: edn.MustRead(`{:path "/etc/passwd"}`)})
+	_, err = both("").Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: tool, Layer: layer("fs/read"), Input: edn.MustRead(`{:path "/etc/passwd"}`)})
 	assert.Nil(t, err)
-	assert.Equal(t, admin, both("").Grant(admin).Roles())
-	assert.Empty(t, (*policy.Grant)(nil).Roles())
+	assert.Equal(t, admin, both("").Grant(policy.Caller{Roles: admin}).Caller().Roles)
+	assert.Empty(t, (*policy.Grant)(nil).Caller().Roles)
 	assert.Contains(t, policy.AllowHint("fs/write"), "`--effects fs/write` on the command line")
 }
 
 // A capability without effects needs no grant.
 func TestDecideWithoutEffects(t *testing.T) {
 	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{registry.NoEffect}}}
-	granted, err := (&policy.Effects{}).Grant(nil).Decide(policy.Need{Capability: c, Layer: &policy.Layer{}})
+	granted, err := (&policy.Effects{}).Grant(policy.Caller{}).Decide(policy.Need{Capability: c, Layer: &policy.Layer{}})
 	assert.Nil(t, err)
 	assert.Empty(t, granted)
 }
@@ -238,8 +238,8 @@ func TestDecideAtTheEdges(t *testing.T) {
 		return policy.Need{Capability: c, Layer: &policy.Layer{}}
 	}
 	var none *policy.Effects
-	g := none.Grant([]string{policy.RoleAdmin})
-	assert.Equal(t, []string{policy.RoleAdmin}, g.Roles())
+	g := none.Grant(policy.Caller{Roles: []string{policy.RoleAdmin}})
+	assert.Equal(t, []string{policy.RoleAdmin}, g.Caller().Roles)
 	_, err := g.Decide(call("fs/read"))
 	assert.ErrorIs(t, err, contract.OfType("auth/forbidden-effect"))
 	_, err = g.Decide(call("none"))
@@ -249,7 +249,7 @@ func TestDecideAtTheEdges(t *testing.T) {
 		Rules: policy.Rules{"fs/read": {Any: []string{"role/a"}}},
 		Host:  policy.ScopesOf(policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", "{:enabled true}")}),
 	}
-	got, err := reads.Grant([]string{"role/a"}).Decide(call("none", "fs/read"))
+	got, err := reads.Grant(policy.Caller{Roles: []string{"role/a"}}).Decide(call("none", "fs/read"))
 	require.Nil(t, err)
 	assert.Equal(t, "{:fs/read {:enabled true}}", got.Value().String())
 }

@@ -29,22 +29,23 @@ func AllowHint(effect string) string {
 		"` on the command line"
 }
 
-// Grant holds the permissions that Effects give to a set of roles. The zero
+// Grant holds the permissions that Effects give to a caller. The zero
 // value permits pure computation only.
 type Grant struct {
 	effects *Effects
-	roles   []string
+	caller  Caller
 	scopes  Scopes // merged from the roles
 }
 
-// Grant computes the permissions of the roles. The result can be reused for a
-// whole run.
-func (e *Effects) Grant(roles []string) *Grant {
-	g := &Grant{effects: e, roles: roles}
+// Grant computes the permissions of a caller. The result can be reused for a
+// whole run. All roles that the caller holds narrow its scopes, also those that
+// its credential leaves out.
+func (e *Effects) Grant(c Caller) *Grant {
+	g := &Grant{effects: e, caller: c}
 	if e == nil {
 		return g
 	}
-	for _, r := range roles {
+	for _, r := range c.Roles {
 		g.scopes = MeetAll(g.scopes, e.Roles[r])
 	}
 	return g
@@ -136,8 +137,8 @@ func (g *Grant) access(effect, by string) *contract.Error {
 		return nil
 	}
 	held := "no role"
-	if len(g.Roles()) > 0 {
-		held = edn.Keywords(g.roles...).String()
+	if roles := g.Caller().Roles; len(roles) > 0 {
+		held = edn.Keywords(roles...).String()
 	}
 	return contract.Errorf("auth/forbidden-effect", ":%s needs the effect :%s, which %s may not have", by, effect, held).
 		WithDetail("effect", edn.K(effect)).WithDetail("rule", rule.Value()).WithDetail("reason", edn.K(why)).
@@ -152,7 +153,7 @@ func (g *Grant) rule(effect string) (r Rule, why string, ok bool) {
 	if !found {
 		return r, "no-rule", false
 	}
-	ok, why = r.Permits(g.roles)
+	ok, why = r.Permits(g.caller)
 	return r, why, ok
 }
 
@@ -192,12 +193,12 @@ func disabled(effect, by string) *contract.Error {
 		WithHint("enable it with effects { scope \"" + effect + "\" { enabled = true } } in ferment.hcl")
 }
 
-// Roles returns the roles that the grant was made for.
-func (g *Grant) Roles() []string {
+// Caller returns the caller that the grant was made for.
+func (g *Grant) Caller() Caller {
 	if g == nil {
-		return nil
+		return Caller{}
 	}
-	return g.roles
+	return g.caller
 }
 
 // Overlap returns the first of the reached directories that contains or lies

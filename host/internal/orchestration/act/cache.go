@@ -124,7 +124,7 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 		Rights:    f.grant.Value(effects),
 	}
 	if _, overrides := prompt.Overrides(r.Intent, r.System, r.Input); overrides {
-		may := c.Operations.Denied(policy.OverridePrompt, f.act.Roles) == nil || f.inside != nil && c.Registry.Permits(f.inside.CapID, policy.OverridePrompt)
+		may := c.Access.Denied(policy.OverridePrompt, f.act.caller()) == nil || f.inside != nil && c.Registry.Permits(f.inside.CapID, policy.OverridePrompt)
 		k.Rights = edn.Vector(k.Rights, edn.Bool(may))
 	}
 	for _, id := range f.unrouted().reached(f) {

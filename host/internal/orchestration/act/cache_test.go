@@ -491,7 +491,7 @@ func (k variant) key(t require.TestingT, tb testing.TB, which []bool) string {
 	}
 	s := service(tb, w, append([]func(*act.Config){caching(time.Now), func(c *act.Config) {
 		c.Sessions = x.sessions
-		c.Operations = policy.Rules{policy.AnySession: {Any: []string{policy.RoleAny}}, policy.OverridePrompt: {Any: []string{policy.RoleAdmin}}}
+		c.Access = &policy.Access{Operations: policy.Rules{policy.AnySession: {Any: []string{policy.RoleAny}}, policy.OverridePrompt: {Any: []string{policy.RoleAdmin}}}}
 	}}, k.config...)...)
 	key, err := s.CacheKey(k.act)
 	require.Nil(t, err, "%v", err)

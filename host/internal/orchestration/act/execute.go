@@ -44,7 +44,7 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		return nil, errors.New("there are no policies")
 	}
 	s.eval = &eval.Evaluator{
-		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects, Operations: c.Operations,
+		Registry: c.Registry, Policies: c.Policies, Clock: c.Clock, Limits: *c.Limits, Panicked: c.Panicked, Effects: c.Effects, Access: c.Access,
 		Dispatcher: &dispatch.Dispatcher{Executor: c.Executor, Registry: c.Registry, Checks: c.Checks, Clock: c.Clock, Stats: c.Stats, Learned: c.Learned, Grades: c.Grades, Calibrations: c.Calibrations, Prompts: c.Prompts},
 	}
 	return func(f *flight) *contract.Error {
@@ -54,7 +54,9 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 		task.Streams, task.Pace, task.Live = f.request.ResponseType == "stream", f.pace, f.live
 		task.Inside, task.Text = f.inside, f.tell
 		task.Worst, task.Unbounded = f.budget.worst, f.budget.unbounded
-		task.Route, task.Foreign = f.route.record, f.source == sourceRoute
+		if task.Route = f.route.record; f.source == sourceRoute {
+			task.Author = plan.ByCapability
+		}
 		f.outcome = s.eval.Run(f.ctx, task)
 		return f.outcome.Err
 	}, nil
@@ -71,7 +73,7 @@ func (f *flight) task(program *plan.Program) *eval.Task {
 		Program:    program,
 		Trace:      f.request.Trace,
 		Principal:  f.act.Principal,
-		Roles:      f.act.Roles,
+		Caller:     f.act.caller(),
 		Stack:      f.act.Stack,
 		Explain:    f.request.DebugPlan,
 		Dir:        f.dir(),

@@ -54,6 +54,7 @@ func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) 
 		Principal:     accepted.Principal,
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,
+		Narrow:        policy.ReadNarrowing(accepted.Narrow),
 		Dir:           accepted.Dir,
 		Fill:          &Fill{Fill: how, run: run, past: past},
 	}, nil

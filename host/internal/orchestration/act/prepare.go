@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -218,6 +219,9 @@ func (f *flight) newShape() (*shape, *contract.Error) {
 // effects that the caller may not use: its run could only end with this error.
 // The plan check covers the effects of a client's plan.
 func authorize(f *flight) *contract.Error {
+	if err := f.mayUse(f.request.Intent); err != nil {
+		return err
+	}
 	if f.shape == nil || f.shape.effects.Harmless() {
 		return nil
 	}
@@ -226,6 +230,19 @@ func authorize(f *flight) *contract.Error {
 		return nil
 	}
 	return dispatch.Unbound(f.shape.plan.Nodes[0].ID, f.request.Intent, b)
+}
+
+// mayUse checks that the caller may use an intent, and keeps the decision of a rule
+// (AUTH-011, AUTH-013).
+func (f *flight) mayUse(intent string) *contract.Error {
+	access := f.service.config.Access
+	if err := access.IntentDenied(intent, f.act.caller()); err != nil {
+		return err
+	}
+	if d := access.Intent(intent, f.act.caller()); d.Reason != "open" {
+		f.act.Decisions = append(slices.Clip(f.act.Decisions), d.Value())
+	}
+	return nil
 }
 
 // node returns the one node of the plan. Everything of the request that it
@@ -364,6 +381,8 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Principal:     a.Principal,
 		PrincipalType: a.PrincipalType,
 		Roles:         a.Roles,
+		Narrow:        a.Narrow.Value(),
+		Access:        a.Decisions,
 		Operation:     "act/run",
 		Intent:        r.Intent,
 		Request:       journal.RefTo(a.Request),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -44,6 +45,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 		Principal:     past.Accepted.Principal,
 		PrincipalType: past.Accepted.PrincipalType,
 		Roles:         past.Accepted.Roles,
+		Narrow:        policy.ReadNarrowing(past.Accepted.Narrow),
 		Dir:           past.Accepted.Dir,
 	})
 	f.ctx, f.past, f.replay, f.id, f.seed = ctx, past, true, run, past.Accepted.Seed

@@ -79,6 +79,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 		Principal:     accepted.Principal,
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,
+		Narrow:        policy.ReadNarrowing(accepted.Narrow),
 		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
 	})

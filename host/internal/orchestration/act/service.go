@@ -58,8 +58,8 @@ type Config struct {
 	Protocol string
 	// Effects are the rules for effects; nil permits none.
 	Effects *policy.Effects
-	// Operations are the rules for other operations; nil: the shipped rules.
-	Operations policy.Rules
+	// Access holds the rules of operations and intents; nil: the shipped rules.
+	Access *policy.Access
 	// Prompts are composed for language models; nil: no layers.
 	Prompts *prompt.Book
 	// Routing says for which acts a router is asked; nil: for none, unless a request
@@ -131,6 +131,10 @@ type Act struct {
 	// Roles are those of the principal, qualified and without colon. The user
 	// of this process, who owns it and its configuration, has role/admin.
 	Roles []string
+	// Narrow limits the credential of the principal; nil: it has all its rights.
+	Narrow *policy.Narrowing
+	// Decisions are those that admitted the act, as its record has them.
+	Decisions []edn.Value
 	// Dir is the working directory of the caller, for relative paths.
 	Dir string
 	// Stack holds the capabilities that wait for the act, outermost first,
@@ -224,8 +228,8 @@ func (c *Config) defaults() {
 	if c.Clock == nil {
 		c.Clock = dispatch.SystemClock{}
 	}
-	if c.Operations == nil {
-		c.Operations = policy.ShippedOperationRules()
+	if c.Access == nil {
+		c.Access = policy.ShippedAccess()
 	}
 	if c.Ledger == nil {
 		c.Ledger = budget.NewMemory(c.Clock.Now)
@@ -338,13 +342,16 @@ func (r *Run) end(keys *Keys) {
 	close(r.done)
 }
 
+// caller returns the principal as rules see it.
+func (a *Act) caller() policy.Caller { return policy.Caller{Roles: a.Roles, Narrow: a.Narrow} }
+
 // flight creates the state of an act.
 func (s *Service) flight(a Act) *flight {
 	f := &flight{service: s, act: a, begun: s.config.Clock.Now(), asks: new(interrupt.Table)}
 	if a.Principal == "" {
 		f.act.Principal, f.act.PrincipalType, f.act.Roles = "local", "local", []string{policy.RoleAdmin}
 	}
-	f.grant = s.config.Effects.Grant(f.act.Roles)
+	f.grant = s.config.Effects.Grant(f.act.caller())
 	return f
 }
 

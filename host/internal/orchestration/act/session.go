@@ -32,7 +32,7 @@ func bindSession(f *flight) *contract.Error {
 	}
 	who := session.Caller{
 		Principal: f.act.Principal,
-		Any:       s.config.Operations.Denied(policy.AnySession, f.act.Roles) == nil,
+		Any:       s.config.Access.Denied(policy.AnySession, f.act.caller()) == nil,
 	}
 	ctx := context.Background()
 	of, bound, left, err := s.config.Sessions.Bindings(ctx, who, id, f.request.Intent, f.isSet)
@@ -109,7 +109,7 @@ func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
 		return
 	}
 	if slices.Equal(target, []string{"system"}) || slices.Equal(target, []string{"input", "system"}) {
-		if f.service.config.Operations.Denied(policy.OverridePrompt, f.act.Roles) != nil {
+		if f.service.config.Access.Denied(policy.OverridePrompt, f.act.caller()) != nil {
 			left("not-permitted")
 			return
 		}

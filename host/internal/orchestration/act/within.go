@@ -79,7 +79,7 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 	f.halt, f.mask = outer.halt, outer.mask
 	f.budget.account = outer.budget.account
 	f.asks = outer.asks
-	f.grant = s.config.Effects.Grant(f.act.Roles)
+	f.grant = s.config.Effects.Grant(f.act.caller())
 	f.tell = c.teller()
 	if err := s.stage(s.inner, f); err != nil {
 		return s.Refusal(f.act, err), err, true

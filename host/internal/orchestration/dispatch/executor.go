@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -43,7 +44,7 @@ type Call struct {
 	Scope     edn.Value     // limits of those effects: a map from effect to scope
 	Principal string        // the caller of the run
 	Permits   []string      // operations that plugins check and the caller may do
-	Roles     []string      // of the caller, for host calls made by the capability
+	Caller    policy.Caller // its rights, for host calls made by the capability
 	EffectKey string        // the same for every attempt at the same effect
 	Budget    edn.Value     // what the call may still spend
 	Within    budget.Chain  // the scopes that pay for host calls made by the capability

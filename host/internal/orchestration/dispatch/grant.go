@@ -7,9 +7,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// checkEffects checks the effects of a tool before binding. Effects of other
-// candidates are checked while binding.
-func (n *node) checkEffects() *contract.Error {
+// checkRights checks before binding that the caller may use the intent, or have the
+// effects of the tool. Effects of other candidates are checked while binding.
+func (n *node) checkRights() *contract.Error {
+	if n.w.Denied != nil {
+		return n.w.Denied.WithWhere("node", edn.Text(n.w.Node))
+	}
 	if err := n.checkPromptOverride(); err != nil || n.w.Op != "tool" {
 		return err
 	}

@@ -101,7 +101,7 @@ func serve(t testing.TB, w *dispatchtest.World, o order) served {
 	if o.deadline > 0 {
 		work.Deadline = time.Now().Add(o.deadline)
 	}
-	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: o.base, Explain: o.explain, Grading: o.grading}
+	run := &dispatch.Run{ID: "run_test", Seed: o.seed, Trace: trace, Recorder: records, Grant: dispatchtest.Open().Grant(policy.Caller{}), Base: o.base, Explain: o.explain, Grading: o.grading}
 	if o.limits != "" {
 		work.Budget = budget.Chain{{Kind: budget.Node, ID: "n", Limits: limitsIn(t, o.limits)}}
 		if o.ledger == nil {

@@ -31,7 +31,7 @@ type operation struct {
 
 func (o *operation) serve(ctx context.Context) {
 	w, result := o.node.w, &o.attempts.result
-	if err := o.node.checkEffects(); err != nil {
+	if err := o.node.checkRights(); err != nil {
 		o.fail(err)
 		return
 	}

@@ -127,10 +127,10 @@ func judging(t testing.TB, name string, judge func(quality.Subject) quality.Outc
 // PRM-003: a caller without permission to override system prompts is rejected
 // before any call; with permission it replaces the layers.
 func TestOverriding(t *testing.T) {
-	denied := policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleUser})
+	denied := policy.ShippedAccess().Denied(policy.OverridePrompt, policy.Caller{Roles: []string{policy.RoleUser}})
 	require.NotNil(t, denied)
-	assert.Nil(t, policy.ShippedOperationRules().Denied(policy.OverridePrompt, []string{policy.RoleOperator}))
-	assert.NotNil(t, policy.Rules(nil).Denied(policy.OverridePrompt, []string{policy.RoleAdmin}), "denied without a rule")
+	assert.Nil(t, policy.ShippedAccess().Denied(policy.OverridePrompt, policy.Caller{Roles: []string{policy.RoleOperator}}))
+	assert.NotNil(t, (*policy.Access)(nil).Denied(policy.OverridePrompt, policy.Caller{Roles: []string{policy.RoleAdmin}}), "denied without a rule")
 	for name, tc := range map[string]struct {
 		intent, system, input string
 		capID                 string
@@ -152,7 +152,7 @@ func TestOverriding(t *testing.T) {
 			}
 			p, err := policy.Layer{}.Resolve()
 			require.NoError(t, err)
-			run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(nil), Base: t.Context(), Overriding: denied}
+			run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(policy.Caller{}), Base: t.Context(), Overriding: denied}
 			if may {
 				run.Overriding = nil
 			}
@@ -220,7 +220,7 @@ func TestWithoutAModel(t *testing.T) {
 	for intent, says := range map[string]bool{"problem/solve": true, "model/chat": true, "text/render": false, "chess/best-move": false} {
 		p, err := policy.Layer{Candidates: policy.Of([]string{"llm/solver"}, here)}.Resolve()
 		require.NoError(t, err)
-		run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}
+		run := &dispatch.Run{ID: "run_test", Trace: edn.MustRead(`{:id "t"}`), Recorder: dispatchtest.NewRecords(t), Grant: dispatchtest.Open().Grant(policy.Caller{}), Base: t.Context()}
 		r := w.Dispatcher.Serve(t.Context(), run, &dispatch.Work{Op: "call", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: intent, Policy: w.Dispatcher.CallPolicy(p, intent, ""), Input: edn.MustRead(`{:prompt "x"}`)})
 		require.NotNil(t, r.Err)
 		assert.Equal(t, "unsupported/intent", r.Err.Type)

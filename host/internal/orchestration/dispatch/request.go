@@ -96,7 +96,7 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 		Scope:     scopeValue(scopes),
 		Principal: run.Principal,
 		Permits:   run.Permits,
-		Roles:     run.Grant.Roles(),
+		Caller:    run.Grant.Caller(),
 		EffectKey: q.effectKey(),
 		Budget:    left,
 		Within:    w.Budget,

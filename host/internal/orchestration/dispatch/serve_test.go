@@ -513,7 +513,7 @@ func TestNoSuchTool(t *testing.T) {
 	p, err := retries(0, 0).Resolve()
 	require.NoError(t, err)
 	records := dispatchtest.NewRecords(t)
-	r := w.Dispatcher.Serve(t.Context(), &dispatch.Run{ID: "run_test", Recorder: records, Grant: dispatchtest.Open().Grant(nil), Base: t.Context()}, &dispatch.Work{
+	r := w.Dispatcher.Serve(t.Context(), &dispatch.Run{ID: "run_test", Recorder: records, Grant: dispatchtest.Open().Grant(policy.Caller{}), Base: t.Context()}, &dispatch.Work{
 		Op: "tool", Node: "n", Path: edn.Vector(edn.Int(0)), Intent: "fs/gone", ToolID: "fs/gone", Policy: w.Dispatcher.CallPolicy(p, "fs/gone", "fs/gone"), Input: edn.MustMap(),
 	})
 	require.NotNil(t, r.Err)

@@ -102,6 +102,8 @@ type Work struct {
 	// replace system prompts, for every caller.
 	Overrides bool
 
+	// Denied is the reason why the caller may not use the intent; nil: it may.
+	Denied *contract.Error
 	// Unmarked is the reason why no language model may read the input: an unmarked
 	// slot puts a result into the system prompt (PRM-002). Nil: any model may.
 	Unmarked *contract.Error

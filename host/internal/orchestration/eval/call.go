@@ -126,6 +126,9 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 	w.Budget = s.spends(w)
 	w.Deepest = deepest(s.deepest, s.depth, w.Policy.Depth)
 	sch, name := s.inSchema(w)
+	if w.Intent != "" {
+		w.Denied = s.run.ev.Access.IntentDenied(w.Intent, s.run.task.Caller)
+	}
 	w.Unmarked = n.UnmarkedInput(s.frame, s.author, w.Intent, w.Input)
 	w.Input = ResolvePaths(sch, w.Input, s.run.task.Dir)
 	s.run.task.Secrets.Learn(sch, w.Input)

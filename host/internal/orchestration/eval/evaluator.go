@@ -33,10 +33,11 @@ type Evaluator struct {
 	Dispatcher *dispatch.Dispatcher
 	// Effects are the rules for effects; nil permits none.
 	Effects *policy.Effects
-	// Operations are the rules for replacing system prompts; nil permits none.
-	Operations policy.Rules
-	Clock      dispatch.Clock
-	Limits     plan.Limits
+	// Access holds the rules of operations and intents; nil permits no operation
+	// and every intent.
+	Access *policy.Access
+	Clock  dispatch.Clock
+	Limits plan.Limits
 	// Panicked is called with a defect before the run ends with
 	// runtime/internal.
 	Panicked func(where string, value any, stack []byte)
@@ -58,9 +59,9 @@ type Task struct {
 	// Request; nil keeps them within the run.
 	PolicyCache *PolicyCache
 	Trace       edn.Value
-	// Principal is the caller, Roles are its roles.
+	// Principal names the caller, Caller has its rights.
 	Principal string
-	Roles     []string
+	Caller    policy.Caller
 	// Explain records the figures of every candidate.
 	Explain bool
 	// Stack holds the capabilities that wait for the run, outermost first; nil
@@ -124,9 +125,9 @@ type Task struct {
 	Worst     edn.Value
 	Unbounded bool
 	// Route is how a router influenced the program, for the record; nil: none was
-	// asked. Foreign marks a program that it wrote.
-	Route   edn.Value
-	Foreign bool
+	// asked. Author is who wrote the program.
+	Route  edn.Value
+	Author plan.Author
 	// Routing marks the program that asks a router: a plan that the router answers
 	// with is not run, it is in the :result of the slot.
 	Routing bool
@@ -220,7 +221,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Principal: t.Principal, Permits: ev.Operations.Permitted(policy.PluginOperations, t.Roles), Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Roles), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Operations.Denied(policy.OverridePrompt, t.Roles)}
+	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Principal: t.Principal, Permits: ev.Access.Permitted(policy.PluginOperations, t.Caller), Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Caller), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Access.Denied(policy.OverridePrompt, t.Caller)}
 	if in := t.Inside; in != nil {
 		r.call.Asked = in.Request.Hash()
 		if ev.Registry.Permits(in.CapID, policy.OverridePrompt) {
@@ -228,7 +229,7 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		}
 	}
 	root := &scope{
-		foreign: t.Foreign, run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
+		author: t.Author, run: r, history: t.Past, prog: t.Program, path: nil, layer: t.Request, stack: t.Stack,
 		frame: plan.NewFrame(t.Program, t.Bindings), budget: t.Budget,
 	}
 	if in := t.Inside; in != nil {

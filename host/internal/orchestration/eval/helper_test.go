@@ -123,8 +123,8 @@ func replay(tb testing.TB, w *dispatchtest.World, ev *eval.Evaluator, task eval.
 func evaluator(w *dispatchtest.World) *eval.Evaluator {
 	return &eval.Evaluator{
 		Registry: w.Registry, Policies: w.Policies, Dispatcher: w.Dispatcher, Effects: dispatchtest.Open(),
-		Operations: policy.Rules{policy.OverridePrompt: {Any: []string{policy.RoleAny}}},
-		Clock:      dispatch.SystemClock{}, Limits: plan.DefaultLimits(),
+		Access: &policy.Access{Operations: policy.Rules{policy.OverridePrompt: {Any: []string{policy.RoleAny}}}},
+		Clock:  dispatch.SystemClock{}, Limits: plan.DefaultLimits(),
 	}
 }
 

@@ -233,7 +233,7 @@ func TestPlanAnswersCannotMark(t *testing.T) {
 // caller. Results without its mark stay out of them, and what other plugins plan
 // within is theirs.
 func TestTrustedPlugins(t *testing.T) {
-	restricted := func(_ *taskOf, ev *evaluatorOf, _ *plan.Env) { ev.Operations = policy.ShippedOperationRules() }
+	restricted := func(_ *taskOf, ev *evaluatorOf, _ *plan.Env) { ev.Access = policy.ShippedAccess() }
 	trusting := func(t testing.TB, id string) *dispatchtest.World {
 		w := prompted(t)
 		c, known := w.Registry.Capability(id)
@@ -289,7 +289,7 @@ func TestMarksDoNotPermitCallers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := prompted(t)
 			r := run(t, w, `{:nodes [`+text+`]}`, withBindings(`{:given "Be terse."}`), func(_ *taskOf, ev *evaluatorOf, _ *plan.Env) {
-				ev.Operations = policy.ShippedOperationRules()
+				ev.Access = policy.ShippedAccess()
 			})
 			require.NotNil(t, r.Err)
 			assert.Equal(t, "policy/blocked", r.Err.Type)

@@ -16,6 +16,7 @@ type RunAccepted struct {
 	Principal     string
 	PrincipalType string
 	Roles         []string
+	Narrow        edn.Value // limits of the credential, a map; nil: none
 	Operation     string
 	Intent        string
 	Request       Ref
@@ -51,6 +52,7 @@ var runAccepted = kindOf(KindRunAccepted, false,
 	text("principal", func(x *RunAccepted) *string { return &x.Principal }),
 	keyword("principal/type", func(x *RunAccepted) *string { return &x.PrincipalType }),
 	keywords("roles", func(x *RunAccepted) *[]string { return &x.Roles }),
+	value("narrow", tMap, func(x *RunAccepted) *edn.Value { return &x.Narrow }, isMap).optional("the credential has a part of these rights"),
 	keyword("operation", func(x *RunAccepted) *string { return &x.Operation }),
 	keyword("intent", func(x *RunAccepted) *string { return &x.Intent }),
 	reference("request", func(x *RunAccepted) *Ref { return &x.Request }),

@@ -62,6 +62,20 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"dispatch-stats", "dispatch stats"},
 		{"runs-interrupts", "runs interrupts"},
 		{"runs-answer", "runs answer last 1"},
+		{"create-user", "user add ann --no-password"},
+		{"list-users", "user list"},
+		{"show-user", "user show ann"},
+		{"set-password", "user passwd ann"},
+		{"lock-user", "user lock ann --yes"},
+		{"unlock-user", "user unlock ann"},
+		{"reset-login-attempts", "user reset ann"},
+		{"list-roles", "role list"},
+		{"grant-role", "role grant ann operator"},
+		{"revoke-role", "role revoke ann operator --yes"},
+		{"token-create", "token create ann"},
+		{"token-list", "token list"},
+		{"token-revoke", "token revoke abcdefgh --yes"},
+		{"delete-user", "user delete ann --yes"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}
@@ -87,7 +101,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		require.NotContains(t, covered, row.action, "one verb")
 		covered[row.action] = row.verb
 		want = append(want, "admin/"+row.action)
-		w.run(strings.Fields(row.verb)...)
+		w.feed("four small new words", strings.Fields(row.verb)...)
 	}
 	for _, a := range httpapi.Actions() {
 		assert.Contains(t, covered, a.Name, "no verb")

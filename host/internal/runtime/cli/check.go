@@ -148,7 +148,7 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 	return plan.Env{
 		Request:  policy.Layer{Effects: around.effects},
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
-		Grant:   loaded.Generation.Effects.Grant([]string{policy.RoleAdmin}), // of the owner of the configuration
+		Grant:   loaded.Generation.Effects.Grant(policy.Caller{Roles: []string{policy.RoleAdmin}}), // of the owner of the configuration
 		Budgets: loaded.Generation.Budgets,
 		Prompts: loaded.Generation.Prompts,
 		Outer:   func(name string) bool { return around.bindings.IsMap() && around.bindings.HasKey(name) },

@@ -166,7 +166,7 @@ func (c *command) root() *cobra.Command {
 	})
 	root.AddCommand(
 		c.initCommand(), c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
-		c.runCommand(), c.actCommand(), c.batchCommand(), c.runsCommand(), c.dispatchCommand(), c.sessionCommand(), c.checkCommand(),
+		c.runCommand(), c.actCommand(), c.batchCommand(), c.runsCommand(), c.dispatchCommand(), c.sessionCommand(), c.userCommand(), c.roleCommand(), c.tokenCommand(), c.checkCommand(),
 		c.graphCommand(), c.validateCommand(), c.fmtCommand(),
 		c.diffCommand(), c.configCommand(), c.explainCommand(), c.promptCommand(), c.protocolCommand(),
 		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(),

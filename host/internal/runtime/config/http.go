@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,9 +17,14 @@ import (
 
 // HTTP holds the settings of the http block.
 type HTTP struct {
-	// Listen are addresses as host:port. A literal IP address is a loopback
-	// address; names are not resolved yet.
+	// Listen are addresses as host:port. Unless Open, a literal IP address is a
+	// loopback address; names are not resolved yet.
 	Listen []string
+	// Open: the listeners may be reached from other machines, because callers are
+	// identified and read over TLS (AUTH-030).
+	Open bool
+	// Proxies are the networks whose header X-Forwarded-For is believed (AUTH-021).
+	Proxies []netip.Prefix
 	// AdminSocket is absolute.
 	AdminSocket string
 	// AllowedHosts are names accepted in the Host header besides the addresses.
@@ -47,6 +54,8 @@ type HTTPLimits struct {
 	ActRate       Rate
 	ActBurst      int
 	AnonymousRate Rate
+	// LoginRate limits the passwords that are verified for one account and network.
+	LoginRate Rate
 }
 
 // Rate is a number of events per period.
@@ -79,6 +88,7 @@ func (l *loader) http() {
 			ActRate:              l.rate(limits, "act_rate"),
 			ActBurst:             limits.Integer("act_burst"),
 			AnonymousRate:        l.rate(limits, "anonymous_rate"),
+			LoginRate:            l.rate(limits, "login_rate"),
 		},
 	}
 	h.Listen, _ = s.Texts("listen")
@@ -87,8 +97,56 @@ func (l *loader) http() {
 		h.AdminSocket = filepath.Join(l.config.Host.DataDir, "run", "admin.sock")
 	}
 	h.TLS = l.tls(s.Block("tls"))
+	networks, _ := s.Texts("trusted_proxies")
+	for _, text := range networks {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			h.Proxies = append(h.Proxies, p)
+		}
+	}
+	h.Open = l.secure(s, h)
 	l.bindable(s, h)
 	l.config.HTTP = h
+}
+
+// secure reports whether listeners may be reached from other machines: callers are
+// identified, and what they send is encrypted. It reports addresses that are open
+// and must not be.
+func (l *loader) secure(s *decode.Section, h HTTP) bool {
+	proxied := s.Flag("tls_terminated_by_proxy")
+	if proxied && len(h.Proxies) == 0 && s.Written("tls_terminated_by_proxy") {
+		l.report.Add(diag.Diagnostic{
+			Type:    "config/missing",
+			Message: "tls_terminated_by_proxy in http requires trusted_proxies",
+			Range:   s.Attrs["tls_terminated_by_proxy"].At,
+			Path:    s.PathOf("trusted_proxies"),
+			Hint:    "list the networks of the proxies, such as trusted_proxies = [\"10.1.0.0/16\"]",
+		})
+	}
+	required := l.Root.Block("auth").Flag("required")
+	encrypted := s.Block("tls").Written("cert_file") || proxied
+	if required && encrypted {
+		return true
+	}
+	missing := "auth { required = true }"
+	if required {
+		missing = "tls { cert_file = ... key_file = ... }, or tls_terminated_by_proxy"
+	}
+	for i, address := range h.Listen {
+		host, _, err := net.SplitHostPort(address)
+		ip, ipErr := netip.ParseAddr(host)
+		if err != nil || host != "" && (ipErr != nil || ip.Unmap().IsLoopback()) {
+			continue // a name is resolved when it is bound
+		}
+		l.report.Add(diag.Diagnostic{
+			Type:    "http/insecure-listener",
+			Message: "listen in http: " + diag.Quote(address) + " is open to other machines",
+			Range:   s.Attrs["listen"].Items[i].At,
+			Path:    s.PathOf("listen"),
+			Found:   edn.Text(address),
+			Hint:    "it needs " + missing + "; or listen on a loopback address such as \"127.0.0.1:7180\"",
+		})
+	}
+	return false
 }
 
 // MaxSocketPath is the longest socket path in bytes that every system supports.

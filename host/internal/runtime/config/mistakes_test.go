@@ -585,7 +585,7 @@ func TestOneMistakeOneFinding(t *testing.T) {
 	env := plan.Env{
 		Registry: c.Generation.Registry,
 		Policies: c.Generation.Policies,
-		Grant:    c.Generation.Effects.Grant([]string{policy.RoleAdmin}),
+		Grant:    c.Generation.Effects.Grant(policy.Caller{Roles: []string{policy.RoleAdmin}}),
 		Budgets:  c.Generation.Budgets,
 	}
 	for _, m := range planMistakes {

@@ -62,6 +62,7 @@ func (l *Loaded) actConfig() act.Config {
 		Registry: l.Generation.Registry,
 		Policies: l.Generation.Policies,
 		Effects:  l.Generation.Effects,
+		Access:   l.Generation.Access,
 		Checks:   l.Generation.Checks,
 		Prompts:  l.Generation.Prompts,
 		Routing:  l.Generation.Routing,

@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
@@ -61,6 +62,8 @@ type Host struct {
 	// sessions outlive them as well; those of a daemon with a journal on disk are
 	// in its database.
 	sessions *session.Service
+	// identity knows the users of a daemon; nil: no daemon serves.
+	identity *identity.Service
 	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
 }

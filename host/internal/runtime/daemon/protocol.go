@@ -138,7 +138,7 @@ func (l *Loaded) policies() edn.Value {
 	return edn.MustMap(
 		edn.K("intents"), intents.Map(),
 		edn.K("budgets"), policyRows(g.Budgets.Explain()),
-		edn.K("operations"), ruleValues(policy.ShippedOperationRules()),
+		edn.K("operations"), ruleValues(g.Access.Operations),
 		edn.K("effects"), ruleValues(g.Effects.Rules),
 	)
 }

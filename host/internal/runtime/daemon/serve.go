@@ -639,8 +639,11 @@ func (d *Daemon) Settings() *httpapi.Settings {
 	}
 	s := &httpapi.Settings{
 		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits, Heartbeat: l.HTTP.Heartbeat,
-		Anonymous: l.Profile == language.ProfileDev || l.Profile == language.ProfileTest,
-		Keys:      l.Store.Lasts(),
+		Identity: l.Generation.Identity,
+		Access:   l.Generation.Access,
+		Open:     l.HTTP.Open,
+		Proxies:  l.HTTP.Proxies,
+		Keys:     l.Store.Lasts(),
 	}
 	if t := l.HTTP.TLS; t != nil {
 		s.TLS = t.Config

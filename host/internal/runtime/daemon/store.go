@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -32,7 +33,9 @@ const retainEvery = 10 * time.Minute
 // memory.
 func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 	if !loaded.Store.Lasts() {
-		return nil
+		var err error
+		h.identity, err = identity.Open(ctx, &identity.Memory{})
+		return err
 	}
 	options, err := storeOptions(loaded.Config)
 	if err != nil {
@@ -48,6 +51,9 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 	}
 	if options.Postgres != nil {
 		h.id = options.Postgres.Host
+	}
+	if h.identity, err = identity.Open(ctx, opened.Identity()); err != nil {
+		return err
 	}
 	h.learned = learned.NewBook(opened, h.stats.Notice)
 	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, h.tellPlugins, nil)

@@ -56,7 +56,14 @@ func serveAct(x *exchange) reply {
 	if err := onlyValues(request, x.events, x.r.Header.Get("Accept")); err != nil {
 		return refused(request, err)
 	}
-	a := act.Act{Request: request, Principal: x.who.Name, PrincipalType: x.who.Type, Roles: x.who.roles()}
+	a := act.Act{
+		Request:       request,
+		Principal:     x.who.Name,
+		PrincipalType: x.who.Type,
+		Roles:         x.who.Roles,
+		Narrow:        x.who.Narrow,
+		Decisions:     x.decisions,
+	}
 	if dir := x.r.Header.Get(DirHeader); x.via.admin && filepath.IsAbs(dir) {
 		a.Dir = dir
 	}

@@ -116,6 +116,8 @@ type Action struct {
 	do    func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error)
 	// onSession takes the place of do in a session action.
 	onSession func(ctx context.Context, c sessionCall) (edn.Value, *contract.Error)
+	// onIdentity takes the place of do in an action on users and tokens.
+	onIdentity func(ctx context.Context, c identityCall) (edn.Value, *contract.Error)
 
 	space  string // namespace: admin or session
 	schema *schema.Schema
@@ -304,7 +306,7 @@ func Actions() []Action {
 				c.Drain()
 				return edn.MustMap(edn.K("phase"), edn.K("draining")), nil
 			}},
-	}, runActions()...)
+	}, append(runActions(), identityActions()...)...)
 }
 
 func text(m edn.Value, key string) string {
@@ -395,7 +397,7 @@ func (x *exchange) act(
 	control.Audit(AuditEntry{
 		Action:    action.Operation(),
 		Principal: x.who.Name,
-		Address:   x.r.RemoteAddr,
+		Address:   x.client(),
 		Input:     logged,
 		Err:       err,
 	})
@@ -416,6 +418,12 @@ func (x *exchange) act(
 // serveAdmin handles POST /v1/admin.
 func serveAdmin(x *exchange) reply {
 	return x.act(x.api.actions, edn.Config, func(ctx context.Context, a *Action, body edn.Value) (edn.Value, edn.Value, *contract.Error) {
+		if err := x.permit(a.Operation()); err != nil {
+			return edn.Nil(), body.Dissoc(edn.K("password")), err
+		}
+		if a.onIdentity != nil {
+			return x.onIdentity(ctx, a, body)
+		}
 		v, err := a.do(ctx, x.api.backend.Control(), body)
 		return v, body, err
 	})

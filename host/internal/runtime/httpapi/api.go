@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -56,6 +58,8 @@ type listener struct {
 	admin bool
 	// token authenticates callers of the admin socket.
 	token string
+	// open: other machines can reach it
+	open bool
 	// hosts are the accepted values of the Host header.
 	hosts []string
 }
@@ -73,10 +77,12 @@ type exchange struct {
 	params   map[string]string // in the path
 	run      string            // id of a run in the path, once it is known to be one
 	query    edn.Value         // map of the query parameters, typed by the route
-	who      Principal
-	body     []byte
-	taken    bool      // the body was read to its end, or is empty
-	sent     mediaType // format of the body
+	who      identity.Principal
+	// decisions about operations so far, as records have them
+	decisions []edn.Value
+	body      []byte
+	taken     bool      // the body was read to its end, or is empty
+	sent      mediaType // format of the body
 }
 
 // form returns the format of errors for this request.
@@ -92,7 +98,7 @@ func (a *API) handler(via *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := &exchange{api: a, via: via, w: w, r: r, settings: a.backend.Settings()}
 		if x.settings == nil {
-			x.settings = &Settings{Limits: defaultLimits, Heartbeat: defaultHeartbeat}
+			x.settings = &Settings{Limits: defaultLimits, Heartbeat: defaultHeartbeat, Identity: &identity.Settings{Required: true}, Access: &policy.Access{}, Open: true}
 		}
 		if r := x.answer(); !r.sent {
 			x.hurry()
@@ -127,7 +133,7 @@ func (x *exchange) answer() (r reply) {
 		events = x.route.events
 	}
 	x.accept, x.events, acceptable = negotiate(x.r.Header, events)
-	for _, step := range []func() *contract.Error{x.checkHeaders, x.checkHost, x.checkOrigin} {
+	for _, step := range []func() *contract.Error{x.checkOpen, x.checkHeaders, x.checkHost, x.checkOrigin} {
 		if err := step(); err != nil {
 			return x.form().failure(err)
 		}
@@ -173,7 +179,7 @@ func (x *exchange) auditRefusal(r reply) {
 		return
 	}
 	trace := r.body.Key("trace").Key("id")
-	x.api.backend.Rejected(Rejection{Principal: x.who.Name, Address: x.r.RemoteAddr, Trace: trace, Err: r.err})
+	x.api.backend.Rejected(Rejection{Principal: x.who.Name, Address: x.client(), Trace: trace, Err: r.err})
 }
 
 // defect returns the error for a panic: an id for the caller, the stack in the

@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"crypto/tls"
+	"net/netip"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -33,6 +35,10 @@ type Backend interface {
 	Control() Control
 	// Sessions executes session actions; nil during the start.
 	Sessions() *session.Service
+	// Identity tells who callers are; nil during the start.
+	Identity() *identity.Service
+	// Denied writes an audit record of a request that was denied.
+	Denied(Denial)
 	// Rejected writes an audit record of an act that was rejected before it
 	// became a run (RUN-002).
 	Rejected(Rejection)
@@ -74,9 +80,13 @@ type Settings struct {
 	TLS       *tls.Config
 	Limits    config.HTTPLimits
 	Heartbeat time.Duration // of streams
-	// Anonymous allows acts without credentials on loopback listeners
-	// (AUTH-031).
-	Anonymous bool
+	// Identity says who callers are, Access what they may do; both are not nil.
+	Identity *identity.Settings
+	Access   *policy.Access
+	// Open: listeners may be reached from other machines (AUTH-030).
+	Open bool
+	// Proxies are the networks whose header X-Forwarded-For is believed.
+	Proxies []netip.Prefix
 	// Keys: the host keeps idempotency keys.
 	Keys bool
 }
@@ -141,24 +151,4 @@ func (r Ready) Value() edn.Value {
 		b.Key("weaker-than-prod", edn.Vector(r.Weaker...))
 	}
 	return b.Map()
-}
-
-// anonymous is the name and the type of callers without credentials.
-const anonymous = "anonymous"
-
-// Principal is the caller of a request.
-type Principal struct {
-	Name  string // as in records
-	Type  string // anonymous or local
-	Admin bool   // allows every operation
-}
-
-// roles returns the roles of the principal while there are no users:
-// role/admin for the operator on the admin socket, and role/user for anonymous
-// callers, which only development profiles allow (AUTH-031).
-func (p Principal) roles() []string {
-	if p.Admin {
-		return []string{policy.RoleAdmin}
-	}
-	return []string{policy.RoleUser}
 }

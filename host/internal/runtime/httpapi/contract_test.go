@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -91,7 +92,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	tooOften := func(what, body string) func(w *world) answer {
 		return func(w *world) answer {
 			w.tune(func(s *httpapi.Settings) {
-				s.Anonymous = false // rejected requests count for the rate limit too
+				s.Identity.Required = true // rejected requests count for the rate limit too
 				s.Limits.AnonymousRate = config.Rate{Events: 1, Per: time.Hour}
 			})
 			var a answer
@@ -111,7 +112,6 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	// of Runs.
 	ofRun := func(what string, more ...string) map[int]func(w *world) answer {
 		what = concrete(what)
-		method, _, _ := strings.Cut(what, " ")
 		out := map[int]func(w *world) answer{
 			200: func(w *world) answer { return w.operator(what, "") },
 			400: func(w *world) answer { return w.operator(what+"?nope=1", "") },
@@ -122,8 +122,9 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		if strings.Contains(what, sampleRun) {
 			more = append(more, "run/not-found")
 		}
-		if method != "GET" {
-			out[403] = func(w *world) answer { return w.call(what, "", "Origin", "https://evil.example") }
+		out[403] = func(w *world) answer {
+			w.tune(func(s *httpapi.Settings) { s.Identity.Anonymous = policy.RoleAnonymous })
+			return w.call(what, "")
 		}
 		for _, typ := range more {
 			out[contract.Errorf(typ, "").HTTPStatus()] = func(w *world) answer {
@@ -147,8 +148,14 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		"POST /v1/runs/{id}/pin":         ofRun("POST /v1/runs/{id}/pin"),
 		"POST /v1/runs/{id}/unpin":       ofRun("POST /v1/runs/{id}/unpin"),
 		"DELETE /v1/runs/{id}":           ofRun("DELETE /v1/runs/{id}", "queue/invalid-transition"),
-		"GET /v1/act/jobs/{id}":          ofRun("GET /v1/act/jobs/{id}"),
-		"POST /v1/act/jobs/{id}/cancel":  ofRun("POST /v1/act/jobs/{id}/cancel"),
+		"GET /v1/whoami": {
+			200: func(w *world) answer { return w.call("GET /v1/whoami", "") },
+			401: func(w *world) answer { return w.call("GET /v1/whoami", "", "Authorization", "Bearer x") },
+			429: tooOften("GET /v1/whoami", ""),
+			503: starting("GET /v1/whoami", ""),
+		},
+		"GET /v1/act/jobs/{id}":         ofRun("GET /v1/act/jobs/{id}"),
+		"POST /v1/act/jobs/{id}/cancel": ofRun("POST /v1/act/jobs/{id}/cancel"),
 		"POST /v1/act": {
 			202: func(w *world) answer {
 				w.jobs.Store(true)
@@ -350,12 +357,28 @@ func assertHeaders(t *testing.T, a answer, path string) {
 func TestEveryActionIsDocumented(t *testing.T) {
 	w := newWorld(t)
 	doc, compiler := w.page()
+	for _, name := range []string{"ann", "carl"} {
+		w.user(name)
+	}
+	_, id := w.token("ann", policy.Narrowing{})
+	assert.Equal(t, policy.AdminOperations, operationsOf(httpapi.Actions()), "rules know each action")
 	for _, a := range httpapi.Actions() {
 		name := "admin." + a.Name
 		require.Contains(t, doc.Components.Schemas, name)
 		sch, err := compiler.Compile("mem:///" + name)
 		require.NoError(t, err)
 		body := map[string]any{"action": a.Name}
+		for key, value := range map[string]string{"user": "ann", "role": "operator", "password": "a new password", "token": id} {
+			if strings.Contains(a.Input, "[:"+key+" ") && (key != "password" || a.Name == "set-password") && a.Name != "budget-adjust" {
+				body[key] = value
+			}
+		}
+		switch a.Name {
+		case "create-user":
+			body["user"] = "bob"
+		case "delete-user":
+			body["user"] = "carl"
+		}
 		if strings.Contains(a.Input, ":plugin") {
 			body["plugin"] = "x"
 		}
@@ -371,7 +394,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 		if strings.Contains(a.Input, "[:file {:doc") {
 			body["file"] = "/x"
 		}
-		if strings.Contains(a.Input, ":intent") {
+		if strings.Contains(a.Input, "[:intent ") {
 			body["intent"] = "text/respond"
 		}
 		if strings.Contains(a.Input, "[:judge [") {
@@ -399,7 +422,7 @@ func TestEveryActionIsDocumented(t *testing.T) {
 func TestRouting(t *testing.T) {
 	w := newWorld(t)
 	routes := w.call("GET /routes", "").value(t).Key("routes")
-	assert.Equal(t, 23, routes.Len())
+	assert.Equal(t, 24, routes.Len())
 	allowed := map[string]string{} // by path
 	for r := range routes.Elems() {
 		method, _ := r.Key("method").AsString()
@@ -496,7 +519,7 @@ func TestAccess(t *testing.T) {
 			assert.Equal(t, tc.typ, tc.a.failure(t), name)
 		}
 	}
-	strict := newWorld(t, func(s *httpapi.Settings) { s.Anonymous = false })
+	strict := newWorld(t, func(s *httpapi.Settings) { s.Identity.Required = true })
 	assert.Equal(t, "auth/not-configured", strict.call("POST /v1/act", act).failure(t), "no profile but those of development lets strangers act")
 	assert.Equal(t, 200, strict.call("GET /health", "").status)
 	twice, err := w.raw("POST /v1/act HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")

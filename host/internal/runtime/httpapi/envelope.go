@@ -119,6 +119,10 @@ var specs = map[string]string{
 	"answer/routes": `[:map {:closed true}
   [:routes [:vector [:map {:closed true}
     [:method [:enum "DELETE" "GET" "POST"]] [:path [:re "^/"]] [:open? :boolean] [:operation {:optional true} :keyword] [:summary :string]]]]]`,
+	"answer/whoami": `[:map {:closed true}
+  [:principal :string] [:principal/type :keyword] [:login {:optional true} :string] [:token/id {:optional true} :string]
+  [:roles [:set :keyword]] [:narrow {:optional true :doc "limits of the token"} [:map-of :keyword [:set :keyword]]]
+  [:operations [:set :keyword]]]`,
 	"answer/summary": specSummary,
 	"answer/runs": `[:map {:closed true}
   [:runs [:vector SUMMARY]] [:more? :boolean]

@@ -13,6 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -57,7 +59,7 @@ func (x *exchange) checkHost() *contract.Error {
 		host = h
 	}
 	host = strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
-	if loopbackName(host) || slices.Contains(x.via.hosts, host) {
+	if loopbackName(host) || slices.Contains(x.via.hosts, host) || x.ownAddress(host) {
 		return nil
 	}
 	for _, allowed := range x.settings.AllowedHosts {
@@ -71,6 +73,17 @@ func (x *exchange) checkHost() *contract.Error {
 	}
 	return contract.Errorf("http/misdirected", "the host name %.80q is not a name of this daemon", host).
 		WithHint("add it to http.allowed_hosts")
+}
+
+// ownAddress reports whether a text is the address that the caller has connected to.
+// Only a name can be made to lead elsewhere.
+func (x *exchange) ownAddress(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	if err != nil || !x.via.open {
+		return false
+	}
+	local, ok := x.r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && local.AddrPort().Addr().Unmap() == ip.Unmap()
 }
 
 func loopbackName(host string) bool {
@@ -98,35 +111,15 @@ func (x *exchange) checkPhase() *contract.Error {
 	return nil
 }
 
-// admit identifies the caller and applies the rate limit.
-func (x *exchange) admit() *contract.Error { return x.checkRate(x.identify()) }
-
-// identify sets the principal of the request (AUTH-030, AUTH-031).
-func (x *exchange) identify() *contract.Error {
-	if x.route.Operation == OpOpen {
-		return nil
+// admit identifies the caller, applies the rate limit and decides about the operation
+// of the route.
+func (x *exchange) admit() *contract.Error {
+	if err := x.checkRate(x.identify()); err != nil {
+		return err
 	}
-	shown := x.r.Header.Values("Authorization")
-	if len(shown) > 1 {
-		return contract.Errorf("auth/ambiguous", "the request has %d Authorization headers", len(shown))
+	if op := x.route.Operation; op != OpOpen && op != OpAny && op != OpAdmin { // each admin action is an operation of its own
+		return x.permit(string(op))
 	}
-	if x.via.admin {
-		return x.identifyOperator(shown)
-	}
-	switch {
-	case len(shown) > 0:
-		return contract.Errorf("auth/unauthorized",
-			"this listener has no identities, so it cannot verify the Authorization header").
-			WithHint("omit the header, or use the admin socket")
-	case x.route.Operation == OpAdmin:
-		return contract.Errorf("auth/not-configured", "admin actions are not available on this listener").
-			WithHint("use the admin socket, as the command line does")
-	case !x.settings.Anonymous:
-		return contract.Errorf("auth/not-configured",
-			"acts need an identity under this profile, and this listener has none").
-			WithHint("use the admin socket, as the command line does, or a profile for development")
-	}
-	x.who = Principal{Name: anonymous, Type: anonymous}
 	return nil
 }
 
@@ -148,7 +141,7 @@ func (x *exchange) identifyOperator(shown []string) *contract.Error {
 		return contract.Errorf("auth/unauthorized", "the admin socket requires the token of this daemon process").
 			WithHint("send the content of run/admin.token in the data directory as \"Authorization: Bearer\"")
 	}
-	x.who = Principal{Name: fmt.Sprintf("uid/%d", uid), Type: "local", Admin: true}
+	x.who = identity.Principal{Name: fmt.Sprintf("uid/%d", uid), Type: "local", Roles: []string{policy.RoleAdmin}}
 	return nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -26,6 +28,7 @@ func TestLimitsBeforeConfiguration(t *testing.T) {
 	require.Empty(t, ds)
 	want := c.HTTP.Limits
 	want.ActRate, want.ActBurst, want.AnonymousRate = config.Rate{}, 0, config.Rate{}
+	want.LoginRate = config.Rate{}
 	assert.Equal(t, want, defaultLimits)
 }
 
@@ -61,12 +64,12 @@ func TestIdentifyOperator(t *testing.T) {
 			err := x.identify()
 			if row.typ == "" {
 				require.Nil(t, err)
-				assert.True(t, x.who.Admin)
+				assert.Equal(t, []string{policy.RoleAdmin}, x.who.Roles)
 				return
 			}
 			require.NotNil(t, err)
 			assert.Equal(t, row.typ, err.Type)
-			assert.Equal(t, Principal{}, x.who)
+			assert.Equal(t, identity.Principal{}, x.who)
 		})
 	}
 }

@@ -86,8 +86,12 @@ func describe(rows []Route, tables []*actionTable, version string) document {
 		"paths", all.value(),
 		"components", objectOf(
 			"schemas", schemas.value(),
-			"securitySchemes", objectOf("adminToken", objectOf("type", "http", "scheme", "bearer",
-				"description", "The token of one daemon process, in run/admin.token of its data directory. Only the admin socket accepts it.")),
+			"securitySchemes", objectOf(
+				"token", objectOf("type", "http", "scheme", "bearer", "description", "A token of a user, as \"ferment token create\" prints it."),
+				"password", objectOf("type", "http", "scheme", "basic", "description", "Login and password of a user, unless auth.basic.enabled is false."),
+				"adminToken", objectOf("type", "http", "scheme", "bearer",
+					"description", "The token of one daemon process, in run/admin.token of its data directory. Only the admin socket accepts it."),
+			),
 		),
 	))
 }
@@ -113,7 +117,8 @@ func operation(r *Route) edn.Value {
 	}
 	if r.Operation != OpOpen {
 		o.text("x-ferment-operation", string(r.Operation))
-		o.put("security", edn.Vector(edn.MustMap(), objectOf("adminToken", edn.Vector())))
+		o.put("security", edn.Vector(edn.MustMap(), objectOf("token", edn.Vector()), objectOf("password", edn.Vector()),
+			objectOf("adminToken", edn.Vector())))
 	}
 	if r.Body != nil {
 		var content object

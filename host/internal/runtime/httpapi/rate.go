@@ -2,8 +2,6 @@ package httpapi
 
 import (
 	"container/list"
-	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -80,7 +78,7 @@ func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 	if x.via.admin || x.route.early {
 		return refused
 	}
-	limits, caller := x.settings.Limits, network(x.r)
+	limits, caller := x.settings.Limits, network(x.client())
 	name, rate, burst := "any "+caller, limits.AnonymousRate, 2*limits.AnonymousRate.Events
 	if refused == nil && x.route.Operation != OpOpen {
 		name, rate, burst = string(x.route.Operation)+" "+x.who.Name, limits.ActRate, limits.ActBurst
@@ -92,20 +90,20 @@ func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 	if ok {
 		return refused
 	}
+	return rateLimited(rate, wait)
+}
+
+func rateLimited(rate config.Rate, wait time.Duration) *contract.Error {
 	return contract.Errorf("auth/rate-limited", "more requests than the limit of %d in %s", rate.Events, rate.Per).
 		WithDetail("retry-after-ms", edn.Int((wait + time.Millisecond - 1).Milliseconds()))
 }
 
-// network returns the origin of a request for rate limits: the address, or the
-// /64 prefix of an IPv6 address.
-func network(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+// network returns the origin of a request for limits: the address, or the /64 prefix
+// of an IPv6 address.
+func network(address string) string {
+	ip, err := netip.ParseAddr(address)
 	if err != nil {
-		return r.RemoteAddr
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
+		return address
 	}
 	if ip = ip.Unmap().WithZone(""); ip.Is6() && !ip.IsLoopback() {
 		if site, err := ip.Prefix(64); err == nil {

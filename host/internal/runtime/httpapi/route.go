@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
@@ -16,15 +17,17 @@ type Operation string
 // The operations of the routes.
 const (
 	OpOpen  Operation = ""
-	OpAct   Operation = "http.v1/act"
-	OpAdmin Operation = "admin/*" // each action is an operation of its own
+	OpAny   Operation = "any" // every identified caller may do it
+	OpAct   Operation = policy.Act
+	OpAdmin Operation = policy.Admin // each action is an operation of its own
 
-	OpSession Operation = "http.v1/session"
+	OpSession Operation = policy.Session
 
-	OpReadRuns   Operation = "runs/read"
-	OpCancelRuns Operation = "runs/cancel"
-	OpResumeRuns Operation = "runs/resume"
-	OpPurgeRuns  Operation = "runs/purge" // what is kept of a run, and how long
+	OpReadRuns   Operation = policy.ReadRuns
+	OpCancelRuns Operation = policy.CancelRuns
+	OpAnswerRuns Operation = policy.AnswerRuns
+	OpResumeRuns Operation = policy.ResumeRuns
+	OpPurgeRuns  Operation = policy.PurgeRuns
 )
 
 // Route is one row of the table.
@@ -45,8 +48,6 @@ type Route struct {
 	// early routes are served during the start.
 	early  bool
 	events eventSupport
-	// operator routes are for callers that may do everything.
-	operator bool
 	// failed is the format of error bodies.
 	failed errorForm
 	serve  func(*exchange) reply
@@ -124,8 +125,8 @@ func routes() []Route {
 		{
 			Method: http.MethodPost, Path: "/v1/admin", Operation: OpAdmin,
 			Summary: "execute an admin action",
-			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action is optional. Each action is an operation of its own. " +
-				"With 202 the action continues after the response. Only the admin socket serves this route.",
+			Doc: "The body is a closed map with :action and the keys of the action; the namespace of an action is optional. Each action is an operation of its own, such as admin/drain. " +
+				"With 202 the action continues after the response.",
 			Body: &Body{Schema: "admin" + anyAction, Types: []mediaType{typeJSON, typeEDN},
 				limit: func(s *Settings) int { return s.Limits.AdminBody }},
 			failed: formAdmin,
@@ -134,9 +135,9 @@ func routes() []Route {
 				{200, "the action is done", "answer/admin"},
 				{202, "the action was started and continues", "answer/admin"},
 				{400, "the action or its input is wrong", "answer/admin"},
-				{404, "no plugin has this name", "answer/admin"},
+				{404, "no plugin, user, token or run has this name", "answer/admin"},
 				{409, "the present state does not allow the action", "answer/admin"},
-				{422, "the configuration is rejected", "answer/admin"},
+				{422, "the configuration or a name is rejected", "answer/admin"},
 				{500, "a defect of the host", "answer/admin"},
 				{502, "a plugin does not start", "answer/admin"},
 				{503, "the daemon is starting, or does not support the action", "answer/admin"},
@@ -160,6 +161,11 @@ func routes() []Route {
 				{422, "a variable is too large, or its name is not allowed", "answer/admin"},
 				{503, "the daemon is starting, or the store of sessions failed", "answer/admin"},
 			},
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/whoami", Operation: OpAny,
+			Summary: "the caller: its roles and what they permit", failed: formPlain, serve: serveWhoami,
+			Answers: []Answer{{200, "the caller", "answer/whoami"}},
 		},
 		{
 			Method:  http.MethodGet,
@@ -206,7 +212,10 @@ func (r *Route) all() []Answer {
 	if r.Operation != OpOpen {
 		add(401, "the caller is not identified")
 	}
-	if r.Method != http.MethodGet {
+	switch {
+	case r.Operation != OpOpen && r.Operation != OpAny:
+		add(403, "the roles of the caller do not permit the operation")
+	case r.Method != http.MethodGet:
 		add(403, "a page of another origin may not call the daemon")
 	}
 	if r.Body != nil {

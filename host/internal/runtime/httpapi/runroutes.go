@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -40,7 +41,7 @@ func runRoutes() []Route {
 			Answers: []Answer{{200, "the counts", "answer/statistics"}, {400, "a query parameter is wrong", "envelope/response"}},
 		},
 		{
-			Method: get, Path: "/v1/interrupts", Operation: OpResumeRuns,
+			Method: get, Path: "/v1/interrupts", Operation: OpAnswerRuns,
 			Summary: "list the open questions of runs to people",
 			Doc:     "POST /v1/runs/{id}/interrupts/{interrupt} answers one.",
 			serve:   serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) { return r.Interrupts(x.r.Context()) }),
@@ -115,7 +116,7 @@ func runRoutes() []Route {
 			},
 		},
 		{
-			Method: post, Path: id + "/interrupts/{interrupt}", Operation: OpResumeRuns,
+			Method: post, Path: id + "/interrupts/{interrupt}", Operation: OpAnswerRuns,
 			Summary: "answer a question that a run puts to people",
 			Doc:     "interrupt is the id of an open interrupt, or of the node that asks. The answer is checked against its schema and taken once; the response is sent once it is durable. GET /v1/runs/{id} lists the open interrupts.",
 			Body: &Body{Schema: "envelope/answer", Types: []mediaType{typeJSON, typeEDN},
@@ -128,7 +129,7 @@ func runRoutes() []Route {
 			},
 		},
 		{
-			Method: post, Path: id + "/resume", Operation: OpResumeRuns, operator: true,
+			Method: post, Path: id + "/resume", Operation: OpResumeRuns,
 			Summary: "continue a suspended or failed run",
 			Doc:     "The body has a decision for each open call, which GET /v1/runs/{id} lists under suspended. A run that failed with a retryable error needs none: its failed nodes are executed again, with a new deadline. The answer is sent once the run goes on.",
 			Body: &Body{Schema: "envelope/resume", Types: []mediaType{typeJSON, typeEDN},
@@ -151,7 +152,7 @@ func runRoutes() []Route {
 		pinRoute(id+"/pin", "exempt a run from removal by age or size", true),
 		pinRoute(id+"/unpin", "let a pinned run be removed again", false),
 		{
-			Method: http.MethodDelete, Path: id, Operation: OpPurgeRuns, operator: true,
+			Method: http.MethodDelete, Path: id, Operation: OpPurgeRuns,
 			Summary: "delete the values of a finished run",
 			Doc:     "Requests, inputs, answers and the response are deleted from the disk. Records and hashes stay, so that the run can still be verified.",
 			Query:   `[:dry-run {:optional true :doc "only return what would be deleted"} [:enum "true" "false"]]`,
@@ -192,7 +193,7 @@ func pinRoute(path, summary string, on bool) Route {
 		action = "runs-pin"
 	}
 	return Route{
-		Method: http.MethodPost, Path: path, Operation: OpPurgeRuns, operator: true, Summary: summary,
+		Method: http.MethodPost, Path: path, Operation: OpPurgeRuns, Summary: summary,
 		serve: serveRuns(audited(action, func(x *exchange, r Runs) (edn.Value, *contract.Error) {
 			return r.Pin(x.r.Context(), x.run, on)
 		})),
@@ -219,13 +220,8 @@ func resumeRun(x *exchange, r Runs) (edn.Value, *contract.Error) {
 // runID is the form of the ids of runs.
 var runID = regexp.MustCompile("^run_[0-9A-HJKMNP-TV-Z]{26}$")
 
-// readTarget checks the rights that the route requires, the ids in the path and
-// the query, before anything is looked up.
+// readTarget checks the ids in the path and the query, before anything is looked up.
 func (x *exchange) readTarget() *contract.Error {
-	if x.route.operator && !x.who.Admin {
-		return contract.Errorf("auth/forbidden", "%s %s is for operators", x.route.Method, x.route.Path).
-			WithHint("use the admin socket, as the command line does")
-	}
 	for name, value := range x.params {
 		if name == "interrupt" {
 			continue
@@ -283,7 +279,7 @@ func (x *exchange) runs() (Runs, *contract.Error) {
 	if control == nil {
 		return nil, contract.Errorf("runtime/starting", "the daemon is coming up")
 	}
-	if x.who.Admin {
+	if x.may(policy.AnyRuns) {
 		return control.Runs(), nil
 	}
 	return control.Runs().OwnedBy(x.who.Name), nil
@@ -298,7 +294,7 @@ func audited(
 		x.api.backend.Control().Audit(AuditEntry{
 			Action:    "admin/" + action,
 			Principal: x.who.Name,
-			Address:   x.r.RemoteAddr,
+			Address:   x.client(),
 			Input:     x.query.AssocKey("run", edn.Text(x.run)),
 			Err:       err,
 		})

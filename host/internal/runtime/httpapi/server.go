@@ -23,7 +23,8 @@ const serverHeaders = 256 << 10
 
 // Binding configures the listeners of a Server.
 type Binding struct {
-	// Listen are loopback addresses in the form host:port.
+	// Listen are addresses in the form host:port. All are loopback addresses unless
+	// the settings permit open listeners.
 	Listen []string
 	// AdminSocket is the path of the admin socket; empty for none. Its
 	// directory must be private. An existing socket is removed unless a
@@ -69,13 +70,13 @@ func (a *API) Bind(ctx context.Context, b Binding, settings *Settings) (*Server,
 	s := &Server{api: a, log: a.log}
 	count := &connections{api: a, byAddress: map[netip.Addr]int{}, descriptors: b.Descriptors}
 	for _, address := range b.Listen {
-		l, err := listenLoopback(ctx, address)
+		l, open, err := listenTCP(ctx, address, settings.Open)
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
 		host, _, _ := net.SplitHostPort(address)
-		via := &listener{hosts: []string{strings.ToLower(strings.Trim(host, "[]"))}}
+		via := &listener{open: open, hosts: []string{strings.ToLower(strings.Trim(host, "[]"))}}
 		s.add(a, &counted{Listener: l, headerRead: settings.Limits.HeaderRead, count: count}, via, settings)
 	}
 	if b.AdminSocket != "" {
@@ -114,25 +115,32 @@ func (s *Server) add(a *API, l net.Listener, via *listener, settings *Settings) 
 	return x
 }
 
-// listenLoopback binds a loopback address. All addresses of a name must be
-// loopback addresses.
-func listenLoopback(ctx context.Context, address string) (net.Listener, error) {
+// listenTCP binds an address, and reports whether other machines can reach it.
+// Unless mayOpen, all addresses of a name must be loopback addresses.
+func listenTCP(ctx context.Context, address string, mayOpen bool) (_ net.Listener, open bool, _ error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+		return nil, false, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	ips := []netip.Addr{netip.IPv6Unspecified()} // all addresses
+	if host != "" {
+		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
+			return nil, false, fmt.Errorf("listen on %s: %w", address, err)
+		}
+		host = ""
+		if len(ips) > 0 {
+			host = ips[0].Unmap().String()
+		}
+	}
+	insecure := onlyLoopback(address, ips)
+	if insecure != nil && (!mayOpen || len(ips) == 0) {
+		return nil, false, insecure
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, err)
+		return nil, false, fmt.Errorf("listen on %s: %w", address, cause(err))
 	}
-	if err := onlyLoopback(address, ips); err != nil {
-		return nil, err
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(ips[0].Unmap().String(), port))
-	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", address, cause(err))
-	}
-	return l, nil
+	return l, insecure != nil, nil
 }
 
 // onlyLoopback returns an error unless a name has addresses and all of them

@@ -248,7 +248,7 @@ func serveSession(x *exchange) reply {
 			Service: service,
 			who: session.Caller{
 				Principal: x.who.Name,
-				Any:       policy.ShippedOperationRules().Denied(policy.AnySession, x.who.roles()) == nil,
+				Any:       x.may(policy.AnySession),
 			},
 			ref: session.Ref{
 				ID:        text(body, "session/id"),

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"sync"
@@ -28,6 +29,7 @@ const defaultHeartbeat = 15 * time.Second
 // RUN-044). Nothing is sent before the run is accepted, so a rejection is an
 // ordinary response. Events and heartbeats come from different goroutines.
 type eventStream struct {
+	stop func() // ends the reading of a recorded run; nil: there is none
 	x    *exchange
 	form mediaType // of the data
 	beat time.Duration
@@ -110,11 +112,12 @@ func (s *eventStream) ofRun(run string) *contract.Error {
 // follow writes the events of a recorded run until it is finished, its reader is
 // gone, or the server ends, which the event shutdown announces.
 func (s *eventStream) follow(watch Watching) {
-	s.mu.Lock()
-	s.begin(s.x.run)
-	s.mu.Unlock()
 	ctx, cancel := context.WithCancel(s.x.r.Context())
 	defer cancel()
+	s.mu.Lock()
+	s.stop = cancel
+	s.begin(s.x.run)
+	s.mu.Unlock()
 	defer context.AfterFunc(s.x.api.life, cancel)()
 	err := watch(ctx, s.show)
 	s.stopHeartbeat()
@@ -197,6 +200,12 @@ func (s *eventStream) event(id, name string, v edn.Value) {
 // write writes and flushes. It needs mu. A client that does not read in time
 // is disconnected (AUTH-033).
 func (s *eventStream) write(frame []byte) {
+	if s.err == nil && !s.x.holds(s.x.r.Context()) {
+		s.err = errRevoked
+		if s.stop != nil {
+			s.stop()
+		}
+	}
 	if s.err != nil {
 		return
 	}
@@ -209,6 +218,9 @@ func (s *eventStream) write(frame []byte) {
 	}
 	s.last = time.Now()
 }
+
+// errRevoked ends the stream of a caller whose credential is not valid any more.
+var errRevoked = errors.New("the credential of the caller is not valid any more")
 
 // heartbeat writes a comment whenever the stream was idle for one period.
 func (s *eventStream) heartbeat() {

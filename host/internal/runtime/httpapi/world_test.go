@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,10 +19,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -50,12 +53,14 @@ type world struct {
 	turns    atomic.Int64
 	audited  chan httpapi.AuditEntry
 	sessions *session.Service
+	users    *identity.Service
 
 	idle    atomic.Bool // its run goes on, without events
 	damaged atomic.Bool // the last event of its run cannot be read
 
 	mu         sync.Mutex
 	rejections []httpapi.Rejection
+	denials    []httpapi.Denial
 	asked      []runsCall
 
 	api     *httpapi.API
@@ -82,7 +87,9 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 	w.service, err = act.New(act.Config{Registry: w.exec.Registry, Policies: w.exec.Policies, Checks: w.exec.Checks, Executor: w.exec, Journal: journal.NewMemory(), Hash: edn.Hash(edn.Nil()), Sessions: w.sessions,
 		Cache: cache.New(cache.Settings{TTL: time.Hour, MaxEntries: 10, MaxBytes: 1 << 20}, time.Now), Answers: edn.Hash(edn.Nil())})
 	require.NoError(t, err)
-	s := &httpapi.Settings{Anonymous: true, AllowedHosts: []string{"ferment.example"}, Limits: config.HTTPLimits{
+	w.users, err = identity.Open(t.Context(), &identity.Memory{})
+	require.NoError(t, err)
+	s := &httpapi.Settings{Identity: whoIs(), Access: policy.ShippedAccess(), AllowedHosts: []string{"ferment.example"}, Limits: config.HTTPLimits{
 		ActBody: 1 << 20, SessionBody: 64 << 10, AdminBody: 64 << 10, Headers: 8 << 10,
 		// Tests of slow clients use short limits; the others must stand a busy
 		// machine.
@@ -183,6 +190,38 @@ func sessionRules() session.Rules {
 	r := session.Restrictive()
 	r.MaxVars, r.MaxValueBytes = 1, 100
 	return r
+}
+
+func (w *world) Identity() *identity.Service { return w.users }
+
+func (w *world) Denied(d httpapi.Denial) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.denials = append(w.denials, d)
+}
+
+// denied returns the audit records of denied requests since the last call.
+func (w *world) denied() []httpapi.Denial {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.denials
+	w.denials = nil
+	return all
+}
+
+// whoIs are settings with the roles of every installation and cheap hashes, under
+// which callers need no credentials.
+func whoIs() *identity.Settings {
+	return &identity.Settings{
+		Known:       append(policy.BuiltinRoles(), "role/contractor"),
+		Anonymous:   policy.RoleUser,
+		LoggedIn:    policy.RoleUser,
+		Strong:      []string{"system"},
+		Basic:       identity.Basic{Enabled: true, Remember: time.Minute, MinBytes: 12, Memory: 64, Time: 1},
+		TokenTTL:    time.Hour,
+		MaxTokenTTL: 24 * time.Hour,
+		Locks:       identity.Locks{StrongMax: 2, Max: 3, StrongWindow: time.Minute, Window: time.Minute, Forgive: time.Minute},
+	}
 }
 
 func (w *world) Rejected(r httpapi.Rejection) {
@@ -470,4 +509,31 @@ func (r recorded) Watch(_ context.Context, run string, after int) (httpapi.Watch
 		}
 		return nil
 	}, nil
+}
+
+// operationsOf returns the operations of actions, sorted.
+func operationsOf(actions []httpapi.Action) (out []string) {
+	for _, a := range actions {
+		out = append(out, "admin/"+a.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+const password = "three small words"
+
+// user adds a user with a password and roles.
+func (w *world) user(login string, roles ...string) identity.User {
+	w.t.Helper()
+	u, err := w.users.AddUser(w.t.Context(), w.Settings().Identity, identity.NewUser{Login: login, Password: password, Roles: roles})
+	require.Nil(w.t, err)
+	return u
+}
+
+// token returns the header and the id of a token of a user.
+func (w *world) token(login string, n policy.Narrowing) (header, id string) {
+	w.t.Helper()
+	t, text, err := w.users.AddToken(w.t.Context(), w.Settings().Identity, identity.NewToken{Owner: login, Narrow: n})
+	require.Nil(w.t, err)
+	return "Bearer " + text, t.ID
 }

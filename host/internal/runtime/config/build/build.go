@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/domain/routing"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -30,6 +31,8 @@ type Generation struct {
 	Checks   *quality.Set
 	Policies *policy.Book
 	Effects  *policy.Effects
+	Access   *policy.Access
+	Identity *identity.Settings
 	Budgets  *policy.Budgets // nil: no limits
 	Prompts  *prompt.Book
 	Routing  *routing.Settings
@@ -732,6 +735,7 @@ func (b *builder) generation() *Generation {
 		intents = append(intents, b.intent(s, book))
 	}
 	effects := b.effects()
+	access, who := b.access(), b.identity()
 	budgets := b.budgets(book)
 	b.defaultAnswers()
 	b.cross(book, intents, effects, budgets)
@@ -761,6 +765,8 @@ func (b *builder) generation() *Generation {
 		Checks:   set,
 		Policies: book,
 		Effects:  effects,
+		Access:   access,
+		Identity: who,
 		Budgets:  budgets,
 		Prompts:  prompts,
 		Routing:  routing,

@@ -172,7 +172,7 @@ func (b *builder) idleRetries(s *decode.Section) {
 // uncallable warns about listed candidates with an effect that no call may have, whatever its caller and request allow.
 // An intent that has no other candidates cannot be served, which is an error.
 func (b *builder) uncallable(s *decode.Section, in registry.Intent, effects *policy.Effects) {
-	grant := effects.Grant([]string{policy.RoleAdmin})
+	grant := effects.Grant(policy.Caller{Roles: []string{policy.RoleAdmin}})
 	refusal := func(c *registry.Capability) *contract.Error {
 		all := &policy.Layer{Effects: policy.Of(c.Effects, policy.Origin{Source: policy.SourceRequest})}
 		_, err := grant.Decide(policy.Need{Capability: c, Layer: all})

@@ -31,7 +31,7 @@ func (b *builder) effects() *policy.Effects {
 	out.Host = b.scopes(s)
 	b.permitNothing(s)
 	for _, r := range s.All("rule") {
-		b.effectRule(r, out.Rules)
+		b.rule(r, "effect", language.EffectNames, s.All("rule"), out.Rules)
 	}
 	for _, r := range b.All("role") {
 		if scopes := b.scopes(r); scopes != nil {
@@ -233,31 +233,6 @@ func ofBase(name string, paths []string) string {
 		return ""
 	}
 	return paths[i]
-}
-
-func (b *builder) effectRule(s *decode.Section, rules policy.Rules) {
-	name := s.Label()
-	if space, all := strings.CutSuffix(name, "/*"); all {
-		if !slices.ContainsFunc(language.EffectNames, func(w string) bool { return strings.HasPrefix(w, space+"/") }) {
-			b.dangling(s, "", "effect", name, language.EffectNames, s.At())
-			return
-		}
-		for _, w := range language.EffectNames { // a wildcard replaces the shipped rules of its namespace
-			if strings.HasPrefix(w, space+"/") && !slices.ContainsFunc(b.Root.Block("effects").All("rule"),
-				func(x *decode.Section) bool { return x.Label() == w }) {
-				delete(rules, w)
-			}
-		}
-	} else if !slices.Contains(language.EffectNames, name) {
-		b.dangling(s, "", "effect", name, language.EffectNames, s.At())
-		return
-	}
-	rules[name] = policy.Rule{
-		Any:       b.roles(s, "any"),
-		All:       b.roles(s, "all"),
-		Forbidden: b.roles(s, "forbidden"),
-		Where:     s.Where(),
-	}
 }
 
 // roles reads a set of roles and reports unknown ones.

@@ -87,7 +87,7 @@ func TestEffectsProblems(t *testing.T) {
 		`effects { scope "fs/write" { on_unknown = "fail" } }`: `config/reserved "on_unknown" in effects, scope "fs/write" is not supported: another treatment of unknown outcomes than that of the intent is not part of this build at 5:22`,
 		`effects { secret "x" { value = "plain" } }`:           `config/type value in effects, secret "x" is not a secret at 5:24`,
 		`role "Big" {}`:                 `config/syntax "Big" is not a valid label for a role block at 4:6`,
-		`role "x" { max_priority = 3 }`: `config/reserved "max_priority" in role "x" is not supported: access control is not part of this build at 4:12`,
+		`role "x" { max_priority = 3 }`: `config/reserved "max_priority" in role "x" is not supported: limits of priorities is not part of this build at 4:12`,
 		"effects { scope \"fs/read\" {\n enabled = true\n roots = [\".\"]\n allow = [\"var\"]\n} }": `config/range effects, scope "fs/read" includes`,
 		"effects { scope \"fs/write\" {\n enabled = true\n roots = [\".\"]\n allow = [\".\"]\n} }":  `config/range effects, scope "fs/write" includes`,
 		"effects { scope \"process/run\" {\n enabled = true\n allow_cwd = [\"/\"]\n} }":             `config/range effects, scope "process/run" includes`,

@@ -65,6 +65,9 @@ func (w Written) File(value string) string {
 		b.WriteString(blk.Name)
 		if blk.Label != language.LabelNone {
 			label := labels[blk.Name]
+			if top.Name == "operations" {
+				label = "http.v1/act"
+			}
 			if blk.Only != "" {
 				label = blk.Only
 			}
@@ -121,7 +124,9 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 	case language.KindRate:
 		return []string{`"20/s"`}, nil, []string{"20", `"fast"`}
 	case language.KindListen:
-		return []string{`"127.0.0.1:0"`, `"[::1]:65535"`, `"localhost:7180"`}, nil, []string{`"0.0.0.0:80"`, `":80"`, `"10.0.0.1:80"`, `"[::]:80"`, `"127.0.0.1"`, `"127.0.0.1:65536"`, `"127.0.0.1:-1"`, `"a b:1"`, "1"}
+		return []string{`"127.0.0.1:0"`, `"[::1]:65535"`, `"localhost:7180"`}, nil, []string{`"127.0.0.1"`, `"127.0.0.1:65536"`, `"127.0.0.1:-1"`, `"a b:1"`, "1"}
+	case language.KindNetwork:
+		return []string{`"10.0.0.0/8"`, `"::1/128"`}, []string{`"10.0.0.1/8"`}, []string{`"10.0.0.0"`, `"proxies"`, "1"}
 	case language.KindHostName:
 		return []string{`"a"`, `"ferment.example.org"`}, nil, []string{`""`, `"a:1"`, `"http://a"`, `"*"`, "1"}
 	case language.KindVersion:

@@ -338,6 +338,8 @@ func (d *Decoder) readText(t language.Type, s string, out *Value) *problem {
 		return readListen(s)
 	case language.KindHostName:
 		return readHostName(s)
+	case language.KindNetwork:
+		return readNetwork(s)
 	case language.KindSwitch:
 		return readSwitch(s)
 	}
@@ -461,8 +463,7 @@ func (c constraint) Allows(v versionNumber) bool {
 	return true
 }
 
-// readListen checks a listen address. This build has no authentication, so only
-// loopback addresses are accepted (AUTH-030).
+// readListen checks the form of a listen address.
 func readListen(s string) *problem {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -472,23 +473,25 @@ func readListen(s string) *problem {
 	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 || port[0] == '+' {
 		return &problem{typ: "config/range", what: "has no port between 0 and 65535"}
 	}
-	insecure := &problem{
-		typ:  "http/insecure-listener",
-		what: "is open to other machines",
-		hint: "listen on a loopback address such as \"127.0.0.1:" + port + "\": this build knows no identities",
-	}
-	if host == "" {
-		return insecure
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if !ip.Unmap().IsLoopback() {
-			return insecure
-		}
+	if _, err := netip.ParseAddr(host); host == "" || err == nil {
 		return nil
 	}
 	if !HostName.MatchString(host) {
 		return &problem{typ: "config/type", what: "is not an address",
 			hint: "write host:port, such as \"127.0.0.1:7180\""}
+	}
+	return nil
+}
+
+// readNetwork checks the form of a network.
+func readNetwork(s string) *problem {
+	p, err := netip.ParsePrefix(s)
+	if err != nil {
+		return &problem{typ: "config/type", what: "is not a network",
+			hint: "write the first address and the bits that all have, such as \"10.1.0.0/16\", or \"10.1.2.3/32\" for one address"}
+	}
+	if first := p.Masked(); first != p {
+		return &problem{typ: "config/range", what: "is not the first address of its network", nearest: first.String()}
 	}
 	return nil
 }

@@ -145,6 +145,7 @@ const (
 	KindVariable Kind = "variable name"
 	KindListen   Kind = "host:port"
 	KindHostName Kind = "host name"
+	KindNetwork  Kind = "network" // addresses with a common prefix
 	KindCond     Kind = "condition"
 	KindTemplate Kind = "template"
 	KindEDN      Kind = "edn"

@@ -195,7 +195,10 @@ var roleBlock = Block{
 	Name: "role", Label: LabelImplied, Doc: "a role, with narrower scopes for its members",
 	Attrs: []Attr{
 		{Name: "doc", Type: text, Reload: ReloadUse, Serves: "AUTH-006", Doc: "description of the role"},
-		{Name: "intents", Type: set(text), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-006"},
+		{
+			Name: "intents", Type: set(text).between(0, 1024), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-006",
+			Doc: "intents that the role is for, as names or ns/*; empty: all",
+		},
 		{Name: "max_priority", Type: integer(-9, 9), Default: `0`, Reload: ReloadUse, Serves: "RUN-011"},
 	},
 	Blocks: []Block{scopeBlock("restricts the scope of the effects block", true)},

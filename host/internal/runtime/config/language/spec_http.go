@@ -10,7 +10,8 @@ var httpBlock = Block{
 			Name: "listen", Type: list(Type{Kind: KindListen}).between(0, 16), Default: `["127.0.0.1:7180"]`,
 			Profiles: map[string]string{ProfileAdmin: `[]`, ProfileTest: `["127.0.0.1:0"]`}, Reload: ReloadHost,
 			Serves: "AUTH-030",
-			Doc:    "loopback addresses as host:port; an empty list leaves only the admin socket",
+			Doc: "addresses as host:port; an empty list leaves only the admin socket. One that other machines can reach needs " +
+				"auth.required, and tls or tls_terminated_by_proxy",
 		},
 		{
 			Name: "admin_socket", Type: path, Reload: ReloadHost, Serves: "AUTH-030",
@@ -21,8 +22,15 @@ var httpBlock = Block{
 			Reload: ReloadUse, Serves: "AUTH-032",
 			Doc: "additional names accepted in the Host header",
 		},
-		{Name: "trusted_proxies", Type: list(text), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-021"},
-		{Name: "tls_terminated_by_proxy", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "AUTH-030"},
+		{
+			Name: "trusted_proxies", Type: list(Type{Kind: KindNetwork}).between(0, 64), Default: `[]`, Reload: ReloadUse,
+			Serves: "AUTH-021",
+			Doc:    "networks of proxies whose header X-Forwarded-For names the caller: its last address outside of them",
+		},
+		{
+			Name: "tls_terminated_by_proxy", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "AUTH-030",
+			Doc: "true: callers reach the listeners only through trusted_proxies, over TLS, so listeners without TLS may be open to them",
+		},
 		{Name: "cors_origins", Type: list(text), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-032"},
 		{Name: "console", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "AUTH-032"},
 		{
@@ -130,7 +138,11 @@ var httpBlock = Block{
 				Doc: "other requests of one address without an identity, except /health and /ready; the " +
 					"burst is twice the rate",
 			},
-			{Name: "login_rate", Type: Type{Kind: KindRate}, Default: `"5/min"`, Reload: ReloadUse, Serves: "AUTH-033"},
+			{
+				Name: "login_rate", Type: Type{Kind: KindRate}, Default: `"5/min"`,
+				Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033",
+				Doc: "passwords that are verified for one account and network; the burst is twice the rate",
+			},
 		}},
 	},
 }

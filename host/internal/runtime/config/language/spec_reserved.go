@@ -15,8 +15,9 @@ func (r Reserved) Partly() bool { return len(r.Only) > 0 }
 // feature removes its rows.
 var reservedTable = []Reserved{
 	{path: "cluster", What: "running on several hosts"},
-	{path: "operations", What: "access control"},
-	{path: "auth", What: "access control"},
+	{path: "auth.session_token", What: "tokens of sessions"},
+	{path: "auth.oidc", What: "identity from another server"},
+	{path: "auth.client_cert", What: "identity by client certificate"},
 	{path: "telemetry", What: "telemetry"},
 	{path: "workspace", What: "the context engine"},
 	{path: "error", What: "declaring error types"},
@@ -29,22 +30,17 @@ var reservedTable = []Reserved{
 
 	{path: "effects.db", What: "tools for databases"},
 	{path: "effects.scope.on_unknown", What: "another treatment of unknown outcomes than that of the intent"},
-	{path: "role.intents", What: "access control"},
-	{path: "role.max_priority", What: "access control"},
+	{path: "role.max_priority", What: "limits of priorities"},
 
-	{path: "http.trusted_proxies", What: "access control"},
-	{path: "http.tls_terminated_by_proxy", What: "access control"},
-	{path: "http.cors_origins", What: "access control"},
+	{path: "http.cors_origins", What: "requests from pages of other origins"},
 	{path: "http.console", What: "the console"},
-	{path: "http.tls.client_ca_file", What: "access control"},
-	{path: "http.limits.login_rate", What: "access control"},
+	{path: "http.tls.client_ca_file", What: "identity by client certificate"},
 
 	{path: "capability.model_key", What: "choosing models"},
 
 	{path: "intent.model_key", What: "choosing models"},
 	{path: "intent.plan", What: "the plan template"},
 	{path: "intent.on_unknown", What: "assuming that a call was done", Only: []string{UnknownSuspends, "fail", "retry"}},
-	{path: "intent.access", What: "access control"},
 }
 
 // ReservedAt returns the reserved name at a dotted path.

@@ -224,6 +224,8 @@ var specification = Block{Blocks: []Block{
 	effectsBlock,
 	budgetBlock,
 	roleBlock,
+	operationsBlock,
+	authBlock,
 	httpBlock,
 	storeBlock,
 	queueBlock,
@@ -844,7 +846,7 @@ var intentBlock = Block{
 				Doc: "appended after the layers of prompts",
 			},
 		}},
-		{Name: "access"},
+		accessBlock,
 	},
 }
 

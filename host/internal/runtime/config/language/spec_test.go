@@ -38,6 +38,6 @@ func TestReservedTable(t *testing.T) {
 	}
 	slices.Sort(top)
 	assert.Equal(t, []string{
-		"auth", "cluster", "error", "operations", "telemetry", "workspace",
+		"cluster", "error", "telemetry", "workspace",
 	}, top)
 }

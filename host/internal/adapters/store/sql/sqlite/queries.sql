@@ -243,3 +243,26 @@ INSERT OR IGNORE INTO session_turns VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 
 -- name: run_by_key
 SELECT id FROM runs WHERE key = ?1 AND key <> '' AND imported = 0 AND removed = 0
+
+-- name: accounts_version
+SELECT version FROM identity WHERE n = 1
+-- name: grow_accounts
+UPDATE identity SET version = version + 1 WHERE n = 1
+-- name: users
+SELECT id, login, type, roles, password, locked, created, changed FROM users ORDER BY id
+-- name: set_user
+INSERT INTO users (id, login, type, roles, password, locked, created, changed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+ON CONFLICT (id) DO UPDATE SET login = excluded.login, type = excluded.type, roles = excluded.roles,
+  password = excluded.password, locked = excluded.locked, changed = excluded.changed
+-- name: remove_user
+DELETE FROM users WHERE id = ?1
+-- name: tokens
+SELECT id, owner, label, hash, narrow, created, expires FROM tokens ORDER BY id
+-- name: set_token
+INSERT INTO tokens (id, owner, label, hash, narrow, created, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+-- name: remove_token
+DELETE FROM tokens WHERE id = ?1
+-- name: identity_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'identity'
+-- name: set_accounts_version
+UPDATE identity SET version = ?1 WHERE n = 1

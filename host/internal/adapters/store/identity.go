@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Identity keeps users and tokens in the database of a Store, whose writer executes
+// all updates.
+type Identity struct{ s *Store }
+
+var _ identity.Store = Identity{}
+
+// Identity returns the users and tokens of the store.
+func (s *Store) Identity() Identity { return Identity{s} }
+
+// Shared implements identity.Store.
+func (x Identity) Shared() bool { return x.s.shared != nil }
+
+// Version implements identity.Store.
+func (x Identity) Version(ctx context.Context) (version int64, err error) {
+	err = x.s.read.one(ctx, "accounts_version", nil, []any{&version})
+	return version, err
+}
+
+// Accounts implements identity.Store. The version is read first: what is changed after
+// that is read again at the next look.
+func (x Identity) Accounts(ctx context.Context) (identity.Accounts, error) {
+	return readAccounts(ctx, x.s.read)
+}
+
+func readAccounts(ctx context.Context, from *statements) (a identity.Accounts, err error) {
+	if err := from.one(ctx, "accounts_version", nil, []any{&a.Version}); err != nil {
+		return a, err
+	}
+	var u identity.User
+	var roles string
+	var locked int64
+	row := []any{&u.ID, &u.Login, &u.Type, &roles, &u.Password, &locked, moment{&u.Created}, &u.Changed}
+	err = from.all(ctx, "users", nil, row, func() error {
+		u.Locked, u.Roles = locked != 0, nil
+		set, err := edn.Read([]byte(roles), storedLimits)
+		if err != nil {
+			return &Damage{What: fmt.Sprintf("user %s has the roles %.80q", u.ID, roles)}
+		}
+		for role := range set.Elems() {
+			if name, ok := role.AsKeyword(); ok {
+				u.Roles = append(u.Roles, name)
+			}
+		}
+		a.Users = append(a.Users, u)
+		return nil
+	})
+	if err != nil {
+		return a, err
+	}
+	var t identity.Token
+	var hash []byte
+	var narrow string
+	row = []any{&t.ID, &t.Owner, &t.Label, &hash, &narrow, moment{&t.Created}, moment{&t.Expires}}
+	err = from.all(ctx, "tokens", nil, row, func() error {
+		limits, err := edn.Read([]byte(narrow), storedLimits)
+		if err != nil || !limits.IsMap() || len(hash) != len(t.Hash) {
+			return &Damage{What: fmt.Sprintf("token %s cannot be read", t.ID)}
+		}
+		t.Narrow, t.Hash = *policy.ReadNarrowing(limits), [32]byte(hash)
+		a.Tokens = append(a.Tokens, t)
+		return nil
+	})
+	return a, err
+}
+
+// Update implements identity.Store.
+func (x Identity) Update(ctx context.Context, change func(identity.Accounts) (identity.Change, error)) error {
+	return x.s.change(ctx, func(ctx context.Context) error {
+		a, err := readAccounts(ctx, x.s.write)
+		if err != nil {
+			return err
+		}
+		c, err := change(a)
+		if err != nil || c.Empty() {
+			return err
+		}
+		return writeAccounts(ctx, x.s.write, c)
+	})
+}
+
+func writeAccounts(ctx context.Context, to *statements, c identity.Change) error {
+	var errs []error
+	exec := func(name string, args ...any) {
+		_, err := to.exec(ctx, name, args...)
+		errs = append(errs, err)
+	}
+	for _, id := range c.Drop {
+		exec("remove_user", id)
+	}
+	for _, id := range c.DropToken {
+		exec("remove_token", id)
+	}
+	for _, u := range c.Put {
+		locked := int64(0)
+		if u.Locked {
+			locked = 1
+		}
+		exec("set_user", u.ID, u.Login, u.Type, edn.Keywords(u.Roles...).String(), u.Password, locked, nanos(u.Created), u.Changed)
+	}
+	for _, t := range c.PutToken {
+		exec("set_token", t.ID, t.Owner, t.Label, t.Hash[:], t.Narrow.Value().String(), nanos(t.Created), nanos(t.Expires))
+	}
+	exec("grow_accounts")
+	return errors.Join(errs...)
+}
+
+// copyAccounts copies users and tokens if their tables can be read as a whole. Parts
+// are not kept: without its lock an account would be usable, and a free page may have
+// a token that was revoked.
+func (r *repairer) copyAccounts(ctx context.Context) error {
+	var there int
+	if err := r.src.read.one(ctx, "identity_table", nil, []any{&there}); err != nil || there == 0 {
+		return err
+	}
+	a, err := readAccounts(ctx, r.src.read)
+	var damage *Damage
+	if errors.As(err, &damage) || len(a.Users) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := writeAccounts(ctx, r.dst.write, identity.Change{Put: a.Users, PutToken: a.Tokens}); err != nil {
+		return err
+	}
+	_, err = r.dst.write.exec(ctx, "set_accounts_version", a.Version+1)
+	return err
+}

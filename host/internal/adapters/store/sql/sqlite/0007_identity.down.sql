@@ -1,0 +1,3 @@
+DROP TABLE tokens;
+DROP TABLE users;
+DROP TABLE identity;

@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Caller is a principal as rules see it.
+type Caller struct {
+	Roles []string // all that it holds, qualified and without colon
+	// Narrow limits the credential that the caller has shown; nil: it has all
+	// rights of its owner.
+	Narrow *Narrowing
+}
+
+// Narrowing limits a credential, such as a token, to a part of the rights of its
+// owner (AUTH-003). It never adds a right: a decision for a narrowed caller is the
+// decision for its owner, and the narrowing must permit it as well. So a role that
+// it leaves out permits nothing, and still forbids what it forbids to the owner. A
+// nil list does not limit, an empty one permits nothing. Operations and intents are
+// names or ns/*.
+type Narrowing struct {
+	Roles, Operations, Intents []string
+}
+
+// Value returns the narrowing as data, nil for none.
+func (n *Narrowing) Value() edn.Value {
+	if n == nil {
+		return edn.Nil()
+	}
+	var b edn.MapBuilder
+	for _, part := range n.parts() {
+		if *part.list != nil {
+			b.Key(part.key, edn.Keywords(*part.list...))
+		}
+	}
+	return b.Map()
+}
+
+// ReadNarrowing is the inverse of Value.
+func ReadNarrowing(v edn.Value) *Narrowing {
+	if !v.IsMap() {
+		return nil
+	}
+	n := &Narrowing{}
+	for _, part := range n.parts() {
+		if !v.HasKey(part.key) {
+			continue
+		}
+		*part.list = []string{}
+		for name := range v.Key(part.key).Elems() {
+			if word, ok := name.AsKeyword(); ok {
+				*part.list = append(*part.list, word)
+			}
+		}
+		slices.Sort(*part.list)
+	}
+	return n
+}
+
+type narrowed struct {
+	key  string
+	list *[]string
+}
+
+func (n *Narrowing) parts() []narrowed {
+	return []narrowed{{"roles", &n.Roles}, {"operations", &n.Operations}, {"intents", &n.Intents}}
+}
+
+// Matches reports whether a list of names and ns/* has a name. It does not
+// allocate.
+func Matches(list []string, name string) bool {
+	for _, member := range list {
+		space, all := strings.CutSuffix(member, "*")
+		if member == name || all && strings.HasPrefix(name, space) {
+			return true
+		}
+	}
+	return false
+}
+
+// Decision is the outcome of a rule for a caller (AUTH-013).
+type Decision struct {
+	What string // effect, operation or intent
+	OK   bool
+	Rule Rule
+	// Reason names what decided: a part of the rule, no-rule, token-roles,
+	// token-operations, token-intents or role-intents.
+	Reason string
+}
+
+// Value returns the decision as records have it.
+func (d Decision) Value() edn.Value {
+	return edn.MustMap(
+		edn.K("what"), edn.K(d.What),
+		edn.K("rule"), d.Rule.Value(),
+		edn.K("reason"), edn.K(d.Reason),
+	)
+}
+
+// Refusal returns the error of a type for a decision that denies; nil if it
+// permits. kind is operation or intent.
+func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
+	if d.OK {
+		return nil
+	}
+	held := "no role"
+	if len(c.Roles) > 0 {
+		held = edn.Keywords(c.Roles...).String()
+	}
+	err := contract.Errorf(typ, "the %s :%s is not permitted to %s", kind, d.What, held).
+		WithDetail(kind, edn.K(d.What)).WithDetail("rule", d.Rule.Value()).WithDetail("reason", edn.K(d.Reason))
+	if strings.HasPrefix(d.Reason, "token-") {
+		return err.WithHint("the token is limited; use one without this limit")
+	}
+	return err
+}
+
+// Access decides which operations and intents callers may use. It is immutable
+// and safe for concurrent use. The zero value permits no operation.
+type Access struct {
+	Operations Rules
+	// Intents has the rules of intents. An intent without a rule is open to all
+	// who may act.
+	Intents Rules
+	// RoleIntents maps a role to the intents that it is for, names or ns/*. A role
+	// without an entry is for all.
+	RoleIntents map[string][]string
+}
+
+// ShippedAccess returns the access of a configuration without blocks about it.
+func ShippedAccess() *Access { return &Access{Operations: ShippedOperationRules()} }
+
+// Operation decides whether a caller may do an operation. It does not allocate. A
+// nil Access permits none.
+func (a *Access) Operation(name string, c Caller) Decision {
+	if a == nil {
+		return Decision{What: name, Reason: "no-rule"}
+	}
+	rule, found := a.Operations.For(name)
+	d := Decision{What: name, Rule: rule, Reason: "no-rule"}
+	if !found {
+		return d
+	}
+	d.OK, d.Reason = rule.Permits(c)
+	if d.OK && c.Narrow != nil && c.Narrow.Operations != nil && !Matches(c.Narrow.Operations, name) {
+		d.OK, d.Reason = false, "token-operations"
+	}
+	return d
+}
+
+// Permitted returns those of the operations that a caller may do.
+func (a *Access) Permitted(operations []string, c Caller) []string {
+	var may []string
+	for _, o := range operations {
+		if a.Operation(o, c).OK {
+			may = append(may, o)
+		}
+	}
+	return may
+}
+
+// Denied returns the error if a caller may not do an operation within its request,
+// nil if it may.
+func (a *Access) Denied(operation string, c Caller) *contract.Error {
+	return a.Operation(operation, c).Refusal("policy/blocked", "operation", c)
+}
+
+// Intent decides whether a caller may use an intent. It does not allocate.
+func (a *Access) Intent(name string, c Caller) Decision {
+	d := Decision{What: name, OK: true, Reason: "open"}
+	if a == nil {
+		return d
+	}
+	if rule, found := a.Intents.For(name); found {
+		d.Rule = rule
+		if d.OK, d.Reason = rule.Permits(c); !d.OK {
+			return d
+		}
+	}
+	switch {
+	case !a.roleFor(name, c):
+		d.OK, d.Reason = false, "role-intents"
+	case c.Narrow != nil && c.Narrow.Intents != nil && !Matches(c.Narrow.Intents, name):
+		d.OK, d.Reason = false, "token-intents"
+	}
+	return d
+}
+
+// IntentDenied returns the error if a caller may not use an intent, nil if it may.
+func (a *Access) IntentDenied(name string, c Caller) *contract.Error {
+	return a.Intent(name, c).Refusal("auth/forbidden", "intent", c)
+}
+
+// roleFor reports whether one of the roles is for an intent.
+func (a *Access) roleFor(name string, c Caller) bool {
+	if len(a.RoleIntents) == 0 {
+		return true
+	}
+	for _, role := range c.Roles {
+		if c.Narrow != nil && c.Narrow.Roles != nil && !slices.Contains(c.Narrow.Roles, role) {
+			continue
+		}
+		if list, limited := a.RoleIntents[role]; !limited || Matches(list, name) {
+			return true
+		}
+	}
+	return false
+}

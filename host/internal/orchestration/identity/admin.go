@@ -1,0 +1,297 @@
+package identity
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// loginForm is what logins look like.
+var loginForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@+-]{0,63}$`)
+
+// NewUser describes a user to create.
+type NewUser struct {
+	Login, Type string // the type may be empty: simple
+	Roles       []string
+	Password    string // empty: the user has none, and can have tokens
+}
+
+// Users returns all users by login.
+func (s *Service) Users(ctx context.Context) ([]User, *contract.Error) {
+	d, err := s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.SortedFunc(slices.Values(d.Users), func(a, b User) int { return strings.Compare(a.Login, b.Login) }), nil
+}
+
+// User returns the user with a login or an id.
+func (s *Service) User(ctx context.Context, who string) (User, *contract.Error) {
+	d, err := s.current(ctx)
+	if err != nil {
+		return User{}, err
+	}
+	return d.user(who)
+}
+
+// user returns the user with a login or an id.
+func (a *Accounts) user(who string) (User, *contract.Error) {
+	i := slices.IndexFunc(a.Users, func(u User) bool { return u.Login == who || u.ID == who })
+	if i >= 0 {
+		return a.Users[i], nil
+	}
+	var known []string
+	for _, u := range a.Users {
+		known = append(known, u.Login)
+	}
+	return User{}, contract.Errorf("user/not-found", "there is no user %.80q", who).
+		WithHint("\"ferment user list\" lists them").DidYouMean(contract.Nearest(who, known))
+}
+
+// AddUser creates a user.
+func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, *contract.Error) {
+	u := User{Login: n.Login, Type: n.Type, Roles: sorted(n.Roles), Created: time.Now().UTC().Truncate(time.Millisecond)}
+	if u.Type == "" {
+		u.Type = SimpleType
+	}
+	if !loginForm.MatchString(u.Login) {
+		return User{}, contract.Errorf("invalid-request", "%.80q is not a login: expected 1 to 64 of a-z 0-9 . _ @ + -, beginning with a letter or digit", u.Login)
+	}
+	if types := set.Types(); !slices.Contains(types, u.Type) {
+		return User{}, contract.Errorf("invalid-request", "there is no account type %.40q", u.Type).
+			WithHint("one of " + strings.Join(types, ", ") + "; auth { account_roles = { ... } } in ferment.hcl adds others").
+			DidYouMean(contract.Nearest(u.Type, types))
+	}
+	if err := set.grantable(u.Roles); err != nil {
+		return User{}, err
+	}
+	if n.Password != "" {
+		password, err := acceptable(n.Password, set.Basic.MinBytes)
+		if err == nil {
+			u.Password, err = s.hash(ctx, set, password)
+		}
+		if err != nil {
+			return User{}, err
+		}
+	}
+	err := s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
+		if slices.ContainsFunc(a.Users, func(x User) bool { return x.Login == u.Login }) {
+			return Change{}, contract.Errorf("user/already-exists", "there is a user %q already", u.Login).
+				WithHint("\"ferment user show " + u.Login + "\" shows it")
+		}
+		u.ID = "user/" + strconv.FormatInt(a.Version+1, 10)
+		return Change{Put: []User{u}}, nil
+	})
+	return u, err
+}
+
+// grantable rejects roles that users cannot have.
+func (set *Settings) grantable(roles []string) *contract.Error {
+	for _, role := range roles {
+		if role == policy.RoleAny || role == policy.RoleAnonymous {
+			return contract.Errorf("user/invalid-role", "the role :%s cannot be granted: callers have it or not by themselves", role)
+		}
+		if !slices.Contains(set.Known, role) {
+			return contract.Errorf("user/unknown-role", "the configuration has no role :%.80s", role).
+				WithHint("add a block role \"" + strings.TrimPrefix(role, "role/") + "\" to ferment.hcl, or use one of " +
+					edn.Keywords(set.Known...).String()).
+				DidYouMean(contract.Nearest(role, set.Known))
+		}
+	}
+	return nil
+}
+
+// SetPassword changes the password of a user.
+func (s *Service) SetPassword(ctx context.Context, set *Settings, who, password string) (User, *contract.Error) {
+	b, err := acceptable(password, set.Basic.MinBytes)
+	if err != nil {
+		return User{}, err
+	}
+	hash, err := s.hash(ctx, set, b)
+	if err != nil {
+		return User{}, err
+	}
+	return s.alter(ctx, set, who, false, func(u *User) { u.Password = hash })
+}
+
+// Lock locks an account, which also disables its tokens; unlock ends that.
+func (s *Service) Lock(ctx context.Context, set *Settings, who string, locked, dry bool) (User, *contract.Error) {
+	return s.alter(ctx, set, who, dry, func(u *User) { u.Locked = locked })
+}
+
+// Forgive forgets the failed logins of an account on this host.
+func (s *Service) Forgive(ctx context.Context, who string) (User, *contract.Error) {
+	u, err := s.User(ctx, who)
+	if err == nil {
+		s.failed.forget(u.Login, "")
+	}
+	return u, err
+}
+
+// Grant gives a user a role.
+func (s *Service) Grant(ctx context.Context, set *Settings, who, role string) (User, *contract.Error) {
+	if err := set.grantable([]string{role}); err != nil {
+		return User{}, err
+	}
+	return s.alter(ctx, set, who, false, func(u *User) { u.Roles = sorted(append(slices.Clone(u.Roles), role)) })
+}
+
+// Revoke takes a role from a user.
+func (s *Service) Revoke(ctx context.Context, set *Settings, who, role string, dry bool) (User, *contract.Error) {
+	return s.alter(ctx, set, who, dry, func(u *User) {
+		u.Roles = slices.DeleteFunc(slices.Clone(u.Roles), func(r string) bool { return r == role })
+	})
+}
+
+// alter changes one user.
+func (s *Service) alter(ctx context.Context, set *Settings, who string, dry bool, change func(*User)) (User, *contract.Error) {
+	var out User
+	err := s.update(ctx, dry, func(a *Accounts) (c Change, err *contract.Error) {
+		if out, err = a.user(who); err != nil {
+			return Change{}, err
+		}
+		change(&out)
+		c.Put = []User{out}
+		return c, set.keepsAdmin(a, c)
+	})
+	return out, err
+}
+
+// keepsAdmin rejects a change after which there is no administrator any more.
+func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
+	if set.administered(a.Users) && !set.administered(a.with(c).Users) {
+		return contract.Errorf("user/last-admin", "no administrator would remain").
+			WithHint("grant role admin to another user before")
+	}
+	return nil
+}
+
+func (set *Settings) administered(users []User) bool {
+	return slices.ContainsFunc(users, func(u User) bool {
+		return !u.Locked && slices.Contains(set.RolesOf(&u), policy.RoleAdmin)
+	})
+}
+
+// DeleteUser deletes a user with its tokens, and returns their number.
+func (s *Service) DeleteUser(ctx context.Context, set *Settings, who string, dry bool) (u User, tokens int, err *contract.Error) {
+	err = s.update(ctx, dry, func(a *Accounts) (c Change, err *contract.Error) {
+		if u, err = a.user(who); err != nil {
+			return Change{}, err
+		}
+		c.Drop, tokens = []string{u.ID}, 0
+		for _, t := range a.Tokens {
+			if t.Owner == u.ID {
+				c.DropToken = append(c.DropToken, t.ID)
+				tokens++
+			}
+		}
+		return c, set.keepsAdmin(a, c)
+	})
+	return u, tokens, err
+}
+
+// NewToken describes a token to create.
+type NewToken struct {
+	Owner  string // login or id
+	Label  string
+	TTL    time.Duration // 0: that of the configuration
+	Narrow policy.Narrowing
+}
+
+// AddToken creates a token and returns its text, which is kept nowhere.
+func (s *Service) AddToken(ctx context.Context, set *Settings, n NewToken) (t Token, text string, err *contract.Error) {
+	ttl := n.TTL
+	if ttl == 0 {
+		ttl = set.TokenTTL
+	}
+	if ttl <= 0 || ttl > set.MaxTokenTTL {
+		return t, "", contract.Errorf("invalid-request", "the token would last %s, expected up to %s", ttl, set.MaxTokenTTL).
+			WithHint("the limit is auth { tokens { max_ttl } } in ferment.hcl")
+	}
+	if err := set.grantable(n.Narrow.Roles); err != nil {
+		return t, "", err
+	}
+	if err := knownOperations(n.Narrow.Operations); err != nil {
+		return t, "", err
+	}
+	id, text, fault := newToken(s.random)
+	if fault != nil {
+		return t, "", contract.Errorf("runtime/internal", "create a token: %w", fault)
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	t = Token{ID: id, Label: n.Label, Hash: tokenHash(text), Narrow: n.Narrow, Created: now, Expires: now.Add(ttl)}
+	err = s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
+		u, err := a.user(n.Owner)
+		if err != nil {
+			return Change{}, err
+		}
+		if slices.ContainsFunc(a.Tokens, func(x Token) bool { return x.ID == id }) {
+			return Change{}, contract.Errorf("auth/busy", "the id of the new token exists already").WithHint("try again")
+		}
+		t.Owner = u.ID
+		return Change{PutToken: []Token{t}}, nil
+	})
+	if err != nil {
+		text = ""
+	}
+	return t, text, err
+}
+
+// knownOperations rejects operations that no rule is about.
+func knownOperations(names []string) *contract.Error {
+	known := append(policy.Operations(), policy.AdminOperations...)
+	for _, name := range names {
+		if slices.Contains(known, name) ||
+			strings.HasSuffix(name, "/*") && slices.ContainsFunc(known, func(k string) bool { return policy.Matches([]string{name}, k) }) {
+			continue
+		}
+		return contract.Errorf("invalid-request", "there is no operation :%.80s", name).
+			WithHint("one of " + edn.Keywords(policy.Operations()...).String() + " or :admin/*").
+			DidYouMean(contract.Nearest(name, known))
+	}
+	return nil
+}
+
+// Tokens returns the tokens of a user, or all of them, the latest first.
+func (s *Service) Tokens(ctx context.Context, who string) ([]Token, *contract.Error) {
+	d, err := s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owner := ""
+	if who != "" {
+		u, err := d.user(who)
+		if err != nil {
+			return nil, err
+		}
+		owner = u.ID
+	}
+	all := slices.DeleteFunc(slices.Clone(d.Tokens), func(t Token) bool { return owner != "" && t.Owner != owner })
+	slices.SortFunc(all, func(a, b Token) int { return b.Created.Compare(a.Created) })
+	return all, nil
+}
+
+// RevokeToken deletes a token.
+func (s *Service) RevokeToken(ctx context.Context, id string, dry bool) (t Token, err *contract.Error) {
+	id = strings.TrimPrefix(id, tokenPrefix)
+	if at := strings.IndexByte(id, '_'); at == idLength { // the whole text was given
+		id = id[:at]
+	}
+	err = s.update(ctx, dry, func(a *Accounts) (Change, *contract.Error) {
+		i := slices.IndexFunc(a.Tokens, func(x Token) bool { return x.ID == id })
+		if i < 0 {
+			return Change{}, contract.Errorf("not-found", "there is no token %.20q", id).
+				WithHint("\"ferment token list\" lists them")
+		}
+		t = a.Tokens[i]
+		return Change{DropToken: []string{id}}, nil
+	})
+	return t, err
+}

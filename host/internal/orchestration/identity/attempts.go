@@ -1,0 +1,119 @@
+package identity
+
+import (
+	"sync"
+	"time"
+)
+
+// maxTallies bounds the counters of failed logins of each kind. The one that is
+// unused for the longest time is dropped.
+const maxTallies = 4096
+
+// attempts counts failed logins.
+type attempts struct {
+	mu       sync.Mutex
+	pairs    tallies // by account and network
+	accounts tallies // over all networks
+}
+
+// tally is one counter. It loses one failure per period, without a timer.
+type tally struct {
+	fails int
+	from  time.Time // of the current period
+	used  time.Time
+	until time.Time // it refuses until then
+}
+
+type tallies map[string]*tally
+
+// at returns the counter of a name with its failures now.
+func (all tallies) at(name string, now time.Time, forgive time.Duration) *tally {
+	t := all[name]
+	if t == nil {
+		all.makeRoom()
+		t = &tally{from: now}
+		all[name] = t
+	}
+	t.used = now
+	if n := int(now.Sub(t.from) / forgive); n > 0 {
+		t.fails, t.from = max(0, t.fails-n), t.from.Add(time.Duration(n)*forgive)
+	}
+	return t
+}
+
+func (all tallies) makeRoom() {
+	if len(all) < maxTallies {
+		return
+	}
+	oldest := ""
+	for name, t := range all {
+		if oldest == "" || t.used.Before(all[oldest].used) {
+			oldest = name
+		}
+	}
+	delete(all, oldest)
+}
+
+func newAttempts() *attempts { return &attempts{pairs: tallies{}, accounts: tallies{}} }
+
+func pairOf(login, network string) string { return login + "\x00" + network }
+
+// check returns the time for which a login is refused, or else the delay of its
+// answer.
+func (a *attempts) check(login, network string, now time.Time, l Locks) (locked, delay time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if t := a.pairs[pairOf(login, network)]; t != nil && t.until.After(now) {
+		return t.until.Sub(now), 0
+	}
+	if t := a.accounts[login]; t != nil {
+		t = a.accounts.at(login, now, l.Forgive)
+		delay = delayAfter(t.fails, l.MaxDelay)
+	}
+	return 0, delay
+}
+
+// firstDelay is the delay after one failure. It doubles with every further one.
+const firstDelay = 25 * time.Millisecond
+
+func delayAfter(fails int, most time.Duration) time.Duration {
+	if fails == 0 {
+		return 0
+	}
+	return min(most, firstDelay<<min(fails-1, 20))
+}
+
+// failed counts a failure, and reports whether it locks the pair.
+func (a *attempts) failed(login, network string, strong bool, now time.Time, l Locks) (locks bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.accounts.at(login, now, l.Forgive).fails++
+	t := a.pairs.at(pairOf(login, network), now, l.Forgive)
+	t.fails++
+	most, window := l.Max, l.Window
+	if strong {
+		most, window = l.StrongMax, l.StrongWindow
+	}
+	if t.fails < most {
+		return false
+	}
+	t.fails, t.until = 0, now.Add(window)
+	return true
+}
+
+// forget drops the counters of an account; network empty: of all networks.
+func (a *attempts) forget(login, network string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.accounts, login)
+	if network != "" {
+		delete(a.pairs, pairOf(login, network))
+		return
+	}
+	prefix := pairOf(login, "")
+	for name := range a.pairs {
+		if len(name) >= len(prefix) && name[:len(prefix)] == prefix {
+			delete(a.pairs, name)
+		}
+	}
+}

@@ -1,0 +1,375 @@
+package identity
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// freshFor is how old the accounts may be that other hosts change too. A token that
+// one of them has revoked is refused after that (AUTH-003).
+const freshFor = 500 * time.Millisecond
+
+// Service tells who a caller is, and changes accounts.
+type Service struct {
+	store  Store
+	random io.Reader
+	hashes *hashes
+	failed *attempts
+
+	now     atomic.Pointer[directory]
+	reading sync.Mutex
+
+	verified remembered
+}
+
+// directory are the accounts in memory. It is immutable.
+type directory struct {
+	Accounts
+	read   time.Time
+	byID   map[string]*User
+	logins map[string]*User
+	tokens map[string]*Token
+}
+
+// Open reads the accounts of a store.
+func Open(ctx context.Context, store Store) (*Service, error) {
+	s := &Service{store: store, random: rand.Reader, hashes: newHashes(), failed: newAttempts()}
+	s.verified.byKey = map[[sha256.Size]byte]time.Time{}
+	if _, err := io.ReadFull(s.random, s.verified.key[:]); err != nil {
+		return nil, err
+	}
+	_, err := s.reload(ctx)
+	return s, err
+}
+
+// reload reads the accounts.
+func (s *Service) reload(ctx context.Context) (*directory, error) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	return s.readAll(ctx, time.Now())
+}
+
+// readAll reads the accounts as they are at a time or later. It needs the lock.
+func (s *Service) readAll(ctx context.Context, at time.Time) (*directory, error) {
+	all, err := s.store.Accounts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d := &directory{
+		Accounts: all,
+		read:     at,
+		byID:     make(map[string]*User, len(all.Users)),
+		logins:   make(map[string]*User, len(all.Users)),
+		tokens:   make(map[string]*Token, len(all.Tokens)),
+	}
+	for i := range all.Users {
+		u := &all.Users[i]
+		d.byID[u.ID], d.logins[u.Login] = u, u
+	}
+	for i := range all.Tokens {
+		d.tokens[all.Tokens[i].ID] = &all.Tokens[i]
+	}
+	s.now.Store(d)
+	return d, nil
+}
+
+// current returns the accounts, at most freshFor old.
+func (s *Service) current(ctx context.Context) (*directory, *contract.Error) {
+	d := s.now.Load()
+	if !s.store.Shared() || time.Since(d.read) < freshFor {
+		return d, nil
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if d = s.now.Load(); time.Since(d.read) < freshFor {
+		return d, nil
+	}
+	at := time.Now()
+	version, err := s.store.Version(ctx)
+	switch {
+	case err == nil && version == d.Version:
+		fresh := *d
+		fresh.read = at
+		s.now.Store(&fresh)
+		return &fresh, nil
+	case err == nil:
+		d, err = s.readAll(ctx, at)
+	}
+	if err != nil {
+		return nil, contract.Errorf("auth/busy", "the accounts cannot be read: %w", err)
+	}
+	return d, nil
+}
+
+// Empty reports whether there are no users.
+func (s *Service) Empty() bool { return len(s.now.Load().Users) == 0 }
+
+var errUnknown = contract.Errorf("auth/unauthorized", "the credentials are not valid")
+
+// principal returns a user as a caller.
+func (set *Settings) principal(u *User) Principal {
+	return Principal{Name: u.ID, Type: u.Type, Login: u.Login, Roles: set.RolesOf(u)}
+}
+
+// Token returns the principal of a token (AUTH-003).
+func (s *Service) Token(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
+	id, err := tokenID(text)
+	if err != nil {
+		return Principal{}, err
+	}
+	d, err := s.current(ctx)
+	if err != nil {
+		return Principal{}, err
+	}
+	var none Token
+	t := d.tokens[id]
+	if t == nil {
+		t = &none
+	}
+	sum := tokenHash(text)
+	if subtle.ConstantTimeCompare(sum[:], t.Hash[:]) != 1 || t == &none {
+		return Principal{}, contract.Errorf("auth/unauthorized", "the token is not valid: it does not exist or was revoked")
+	}
+	if !time.Now().Before(t.Expires) {
+		return Principal{}, contract.Errorf("auth/unauthorized", "the token %s has expired", t.ID).
+			WithHint("an administrator makes another one with \"ferment token create\"")
+	}
+	u := d.byID[t.Owner]
+	if u == nil || u.Locked {
+		return Principal{}, errUnknown
+	}
+	p := set.principal(u)
+	p.Token = t.ID
+	if n := t.Narrow; n.Roles != nil || n.Operations != nil || n.Intents != nil {
+		p.Narrow = &t.Narrow
+	}
+	return p, nil
+}
+
+// Holds reports whether the credential of a principal that was admitted before is
+// still valid.
+func (s *Service) Holds(ctx context.Context, p *Principal) bool {
+	d, err := s.current(ctx)
+	if err != nil {
+		return false
+	}
+	u := d.byID[p.Name]
+	if u == nil || u.Locked {
+		return false
+	}
+	t := d.tokens[p.Token]
+	return p.Token == "" || t != nil && time.Now().Before(t.Expires)
+}
+
+// Login is a login with a password from a network.
+type Login struct{ Name, Password, Network string }
+
+// Recall returns the principal of a login that was verified a short time ago; ok is
+// false for any other.
+func (s *Service) Recall(ctx context.Context, set *Settings, l Login) (p Principal, ok bool) {
+	d, err := s.current(ctx)
+	if err != nil {
+		return Principal{}, false
+	}
+	u := d.logins[l.Name]
+	if u == nil || u.Locked || !s.verified.has(s.verified.keyOf(l, u), time.Now()) {
+		return Principal{}, false
+	}
+	return set.principal(u), true
+}
+
+// Password returns the principal of a login. Unknown logins and locked accounts cost
+// the same hash as others, and have the same error (AUTH-002). Of a pair of account
+// and network with too many failures no password is looked at (AUTH-020).
+func (s *Service) Password(ctx context.Context, set *Settings, l Login) (Principal, *contract.Error) {
+	locked, delay := s.failed.check(l.Name, l.Network, time.Now(), set.Locks)
+	if locked > 0 {
+		return Principal{}, contract.Errorf("auth/locked", "too many logins failed; the next one is possible in %s", locked.Round(time.Second)).
+			WithDetail("retry-after-ms", edn.Int(locked.Milliseconds()))
+	}
+	if err := pause(ctx, delay); err != nil {
+		return Principal{}, err
+	}
+	d, err := s.current(ctx)
+	if err != nil {
+		return Principal{}, err
+	}
+	u, hash, usable := d.logins[l.Name], unknownPHC(set.Basic), false
+	if u != nil {
+		if stored, ok := readPHC(u.Password); ok {
+			hash, usable = &stored, !u.Locked
+		}
+	}
+	var same bool
+	err = s.hashes.do(ctx, func() { same = len(l.Password) <= maxPassword && hash.verify(normal(l.Password)) })
+	switch {
+	case err != nil:
+		return Principal{}, err
+	case !same || !usable:
+		strong := u != nil && slices.Contains(set.Strong, u.Type)
+		s.failed.failed(l.Name, l.Network, strong, time.Now(), set.Locks)
+		return Principal{}, errUnknown
+	}
+	s.failed.forget(l.Name, l.Network)
+	if hash.weaker(set.Basic) {
+		if u, err = s.strengthen(ctx, set, u, l.Password); err != nil {
+			return Principal{}, err
+		}
+	}
+	s.verified.add(s.verified.keyOf(l, u), time.Now().Add(set.Basic.Remember), time.Now())
+	return set.principal(u), nil
+}
+
+// pause waits for the delay of a login.
+func pause(ctx context.Context, delay time.Duration) *contract.Error {
+	if delay <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return contract.Errorf("auth/busy", "the login was delayed until its caller gave up")
+	}
+}
+
+// strengthen replaces the hash of a verified password by one with the parameters of
+// the configuration, unless the user was changed meanwhile.
+func (s *Service) strengthen(ctx context.Context, set *Settings, u *User, password string) (*User, *contract.Error) {
+	hash, err := s.hash(ctx, set, normal(password))
+	if err != nil {
+		return nil, err
+	}
+	was := u.Password
+	err = s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
+		for _, now := range a.Users {
+			if now.ID == u.ID && now.Password == was {
+				now.Password = hash
+				return Change{Put: []User{now}}, nil
+			}
+		}
+		return Change{}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if now := s.now.Load().byID[u.ID]; now != nil {
+		u = now
+	}
+	return u, nil
+}
+
+// hash returns the stored form of a password.
+func (s *Service) hash(ctx context.Context, set *Settings, password []byte) (text string, err *contract.Error) {
+	var fault error
+	err = s.hashes.do(ctx, func() {
+		var p *phc
+		if p, fault = newPHC(password, set.Basic, s.random); fault == nil {
+			text = p.String()
+		}
+	})
+	if fault != nil {
+		return "", contract.Errorf("runtime/internal", "hash a password: %w", fault)
+	}
+	return text, err
+}
+
+// update changes the accounts, or with dry only decides. Tokens that have expired are
+// deleted on the way.
+func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (Change, *contract.Error)) *contract.Error {
+	decide := func(a Accounts) (Change, error) {
+		c, refused := change(&a)
+		if refused != nil {
+			return Change{}, refused
+		}
+		if c.Empty() {
+			return c, nil
+		}
+		for i := range c.Put {
+			c.Put[i].Changed = a.Version + 1
+		}
+		for _, t := range a.Tokens {
+			if !time.Now().Before(t.Expires.Add(keepExpired)) {
+				c.DropToken = append(c.DropToken, t.ID)
+			}
+		}
+		return c, nil
+	}
+	var err error
+	if dry {
+		var all Accounts
+		if all, err = s.store.Accounts(ctx); err == nil {
+			_, err = decide(all)
+		}
+		return asContract(err)
+	}
+	if err = s.store.Update(ctx, decide); err == nil {
+		_, err = s.reload(context.WithoutCancel(ctx))
+	}
+	return asContract(err)
+}
+
+// keepExpired is how long an expired token is listed.
+const keepExpired = 30 * 24 * time.Hour
+
+func asContract(err error) *contract.Error {
+	var refused *contract.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &refused):
+		return refused
+	}
+	return contract.Errorf("journal/unavailable", "change accounts: %w", err)
+}
+
+// remembered are logins that were verified a short time ago, under a key that no
+// other process has. A change of the user is another key.
+type remembered struct {
+	key   [sha256.Size]byte
+	mu    sync.Mutex
+	byKey map[[sha256.Size]byte]time.Time // until when
+}
+
+const maxRemembered = 1024
+
+func (r *remembered) keyOf(l Login, u *User) (out [sha256.Size]byte) {
+	mac := hmac.New(sha256.New, r.key[:])
+	for _, part := range []string{u.ID, u.Password, l.Name, l.Password} {
+		mac.Write([]byte(part))
+		mac.Write([]byte{0})
+	}
+	mac.Sum(out[:0])
+	return out
+}
+
+func (r *remembered) has(key [sha256.Size]byte, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now.Before(r.byKey[key])
+}
+
+func (r *remembered) add(key [sha256.Size]byte, until, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, t := range r.byKey {
+		if !now.Before(t) || len(r.byKey) >= maxRemembered {
+			delete(r.byKey, k)
+		}
+	}
+	r.byKey[key] = until
+}

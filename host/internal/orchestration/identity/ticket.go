@@ -1,0 +1,59 @@
+package identity
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// The text of a token is fmt_<id>_<secret><check>: the id in base32, 256 random bits
+// and a checksum of what precedes it in base64url. The checksum tells a mistyped text
+// from a revoked token without a lookup, and lets programs find tokens in files.
+const (
+	tokenPrefix = "fmt_"
+	idLength    = 8
+	secretBytes = 32
+	secretText  = 43
+	checkText   = 6
+	tokenLength = len(tokenPrefix) + idLength + 1 + secretText + checkText
+)
+
+var idCode = base32.NewEncoding("abcdefghjkmnpqrstvwxyz0123456789").WithPadding(base32.NoPadding)
+
+// newToken returns the id and the text of a new token.
+func newToken(random io.Reader) (id, text string, err error) {
+	var b [secretBytes + 5]byte
+	if _, err := io.ReadFull(random, b[:]); err != nil {
+		return "", "", err
+	}
+	id = idCode.EncodeToString(b[secretBytes:])
+	text = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(b[:secretBytes])
+	return id, text + check(text), nil
+}
+
+func check(text string) string {
+	var sum [4]byte
+	binary.BigEndian.PutUint32(sum[:], crc32.ChecksumIEEE([]byte(text)))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// IsToken reports whether a bearer credential is meant to be a token of this host.
+func IsToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
+
+// tokenID returns the id in the text of a token.
+func tokenID(text string) (string, *contract.Error) {
+	if len(text) != tokenLength || !IsToken(text) || text[len(tokenPrefix)+idLength] != '_' ||
+		check(text[:tokenLength-checkText]) != text[tokenLength-checkText:] {
+		return "", contract.Errorf("auth/unauthorized", "the bearer credential is not a token of Ferment, or a part of it is missing").
+			WithHint("send the whole text that \"ferment token create\" has printed")
+	}
+	return text[len(tokenPrefix) : len(tokenPrefix)+idLength], nil
+}
+
+func tokenHash(text string) [32]byte { return sha256.Sum256([]byte(text)) }

@@ -1,0 +1,154 @@
+package cli_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// identified is a profile under which callers of the listener need credentials.
+const identified = "\nauth {\n  required = true\n\n  basic {\n    memory = \"8MiB\"\n    time   = 1\n  }\n}\n"
+
+// AUTH-001, AUTH-003, AUTH-012, AUTH-031, CLI-003: the first user is made over the admin
+// socket, tokens admit over HTTP, runs belong to their user, and all of it outlives the
+// daemon; a revoked token does not.
+func TestUsersOfADaemon(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+identified)
+	s := w.serve()
+	refused := s.ask("mine/data", "{}")
+	assert.Equal(t, "auth/not-configured", refused.failure(t))
+	assert.Contains(t, string(refused.body), "ferment user add")
+
+	none := w.run("user", "list")
+	assert.Contains(t, none.stdout, "ferment user add NAME --role admin")
+	added := w.feed("three small words\n", "user", "add", "root", "--role", "admin")
+	require.Equal(t, 0, added.code, added.stderr)
+	assert.Regexp(t, `^root \(user/1\): added\ntype simple  status active  roles admin user\n$`, added.stdout)
+	w.data("user", "add", "ann", "--no-password")
+	w.data("user", "add", "eve", "--no-password")
+
+	made := w.run("token", "create", "ann", "--label", "of a test", "--ttl", "2h")
+	require.Equal(t, 0, made.code, made.stderr)
+	assert.Regexp(t, `^fmt_\S{58}\n$`, made.stdout, "only the token is on standard output")
+	assert.NotContains(t, made.stderr, strings.TrimSpace(made.stdout))
+	ann := "Bearer " + strings.TrimSpace(made.stdout)
+	eve := "Bearer " + plain(w.data("token", "create", "eve").Key("token"))
+
+	ask := func(as string) answer {
+		return s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/data", "{}", ""), "Authorization", as)
+	}
+	first := ask(ann)
+	require.Equal(t, http.StatusOK, first.status, "%s", first.body)
+	run := first.header.Get("Ferment-Run-Id")
+	show := func(as string) int {
+		return s.request(t.Context(), "GET", "/v1/runs/"+run, "", "Authorization", as).status
+	}
+	assert.Equal(t, []int{200, 404}, []int{show(ann), show(eve)}, "the run of another caller does not exist")
+	accepted := w.run("runs", "records", run, "--edn").stdout
+	assert.Contains(t, accepted, ":principal \"user/2\"")
+	assert.Contains(t, accepted, ":what :http.v1/act", "AUTH-013: the decision is recorded")
+	assert.Equal(t, http.StatusForbidden, s.request(t.Context(), "POST", "/v1/admin", "{:action :status}", "Authorization", ann).status)
+	assert.Contains(t, w.run("admin", "events").stdout, "auth/denied")
+
+	listed := w.run("token", "list", "--user", "ann")
+	assert.Regexp(t, `(?m)^[a-z0-9]{8} +ann +\S+Z +all +of a test$`, listed.stdout)
+	s.stop()
+	s = w.serve()
+	assert.Equal(t, []int{200, 404}, []int{show(ann), show(eve)}, "after a restart")
+
+	id := strings.Split(ann, "_")[1]
+	dry := w.run("token", "revoke", id, "--dry-run")
+	assert.Contains(t, dry.stdout, "nothing was done")
+	assert.Equal(t, 2, w.run("token", "revoke", id).code, "there is no terminal to ask on")
+	assert.Equal(t, 200, show(ann))
+	assert.Equal(t, 0, w.run("token", "revoke", id, "--yes").code)
+	assert.Equal(t, http.StatusUnauthorized, show(ann))
+
+	w.data("user", "lock", "eve", "--yes")
+	assert.Equal(t, http.StatusUnauthorized, show(eve))
+	w.data("user", "unlock", "eve")
+	assert.Equal(t, http.StatusNotFound, show(eve))
+	s.stop()
+}
+
+// CLI-001, CLI-002, CLI-005: exit codes and outputs of the verbs about users.
+func TestUserVerbs(t *testing.T) {
+	t.Parallel()
+	w := answering(t, identified+"\nrole \"auditor\" {}\n\noperations {\n  rule \"runs/any\" {\n    any = [\"auditor\"]\n  }\n}\n")
+	assert.Equal(t, 3, w.run("user", "list").code, "no daemon")
+	s := w.serve()
+	require.Equal(t, 0, w.feed("three small words", "user", "add", "root", "--role", "admin").code)
+	require.Equal(t, 0, w.feed("three small words", "user", "add", "ann", "--role", "auditor,operator").code)
+	for args, want := range map[string]struct {
+		stdin string
+		exit  int
+		says  string
+	}{
+		"user add ann":                              {"three small words", 6, "already"},
+		"user add bob":                              {"", 2, "--no-password"},
+		"user add bob --role auditr":                {"three small words", 5, "auditor"},
+		"user add bob ":                             {"short", 2, "expected 12 to 1024"},
+		"user add Bob --no-password":                {"", 2, "not a login"},
+		"user show bob":                             {"", 5, "user list"},
+		"user passwd bob":                           {"three small words", 5, "no user"},
+		"user delete root --yes":                    {"", 6, "no administrator"},
+		"user lock root --dry-run":                  {"", 6, "no administrator"},
+		"role grant ann anonymous":                  {"", 1, "cannot be granted"},
+		"role revoke ann operator":                  {"", 2, "--yes"},
+		"token create bob":                          {"", 5, "no user"},
+		"token create ann --ttl 400d":               {"", 2, "max_ttl"},
+		"token create ann --operation http.v1/actt": {"", 2, "http.v1/act"},
+		"token revoke abcdefgh --yes":               {"", 5, "token list"},
+	} {
+		got := w.feed(want.stdin, strings.Fields(args)...)
+		assert.Equal(t, want.exit, got.code, "%s: %s", args, got.stderr)
+		assert.Contains(t, strings.ReplaceAll(got.stderr, "\n", " "), want.says, args)
+		assert.Empty(t, got.stdout, args)
+	}
+	listed := w.run("user", "list")
+	assert.Regexp(t, `(?m)^login +id +type +status +roles$`, listed.stdout)
+	assert.Regexp(t, `(?m)^ann +user/2 +simple +active +auditor operator user$`, listed.stdout)
+	roles := w.run("role", "list")
+	assert.Regexp(t, `(?m)^auditor +ann$`, roles.stdout)
+	assert.Contains(t, w.run("role", "revoke", "ann", "auditor", "--dry-run").stdout, "dry run")
+	assert.Contains(t, w.run("role", "revoke", "ann", "auditor", "--yes").stdout, "roles operator user")
+	assert.Contains(t, w.run("user", "delete", "ann", "--yes").stdout, "tokens deleted: 0")
+	asJSON := w.run("user", "show", "root", "--json")
+	assert.Contains(t, asJSON.stdout, `"login":"root"`)
+	assert.NotContains(t, asJSON.stdout, "argon2")
+	s.stop()
+}
+
+// AUTH-030, AUTH-032: a listener that other machines can reach serves callers with
+// credentials over TLS; without TLS the daemon does not start, and a reload that takes
+// either away is refused.
+func TestOpenListener(t *testing.T) {
+	t.Parallel()
+	open := "\nhttp {\n  listen = [\"0.0.0.0:0\"]\n"
+	const encrypted = "\n  tls {\n    cert_file = \"cert.pem\"\n    key_file  = \"key.pem\"\n  }\n"
+	w := answering(t, identified+open+"}\n")
+	got := w.run("serve")
+	assert.Equal(t, 78, got.code, got.stderr)
+	assert.Contains(t, got.stderr, "http/insecure-listener")
+	w.certify(1)
+	config := filepath.Join(w.dir, "ferment.hcl")
+	text, err := os.ReadFile(config)
+	require.NoError(t, err)
+	secure := strings.Replace(string(text), open, open+encrypted, 1)
+	w.write("ferment.hcl", strings.Replace(secure, "required = true", "required = false", 1))
+	assert.Equal(t, 78, w.run("serve").code, "callers would not be identified")
+	w.write("ferment.hcl", secure)
+	s := w.serve()
+	require.True(t, strings.HasPrefix(s.address, "[::]:") || strings.HasPrefix(s.address, "0.0.0.0:"), s.address)
+	w.write("ferment.hcl", string(text))
+	s.signal(syscall.SIGHUP)
+	assert.Equal(t, 1, w.run("admin", "reload").code, "without TLS")
+	s.stop()
+}

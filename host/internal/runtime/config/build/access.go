@@ -1,0 +1,160 @@
+package build
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// access reads the rules of operations and intents, and the intents of roles.
+func (b *builder) access() *policy.Access {
+	out := &policy.Access{
+		Operations:  policy.ShippedOperationRules(),
+		Intents:     policy.Rules{},
+		RoleIntents: map[string][]string{},
+	}
+	known := append(policy.Operations(), policy.AdminOperations...)
+	rules := b.Root.Block("operations").All("rule")
+	for _, s := range rules {
+		b.rule(s, "operation", known, rules, out.Operations)
+	}
+	for _, in := range b.All("intent") {
+		s := in.Block("access")
+		if s.Written("any") || s.Written("all") || s.Written("forbidden") {
+			out.Intents[in.Label()] = b.ruleOf(s)
+		}
+	}
+	for _, s := range b.All("role") {
+		names, _ := s.Texts("intents")
+		if len(names) == 0 {
+			continue
+		}
+		for i, name := range names {
+			if !language.IsQualifiedLabel(name) {
+				b.Report.Add(diag.Diagnostic{
+					Type:    "config/type",
+					Message: fmt.Sprintf("%s: %s is not the name of an intent", s.Node.Title(), diag.Quote(name)),
+					Range:   s.Attrs["intents"].Items[i].At,
+					Path:    s.PathOf("intents"),
+					Found:   edn.Text(name),
+					Hint:    "write its whole name, such as \"text/respond\", or \"text/*\"",
+				})
+			}
+		}
+		slices.Sort(names)
+		out.RoleIntents[roleName(s.Label())] = names
+	}
+	return out
+}
+
+// rule reads the rule of an effect or operation. One of a namespace replaces the
+// shipped rules of its names, unless they have a block of their own among all.
+func (b *builder) rule(s *decode.Section, kind string, known []string, all []*decode.Section, rules policy.Rules) {
+	name := s.Label()
+	if space, whole := strings.CutSuffix(name, "*"); whole {
+		within := func(w string) bool { return strings.HasPrefix(w, space) }
+		if !slices.ContainsFunc(known, within) {
+			b.dangling(s, "", kind, name, known, s.At())
+			return
+		}
+		for _, w := range slices.DeleteFunc(slices.Clone(known), func(w string) bool { return !within(w) }) {
+			if !slices.ContainsFunc(all, func(x *decode.Section) bool { return x.Label() == w }) {
+				delete(rules, w)
+			}
+		}
+	} else if !slices.Contains(known, name) {
+		b.dangling(s, "", kind, name, known, s.At())
+		return
+	}
+	rules[name] = b.ruleOf(s)
+}
+
+func (b *builder) ruleOf(s *decode.Section) policy.Rule {
+	return policy.Rule{
+		Any:       b.roles(s, "any"),
+		All:       b.roles(s, "all"),
+		Forbidden: b.roles(s, "forbidden"),
+		Where:     s.Where(),
+	}
+}
+
+// identity reads the block auth.
+func (b *builder) identity() *identity.Settings {
+	s := b.Root.Block("auth")
+	basic, tokens, locks := s.Block("basic"), s.Block("tokens"), s.Block("locks")
+	out := &identity.Settings{
+		Required:  s.Flag("required"),
+		Known:     b.roleNames(),
+		Anonymous: b.role(s, "anonymous_role"),
+		LoggedIn:  b.role(s, "logged_in_role"),
+		Global:    b.roles(s, "global_context"),
+		Account:   map[string][]string{},
+		Basic: identity.Basic{
+			Enabled:  basic.Flag("enabled"),
+			Remember: basic.Duration("remember"),
+			MinBytes: basic.Integer("min_bytes"),
+			Memory:   uint32(basic.Integer("memory") >> 10),
+			Time:     uint32(basic.Integer("time")),
+		},
+		TokenTTL:    tokens.Duration("ttl"),
+		MaxTokenTTL: tokens.Duration("max_ttl"),
+		Locks: identity.Locks{
+			StrongMax:    locks.Integer("strong_max"),
+			StrongWindow: locks.Duration("strong_window"),
+			Max:          locks.Integer("max"),
+			Window:       locks.Duration("window"),
+			Forgive:      locks.Duration("forgive"),
+			MaxDelay:     locks.Duration("max_delay"),
+		},
+	}
+	b.ordered(tokens, "ttl", "max_ttl", false)
+	out.Strong, _ = s.Texts("strong_types")
+	for i, name := range out.Strong {
+		b.accountType(s, "strong_types", name, s.Attrs["strong_types"].Items[i].At)
+	}
+	types := s.Attrs["account_roles"]
+	for i, name := range types.Keys {
+		b.accountType(s, "account_roles", name, cmp.Or(types.Items[i].Key, types.Items[i].At))
+		for _, member := range types.Items[i].Items {
+			role, _ := member.EDN.AsString()
+			if full := roleName(role); slices.Contains(out.Known, full) {
+				out.Account[name] = append(out.Account[name], full)
+			} else {
+				b.dangling(s, "account_roles", "role", role, shortRoles(out.Known), member.At)
+			}
+		}
+	}
+	return out
+}
+
+// accountType checks the name of an account type.
+func (b *builder) accountType(s *decode.Section, attr, name string, at *diag.Range) {
+	if language.IsIdentLabel(name) {
+		return
+	}
+	b.Report.Add(diag.Diagnostic{
+		Type:    "config/type",
+		Message: fmt.Sprintf("%s in auth: %s is not an account type", attr, diag.Quote(name)),
+		Range:   at,
+		Path:    s.PathOf(attr),
+		Found:   edn.Text(name),
+		Hint:    "write a-z, 0-9 and . _ + -, beginning with a letter or digit",
+	})
+}
+
+// role reads the name of one role and reports an unknown one.
+func (b *builder) role(s *decode.Section, attr string) string {
+	full := roleName(s.Text(attr))
+	if known := b.roleNames(); !slices.Contains(known, full) && s.Written(attr) {
+		b.dangling(s, attr, "role", s.Text(attr), shortRoles(known), s.Attrs[attr].At)
+	}
+	return full
+}

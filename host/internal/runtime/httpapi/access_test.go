@@ -1,0 +1,284 @@
+package httpapi_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// strict are settings under which callers need credentials.
+func strict(s *httpapi.Settings) { s.Identity.Required = true }
+
+// basic returns the header of a login with a password.
+func basic(login, password string) string {
+	r := http.Request{Header: http.Header{}}
+	r.SetBasicAuth(login, password)
+	return r.Header.Get("Authorization")
+}
+
+// routeOperations are the routes by method and path, with the least role that may
+// use each: "" is every caller, and any is every identified one.
+var routeOperations = map[string]string{
+	"GET /health": "", "GET /ready": "", "GET /routes": "", "GET /openapi.json": "",
+	"GET /v1/whoami":                            "any",
+	"POST /v1/act":                              "user",
+	"POST /v1/session":                          "user",
+	"GET /v1/runs":                              "user",
+	"GET /v1/runs/stats":                        "user",
+	"GET /v1/interrupts":                        "user",
+	"GET /v1/runs/{id}":                         "user",
+	"GET /v1/runs/{id}/records":                 "user",
+	"GET /v1/runs/{id}/events":                  "user",
+	"GET /v1/runs/{id}/verify":                  "user",
+	"GET /v1/runs/{id}/diff/{other}":            "user",
+	"POST /v1/runs/{id}/cancel":                 "user",
+	"POST /v1/runs/{id}/interrupts/{interrupt}": "user",
+	"GET /v1/act/jobs/{id}":                     "user",
+	"POST /v1/act/jobs/{id}/cancel":             "user",
+	"POST /v1/runs/{id}/resume":                 "operator",
+	"POST /v1/runs/{id}/pin":                    "admin",
+	"POST /v1/runs/{id}/unpin":                  "admin",
+	"DELETE /v1/runs/{id}":                      "admin",
+	"POST /v1/admin":                            "admin",
+}
+
+// AUTH-010, AUTH-011, AUTH-012, AUTH-013: every route under every role. A denied
+// request looks nothing up and is audited with the rule; of a route of runs, users
+// get their own and operators all of them.
+func TestEveryRouteUnderEveryRole(t *testing.T) {
+	w := newWorld(t, strict)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	ranks := []string{"anonymous", "nothing", "user", "operator", "admin"}
+	headers := map[string]string{}
+	names := map[string]string{}
+	for _, rank := range ranks[2:] {
+		u := w.user(rank, "role/"+rank)
+		headers[rank], _ = w.token(rank, policy.Narrowing{})
+		names[rank] = u.ID
+	}
+	w.user("nothing")
+	headers["nothing"], _ = w.token("nothing", policy.Narrowing{Roles: []string{}})
+	covered := 0
+	for r := range w.call("GET /routes", "").value(t).Key("routes").Elems() {
+		method, _ := r.Key("method").AsString()
+		path, _ := r.Key("path").AsString()
+		what := method + " " + path
+		least, known := routeOperations[what]
+		require.True(t, known, "%s has no row here", what)
+		covered++
+		body := map[string]string{
+			"POST /v1/act": jsonAct("t/any", "{}"), "POST /v1/admin": `{"action":"plugin-list"}`, "POST /v1/session": `{"action":"list"}`,
+			"POST /v1/runs/{id}/interrupts/{interrupt}": `{"answer":1}`,
+		}[what]
+		for rank, role := range ranks {
+			w.denied()
+			asked := w.asks()
+			var more []string
+			if headers[role] != "" {
+				more = []string{"Authorization", headers[role]}
+			}
+			a := w.call(concrete(what), body, more...)
+			denied := w.denied()
+			switch {
+			case least == "":
+				assert.Less(t, a.status, 400, "%s as %s: %s", what, role, a.body)
+			case role == "anonymous":
+				assert.Equal(t, 401, a.status, "%s as %s: %s", what, role, a.body)
+				assert.Equal(t, "Bearer", a.header.Get("WWW-Authenticate"))
+			case least == "any" || rank >= slices.Index(ranks, least):
+				assert.NotContains(t, []int{401, 403}, a.status, "%s as %s: %s", what, role, a.body)
+				assert.Empty(t, denied, "%s as %s", what, role)
+				if strings.Contains(path, "{id}") && w.asks() > asked {
+					owner := names[role]
+					if rank >= slices.Index(ranks, "operator") {
+						owner = ""
+					}
+					assert.Equal(t, owner, w.lastAsked().owner, "%s as %s: whose runs exist", what, role)
+				}
+			default:
+				assert.Equal(t, 403, a.status, "%s as %s: %s", what, role, a.body)
+				assert.Equal(t, "auth/forbidden", a.failure(t), "%s as %s", what, role)
+				assert.Equal(t, asked, w.asks(), "%s as %s: nothing is looked up", what, role)
+				require.Len(t, denied, 1, "%s as %s", what, role)
+				assert.Equal(t, "auth/denied", denied[0].Event)
+				assert.True(t, denied[0].Decision.HasKey("rule") && denied[0].Decision.HasKey("reason"), "%s", denied[0].Decision)
+			}
+		}
+	}
+	assert.Len(t, routeOperations, covered)
+}
+
+// AUTH-001: tokens, HTTP Basic, and nothing else; exactly one per request.
+func TestCredentials(t *testing.T) {
+	w := newWorld(t, strict)
+	u := w.user("ann", policy.RoleOperator)
+	token, id := w.token("ann", policy.Narrowing{Intents: []string{"t/*"}})
+	for name, tc := range map[string]struct {
+		header string
+		status int
+	}{
+		"token":             {token, 200},
+		"lower-case scheme": {"bearer" + strings.TrimPrefix(token, "Bearer"), 200},
+		"password":          {basic("ann", password), 200},
+		"password again":    {basic("ann", password), 200},
+		"wrong password":    {basic("ann", password+"x"), 401},
+		"unknown login":     {basic("bob", password), 401},
+		"malformed basic":   {"Basic ???", 401},
+		"another scheme":    {"Digest x", 401},
+		"no scheme":         {"x", 401},
+		"short token":       {token[:len(token)-1], 401},
+		"admin token":       {"Bearer " + token, 401},
+		"the daemon's":      {"Bearer the-token-of-this-start", 401},
+	} {
+		a := w.call("GET /v1/whoami", "", "Authorization", tc.header)
+		assert.Equal(t, tc.status, a.status, "%s: %s", name, a.body)
+		if tc.status == 401 {
+			assert.NotEmpty(t, a.header.Get("WWW-Authenticate"), name)
+		}
+	}
+	who := w.call("GET /v1/whoami", "", "Authorization", token).value(t)
+	assert.Equal(t, []string{u.ID, "ann", id}, []string{text(who, "principal"), text(who, "login"), text(who, "token/id")})
+	assert.Contains(t, string(w.call("GET /v1/whoami", "", "Authorization", token).body), `"narrow":{"intents":["t/*"]}`)
+	w.tune(func(s *httpapi.Settings) { s.Identity.Basic.Enabled = false })
+	assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", basic("ann", password)).status)
+}
+
+// AUTH-031: without users, a listener that needs an identity says how the first one is
+// made, and admin actions need an identity even where acts need none.
+func TestWithoutUsers(t *testing.T) {
+	w := newWorld(t, strict)
+	for _, what := range []string{"GET /v1/whoami", "POST /v1/admin"} {
+		a := w.call(what, `{"action":"list-users"}`)
+		assert.Equal(t, "auth/not-configured", a.failure(t), what)
+		assert.Contains(t, string(a.body), "ferment user add")
+	}
+	open := newWorld(t)
+	open.user("ann", policy.RoleAdmin)
+	open.tune(func(s *httpapi.Settings) { s.Identity.Anonymous = policy.RoleAdmin })
+	assert.Equal(t, 200, open.call("GET /v1/runs", "").status)
+	assert.Equal(t, "auth/unauthorized", open.call("POST /v1/admin", `{"action":"list-users"}`).failure(t))
+	created := w.operator("POST /v1/admin", `{"action":"create-user","user":"root","roles":["admin"],"password":"`+password+`"}`)
+	require.Equal(t, 200, created.status, "%s", created.body)
+	entry := <-w.audited
+	assert.NotContains(t, entry.Input.String(), password, "the audit trail has no password")
+	assert.Equal(t, 200, w.call("POST /v1/admin", `{"action":"list-users"}`, "Authorization", basic("root", password)).status)
+}
+
+// AUTH-003, AUTH-011: limits of a token count within acts as well: another intent, and
+// the operations of its owner within a request.
+func TestNarrowTokensInActs(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("ann", policy.RoleOperator)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	act := func(n policy.Narrowing) answer {
+		token, _ := w.token("ann", n)
+		return w.call("POST /v1/act", jsonAct("t/any", "{}"), "Authorization", token)
+	}
+	assert.Equal(t, 200, act(policy.Narrowing{Intents: []string{"t/any"}}).status)
+	assert.Equal(t, "auth/forbidden", act(policy.Narrowing{Intents: []string{"t/other"}}).failure(t))
+	assert.Equal(t, "auth/forbidden", act(policy.Narrowing{Operations: []string{policy.ReadRuns}}).failure(t))
+	assert.Equal(t, "auth/forbidden", act(policy.Narrowing{Roles: []string{"role/contractor"}}).failure(t))
+}
+
+// AUTH-003, AUTH-020: a revoked token and a locked account end at once, also a stream
+// that is open.
+func TestRevokedAtOnce(t *testing.T) {
+	w := newWorld(t, strict, func(s *httpapi.Settings) { s.Heartbeat = 20 * time.Millisecond })
+	w.user("ann", policy.RoleOperator)
+	token, id := w.token("ann", policy.Narrowing{})
+	w.idle.Store(true)
+	got := make(chan answer, 1)
+	go func() { got <- w.call(concrete("GET /v1/runs/{id}/events"), "", "Authorization", token) }()
+	require.Eventually(t, func() bool { return w.asks() > 0 }, 5*time.Second, time.Millisecond)
+	_, err := w.users.RevokeToken(t.Context(), id, false)
+	require.Nil(t, err)
+	assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", token).status)
+	select {
+	case <-got:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the stream goes on")
+	}
+	_, err = w.users.Lock(t.Context(), w.Settings().Identity, "ann", true, false)
+	require.Nil(t, err)
+	assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", basic("ann", password)).status)
+}
+
+// AUTH-020, AUTH-021, AUTH-033: failures lock an account for the network that they come
+// from, as trusted proxies name it; what another caller writes into the header counts
+// for nothing. Passwords have a rate of their own.
+func TestLoginsBehindProxies(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("ann")
+	try := func(password, forwarded string) string {
+		a := w.call("GET /v1/whoami", "", "Authorization", basic("ann", password), "X-Forwarded-For", forwarded)
+		if a.status == 200 {
+			return ""
+		}
+		return a.failure(t)
+	}
+	for i := range 3 {
+		assert.Equal(t, "auth/unauthorized", try("wrong password", fmt.Sprintf("192.0.2.%d", i)))
+	}
+	assert.Equal(t, "auth/locked", try(password, "192.0.2.9"), "all came from here: no proxy is trusted")
+	w.tune(func(s *httpapi.Settings) { s.Proxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	assert.Equal(t, "auth/unauthorized", try("wrong password", "192.0.2.9"))
+	for range 3 {
+		try("wrong password", "192.0.2.9, 127.0.0.2")
+	}
+	assert.Equal(t, "auth/locked", try(password, "203.0.113.1, 192.0.2.9"))
+	assert.Empty(t, try(password, "192.0.2.9, 203.0.113.1"), "another network")
+	assert.Equal(t, "auth/locked", w.call("GET /v1/whoami", "", "Authorization", basic("ann", "another wrong one"), "X-Forwarded-For", "not an address").failure(t))
+
+	slow := newWorld(t, strict, func(s *httpapi.Settings) {
+		s.Identity.Locks.Max = 100
+		s.Limits.LoginRate = config.Rate{Events: 1, Per: time.Hour}
+	})
+	slow.user("ann")
+	wrong := func() answer { return slow.call("GET /v1/whoami", "", "Authorization", basic("ann", "wrong password")) }
+	assert.Equal(t, "auth/unauthorized", wrong().failure(t))
+	assert.Equal(t, "auth/unauthorized", wrong().failure(t))
+	limited := wrong()
+	assert.Equal(t, "auth/rate-limited", limited.failure(t))
+	assert.NotEmpty(t, limited.header.Get("Retry-After"))
+}
+
+// AUTH-003: administration over HTTP needs the role, action by action; a token can be
+// limited to one of them.
+func TestAdminOverHTTP(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("root", policy.RoleAdmin)
+	w.user("ann", policy.RoleOperator)
+	one, _ := w.token("root", policy.Narrowing{Operations: []string{"admin/list-users"}})
+	whole, _ := w.token("root", policy.Narrowing{})
+	operator, _ := w.token("ann", policy.Narrowing{})
+	for _, tc := range []struct {
+		header, action string
+		status         int
+	}{
+		{one, "list-users", 200}, {one, "plugin-list", 403}, {whole, "plugin-list", 200}, {operator, "plugin-list", 403},
+	} {
+		a := w.call("POST /v1/admin", `{"action":"`+tc.action+`"}`, "Authorization", tc.header)
+		assert.Equal(t, tc.status, a.status, "%s: %s", tc.action, a.body)
+		<-w.audited
+	}
+}
+
+// asks returns the number of calls of runs so far.
+func (w *world) asks() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.asked)
+}

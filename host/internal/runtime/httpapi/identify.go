@@ -1,0 +1,181 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// anonymous is the name and the type of callers without credentials.
+const anonymous = "anonymous"
+
+// identify sets the principal of the request (AUTH-001, AUTH-030, AUTH-031).
+func (x *exchange) identify() *contract.Error {
+	if x.route.Operation == OpOpen {
+		return nil
+	}
+	shown := x.r.Header.Values("Authorization")
+	if len(shown) > 1 {
+		return contract.Errorf("auth/ambiguous", "the request has %d Authorization headers", len(shown))
+	}
+	if x.via.admin {
+		return x.identifyOperator(shown)
+	}
+	service := x.api.backend.Identity()
+	if service == nil {
+		return contract.Errorf("runtime/starting", "the daemon is coming up")
+	}
+	if len(shown) == 0 {
+		return x.identifyNameless(service)
+	}
+	err := x.identifyCaller(service, shown[0])
+	if err != nil && err.HTTPStatus() == 401 {
+		x.api.backend.Denied(Denial{
+			Event:     "auth/failed",
+			Address:   x.client(),
+			Operation: string(x.route.Operation),
+			Message:   err.Message,
+		})
+	}
+	return err
+}
+
+// identifyNameless admits a caller without credentials, where it needs none.
+func (x *exchange) identifyNameless(service *identity.Service) *contract.Error {
+	set := x.settings.Identity
+	if !set.Required && !x.via.open && x.route.Operation != OpAdmin {
+		x.who = set.Nameless(anonymous)
+		return nil
+	}
+	if service.Empty() {
+		return contract.Errorf("auth/not-configured", "this listener needs an identity, and the host has no users yet").
+			WithHint("use the admin socket, as the command line does, or create the first user there: ferment user add NAME --role admin")
+	}
+	return contract.Errorf("auth/unauthorized", "the request has no credentials").
+		WithHint("send \"Authorization: Bearer\" with a token, which \"ferment token create\" makes")
+}
+
+// identifyCaller checks the credentials of an Authorization header.
+func (x *exchange) identifyCaller(service *identity.Service, header string) (err *contract.Error) {
+	set, ctx := x.settings.Identity, x.r.Context()
+	scheme, credentials, _ := strings.Cut(header, " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+		x.who, err = service.Token(ctx, set, strings.TrimSpace(credentials))
+		return err
+	case !strings.EqualFold(scheme, "Basic"):
+		return contract.Errorf("auth/unauthorized", "the scheme %.20q of the Authorization header is not supported", scheme).
+			WithHint("send Bearer with a token")
+	case !set.Basic.Enabled:
+		return contract.Errorf("auth/unauthorized", "this host takes no passwords in requests (auth.basic.enabled)").
+			WithHint("send Bearer with a token")
+	}
+	name, password, ok := x.r.BasicAuth()
+	if !ok {
+		return contract.Errorf("auth/unauthorized", "the credentials of scheme Basic are malformed: expected base64 of login:password")
+	}
+	login := identity.Login{Name: name, Password: password, Network: network(x.client())}
+	if x.who, ok = service.Recall(ctx, set, login); ok {
+		return nil
+	}
+	rate := x.settings.Limits.LoginRate
+	if wait, ok := x.api.buckets.take("login "+login.Name+" "+login.Network, time.Now(), rate, 2*rate.Events); !ok {
+		return rateLimited(rate, wait)
+	}
+	x.who, err = service.Password(ctx, set, login)
+	return err
+}
+
+// permit decides whether the principal may do an operation, and keeps the decision
+// (AUTH-010, AUTH-013). The operator on the admin socket may do everything.
+func (x *exchange) permit(operation string) *contract.Error {
+	if x.via.admin {
+		x.decisions = append(x.decisions, policy.Decision{What: operation, OK: true, Reason: "admin-socket"}.Value())
+		return nil
+	}
+	d := x.settings.Access.Operation(operation, x.who.Caller())
+	x.decisions = append(x.decisions, d.Value())
+	err := d.Refusal("auth/forbidden", "operation", x.who.Caller())
+	if err != nil {
+		x.api.backend.Denied(Denial{
+			Event:     "auth/denied",
+			Principal: x.who.Name,
+			Address:   x.client(),
+			Operation: operation,
+			Decision:  d.Value(),
+			Message:   err.Message,
+		})
+	}
+	return err
+}
+
+// may reports whether the principal may do an operation besides that of the route.
+func (x *exchange) may(operation string) bool {
+	return x.via.admin || x.settings.Access.Operation(operation, x.who.Caller()).OK
+}
+
+// holds reports whether the credential of an admitted principal is still valid.
+func (x *exchange) holds(ctx context.Context) bool {
+	if x.who.Login == "" {
+		return true // it is not one of a user
+	}
+	service := x.api.backend.Identity()
+	return service != nil && service.Holds(ctx, &x.who)
+}
+
+// Denial is a denied request for the audit trail. Decision is nil if no rule
+// has decided.
+type Denial struct {
+	Event                         string
+	Principal, Address, Operation string
+	Decision                      edn.Value
+	Message                       string
+}
+
+// client returns the address of the caller. Behind trusted proxies it is the last
+// address of X-Forwarded-For that is not one of them (AUTH-021).
+func (x *exchange) client() string {
+	host, _, err := net.SplitHostPort(x.r.RemoteAddr)
+	if err != nil {
+		return x.r.RemoteAddr
+	}
+	peer, err := netip.ParseAddr(host)
+	if err != nil || !x.trusted(peer) {
+		return host
+	}
+	forwarded := strings.Split(strings.Join(x.r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, text := range slices.Backward(forwarded) {
+		ip, err := netip.ParseAddr(strings.TrimSpace(text))
+		if err != nil {
+			break // what precedes it comes from a caller
+		}
+		if peer = ip; !x.trusted(ip) {
+			break
+		}
+	}
+	return peer.Unmap().WithZone("").String()
+}
+
+// trusted reports whether an address is that of a proxy.
+func (x *exchange) trusted(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	return slices.ContainsFunc(x.settings.Proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// checkOpen rejects requests over a listener that other machines can reach, while
+// the configuration in force does not allow it: a name may have got another address.
+func (x *exchange) checkOpen() *contract.Error {
+	if x.via.open && !x.settings.Open {
+		return contract.Errorf("http/insecure-listener", "this listener is open to other machines, which the configuration does not allow").
+			WithHint("set auth.required and http.tls, and restart the daemon")
+	}
+	return nil
+}
