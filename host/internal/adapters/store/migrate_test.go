@@ -137,7 +137,7 @@ func TestMigrateRefusesToLoseData(t *testing.T) {
 	migrate(t, Options{Path: path}, -1, false)
 	var loss *LossError
 	require.ErrorAs(t, migrated(Options{Path: path}, 0, false), &loss)
-	assert.Equal(t, LossError{Path: path, From: 5}, *loss)
+	assert.Equal(t, LossError{Path: path, From: 6}, *loss)
 	s := openAt(t, dir)
 	var locked *LockedError
 	require.ErrorAs(t, migrated(Options{Path: path}, 0, true), &locked)

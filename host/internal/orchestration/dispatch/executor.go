@@ -41,6 +41,11 @@ type Call struct {
 	Request   edn.Value     // the envelope as a plugin sees it
 	Effects   []string      // effects that this call may have
 	Scope     edn.Value     // limits of those effects: a map from effect to scope
+	// Allowed are the effects that the node allows, and AllowedScope are their limits.
+	// They bound what a capability of the host asks for within the call; for others
+	// they are not set.
+	Allowed      []string
+	AllowedScope edn.Value
 	Principal string        // the caller of the run
 	Permits   []string      // operations that plugins check and the caller may do
 	Roles     []string      // of the caller, for host calls made by the capability
