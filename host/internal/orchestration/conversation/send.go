@@ -331,7 +331,7 @@ func attribution(m conversation.Message, c *Call, response edn.Value, agent stri
 	if by.Agent == "" {
 		by.Agent = agent
 	}
-	if id, ok := response.Key("cap/id").AsKeyword(); ok && by.Capability == "" && agent == "" {
+	if id, ok := response.Key("invoke/meta").Key("cap/id").AsKeyword(); ok && by.Capability == "" && agent == "" {
 		by.Capability = id
 	}
 	if model, ok := response.Key("result").Key("out").Key("model").AsString(); ok && by.Model == "" {

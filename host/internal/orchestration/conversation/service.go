@@ -290,7 +290,7 @@ func (s *Service) thawed(ctx context.Context, of Conversation) *contract.Error {
 	}
 	in, err := s.sessions.Get(ctx, session.Caller{Principal: of.Owner}, of.Session)
 	switch {
-	case errors.Is(err, contract.OfType("session/not-found")): // it was deleted
+	case err != nil && err.Type == "session/not-found": // it was deleted
 		return nil
 	case err != nil:
 		return err
