@@ -55,7 +55,7 @@ func (x *talk) do(intent, input string) (edn.Value, *contract.Error) {
 func (x *talk) at(ctx context.Context, intent, input string, path edn.Value) (edn.Value, *contract.Error) {
 	return x.Do(ctx, conversation.Call{
 		Caller: session.Caller{Principal: "ann"}, Intent: "conversation/" + intent,
-		Input: edn.MustRead(fmt.Sprintf(`{:conversation/id "c" %s}`, input)), Session: "s", Run: "run_1", Path: path, Key: path.String(),
+		Input: edn.MustRead(`{:conversation/id "c"}`).Merge(edn.MustRead("{" + input + "}")), Session: "s", Run: "run_1", Path: path, Key: path.String(),
 		Serves: func(string) bool { return x.serves },
 		Ask: func(_ context.Context, r edn.Value, _ func(edn.Value)) (edn.Value, *contract.Error) {
 			x.asked = append(x.asked, r)
@@ -226,6 +226,7 @@ func TestBadInput(t *testing.T) {
 		"too long":       {"send", `:text "` + strings.Repeat("x", turns.MaxText+1) + `"`, "conversation/too-large"},
 		"not a user":     {"regenerate", `:turn/id "t-1"`, "conversation/invalid-message"},
 		"unknown intent": {"merge", "", "intent/not-supported"},
+		"unknown parent": {"fork", `:conversation/id "none"`, "conversation/not-found"},
 		"unknown call":   {"spawn", `:tool/id "7"`, "conversation/invalid-message"},
 		"not spawned":    {"result", ":link? true", "conversation/invalid-message"},
 	} {

@@ -303,6 +303,74 @@ DELETE FROM conversation_messages WHERE span NOT IN (SELECT n FROM conversation_
 -- name: sweep_conversation_content
 DELETE FROM conversation_content WHERE n NOT IN (SELECT content FROM conversation_messages)
 
+-- name: count_conversation_content
+SELECT count(*) FROM conversation_content
+-- name: walk_conversation_content
+SELECT count(*) FROM conversation_content NOT INDEXED
+-- name: all_conversation_content
+SELECT * FROM conversation_content
+-- name: salvage_conversation_content
+INSERT OR IGNORE INTO conversation_content VALUES (?1, ?2, ?3, ?4)
+-- name: count_conversation_spans
+SELECT count(*) FROM conversation_spans
+-- name: walk_conversation_spans
+SELECT count(*) FROM conversation_spans NOT INDEXED
+-- name: all_conversation_spans
+SELECT * FROM conversation_spans
+-- name: salvage_conversation_spans
+INSERT OR IGNORE INTO conversation_spans VALUES (?1, ?2, ?3, ?4)
+-- name: count_conversation_messages
+SELECT count(*) FROM conversation_messages
+-- name: walk_conversation_messages
+SELECT count(*) FROM conversation_messages NOT INDEXED
+-- name: all_conversation_messages
+SELECT * FROM conversation_messages ORDER BY span, position
+-- name: salvage_conversation_messages
+INSERT OR IGNORE INTO conversation_messages VALUES (?1, ?2, ?3, ?4, ?5)
+-- name: count_conversations
+SELECT count(*) FROM conversations
+-- name: walk_conversations
+SELECT count(*) FROM conversations NOT INDEXED
+-- name: all_conversations
+SELECT * FROM conversations
+-- name: salvage_conversations
+INSERT OR IGNORE INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+-- name: count_conversation_path
+SELECT count(*) FROM conversation_path
+-- name: walk_conversation_path
+SELECT count(*) FROM conversation_path NOT INDEXED
+-- name: all_conversation_path
+SELECT * FROM conversation_path
+-- name: salvage_conversation_path
+INSERT OR IGNORE INTO conversation_path VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+-- name: count_conversation_commits
+SELECT count(*) FROM conversation_commits
+-- name: walk_conversation_commits
+SELECT count(*) FROM conversation_commits NOT INDEXED
+-- name: all_conversation_commits
+SELECT * FROM conversation_commits
+-- name: salvage_conversation_commits
+INSERT OR IGNORE INTO conversation_commits VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+-- name: count_conversation_drafts
+SELECT count(*) FROM conversation_drafts
+-- name: walk_conversation_drafts
+SELECT count(*) FROM conversation_drafts NOT INDEXED
+-- name: all_conversation_drafts
+SELECT * FROM conversation_drafts
+-- name: salvage_conversation_drafts
+INSERT OR IGNORE INTO conversation_drafts VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+-- name: conversations_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'conversations'
+-- name: cut_conversation_paths
+DELETE FROM conversation_path AS p WHERE ended = 9223372036854775807 AND position > (
+  SELECT count(*) FROM conversation_path q
+  WHERE q.conversation = p.conversation AND q.ended = 9223372036854775807 AND q.position < p.position
+)
+-- name: recount_conversations
+UPDATE conversations SET turns = (
+  SELECT count(*) FROM conversation_path p WHERE p.conversation = conversations.n AND p.ended = 9223372036854775807
+)
+
 -- name: salvage_runs
 INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 -- name: salvage_records
