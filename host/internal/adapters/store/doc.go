@@ -57,6 +57,11 @@
 // [Store.Sessions] is the store of sessions in the same database. The writer executes
 // their updates, each in a transaction of its own.
 //
+// # Conversations
+//
+// [Store.Conversations] is the store of conversations in the same database. A step of a
+// path has the versions to which it belongs, so that a commit writes what changed.
+//
 // # Damage
 //
 // [Store.Verify] finds what is not as it was written, [Repair] makes a damaged

@@ -54,7 +54,7 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	return s.answered(c, w, out, err)
 }
 
-// place is what an answer is asked for: a path at a version.
+// answerAt is what an answer is asked for: a path at a version.
 type answerAt struct {
 	view
 	version int64
@@ -279,11 +279,24 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
 }
 
+// turn is the last turn that is committed, to which what an agent spawns belongs;
+// empty: there is none.
+func (at *answerAt) turn() string {
+	for _, step := range slices.Backward(at.path) {
+		if step.Turn != 0 {
+			return turns.TurnID(step.Turn)
+		}
+	}
+	return ""
+}
+
 // askAgent asks an agent. It gets the model and the tools as they are in the input of
-// the call, and the identity of the conversation.
+// the call, and the identity of the conversation and the turn.
 func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages []conversation.Message) ([]conversation.Message, *contract.Error) {
 	var input edn.MapBuilder
 	input.Key("messages", messageList(messages))
+	input.Key(keyID, edn.Text(at.id))
+	input.OptText(keyTurn, at.turn())
 	model := c.Input.Key("model")
 	if model.IsNil() {
 		model = edn.K(modelIntent)
@@ -292,7 +305,6 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	input.Opt("tools", c.Input.Key("tools"))
 	response, err := c.Ask(ctx, edn.MustMap(
 		edn.K("task"), target(c.Input.Key("agent"), agentIntent),
-		edn.K("context"), edn.MustMap(edn.K("conversation"), edn.MustMap(edn.K(keyID), edn.Text(at.id), edn.K("version"), edn.Int(at.version))),
 		edn.K("input"), input.Map()), c.Show)
 	if err != nil {
 		return nil, err

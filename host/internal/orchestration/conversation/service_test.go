@@ -285,7 +285,7 @@ func TestAgent(t *testing.T) {
 	assert.Equal(t, "1", out.Key("version").String())
 	r := x.asked[0]
 	assert.Equal(t, `{:cap/id :agent/one :intent :agent/run}`, r.Key("task").String())
-	assert.Equal(t, `{:messages [{:content "go" :role :user}] :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]}`, r.Key("input").String())
+	assert.Equal(t, `{:conversation/id "c" :messages [{:content "go" :role :user}] :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]}`, r.Key("input").String())
 	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
 		return contract.ValueResult(edn.MustRead(`{:messages [{:role :tool :tool/id "9" :content "r"}]}`)), nil
 	}

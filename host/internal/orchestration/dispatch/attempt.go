@@ -109,7 +109,7 @@ func (a *attempt) invoke(ctx context.Context) (Answer, error) {
 				a.firstPiece = a.n.now()
 			}
 			switch {
-			case (stream.IsText(piece) || stream.IsRetraction(piece)) && a.stream.Live():
+			case stream.IsText(piece) && a.stream.Live():
 				a.stream.Receive(own, piece, stop)
 			case shows && stream.IsValue(piece):
 				a.show(own, stream.LiveDelta, piece)

@@ -178,34 +178,21 @@ func IsText(piece edn.Value) bool {
 	return kind == "text"
 }
 
-// IsRetraction reports whether a piece of an answer takes back the text before it.
-func IsRetraction(piece edn.Value) bool {
-	kind, _ := piece.Key("kind").AsKeyword()
-	return kind == "retract"
-}
-
 // IsValue reports whether a piece is a value of its own. Reasoning and tool calls come
 // in pieces of text (LLM-011): a secret that is cut by a piece cannot be redacted in
 // it, so they are shown with the answer alone.
 func IsValue(piece edn.Value) bool {
 	switch kind, _ := piece.Key("kind").AsKeyword(); kind {
-	case "text", "retract", "reasoning", "tool-call":
+	case "text", "reasoning", "tool-call":
 		return false
 	}
 	return true
 }
 
 // Receive takes a piece of the answer. It blocks while the reader of the stream
-// is behind. Too much text ends the attempt through stop, and so does a retraction of
-// text that is committed.
+// is behind. Too much text ends the attempt through stop.
 func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
-	switch {
-	case IsRetraction(piece):
-		if !s.takeBack(piece) {
-			stop()
-		}
-		return
-	case !IsText(piece):
+	if !IsText(piece) {
 		return
 	}
 	chunk, _ := piece.Key("text").AsString()
@@ -241,31 +228,6 @@ func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	}
 	w.mu.Unlock()
 	w.pace.wait(ctx)
-}
-
-// takeBack drops the text so far because the capability does. It fails if the text is
-// committed.
-func (s *Attempt) takeBack(piece edn.Value) bool {
-	w := s.writer
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if s.ended || s.fault != nil {
-		return true
-	}
-	if w.current == s {
-		if w.committed {
-			s.fault = contract.Errorf("stream/malformed", "text was retracted that had been shown for good").
-				WithSource(contract.SourcePlugin).WithDetail("effect/state", edn.K("unknown"))
-			return false
-		}
-		reason, ok := piece.Key("reason").AsKeyword()
-		if !ok {
-			reason = "stream/malformed"
-		}
-		w.retract(reason)
-	}
-	s.buffer.Reset()
-	return true
 }
 
 // retract drops the text so far because it turned out to be reasoning. It fails
