@@ -32,6 +32,20 @@ func (s *Stream) delta(kind, text string) error {
 	return s.Delta(m.Map())
 }
 
+// Retract withdraws the text that was sent so far, for a function that found out
+// that it is not its answer. reason is the type of an error, such as
+// schema/invalid; another text is left out. The text that is sent afterwards is the
+// whole text. If the policy of the intent has shown text for good, the call fails
+// with :stream/malformed.
+func (s *Stream) Retract(reason string) error {
+	var m edn.MapBuilder
+	m.Key("kind", edn.K("retract"))
+	if typ, err := edn.Keyword(reason); err == nil {
+		m.Key("reason", typ)
+	}
+	return s.Delta(m.Map())
+}
+
 // Delta sends a part of the answer of another kind: a map with :kind. The
 // stream numbers the deltas from 1 (:seq).
 func (s *Stream) Delta(piece edn.Value) error {

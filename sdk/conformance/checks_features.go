@@ -123,9 +123,12 @@ func counted(a answer) error {
 func joined(a answer) error {
 	var text strings.Builder
 	for _, delta := range a.deltas {
-		if wordOf(delta.Key("kind")) == "text" {
+		switch wordOf(delta.Key("kind")) {
+		case "text":
 			piece, _ := delta.Key("text").AsString()
 			text.WriteString(piece)
+		case "retract":
+			text.Reset()
 		}
 	}
 	if text.Len() == 0 {

@@ -44,6 +44,14 @@ func says(pieces ...string) dispatchtest.Step {
 	return s
 }
 
+// saysAfter returns a step that streams one text, withdraws it, and answers with
+// another.
+func saysAfter(withdrawn, text string) dispatchtest.Step {
+	s := says(text)
+	s.Pieces = []string{withdrawn, dispatchtest.Withdrawn, text}
+	return s
+}
+
 // begins returns a step that streams pieces and then ends like last.
 func begins(last dispatchtest.Step, pieces ...string) dispatchtest.Step {
 	last.Pieces, last.Gap = pieces, 60*ms
@@ -114,6 +122,9 @@ func TestStreamTable(t *testing.T) {
 		"unset is hidden, fault":               {layer: retries(0, 1), a: begins(fails("provider/error"), "a"), b: says("b"), shown: "gate-passed 2b"},
 		"hidden, dropped with its attempt":     {layer: streaming(gatePassed, retries(0, 1)), a: begins(fails("provider/error"), "a"), b: says("b"), shown: "gate-passed 2b"},
 		"hidden, gates fail":                   {layer: mustPass(streaming(gatePassed, retries(0, 1)), "good"), a: says("bad"), b: says("good"), shown: "gate-passed 2good"},
+		"shown, withdrawn":                     {layer: streaming(provisional, retries(0, 1)), a: saysAfter("a", "b"), shown: "provisional 1!a 1xschema/invalid 1!b"},
+		"hidden, withdrawn":                    {layer: streaming(gatePassed, retries(0, 1)), a: saysAfter("a", "b"), shown: "gate-passed 1b"},
+		"bound, withdrawn":                     {layer: streaming(firstToken, retries(0, 1)), a: saysAfter("a", "b"), b: says("c"), shown: "first-token 1a", fails: "stream/truncated"},
 		"shown, commits":                       {layer: streaming(provisional, retries(0, 1)), a: says("a", "b"), shown: "provisional 1!a 1!b"},
 		"shown, gates fail":                    {layer: mustPass(streaming(provisional, retries(0, 1)), "good"), a: says("b", "ad"), b: says("go", "od"), shown: "provisional 1!b 1!ad 1xeval/must-failed 2!go 2!od"},
 		"shown, fault":                         {layer: streaming(provisional, retries(0, 1)), a: begins(fails("provider/error"), "a"), b: says("b"), shown: "provisional 1!a 1xprovider/error 2!b"},

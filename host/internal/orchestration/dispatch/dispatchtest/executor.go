@@ -11,10 +11,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// Withdrawn is the piece of a Step that retracts the text before it.
+const Withdrawn = "\x00"
+
 // Step is one answer of a capability. The first field that is set applies,
 // after Delay; the zero Step answers with an empty map.
 type Step struct {
-	// Pieces are texts that are streamed first, each followed by a wait of Gap.
+	// Pieces are texts that are streamed first, each followed by a wait of Gap. The
+	// piece Withdrawn retracts those before it.
 	Pieces []string
 	// Progress and Values are reported before the pieces.
 	Progress, Values []edn.Value
@@ -294,8 +298,12 @@ func (s Step) play(ctx context.Context, c dispatch.Call) (edn.Value, error) {
 		}
 	}
 	for _, text := range s.Pieces {
+		piece := edn.MustMap(edn.K("kind"), edn.K("text"), edn.K("text"), edn.Text(text))
+		if text == Withdrawn {
+			piece = edn.MustMap(edn.K("kind"), edn.K("retract"), edn.K("reason"), edn.K("schema/invalid"))
+		}
 		if c.OnDelta != nil {
-			c.OnDelta(edn.MustMap(edn.K("kind"), edn.K("text"), edn.K("text"), edn.Text(text)))
+			c.OnDelta(piece)
 		}
 		select {
 		case <-time.After(s.Gap):

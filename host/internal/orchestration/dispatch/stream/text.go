@@ -111,7 +111,8 @@ type Attempt struct {
 	attempt int // number of the attempt at the outermost level
 
 	clean    *text.Stream // cleans text of a model; nil: text is not cleaned
-	received int          // bytes
+	cleaning text.Cleaning
+	received int // bytes
 	buffer   strings.Builder
 	ended    bool
 	fault    *contract.Error
@@ -137,7 +138,7 @@ func (s *Attempt) CleanWith(how text.Cleaning) {
 		if s.key != "" && s.key != "text" {
 			how.MaxChars = 0
 		}
-		s.clean = text.NewStream(how)
+		s.clean, s.cleaning = text.NewStream(how), how
 	}
 }
 
@@ -172,10 +173,11 @@ func (s *Attempt) Report(ctx context.Context, e journal.Event) { s.writer.live.s
 // answer.
 const maxSaid = 8 << 20
 
-// IsText reports whether a piece of an answer is text.
+// IsText reports whether a piece of an answer is text, or withdraws the text
+// before it.
 func IsText(piece edn.Value) bool {
 	kind, _ := piece.Key("kind").AsKeyword()
-	return kind == "text"
+	return kind == "text" || kind == "retract"
 }
 
 // IsValue reports whether a piece is a value of its own. Reasoning and tool calls come
@@ -183,16 +185,23 @@ func IsText(piece edn.Value) bool {
 // it, so they are shown with the answer alone.
 func IsValue(piece edn.Value) bool {
 	switch kind, _ := piece.Key("kind").AsKeyword(); kind {
-	case "text", "reasoning", "tool-call":
+	case "text", "retract", "reasoning", "tool-call":
 		return false
 	}
 	return true
 }
 
 // Receive takes a piece of the answer. It blocks while the reader of the stream
-// is behind. Too much text ends the attempt through stop.
+// is behind. Too much text, or text withdrawn after it was shown for good, ends the
+// attempt through stop.
 func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
-	if !IsText(piece) {
+	kind, _ := piece.Key("kind").AsKeyword()
+	switch kind {
+	case "text":
+	case "retract":
+		s.withdraw(piece, stop)
+		return
+	default:
 		return
 	}
 	chunk, _ := piece.Key("text").AsString()
@@ -211,7 +220,8 @@ func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	}
 	if s.clean != nil {
 		void := false
-		if chunk, void = s.clean.Write(chunk); void && !s.retract() {
+		const reasoning = "a part of what was shown turned out to be reasoning"
+		if chunk, void = s.clean.Write(chunk); void && !s.retract("stream/malformed", reasoning) {
 			w.mu.Unlock()
 			stop()
 			return
@@ -230,17 +240,37 @@ func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	w.pace.wait(ctx)
 }
 
-// retract drops the text so far because it turned out to be reasoning. It fails
-// if the text is committed. writer.mu must be held.
-func (s *Attempt) retract() bool {
+// withdraw drops the text so far for a piece of the capability that retracts it.
+func (s *Attempt) withdraw(piece edn.Value, stop func()) {
+	reason, ok := piece.Key("reason").AsKeyword()
+	if !ok {
+		reason = "stream/malformed"
+	}
+	w := s.writer
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if s.ended || s.fault != nil {
+		return
+	}
+	if s.clean != nil {
+		s.clean = text.NewStream(s.cleaning)
+	}
+	if !s.retract(reason, "the capability withdrew text that was shown") {
+		stop()
+	}
+}
+
+// retract drops the text so far. It fails if the text is committed; why is the
+// message of the error. writer.mu must be held.
+func (s *Attempt) retract(reason, why string) bool {
 	w := s.writer
 	if w.current == s {
 		if w.committed {
-			s.fault = contract.Errorf("stream/malformed", "a part of what was shown turned out to be reasoning").
+			s.fault = contract.Errorf("stream/malformed", "%s", why).
 				WithSource(contract.SourcePlugin).WithDetail("effect/state", edn.K("unknown"))
 			return false
 		}
-		w.retract("stream/malformed")
+		w.retract(reason)
 	}
 	s.buffer.Reset()
 	return true
