@@ -135,7 +135,7 @@ func conflict(id string, base, current int64) *contract.Error {
 		WithDetail("base", edn.Int(base)).WithDetail("current", edn.Int(current))
 }
 
-// newID is the form of ids that callers choose.
+// idForm is the form of ids that callers choose.
 var idForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
 // newID returns the id that a caller chose for a new conversation, or makes one.
@@ -181,7 +181,6 @@ func (s *Service) read(ctx context.Context, c *Call, id string, read func(state)
 type commit struct {
 	turns.Change
 	drop []string // keys of drafts
-	copy *Copy
 }
 
 // written is what a commit did.
