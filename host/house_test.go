@@ -60,15 +60,16 @@ var rooms = []room{
 	{prefix: "host/internal/adapters/store", mayUse: below},
 	{prefix: "host/internal/adapters/cluster", mayUse: below},
 
-	// orchestration: act -> {eval, queue, cache}, {eval, cache} -> dispatch -> {budget, journal, session}
+	// orchestration: act -> {eval, queue, cache}, {eval, cache} -> dispatch -> {budget, journal, conversation -> session}
 	{prefix: "host/internal/orchestration/act", mayUse: []string{"host/internal/orchestration/eval", "host/internal/orchestration/queue", "host/internal/orchestration/cache"}},
 	{prefix: "host/internal/orchestration/cache", mayUse: []string{"host/internal/orchestration/dispatch"}},
 	{prefix: "host/internal/orchestration/eval", mayUse: []string{"host/internal/orchestration/dispatch"}},
-	{prefix: "host/internal/orchestration/dispatch", mayUse: []string{"host/internal/orchestration/budget", "host/internal/orchestration/journal", "host/internal/orchestration/session"}},
+	{prefix: "host/internal/orchestration/dispatch", mayUse: []string{"host/internal/orchestration/budget", "host/internal/orchestration/journal", "host/internal/orchestration/conversation"}},
 	{prefix: "host/internal/orchestration/identity", mayUse: domain},
 	{prefix: "host/internal/orchestration/queue", mayUse: domain},
 	{prefix: "host/internal/orchestration/budget", mayUse: domain},
 	{prefix: "host/internal/orchestration/journal", mayUse: domain},
+	{prefix: "host/internal/orchestration/conversation", mayUse: []string{"host/internal/orchestration/session"}},
 	{prefix: "host/internal/orchestration/session", mayUse: append(slices.Clone(domain), "sdk/conversation")},
 
 	// domain: routing -> plan -> {policy, quality, prompt} -> registry -> request
@@ -77,6 +78,7 @@ var rooms = []room{
 	{prefix: "host/internal/domain/policy", mayUse: []string{"host/internal/domain/registry"}},
 	{prefix: "host/internal/domain/quality", mayUse: []string{"host/internal/domain/registry"}},
 	{prefix: "host/internal/domain/prompt", mayUse: []string{"host/internal/domain/registry"}},
+	{prefix: "host/internal/domain/turns", mayUse: []string{"sdk/contract"}},
 	{prefix: "host/internal/domain/registry", mayUse: []string{"host/internal/domain/request", "sdk/text"}},
 	{prefix: "host/internal/domain/request", mayUse: []string{"sdk/contract"}},
 
@@ -101,7 +103,7 @@ var rooms = []room{
 }
 
 var (
-	domain = []string{"host/internal/domain/routing"}
+	domain = []string{"host/internal/domain/routing", "host/internal/domain/turns"}
 
 	orchestration = append([]string{"host/internal/orchestration/act", "host/internal/orchestration/identity"}, domain...)
 

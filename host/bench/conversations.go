@@ -11,8 +11,8 @@ import (
 // manyMessages is the length of the measured conversation.
 const manyMessages = 10_000
 
-// conversations measures reading a conversation through contexts against a loop
-// over its slice. A view is made anew each time, as for each call of a model.
+// conversations measures conversations on disk, and reading one through contexts
+// against a loop over its slice. A view is made anew each time, as for each call of a model.
 func conversations(p pace) ([]row, error) {
 	messages := make([]conversation.Message, 0, manyMessages)
 	for i := range manyMessages / 2 {
@@ -58,7 +58,8 @@ func conversations(p pace) ([]row, error) {
 	if read == 0 {
 		return nil, fmt.Errorf("nothing was read")
 	}
-	return rows, nil
+	stored, err := storedConversations(p)
+	return append(rows, stored...), err
 }
 
 // readAll reads the role of each message.

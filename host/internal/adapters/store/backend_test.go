@@ -89,7 +89,7 @@ func (b backend) filled(t testing.TB) string {
 		sc := newScript(fmt.Sprintf("run_%d", n+1))
 		records := sc.whole(3)
 		if n == 0 {
-			records = append(records[:1:1], append(sc.step(conversation(40), large(1)), sc.finished(edn.Text("x")))...)
+			records = append(records[:1:1], append(sc.step(dialogue(40), large(1)), sc.finished(edn.Text("x")))...)
 			for i := range records {
 				records[i].Seq = i + 1
 			}

@@ -62,6 +62,11 @@
 // [Store.Identity] is the store of users and tokens in the same database. A row counts
 // their changes, by which hosts that share the database see those of each other.
 //
+// # Conversations
+//
+// [Store.Conversations] is the store of conversations in the same database. A step of a
+// path has the versions to which it belongs, so that a commit writes what changed.
+//
 // # Damage
 //
 // [Store.Verify] finds what is not as it was written, [Repair] makes a damaged

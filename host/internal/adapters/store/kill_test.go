@@ -88,7 +88,7 @@ func killed() bool {
 // is a file.
 func killScript(run string) []journal.Record {
 	sc := newScript(run)
-	out := []journal.Record{sc.accepted(conversation(40))}
+	out := []journal.Record{sc.accepted(dialogue(40))}
 	out = append(out, sc.step(textOf(len(run), 300), large(int(run[len(run)-1])))...)
 	out = append(out, sc.step(textOf(1, 300), textOf(2, 300))...)
 	return append(out, sc.finished(textOf(3, 300)))
@@ -188,7 +188,7 @@ func TestCutLogGivesAPrefix(t *testing.T) {
 	var records []journal.Record
 	var lengths []int64 // of the log after each record
 	sc := newScript("run_1")
-	for _, rec := range append([]journal.Record{sc.accepted(conversation(40))}, sc.step(textOf(1, 300), textOf(2, 300))...) {
+	for _, rec := range append([]journal.Record{sc.accepted(dialogue(40))}, sc.step(textOf(1, 300), textOf(2, 300))...) {
 		appendAll(t, s, rec)
 		require.NoError(t, s.Sync(context.Background(), "run_1"))
 		records = append(records, rec)

@@ -205,6 +205,14 @@ var tableColumns = map[string]string{
 	"session_vars":  "kitib",
 	"session_turns": "kittti",
 	"learned":       "kttt",
+
+	"conversations":         "ktttiiiiit",
+	"conversation_path":     "kiiiiiii",
+	"conversation_spans":    "kiti",
+	"conversation_messages": "kiiit",
+	"conversation_content":  "khib",
+	"conversation_commits":  "kiitti",
+	"conversation_drafts":   "kittbi",
 }
 
 func fits(row []any, columns string) bool {

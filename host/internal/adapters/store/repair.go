@@ -262,6 +262,9 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 	if err := r.dst.writer.transaction(ctx, r.copySessions); err != nil {
 		return err
 	}
+	if err := r.dst.writer.transaction(ctx, r.copyConversations); err != nil {
+		return err
+	}
 	if err := r.dst.writer.transaction(ctx, r.copyLearned); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -11,9 +12,12 @@ import (
 // as far as their number is known.
 type Salvaged struct{ Kept, Lost int }
 
-// RepairedSessions is what a repair did with the sessions of a database.
+// RepairedSessions is what a repair did with the sessions and conversations of a
+// database.
 type RepairedSessions struct {
 	Sessions, Vars, Turns Salvaged
+	// Conversations and Messages are those of conversations.
+	Conversations, Messages Salvaged
 	// Damage is the first one in a row; nil: all damage is in pages.
 	Damage *Damage
 }
@@ -29,7 +33,8 @@ func (s *RepairedSessions) Value() edn.Value {
 	for _, part := range []struct {
 		name string
 		Salvaged
-	}{{"sessions", s.Sessions}, {"variables", s.Vars}, {"turns", s.Turns}} {
+	}{{"sessions", s.Sessions}, {"variables", s.Vars}, {"turns", s.Turns}, {"conversations", s.Conversations},
+		{"messages", s.Messages}} {
 		b.Key(part.name+"/kept", edn.Int(int64(part.Kept)))
 		b.Key(part.name+"/lost", edn.Int(int64(part.Lost)))
 	}
@@ -40,7 +45,7 @@ func (s *RepairedSessions) Value() edn.Value {
 // a table whose tree cannot be read an index has the number, as a rule.
 func (r *repairer) countSessions(ctx context.Context) {
 	r.counted = map[string]int{}
-	for _, table := range sessionTables {
+	for _, table := range slices.Concat(sessionTables, conversationTables) {
 		for _, way := range []string{"count_", "walk_"} {
 			var n int
 			if err := r.src.read.one(ctx, way+table, nil, []any{&n}); err == nil {

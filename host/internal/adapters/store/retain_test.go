@@ -27,7 +27,7 @@ func TestPurgeErasesValues(t *testing.T) {
 	s := openAt(t, dir)
 	secret := edn.MustMap(edn.K("text"), edn.Text(strings.Repeat(canary+" ", 50)))
 	file := edn.Text(strings.Repeat(canary+" ", maxRow/8))
-	both := conversation(40)
+	both := dialogue(40)
 	a, b := newScript("run_a"), newScript("run_b")
 	appendAll(t, s, a.accepted(secret))
 	appendAll(t, s, a.step(file, both)...)
@@ -87,7 +87,7 @@ func TestSharedPartsFindAnHeir(t *testing.T) {
 			s := on.openAt(t, t.TempDir())
 			for n, turns := range []int{40, 60, 60, 80} {
 				sc := newScript(fmt.Sprintf("run_%d", n))
-				appendAll(t, s, sc.accepted(conversation(turns)), sc.finished(textOf(7, 300)))
+				appendAll(t, s, sc.accepted(dialogue(turns)), sc.finished(textOf(7, 300)))
 				require.NoError(t, s.Sync(context.Background(), sc.run))
 			}
 			for i, n := range order {

@@ -96,13 +96,13 @@ func TestImportSharesParts(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		s := on.openAt(t, t.TempDir())
 		a := newScript("run_a")
-		appendAll(t, s, a.accepted(conversation(40)), a.finished(nothing))
+		appendAll(t, s, a.accepted(dialogue(40)), a.finished(nothing))
 		require.NoError(t, s.Sync(context.Background(), "run_a"))
 		var file bytes.Buffer
 		require.NoError(t, s.Export(context.Background(), "run_a", &file))
 		other := on.openAt(t, t.TempDir())
 		b := newScript("run_b")
-		appendAll(t, other, b.accepted(conversation(41)), b.finished(nothing))
+		appendAll(t, other, b.accepted(dialogue(41)), b.finished(nothing))
 		require.NoError(t, other.Sync(context.Background(), "run_b"))
 		file.Reset()
 		require.NoError(t, other.Export(context.Background(), "run_b", &file))

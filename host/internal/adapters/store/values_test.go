@@ -162,7 +162,7 @@ func TestValuesAreStoredOnce(t *testing.T) {
 	s := openAt(t, t.TempDir())
 	for _, run := range []string{"run_1", "run_2"} {
 		sc := newScript(run)
-		appendAll(t, s, sc.accepted(large(1)), sc.finished(conversation(40)))
+		appendAll(t, s, sc.accepted(large(1)), sc.finished(dialogue(40)))
 		require.NoError(t, s.Sync(context.Background(), run))
 	}
 	counts := map[string]int{}

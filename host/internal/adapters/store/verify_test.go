@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// conversation is a request with a number of messages.
-func conversation(turns int) edn.Value {
+// dialogue is a request with a number of messages.
+func dialogue(turns int) edn.Value {
 	var messages []edn.Value
 	for i := range turns {
 		messages = append(messages, edn.MustMap(edn.K("role"), edn.K("user"), edn.K("text"), textOf(5000+i, 300)))

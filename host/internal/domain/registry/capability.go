@@ -36,10 +36,15 @@ type Capability struct {
 	Quality Quality
 	// Human is set for a capability that people answer; no plugin serves it.
 	Human *Human
+	// Host is set for a capability of the host itself; no plugin serves it.
+	Host bool
 	// Where is the place in the configuration that names it, as
 	// "file:line:column"; empty if no block does.
 	Where string
 }
+
+// External reports whether a plugin serves the capability.
+func (c *Capability) External() bool { return c.Human == nil && !c.Host }
 
 // HumanKind is the kind of capabilities that people answer.
 const HumanKind = "human"

@@ -36,7 +36,10 @@ type Intent struct {
 	// Implied is true if no block declares the intent and only a capability
 	// advertises it.
 	Implied bool
-	// Where is the place in the configuration, empty for an implied intent.
+	// Host is true for an intent that the host serves itself.
+	Host bool
+	// Where is the place in the configuration, empty for an implied intent and one of
+	// the host.
 	Where string
 }
 

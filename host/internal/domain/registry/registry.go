@@ -88,8 +88,8 @@ func New(spec Spec) (*Registry, error) {
 			r.absent[a.ID] = &a
 		}
 	}
-	r.capNames = sortedKeys(r.caps)
-	r.intentNames = sortedKeys(r.intents)
+	r.capNames = slices.DeleteFunc(sortedKeys(r.caps), func(id string) bool { return r.caps[id].Host })
+	r.intentNames = slices.DeleteFunc(sortedKeys(r.intents), func(id string) bool { return r.intents[id].Host })
 	r.checkNames = sortedKeys(r.checks)
 	return r, nil
 }
@@ -221,10 +221,12 @@ func (r *Registry) Candidates(intent string) []string {
 	return r.serving[intent]
 }
 
-// Capabilities returns all capability ids, sorted. The slice must not be changed.
+// Capabilities returns the ids of all capabilities of the configuration, sorted. The
+// slice must not be changed.
 func (r *Registry) Capabilities() []string { return r.capNames }
 
-// Intents returns all intent ids, sorted. The slice must not be changed.
+// Intents returns the ids of all intents of the configuration, sorted; those that the
+// host serves itself are not among them. The slice must not be changed.
 func (r *Registry) Intents() []string { return r.intentNames }
 
 // Checks returns all check names, sorted. The slice must not be changed.

@@ -74,7 +74,7 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		return nil, s.failure(ctx, nil, err)
 	}
 	cs := s.c.candidates.may.stats(capID)
-	if c.Human != nil { // neither a breaker nor statistics apply to people
+	if !c.External() { // neither a breaker nor statistics apply to people and to the host
 		cs = nil
 	}
 	permit, err := s.permit(ctx, cs, c, strategy)

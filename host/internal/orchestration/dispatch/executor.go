@@ -32,27 +32,32 @@ type Executor interface {
 
 // Call is one request to one capability, with its host-side parameters.
 type Call struct {
-	CapID     string
-	Run       string
-	Session   string // empty: none
-	Node      string
-	Path      edn.Value     // node path, a vector
-	Attempt   int           // from 1, over all candidates of the node
-	Deadline  time.Time     // zero: none
-	Request   edn.Value     // the envelope as a plugin sees it
-	Effects   []string      // effects that this call may have
-	Scope     edn.Value     // limits of those effects: a map from effect to scope
-	Principal string        // the caller of the run
-	Permits   []string      // operations that plugins check and the caller may do
-	Caller    policy.Caller // its rights, for host calls made by the capability
-	EffectKey string        // the same for every attempt at the same effect
-	Budget    edn.Value     // what the call may still spend
-	Within    budget.Chain  // the scopes that pay for host calls made by the capability
-	Deepest   request.Limit // how deep plans, maps and host calls may nest
-	AtLeast   bool          // calls of unknown price are allowed
-	Stack     []string      // capabilities that led to this call, outermost first
-	Trace     edn.Value
-	Shadow    bool // the answer is not used and not recorded in the run
+	CapID    string
+	Run      string
+	Session  string // empty: none
+	Node     string
+	Path     edn.Value // node path, a vector
+	Attempt  int       // from 1, over all candidates of the node
+	Deadline time.Time // zero: none
+	Request  edn.Value // the envelope as a plugin sees it
+	Effects  []string  // effects that this call may have
+	Scope    edn.Value // limits of those effects: a map from effect to scope
+	// Allowed are the effects that the node allows, and AllowedScope are their limits.
+	// They bound what a capability of the host asks for within the call; for others
+	// they are not set.
+	Allowed      []string
+	AllowedScope edn.Value
+	Principal    string        // the caller of the run
+	Permits      []string      // operations that plugins check and the caller may do
+	Caller       policy.Caller // its rights, for host calls made by the capability
+	EffectKey    string        // the same for every attempt at the same effect
+	Budget       edn.Value     // what the call may still spend
+	Within       budget.Chain  // the scopes that pay for host calls made by the capability
+	Deepest      request.Limit // how deep plans, maps and host calls may nest
+	AtLeast      bool          // calls of unknown price are allowed
+	Stack        []string      // capabilities that led to this call, outermost first
+	Trace        edn.Value
+	Shadow       bool // the answer is not used and not recorded in the run
 	// OnDelta and OnProgress are called in order, from one goroutine, before Invoke
 	// returns; they may be nil.
 	OnDelta    func(edn.Value)

@@ -109,7 +109,7 @@ func (s *candidates) mayExplore() bool {
 // whose order was not its own, says nothing about the choice.
 func (s *candidates) learn(a *attempt, pass bool) {
 	l, n := &s.learning, s.n
-	if n.w.Policy.Learned == nil || n.d.Learned == nil || a.past != nil || a.walk != nil || a.capability.Human != nil ||
+	if n.w.Policy.Learned == nil || n.d.Learned == nil || a.past != nil || a.walk != nil || !a.capability.External() ||
 		n.run.Shadow || n.run.Grading || n.run.Fill != nil {
 		return
 	}

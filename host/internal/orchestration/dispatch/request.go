@@ -83,7 +83,7 @@ func (n *node) limits(c *registry.Capability) limits {
 func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes policy.Scopes, left edn.Value,
 	asked prompt.Composed) Call {
 	w, run := q.n.w, q.n.run
-	return Call{
+	call := Call{
 		CapID:     c.ID,
 		Run:       run.ID,
 		Session:   run.Session,
@@ -106,6 +106,10 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 		Trace:     run.Trace,
 		Shadow:    run.Shadow,
 	}
+	if c.Host {
+		call.Allowed, call.AllowedScope = w.Policy.Effects, scopeValue(w.Policy.Layer.Scopes)
+	}
+	return call
 }
 
 // envelope returns the envelope, with the findings of the last round in a repair

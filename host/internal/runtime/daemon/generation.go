@@ -30,7 +30,7 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 	c.Sessions = h.sessions
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Host = h.id
-	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, c.Suspends}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
+	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, loaded.Generation.Access, c.Suspends, h}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
 	c.Learned = h.learned
 	if loaded.Cache.Enabled {
 		c.Cache = h.answers

@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
@@ -64,6 +65,8 @@ type Host struct {
 	sessions *session.Service
 	// identity knows the users of a daemon; nil: no daemon serves.
 	identity *identity.Service
+	// conversations outlive them as sessions do.
+	conversations *conversation.Service
 	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
 }
@@ -105,7 +108,7 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
-	h.sessions = session.New(&session.Memory{}, loaded.Session.Rules, h.tellPlugins, nil)
+	h.keepTalk(new(session.Memory), new(conversation.Memory), loaded)
 	h.queue = queue.New(queueOf(loaded.Config), time.Now)
 	h.answers = cache.New(loaded.Cache.Settings, time.Now)
 	h.rescorer = h.newRescorer(loaded, o)
@@ -220,7 +223,7 @@ func (l *Loaded) routes() map[string]plugin.Route {
 	out := map[string]plugin.Route{}
 	reg := l.Generation.Registry
 	for _, id := range reg.Capabilities() {
-		if c, ok := reg.Capability(id); ok && c.Human == nil {
+		if c, ok := reg.Capability(id); ok && c.External() {
 			out[id] = plugin.Route{
 				Plugin:      c.Plugin,
 				Advertised:  c.Advertised,

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/interrupt"
@@ -13,12 +14,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// executor calls plugins, and knows when people can be asked: their answers arrive
-// through the journal of a daemon.
+// executor calls plugins and the host itself, and knows when people can be asked:
+// their answers arrive through the journal of a daemon.
 type executor struct {
 	*plugin.Client
 	registry *registry.Registry
+	access   *policy.Access
 	asks     bool // people can be asked
+	host     *Host
 }
 
 var (
@@ -31,6 +34,11 @@ func (x executor) human(capID string) bool {
 	return ok && c.Human != nil
 }
 
+func (x executor) ours(capID string) bool {
+	c, ok := x.registry.Capability(capID)
+	return ok && c.Host
+}
+
 func unasked(capID string) *contract.Error {
 	return contract.Errorf("runtime/not-ready", "people answer :%s, and only a daemon with a journal on disk asks them", capID).
 		WithRetryable(false).WithHint("start \"ferment serve\" with store.driver = \"sqlite\", and send the act to it")
@@ -39,6 +47,8 @@ func unasked(capID string) *contract.Error {
 // State implements dispatch.Executor.
 func (x executor) State(capID string) dispatch.CapState {
 	switch {
+	case x.ours(capID):
+		return dispatch.CapState{Ready: true}
 	case !x.human(capID):
 		return x.Client.State(capID)
 	case x.asks:
@@ -50,6 +60,8 @@ func (x executor) State(capID string) dispatch.CapState {
 // Await implements dispatch.Executor.
 func (x executor) Await(ctx context.Context, capID string) error {
 	switch {
+	case x.ours(capID):
+		return nil
 	case !x.human(capID):
 		return x.Client.Await(ctx, capID)
 	case x.asks:
@@ -62,6 +74,9 @@ func (x executor) Await(ctx context.Context, capID string) error {
 func (x executor) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	if x.human(call.CapID) {
 		return dispatch.Answer{}, contract.Errorf("runtime/invoke-failed", "people answer :%s, and cannot be a check or a judge", call.CapID)
+	}
+	if x.ours(call.CapID) {
+		return x.converse(ctx, call)
 	}
 	return x.Client.Invoke(ctx, call)
 }

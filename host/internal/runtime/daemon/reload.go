@@ -248,6 +248,7 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 			err)
 	}
 	h.sessions.Configure(g.loaded.Session.Rules)
+	h.conversations.Configure(conversationRules(g.loaded))
 	h.runs.install(g)
 	h.queue.Configure(queueOf(g.loaded.Config))
 	h.answers.Bound(g.loaded.Cache.Bounds(time.Now))

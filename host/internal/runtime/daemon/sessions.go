@@ -21,7 +21,8 @@ func (d *Daemon) Sessions() *session.Service {
 }
 
 // keepSessions freezes sessions that are not used, deletes expired session variables
-// and writes the times of accesses, from time to time and at the end.
+// and content that no conversation names, and writes the times of accesses, from time
+// to time and at the end.
 func (d *Daemon) keepSessions(ctx context.Context) {
 	h := d.host.Load()
 	interval := func() time.Duration {
@@ -49,6 +50,9 @@ func (d *Daemon) keepSessions(ctx context.Context) {
 		}
 		if _, err := h.sessions.Upkeep(context.WithoutCancel(ctx)); err != nil && live {
 			d.log.Error("expired session variables are not deleted", "error", err)
+		}
+		if _, err := h.conversations.Sweep(context.WithoutCancel(ctx)); err != nil && live {
+			d.log.Error("content that no conversation names is not deleted", "error", err)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -56,7 +55,7 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
 		return err
 	}
 	h.learned = learned.NewBook(opened, h.stats.Notice)
-	h.sessions = session.New(opened.Sessions(), loaded.Session.Rules, h.tellPlugins, nil)
+	h.keepTalk(opened.Sessions(), opened.Conversations(), loaded)
 	if _, shared := opened.Shared(); shared {
 		h.ledger = budget.NewShared(opened.Budgets(), nil)
 	} else if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/domain/routing"
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -749,10 +750,11 @@ func (b *builder) generation() *Generation {
 	if err != nil {
 		return nil // reported at the check block
 	}
+	conversation.Policies(book)
 	reg, err := registry.New(registry.Spec{
-		Capabilities: b.caps,
+		Capabilities: append(b.caps, conversation.Capabilities()...),
 		Absent:       b.notGiven,
-		Intents:      intents,
+		Intents:      append(intents, conversation.Intents()...),
 		Checks:       set.Declarations(),
 		Judges:       judges,
 		Schemas:      b.compiled,

@@ -247,6 +247,86 @@ SELECT count(*) FROM (SELECT n FROM session_turns ORDER BY session DESC, n DESC 
 -- name: sessions_table
 SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = 'sessions'
 
+-- name: conversation
+SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations WHERE id = $1
+-- name: conversations
+SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
+WHERE id > $1 AND archived <= $2 ORDER BY id LIMIT $3
+-- name: conversations_of
+SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
+WHERE id > $1 AND archived <= $2 AND owner = $4 ORDER BY id LIMIT $3
+-- name: set_conversation
+INSERT INTO conversations (id, owner, session, version, turns, archived, created, updated, about)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, turns = excluded.turns, archived = excluded.archived,
+  updated = excluded.updated, about = excluded.about
+RETURNING n
+-- name: remove_conversation
+DELETE FROM conversations WHERE n = $1
+-- name: remove_conversation_path
+DELETE FROM conversation_path WHERE conversation = $1
+-- name: remove_conversation_commits
+DELETE FROM conversation_commits WHERE conversation = $1
+-- name: remove_conversation_drafts
+DELETE FROM conversation_drafts WHERE conversation = $1
+-- name: remove_conversation_summaries
+DELETE FROM conversation_summaries WHERE conversation = $1
+-- name: conversation_path
+SELECT p.turn, p.span, s.role, p.stale FROM conversation_path p JOIN conversation_spans s ON s.n = p.span
+WHERE p.conversation = $1 AND p.ended > $2 AND p.since <= $2 ORDER BY p.position
+-- name: end_conversation_path
+UPDATE conversation_path SET ended = $3
+WHERE conversation = $1 AND ended = 9223372036854775807 AND position >= $2
+-- name: add_conversation_step
+INSERT INTO conversation_path (conversation, position, since, ended, turn, span, stale)
+VALUES ($1, $2, $3, 9223372036854775807, $4, $5, $6)
+-- name: copy_conversation_path
+INSERT INTO conversation_path (conversation, position, since, ended, turn, span, stale)
+SELECT $1, position, 1, ended, turn, span, stale FROM conversation_path
+WHERE conversation = $2 AND ended = 9223372036854775807 AND position < $3 ORDER BY position
+-- name: add_conversation_span
+INSERT INTO conversation_spans (turn, role, at) VALUES ($1, $2, $3) RETURNING n
+-- name: conversation_spans
+SELECT n FROM conversation_spans WHERE n = $1 AND turn = 0
+UNION ALL SELECT n FROM conversation_spans WHERE turn = $1 AND turn > 0 ORDER BY n
+-- name: conversation_content
+SELECT n FROM conversation_content WHERE hash = $1
+-- name: add_conversation_content
+INSERT INTO conversation_content (hash, size, body) VALUES ($1, $2, $3) RETURNING n
+-- name: add_conversation_message
+INSERT INTO conversation_messages (span, position, content, origin) VALUES ($1, $2, $3, $4)
+-- name: conversation_messages
+SELECT p.position, p.span, c.body, m.origin FROM conversation_path p
+JOIN conversation_messages m ON m.span = p.span JOIN conversation_content c ON c.n = m.content
+WHERE p.conversation = $1 AND p.ended > $2 AND p.since <= $2 AND p.position >= $3 ORDER BY p.position, m.position
+-- name: conversation_span
+SELECT c.body, m.origin FROM conversation_messages m JOIN conversation_content c ON c.n = m.content
+WHERE m.span = $1 ORDER BY m.position
+-- name: conversation_commit
+SELECT version, kind, key, at FROM conversation_commits WHERE conversation = $1 AND key = $2 AND key <> ''
+-- name: conversation_commits
+SELECT version, kind, key, at FROM conversation_commits WHERE conversation = $1 ORDER BY version DESC LIMIT $2
+-- name: add_conversation_commit
+INSERT INTO conversation_commits (conversation, version, kind, key, at) VALUES ($1, $2, $3, $4, $5)
+-- name: conversation_drafts
+SELECT key, run, body, at FROM conversation_drafts WHERE conversation = $1 ORDER BY n
+-- name: set_conversation_draft
+INSERT INTO conversation_drafts (conversation, key, run, body, at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (conversation, key) DO UPDATE SET run = excluded.run, body = excluded.body, at = excluded.at
+-- name: remove_conversation_draft
+DELETE FROM conversation_drafts WHERE conversation = $1 AND key = $2
+-- name: conversation_summaries
+SELECT turns, basis, said, at FROM conversation_summaries WHERE conversation = $1 ORDER BY n
+-- name: set_conversation_summary
+INSERT INTO conversation_summaries (conversation, turns, basis, said, at) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (conversation, turns, basis) DO UPDATE SET said = excluded.said, at = excluded.at
+-- name: sweep_conversation_spans
+DELETE FROM conversation_spans WHERE n NOT IN (SELECT span FROM conversation_path)
+-- name: sweep_conversation_messages
+DELETE FROM conversation_messages WHERE span NOT IN (SELECT n FROM conversation_spans)
+-- name: sweep_conversation_content
+DELETE FROM conversation_content WHERE n NOT IN (SELECT content FROM conversation_messages)
+
 -- name: run_by_key
 SELECT id FROM runs WHERE key = $1 AND key <> '' AND NOT imported AND removed = 0
 

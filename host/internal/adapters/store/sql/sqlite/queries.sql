@@ -223,6 +223,154 @@ SELECT * FROM session_vars
 -- name: all_session_turns
 SELECT * FROM session_turns
 
+-- name: conversation
+SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations WHERE id = ?1
+-- name: conversations
+SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
+WHERE id > ?1 AND archived <= ?2 ORDER BY id LIMIT ?3
+-- name: conversations_of
+SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
+WHERE id > ?1 AND archived <= ?2 AND owner = ?4 ORDER BY id LIMIT ?3
+-- name: set_conversation
+INSERT INTO conversations (id, owner, session, version, turns, archived, created, updated, about)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+ON CONFLICT (id) DO UPDATE SET version = excluded.version, turns = excluded.turns, archived = excluded.archived,
+  updated = excluded.updated, about = excluded.about
+RETURNING n
+-- name: remove_conversation
+DELETE FROM conversations WHERE n = ?1
+-- name: remove_conversation_path
+DELETE FROM conversation_path WHERE conversation = ?1
+-- name: remove_conversation_commits
+DELETE FROM conversation_commits WHERE conversation = ?1
+-- name: remove_conversation_drafts
+DELETE FROM conversation_drafts WHERE conversation = ?1
+-- name: remove_conversation_summaries
+DELETE FROM conversation_summaries WHERE conversation = ?1
+-- name: conversation_path
+SELECT p.turn, p.span, s.role, p.stale FROM conversation_path p JOIN conversation_spans s ON s.n = p.span
+WHERE p.conversation = ?1 AND p.ended > ?2 AND p.since <= ?2 ORDER BY p.position
+-- name: end_conversation_path
+UPDATE conversation_path SET ended = ?3
+WHERE conversation = ?1 AND ended = 9223372036854775807 AND position >= ?2
+-- name: add_conversation_step
+INSERT INTO conversation_path (conversation, position, since, ended, turn, span, stale)
+VALUES (?1, ?2, ?3, 9223372036854775807, ?4, ?5, ?6)
+-- name: copy_conversation_path
+INSERT INTO conversation_path (conversation, position, since, ended, turn, span, stale)
+SELECT ?1, position, 1, ended, turn, span, stale FROM conversation_path
+WHERE conversation = ?2 AND ended = 9223372036854775807 AND position < ?3 ORDER BY position
+-- name: add_conversation_span
+INSERT INTO conversation_spans (turn, role, at) VALUES (?1, ?2, ?3) RETURNING n
+-- name: conversation_spans
+SELECT n FROM conversation_spans WHERE n = ?1 AND turn = 0
+UNION ALL SELECT n FROM conversation_spans WHERE turn = ?1 AND turn > 0 ORDER BY n
+-- name: conversation_content
+SELECT n FROM conversation_content WHERE hash = ?1
+-- name: add_conversation_content
+INSERT INTO conversation_content (hash, size, body) VALUES (?1, ?2, ?3) RETURNING n
+-- name: add_conversation_message
+INSERT INTO conversation_messages (span, position, content, origin) VALUES (?1, ?2, ?3, ?4)
+-- name: conversation_messages
+SELECT p.position, p.span, c.body, m.origin FROM conversation_path p
+JOIN conversation_messages m ON m.span = p.span JOIN conversation_content c ON c.n = m.content
+WHERE p.conversation = ?1 AND p.ended > ?2 AND p.since <= ?2 AND p.position >= ?3 ORDER BY p.position, m.position
+-- name: conversation_span
+SELECT c.body, m.origin FROM conversation_messages m JOIN conversation_content c ON c.n = m.content
+WHERE m.span = ?1 ORDER BY m.position
+-- name: conversation_commit
+SELECT version, kind, key, at FROM conversation_commits WHERE conversation = ?1 AND key = ?2 AND key <> ''
+-- name: conversation_commits
+SELECT version, kind, key, at FROM conversation_commits WHERE conversation = ?1 ORDER BY version DESC LIMIT ?2
+-- name: add_conversation_commit
+INSERT INTO conversation_commits (conversation, version, kind, key, at) VALUES (?1, ?2, ?3, ?4, ?5)
+-- name: conversation_drafts
+SELECT key, run, body, at FROM conversation_drafts WHERE conversation = ?1 ORDER BY n
+-- name: set_conversation_draft
+INSERT INTO conversation_drafts (conversation, key, run, body, at) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (conversation, key) DO UPDATE SET run = excluded.run, body = excluded.body, at = excluded.at
+-- name: remove_conversation_draft
+DELETE FROM conversation_drafts WHERE conversation = ?1 AND key = ?2
+-- name: conversation_summaries
+SELECT turns, basis, said, at FROM conversation_summaries WHERE conversation = ?1 ORDER BY n
+-- name: set_conversation_summary
+INSERT INTO conversation_summaries (conversation, turns, basis, said, at) VALUES (?1, ?2, ?3, ?4, ?5)
+ON CONFLICT (conversation, turns, basis) DO UPDATE SET said = excluded.said, at = excluded.at
+-- name: sweep_conversation_spans
+DELETE FROM conversation_spans WHERE n NOT IN (SELECT span FROM conversation_path)
+-- name: sweep_conversation_messages
+DELETE FROM conversation_messages WHERE span NOT IN (SELECT n FROM conversation_spans)
+-- name: sweep_conversation_content
+DELETE FROM conversation_content WHERE n NOT IN (SELECT content FROM conversation_messages)
+
+-- name: count_conversation_content
+SELECT count(*) FROM conversation_content
+-- name: walk_conversation_content
+SELECT count(*) FROM conversation_content NOT INDEXED
+-- name: all_conversation_content
+SELECT * FROM conversation_content
+-- name: salvage_conversation_content
+INSERT OR IGNORE INTO conversation_content VALUES (?1, ?2, ?3, ?4)
+-- name: count_conversation_spans
+SELECT count(*) FROM conversation_spans
+-- name: walk_conversation_spans
+SELECT count(*) FROM conversation_spans NOT INDEXED
+-- name: all_conversation_spans
+SELECT * FROM conversation_spans
+-- name: salvage_conversation_spans
+INSERT OR IGNORE INTO conversation_spans VALUES (?1, ?2, ?3, ?4)
+-- name: count_conversation_messages
+SELECT count(*) FROM conversation_messages
+-- name: walk_conversation_messages
+SELECT count(*) FROM conversation_messages NOT INDEXED
+-- name: all_conversation_messages
+SELECT * FROM conversation_messages ORDER BY span, position
+-- name: salvage_conversation_messages
+INSERT OR IGNORE INTO conversation_messages VALUES (?1, ?2, ?3, ?4, ?5)
+-- name: count_conversations
+SELECT count(*) FROM conversations
+-- name: walk_conversations
+SELECT count(*) FROM conversations NOT INDEXED
+-- name: all_conversations
+SELECT * FROM conversations
+-- name: salvage_conversations
+INSERT OR IGNORE INTO conversations VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+-- name: count_conversation_path
+SELECT count(*) FROM conversation_path
+-- name: walk_conversation_path
+SELECT count(*) FROM conversation_path NOT INDEXED
+-- name: all_conversation_path
+SELECT * FROM conversation_path
+-- name: salvage_conversation_path
+INSERT OR IGNORE INTO conversation_path VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+-- name: count_conversation_commits
+SELECT count(*) FROM conversation_commits
+-- name: walk_conversation_commits
+SELECT count(*) FROM conversation_commits NOT INDEXED
+-- name: all_conversation_commits
+SELECT * FROM conversation_commits
+-- name: salvage_conversation_commits
+INSERT OR IGNORE INTO conversation_commits VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+-- name: count_conversation_drafts
+SELECT count(*) FROM conversation_drafts
+-- name: walk_conversation_drafts
+SELECT count(*) FROM conversation_drafts NOT INDEXED
+-- name: all_conversation_drafts
+SELECT * FROM conversation_drafts
+-- name: salvage_conversation_drafts
+INSERT OR IGNORE INTO conversation_drafts VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+-- name: conversations_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'conversations'
+-- name: cut_conversation_paths
+DELETE FROM conversation_path AS p WHERE ended = 9223372036854775807 AND position > (
+  SELECT count(*) FROM conversation_path q
+  WHERE q.conversation = p.conversation AND q.ended = 9223372036854775807 AND q.position < p.position
+)
+-- name: recount_conversations
+UPDATE conversations SET turns = (
+  SELECT count(*) FROM conversation_path p WHERE p.conversation = conversations.n AND p.ended = 9223372036854775807
+)
+
 -- name: salvage_runs
 INSERT OR IGNORE INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
 -- name: salvage_records

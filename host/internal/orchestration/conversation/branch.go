@@ -1,0 +1,229 @@
+package conversation
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// maxDepth limits conversations that are spawned from spawned ones (CNV-014).
+const maxDepth = 3
+
+// noResult is the result of a spawned conversation in which no assistant wrote.
+const noResult = "(no result)"
+
+// fork makes a new conversation of the path up to and including a turn, by default
+// the whole path. The turns are shared.
+func (s *Service) fork(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
+	return s.branch(ctx, c, ForkedFrom, func(st state, _ *Conversation) (*Copy, int64, *contract.Error) {
+		if !c.Input.HasKey(keyTurn) {
+			return &Copy{From: st.ID, Keep: st.Turns}, 0, nil
+		}
+		path, failure := st.Path(0)
+		if failure != nil {
+			return nil, 0, failed("read conversation "+st.ID, failure)
+		}
+		i, err := path.Index(turnOf(c.Input))
+		if err != nil {
+			return nil, 0, err
+		}
+		return &Copy{From: st.ID, Keep: i + 1}, path[i].Turn, nil
+	})
+}
+
+// spawn makes an empty conversation that belongs to a turn of another one, by default
+// its last. A :tool/id names the tool call of that turn which its result will answer.
+func (s *Service) spawn(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
+	return s.branch(ctx, c, SpawnedFrom, func(st state, of *Conversation) (*Copy, int64, *contract.Error) {
+		if of.From.Depth = st.From.Depth + 1; of.From.Depth > maxDepth {
+			return nil, 0, contract.Errorf("conversation/too-large", "conversation %s is the %dth of conversations that were spawned one "+
+				"from the other, the limit is %d", of.ID, of.From.Depth, maxDepth)
+		}
+		path, failure := st.Path(0)
+		if failure != nil {
+			return nil, 0, failed("read conversation "+st.ID, failure)
+		}
+		i := len(path) - 1
+		if c.Input.HasKey(keyTurn) {
+			var err *contract.Error
+			if i, err = path.Index(turnOf(c.Input)); err != nil {
+				return nil, 0, err
+			}
+		}
+		call := text(c.Input, keyCall)
+		if i < 0 {
+			if call != "" {
+				return nil, 0, unknownCall(call, st.ID)
+			}
+			return nil, 0, nil
+		}
+		if call != "" {
+			said, failure := st.Said(path[i].Span)
+			if failure != nil {
+				return nil, 0, failed("read conversation "+st.ID, failure)
+			}
+			if !calls(said, call) {
+				return nil, 0, unknownCall(call, st.ID)
+			}
+		}
+		of.From.Call = call
+		return nil, path[i].Turn, nil
+	})
+}
+
+func unknownCall(call, id string) *contract.Error {
+	return contract.Errorf("conversation/invalid-message", "the turn of conversation %s makes no tool call %q", id, call).
+		WithDetail("path", edn.Vector(edn.K(keyCall)))
+}
+
+func calls(messages []conversation.Message, id string) bool {
+	for _, m := range messages {
+		for call := range m.Calls() {
+			if call.ID == id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// branch makes a conversation that comes from another one. at returns what it copies,
+// and the turn where they part.
+func (s *Service) branch(ctx context.Context, c *Call, kind string,
+	at func(state, *Conversation) (*Copy, int64, *contract.Error),
+) (edn.Value, *contract.Error) {
+	from := text(c.Input, keyID)
+	id, err := s.newID(c.Input, keyNew)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var of Conversation
+	_, failure := s.store.Update(ctx, id, func(r Reader) (Change, error) {
+		other, failure := r.Of(from)
+		if failure != nil {
+			return Change{}, failure
+		}
+		st, err := c.open(other, from)
+		if err != nil {
+			return Change{}, err
+		}
+		if there, found := r.Conversation(); found {
+			return Change{}, s.existing(c, r, there, &of)
+		}
+		if b := base(c.Input); b != 0 && b != st.Version {
+			return Change{}, conflict(from, b, st.Version)
+		}
+		now := s.clock()
+		of = Conversation{
+			ID: id, Owner: c.Caller.Principal, Session: c.Session, Title: st.Title, Created: now, Updated: now,
+			From: Relation{Kind: kind, ID: from},
+		}
+		if title := text(c.Input, "title"); title != "" {
+			of.Title = title
+		}
+		if err := s.thawed(ctx, of); err != nil {
+			return Change{}, err
+		}
+		copied, turn, err := at(st, &of)
+		if err != nil {
+			return Change{}, err
+		}
+		of.From.Turn = turn
+		made := Change{Set: &of}
+		if copied != nil && copied.Keep > 0 {
+			of.Version, of.Turns = 1, copied.Keep
+			made.Copy, made.Commit = copied, &Commit{Version: 1, Kind: "fork", Key: c.Key, At: now}
+		}
+		set := of
+		made.Set = &set
+		return made, nil
+	})
+	if failure != nil {
+		return edn.Nil(), failed(nameOf(c.Intent)+" conversation "+from, failure)
+	}
+	b := of.value()
+	return b.Map(), nil
+}
+
+// existing returns the error of a new conversation whose id one has, which is also how
+// a conversation that would come from itself ends. One that the same call has made is
+// returned.
+func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversation) error {
+	_, made, err := r.Committed(c.Key)
+	if err != nil {
+		return err
+	}
+	if made && there.Owner == c.Caller.Principal {
+		*of = there
+		return nil
+	}
+	return conflict(there.ID, 0, there.Version).WithRetryable(false).WithHint("choose another :new/id, or leave it out")
+}
+
+// result returns the text of the last message of an assistant. With :link? it also
+// becomes the result of the tool call for which the conversation was spawned, in the
+// conversation with that call.
+func (s *Service) result(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
+	id := text(c.Input, keyID)
+	var of Conversation
+	said := noResult
+	err := s.read(ctx, c, id, func(st state) error {
+		of = st.Conversation
+		all, err := st.Messages(0, 0)
+		if err != nil {
+			return err
+		}
+		for m := range flat(all) {
+			if m.Role() == conversation.RoleAssistant && m.Text() != "" {
+				said = m.Text()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var b edn.MapBuilder
+	b.Key(keyID, edn.Text(id))
+	b.Key("text", edn.Text(said))
+	if !flag(c.Input, "link?", false) {
+		return b.Map(), nil
+	}
+	if of.From.Kind != SpawnedFrom || of.From.Call == "" {
+		return edn.Nil(), contract.Errorf("conversation/invalid-message", "conversation %s was not spawned for a tool call, so its result "+
+			"answers none", id).WithDetail("path", edn.Vector(edn.K("link?")))
+	}
+	w, err := s.link(ctx, c, of.From, said)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	linked := w.value()
+	b.Key("linked", linked.Map())
+	return b.Map(), nil
+}
+
+// link commits a text as the result of a tool call.
+func (s *Service) link(ctx context.Context, c *Call, to Relation, said string) (written, *contract.Error) {
+	leave, err := s.lines.enter(ctx, to.ID, c.holder())
+	if err != nil {
+		return written{}, err
+	}
+	defer leave()
+	return s.change(ctx, c, to.ID, 0, func(st state) (commit, *contract.Error) {
+		all, failure := st.Messages(0, 0)
+		if failure != nil {
+			return commit{}, failed("read conversation "+st.ID, failure)
+		}
+		for m := range flat(all) {
+			if r, ok := m.Result(); ok && r.CallID == to.Call {
+				return commit{}, contract.Errorf("conversation/invalid-message", "the tool call %q of conversation %s has a result already",
+					to.Call, st.ID)
+			}
+		}
+		do := turns.Append(st.Turns, []conversation.Message{conversation.ToolResult(to.Call, said)})
+		return commit{Change: do}, follows(st, do)
+	})
+}

@@ -1,0 +1,161 @@
+package conversation
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Keys of inputs and answers.
+const (
+	keyID   = "conversation/id"
+	keyTurn = "turn/id"
+	keySpan = "span/id"
+	keyNew  = "new/id"
+	keyCall = "tool/id"
+)
+
+// nameOf is an intent without its namespace.
+func nameOf(intent string) string { return strings.TrimPrefix(intent, "conversation/") }
+
+func text(input edn.Value, key string) string {
+	s, _ := input.Key(key).AsString()
+	return s
+}
+
+func flag(input edn.Value, key string, otherwise bool) bool {
+	if b, ok := input.Key(key).AsBool(); ok {
+		return b
+	}
+	return otherwise
+}
+
+// base is the version that the caller expects; 0: any.
+func base(input edn.Value) int64 {
+	n, _ := input.Key("base-version").AsInt()
+	return n
+}
+
+// tail is what becomes of the turns after a changed one.
+func tail(input edn.Value) turns.Tail {
+	if k, _ := input.Key("tail").AsKeyword(); k == string(turns.Keep) {
+		return turns.Keep
+	}
+	return turns.Cut
+}
+
+// turnOf is the turn that an input names, 0 for an id that no turn has.
+func turnOf(input edn.Value) int64 { return turns.ParseTurn(text(input, keyTurn)) }
+
+// messagesOf reads the :messages of a value.
+func messagesOf(v edn.Value) (out []conversation.Message, err *contract.Error) {
+	list := v.Key("messages")
+	if n := list.Len(); n > turns.MaxTurns {
+		return nil, contract.Errorf("conversation/too-large", "%d messages, the limit is %d", n, turns.MaxTurns).
+			WithDetail("limit", edn.Int(turns.MaxTurns)).WithDetail("found", edn.Int(int64(n)))
+	}
+	i := int64(0)
+	for each := range list.Elems() {
+		m, err := contract.MessageFromValue(each)
+		if err != nil {
+			return nil, err.WithDetail("message", edn.Int(i))
+		}
+		out, i = append(out, m), i+1
+	}
+	return out, turns.Check(out)
+}
+
+// userText is the message of a user with a text.
+func userText(s string) (conversation.Message, *contract.Error) {
+	m := conversation.User(s)
+	return m, turns.Check([]conversation.Message{m})
+}
+
+// flat yields the messages of spans.
+func flat(spans [][]conversation.Message) iter.Seq[conversation.Message] {
+	return func(yield func(conversation.Message) bool) {
+		for _, messages := range spans {
+			for _, m := range messages {
+				if !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// value is a conversation without its path.
+func (c Conversation) value() edn.MapBuilder {
+	var b edn.MapBuilder
+	b.Key(keyID, edn.Text(c.ID))
+	b.Key("version", edn.Int(c.Version))
+	b.Key("owner", edn.Text(c.Owner))
+	b.OptText("title", c.Title)
+	b.OptText("session/id", c.Session)
+	b.Key("turn-count", edn.Int(int64(c.Turns)))
+	b.OptTrue("archived?", c.Archived)
+	b.Key("created-at", edn.Inst(c.Created))
+	b.Key("updated-at", edn.Inst(c.Updated))
+	if f := c.From; f.Kind != "" {
+		var from edn.MapBuilder
+		from.Key("relation", edn.K(f.Kind))
+		from.Key(keyID, edn.Text(f.ID))
+		if f.Turn != 0 {
+			from.Key(keyTurn, edn.Text(turns.TurnID(f.Turn)))
+		}
+		from.OptText(keyCall, f.Call)
+		b.Key("from", from.Map())
+	}
+	return b
+}
+
+// stepValues are steps as answers have them.
+func stepValues(steps []turns.Step) edn.Value {
+	out := make([]edn.Value, len(steps))
+	for i, s := range steps {
+		var b edn.MapBuilder
+		b.Key(keyTurn, edn.Text(turns.TurnID(s.Turn)))
+		b.Key("role", edn.K(string(s.Role)))
+		b.Key(keySpan, edn.Text(turns.SpanID(s.Span)))
+		b.OptTrue("stale?", s.Stale)
+		out[i] = b.Map()
+	}
+	return edn.Vector(out...)
+}
+
+func messageValues(messages iter.Seq[conversation.Message]) edn.Value {
+	var out []edn.Value
+	for m := range messages {
+		out = append(out, contract.MessageValue(m))
+	}
+	return edn.Vector(out...)
+}
+
+// value is the answer of an operation that changed a path: the new version and the
+// turns that follow what stayed.
+func (w written) value() edn.MapBuilder {
+	var b edn.MapBuilder
+	b.Key(keyID, edn.Text(w.ID))
+	b.Key("version", edn.Int(w.Version))
+	b.Key("turn-count", edn.Int(int64(w.Turns)))
+	b.Key("turns", stepValues(w.steps))
+	return b
+}
+
+// event reports what happened, besides pieces of text.
+func (c *Call) event(kind string, more func(*edn.MapBuilder)) {
+	if c.Event == nil {
+		return
+	}
+	var b edn.MapBuilder
+	b.Key("event", edn.K("conversation/"+kind))
+	b.Key(keyID, c.Input.Key(keyID))
+	if more != nil {
+		more(&b)
+	}
+	c.Event(b.Map())
+}

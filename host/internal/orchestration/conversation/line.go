@@ -1,0 +1,105 @@
+package conversation
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// maxWaiting limits the operations that wait for one conversation (CNV-027).
+const maxWaiting = 8
+
+// lines has a line for each conversation in use: its operations that write follow each
+// other in the order of their arrival.
+type lines struct {
+	mu   sync.Mutex
+	byID map[string]*line
+}
+
+type line struct {
+	holder  holder
+	waiting []*place
+}
+
+// holder is the call that has a conversation: its run and the path of its node.
+type holder struct {
+	run  string
+	path edn.Value
+}
+
+type place struct {
+	of   holder
+	turn chan struct{} // closed when it is its turn
+}
+
+// around reports whether another call is made within this one.
+func (h holder) around(inner holder) bool {
+	if h.run == "" || h.run != inner.run || inner.path.Len() <= h.path.Len() {
+		return false
+	}
+	outer := slices.Collect(h.path.Elems())
+	for i, part := range slices.Collect(inner.path.Elems())[:len(outer)] {
+		if !edn.Equal(part, outer[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// enter waits until a call has the conversation. leave passes it on.
+func (x *lines) enter(ctx context.Context, id string, h holder) (leave func(), err *contract.Error) {
+	x.mu.Lock()
+	l := x.byID[id]
+	switch {
+	case l == nil:
+		if x.byID == nil {
+			x.byID = map[string]*line{}
+		}
+		x.byID[id] = &line{holder: h}
+		x.mu.Unlock()
+		return func() { x.leave(id) }, nil
+	case l.holder.around(h):
+		x.mu.Unlock()
+		return nil, contract.Errorf("conversation/conflict", "conversation %s is in use by the call within which this one is made", id).
+			WithRetryable(false).WithHint("return the messages from the agent, which are committed together")
+	case len(l.waiting) >= maxWaiting:
+		x.mu.Unlock()
+		return nil, contract.Errorf("runtime/overloaded", "%d operations wait for conversation %s, the limit is %d",
+			len(l.waiting), id, maxWaiting)
+	}
+	p := &place{h, make(chan struct{})}
+	l.waiting = append(l.waiting, p)
+	x.mu.Unlock()
+	select {
+	case <-p.turn:
+		return func() { x.leave(id) }, nil
+	case <-ctx.Done():
+	}
+	x.mu.Lock()
+	i := slices.Index(l.waiting, p)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+	}
+	x.mu.Unlock()
+	if i < 0 { // it was its turn meanwhile
+		x.leave(id)
+	}
+	return nil, contract.AsError(context.Cause(ctx))
+}
+
+// leave passes the conversation to the next call.
+func (x *lines) leave(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	l := x.byID[id]
+	if len(l.waiting) == 0 {
+		delete(x.byID, id)
+		return
+	}
+	next := l.waiting[0]
+	l.waiting, l.holder = l.waiting[1:], next.of
+	close(next.turn)
+}

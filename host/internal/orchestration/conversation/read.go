@@ -1,0 +1,148 @@
+package conversation
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Limits of answers.
+const (
+	listed  = 100 // conversations, without a :limit
+	maxList = 1000
+	history = 100 // commits
+)
+
+// get returns a conversation with its path: the whole one or the last :window turns,
+// of the current or an earlier version. With a turn it returns the alternatives of
+// that instead.
+func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contract.Error) {
+	err = s.read(ctx, c, text(c.Input, keyID), func(st state) error {
+		b := st.value()
+		if c.Input.HasKey(keyTurn) {
+			alternatives, err := st.alternatives(turnOf(c.Input))
+			if err != nil {
+				return err
+			}
+			b.Key("alternatives", alternatives)
+			out = b.Map()
+			return nil
+		}
+		version := st.Version
+		if v, ok := c.Input.Key("version").AsInt(); ok {
+			version = v
+		}
+		if version < 0 || version > st.Version {
+			return conflict(st.ID, version, st.Version)
+		}
+		if err := st.pathInto(&b, version, c.Input.Key("window")); err != nil {
+			return err
+		}
+		out = b.Map()
+		return nil
+	})
+	return out, err
+}
+
+// pathInto adds the path of a version, its messages, the drafts and the last commits.
+func (st state) pathInto(b *edn.MapBuilder, version int64, window edn.Value) error {
+	if version > 0 {
+		path, err := st.Path(version)
+		if err != nil {
+			return err
+		}
+		from := 0
+		if n, ok := window.AsInt(); ok && n >= 0 && n < int64(len(path)) {
+			from = len(path) - int(n)
+		}
+		said, err := st.Messages(version, from)
+		if err != nil {
+			return err
+		}
+		b.Key("turns", stepValues(path[from:]))
+		b.Key("messages", messageValues(flat(said)))
+	}
+	drafts, err := st.Drafts()
+	if err != nil {
+		return err
+	}
+	if len(drafts) > 0 {
+		values := make([]edn.Value, len(drafts))
+		for i, d := range drafts {
+			values[i] = edn.MustMap(edn.K("draft/id"), edn.Text(d.Key), edn.K("run/id"), edn.Text(d.Run), edn.K("at"), edn.Inst(d.At),
+				edn.K("message"), contract.MessageValue(d.Message))
+		}
+		b.Key("drafts", edn.Vector(values...))
+	}
+	commits, err := st.Commits(history)
+	if err != nil {
+		return err
+	}
+	values := make([]edn.Value, len(commits))
+	for i, k := range commits {
+		values[i] = edn.MustMap(edn.K("version"), edn.Int(k.Version), edn.K("by"), edn.K(k.Kind), edn.K("at"), edn.Inst(k.At))
+	}
+	b.Key("commits", edn.Vector(values...))
+	return nil
+}
+
+// alternatives are the spans of a turn on the path with their messages.
+func (st state) alternatives(turn int64) (edn.Value, error) {
+	path, err := st.Path(0)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	i, missing := path.Index(turn)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	spans, err := st.Spans(turn)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	out := make([]edn.Value, len(spans))
+	for k, span := range spans {
+		said, err := st.Said(span)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		var b edn.MapBuilder
+		b.Key(keySpan, edn.Text(turns.SpanID(span)))
+		b.OptTrue("selected?", path[i].Span == span)
+		values := make([]edn.Value, len(said))
+		for j, m := range said {
+			values[j] = contract.MessageValue(m)
+		}
+		b.Key("messages", edn.Vector(values...))
+		out[k] = b.Map()
+	}
+	return edn.Vector(out...), nil
+}
+
+// list returns the conversations of the caller, of all with :any? for those who may.
+func (s *Service) list(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
+	f := Filter{Owner: c.Caller.Principal, After: text(c.Input, "after"), Archived: flag(c.Input, "archived?", false), Limit: listed}
+	if n, ok := c.Input.Key("limit").AsInt(); ok && n > 0 {
+		f.Limit = int(min(n, maxList))
+	}
+	if c.Caller.Any && flag(c.Input, "any?", false) {
+		f.Owner = ""
+	}
+	all, err := s.store.List(ctx, f)
+	if err != nil {
+		return edn.Nil(), failed("list conversations", err)
+	}
+	values := make([]edn.Value, len(all))
+	for i, of := range all {
+		b := of.value()
+		values[i] = b.Map()
+	}
+	var b edn.MapBuilder
+	b.Key("conversations", edn.Vector(values...))
+	if len(all) == f.Limit {
+		b.Key("next", edn.Text(all[len(all)-1].ID))
+	}
+	return b.Map(), nil
+}

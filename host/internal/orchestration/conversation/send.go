@@ -1,0 +1,397 @@
+package conversation
+
+import (
+	"context"
+	"iter"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Intents that answer in a conversation.
+const (
+	modelIntent = "model/chat"
+	agentIntent = "agent/run"
+)
+
+// maxDrafts limits the drafts of a conversation; the oldest are dropped beyond it.
+const maxDrafts = 64
+
+// send commits a message of the user and the answer of a model or an agent to it, in
+// one commit. The message is a draft before the answer is asked for: a failure or a
+// crash loses no text and commits no half turn (CNV-021).
+func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
+	id := text(c.Input, keyID)
+	leave, err := s.lines.enter(ctx, id, c.holder())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer leave()
+	draft, at, err := s.draft(ctx, c, id)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if at == nil {
+		return s.sent(ctx, c, id)
+	}
+	c.event("user-message-added", func(b *edn.MapBuilder) { b.Key("draft/id", edn.Text(draft.Key)) })
+	at.said, at.path = append(at.said, []conversation.Message{draft.Message}), append(at.path, turns.Step{Role: conversation.RoleUser})
+	out, err := s.answer(ctx, c, at)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	w, err := s.change(ctx, c, id, at.version, func(st state) (commit, *contract.Error) {
+		do := turns.Append(st.Turns, append([]conversation.Message{draft.Message}, out...))
+		drop, failure := st.drafted(draft, text(c.Input, "draft/id"))
+		if failure != nil {
+			return commit{}, failed("read conversation "+st.ID, failure)
+		}
+		return commit{Change: do, drop: drop}, follows(st, do)
+	})
+	return s.answered(c, w, out, err)
+}
+
+// answerAt is what an answer is asked for: a path at a version.
+type answerAt struct {
+	view
+	version int64
+}
+
+// at reads the path up to a place, -1 for the whole one.
+func (s *Service) at(c *Call, st state, until int) (*answerAt, error) {
+	path, said, err := st.whole()
+	if err != nil {
+		return nil, err
+	}
+	if until < 0 {
+		until = len(path)
+	}
+	known, err := st.Summaries()
+	if err != nil {
+		return nil, err
+	}
+	rules := *s.rules.Load()
+	if n, ok := c.Input.Key("window").AsInt(); ok && n > 0 {
+		rules.Window.Turns = int(min(n, turns.MaxTurns))
+	}
+	v := view{s: s, c: c, id: st.ID, path: path[:until:until], said: said[:until:until], known: known, limits: rules}
+	return &answerAt{v, st.Version}, nil
+}
+
+// draft stores the message of a call as a draft. A call that has committed gets none.
+func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, at *answerAt, err *contract.Error) {
+	_, failure := s.store.Update(ctx, id, func(r Reader) (Change, error) {
+		at = nil
+		st, err := c.open(r, id)
+		if err != nil {
+			return Change{}, err
+		}
+		if _, made, failure := r.Committed(c.Key); failure != nil || made {
+			return Change{}, failure
+		}
+		if b := base(c.Input); b != 0 && b != st.Version {
+			return Change{}, conflict(id, b, st.Version)
+		}
+		if err := s.thawed(ctx, st.Conversation); err != nil {
+			return Change{}, err
+		}
+		all, failure := st.Drafts()
+		if failure != nil {
+			return Change{}, failure
+		}
+		draft = Draft{Key: c.Key, Run: c.Run, At: s.clock()}
+		if draft.Message, err = c.message(all); err != nil {
+			return Change{}, err
+		}
+		full := turns.Append(st.Turns, []conversation.Message{draft.Message, conversation.Assistant("-")})
+		if err := full.Fits(0); err != nil {
+			return Change{}, err
+		}
+		if at, failure = s.at(c, st, -1); failure != nil {
+			return Change{}, failure
+		}
+		change := Change{AddDraft: &draft}
+		for i := 0; i <= len(all)-maxDrafts; i++ {
+			change.DropDrafts = append(change.DropDrafts, all[i].Key)
+		}
+		return change, nil
+	})
+	return draft, at, failed("send to conversation "+id, failure)
+}
+
+// message is the message of a call: its text, its parts, or one of the drafts.
+func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
+	if id := text(c.Input, "draft/id"); id != "" {
+		for _, d := range drafts {
+			if d.Key == id {
+				return d.Message, nil
+			}
+		}
+		return conversation.Message{}, contract.Errorf("conversation/invalid-message", "the conversation has no draft %q", id).
+			WithDetail("path", edn.Vector(edn.K("draft/id")))
+	}
+	if !c.Input.HasKey("content") {
+		return userText(text(c.Input, "text"))
+	}
+	m, err := contract.MessageFromValue(edn.MustMap(edn.K("role"), edn.K(string(conversation.RoleUser)), edn.K("content"), c.Input.Key("content")))
+	if err != nil {
+		return m, err
+	}
+	return m, turns.Check([]conversation.Message{m})
+}
+
+// drafted returns the keys of the drafts that a commit of a message replaces: its own,
+// the one that it was, and others of the same content.
+func (st state) drafted(d Draft, was string) (keys []string, err error) {
+	all, err := st.Drafts()
+	for _, other := range all {
+		if other.Key == d.Key || other.Key == was || other.Message.Equal(d.Message) {
+			keys = append(keys, other.Key)
+		}
+	}
+	return keys, err
+}
+
+// regenerate adds another answer to a turn of the assistant, by default the last one,
+// and selects it.
+func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
+	id := text(c.Input, keyID)
+	leave, err := s.lines.enter(ctx, id, c.holder())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer leave()
+	var turn int64
+	var at *answerAt
+	err = s.read(ctx, c, id, func(st state) error {
+		if _, made, err := st.Committed(c.Key); err != nil || made {
+			return err
+		}
+		if b := base(c.Input); b != 0 && b != st.Version {
+			return conflict(id, b, st.Version)
+		}
+		if err := s.thawed(ctx, st.Conversation); err != nil {
+			return err
+		}
+		path, err := st.Path(0)
+		if err != nil {
+			return err
+		}
+		i, missing := regenerated(path, c.Input)
+		if missing != nil {
+			return missing
+		}
+		turn = path[i].Turn
+		at, err = s.at(c, st, i)
+		return err
+	})
+	switch {
+	case err != nil:
+		return edn.Nil(), err
+	case at == nil:
+		return s.sent(ctx, c, id)
+	}
+	out, err := s.answer(ctx, c, at)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	w, err := s.change(ctx, c, id, at.version, func(st state) (commit, *contract.Error) { return st.answered(turn, out, tail(c.Input)) })
+	return s.answered(c, w, out, err)
+}
+
+// regenerated returns the place of the turn that a call regenerates.
+func regenerated(path turns.Path, input edn.Value) (int, *contract.Error) {
+	i := len(path) - 1
+	if input.HasKey(keyTurn) {
+		var err *contract.Error
+		if i, err = path.Index(turnOf(input)); err != nil {
+			return 0, err
+		}
+	} else {
+		for i >= 0 && path[i].Role != conversation.RoleAssistant {
+			i--
+		}
+	}
+	switch {
+	case i < 0:
+		return 0, contract.Errorf("conversation/turn-not-in-path", "the path has no turn of the assistant to regenerate")
+	case path[i].Role != conversation.RoleAssistant:
+		return 0, contract.Errorf("conversation/invalid-message", "turn %s is of the role %s, expected one of the assistant",
+			turns.TurnID(path[i].Turn), path[i].Role).WithHint("edit the turn, or regenerate the one after it")
+	}
+	return i, nil
+}
+
+// answer asks the model or the agent of a call for the messages that follow a path.
+func (s *Service) answer(ctx context.Context, c *Call, at *answerAt) ([]conversation.Message, *contract.Error) {
+	out, err := s.ask(ctx, c, at)
+	if err != nil {
+		c.event("error", func(b *edn.MapBuilder) { b.Key("error", err.Value()) })
+		return nil, err
+	}
+	was, is := lastAnswer(flat(at.said)), lastAnswer(slices.Values(out))
+	if was.Capability+was.Model != "" && (was.Capability != is.Capability || was.Model != is.Model) {
+		c.event("model-changed", func(b *edn.MapBuilder) {
+			b.OptKeyword("cap/id", is.Capability)
+			b.OptText("model", is.Model)
+		})
+	}
+	return out, nil
+}
+
+// lastAnswer is the origin of the last message of an assistant.
+func lastAnswer(messages iter.Seq[conversation.Message]) (by conversation.Attribution) {
+	for m := range messages {
+		if m.Role() == conversation.RoleAssistant {
+			by = m.Attribution()
+		}
+	}
+	return by
+}
+
+func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversation.Message, *contract.Error) {
+	messages, cut, err := at.messages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cut {
+		c.event("turns-cut", nil)
+	}
+	if system := text(c.Input, "system"); system != "" {
+		messages = append([]conversation.Message{conversation.System(system)}, messages...)
+	}
+	if c.Input.HasKey("agent") {
+		return s.askAgent(ctx, c, at, messages)
+	}
+	response, err := c.Ask(ctx, edn.MustMap(
+		edn.K("task"), target(c.Input.Key("model"), modelIntent),
+		edn.K("input"), edn.MustMap(edn.K("messages"), messageList(messages))), c.Show)
+	if err != nil {
+		return nil, err
+	}
+	m, err := contract.MessageFromAnswer(response.Key("result").Key("out"))
+	if err != nil {
+		return nil, err
+	}
+	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
+}
+
+// turn is the last turn that is committed, to which what an agent spawns belongs;
+// empty: there is none.
+func (at *answerAt) turn() string {
+	for _, step := range slices.Backward(at.path) {
+		if step.Turn != 0 {
+			return turns.TurnID(step.Turn)
+		}
+	}
+	return ""
+}
+
+// askAgent asks an agent. It gets the model and the tools as they are in the input of
+// the call, and the identity of the conversation and the turn.
+func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages []conversation.Message) ([]conversation.Message, *contract.Error) {
+	var input edn.MapBuilder
+	input.Key("messages", messageList(messages))
+	input.Key(keyID, edn.Text(at.id))
+	input.OptText(keyTurn, at.turn())
+	model := c.Input.Key("model")
+	if model.IsNil() {
+		model = edn.K(modelIntent)
+	}
+	input.Key("model", model)
+	input.Opt("tools", c.Input.Key("tools"))
+	response, err := c.Ask(ctx, edn.MustMap(
+		edn.K("task"), target(c.Input.Key("agent"), agentIntent),
+		edn.K("input"), input.Map()), c.Show)
+	if err != nil {
+		return nil, err
+	}
+	name, _ := contract.HandleOf(c.Input.Key("agent"))
+	out, err := messagesOf(response.Key("result").Key("out"))
+	for i, m := range out {
+		out[i] = m.WithAttribution(attribution(m, c, response, name))
+	}
+	return out, err
+}
+
+// target is the :task that asks a capability, or an intent.
+func target(of edn.Value, intent string) edn.Value {
+	if id, ok := contract.HandleOf(of); ok {
+		return edn.MustMap(edn.K("intent"), edn.K(intent), edn.K("cap/id"), edn.K(id))
+	}
+	if name, ok := of.AsKeyword(); ok {
+		intent = name
+	}
+	return edn.MustMap(edn.K("intent"), edn.K(intent))
+}
+
+func messageList(messages []conversation.Message) edn.Value {
+	out := make([]edn.Value, len(messages))
+	for i, m := range messages {
+		out[i] = contract.MessageValue(m.WithAttribution(conversation.Attribution{}))
+	}
+	return edn.Vector(out...)
+}
+
+// attribution completes what a message says about its origin.
+func attribution(m conversation.Message, c *Call, response edn.Value, agent string) conversation.Attribution {
+	by := m.Attribution()
+	by.Run = c.Run
+	if by.Agent == "" {
+		by.Agent = agent
+	}
+	if id, ok := response.Key("invoke/meta").Key("cap/id").AsKeyword(); ok && by.Capability == "" && agent == "" {
+		by.Capability = id
+	}
+	if model, ok := response.Key("result").Key("out").Key("model").AsString(); ok && by.Model == "" {
+		by.Model = model
+	}
+	return by
+}
+
+// answered is the answer of a call that committed what a model or an agent said.
+func (s *Service) answered(c *Call, w written, out []conversation.Message, err *contract.Error) (edn.Value, *contract.Error) {
+	if err != nil {
+		c.event("error", func(b *edn.MapBuilder) { b.Key("error", err.Value()) })
+		return edn.Nil(), err
+	}
+	c.event("completed", func(b *edn.MapBuilder) { b.Key("version", edn.Int(w.Version)) })
+	b := w.value()
+	values := make([]edn.Value, len(out))
+	said := ""
+	for i, m := range out {
+		values[i] = contract.MessageValue(m)
+		if m.Role() == conversation.RoleAssistant && m.Text() != "" {
+			said = m.Text()
+		}
+	}
+	b.Key("messages", edn.Vector(values...))
+	b.OptText("text", said)
+	return b.Map(), nil
+}
+
+// sent is the answer of a call that had committed before.
+func (s *Service) sent(ctx context.Context, c *Call, id string) (edn.Value, *contract.Error) {
+	var w written
+	var out []conversation.Message
+	err := s.read(ctx, c, id, func(st state) error {
+		made, found, err := st.Committed(c.Key)
+		if err != nil || !found {
+			return err
+		}
+		if w, err = st.made(made); err != nil {
+			return err
+		}
+		said, err := st.Messages(made.Version, w.first)
+		for m := range flat(said) {
+			if m.Role() != conversation.RoleUser {
+				out = append(out, m)
+			}
+		}
+		return err
+	})
+	return s.answered(c, w, out, err)
+}

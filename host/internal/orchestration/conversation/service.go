@@ -1,0 +1,333 @@
+package conversation
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"regexp"
+	"sync/atomic"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Call is one call of an intent of the namespace conversation.
+type Call struct {
+	// Caller is the principal. Any permits the conversations of others.
+	Caller session.Caller
+	Intent string
+	Input  edn.Value
+	// Session is that of the request; empty: none.
+	Session string
+	// Run and Path are the place of the call. Key is its effect key: a call with the
+	// key of a commit has been made.
+	Run  string
+	Path edn.Value
+	Key  string
+	// Ask sends a request within the call and returns the response. show, which may be
+	// nil, receives pieces of the text of the answer.
+	Ask func(ctx context.Context, request edn.Value, show func(piece edn.Value)) (edn.Value, *contract.Error)
+	// Serves reports whether an intent can be asked for.
+	Serves func(intent string) bool
+	// Show and Event receive pieces of text and events as they come; nil: not wanted.
+	Show  func(piece edn.Value)
+	Event func(event edn.Value)
+}
+
+func (c *Call) holder() holder { return holder{c.Run, c.Path} }
+
+// Rules bound what a model gets of a conversation.
+type Rules struct {
+	Window session.Window
+	// SummaryChars limits the summary of what no longer fits.
+	SummaryChars int
+}
+
+// Service executes calls. Create it with New.
+type Service struct {
+	store    Store
+	sessions *session.Service
+	now      func() time.Time
+	rules    atomic.Pointer[Rules]
+	lines    lines
+	deleted  atomic.Bool // since the last Sweep
+}
+
+// New returns a service. sessions can freeze their conversations; a nil clock is
+// time.Now.
+func New(store Store, sessions *session.Service, rules Rules, now func() time.Time) *Service {
+	if now == nil {
+		now = time.Now
+	}
+	s := &Service{store: store, sessions: sessions, now: now}
+	s.deleted.Store(true) // by an earlier process, perhaps
+	s.Configure(rules)
+	return s
+}
+
+// Configure sets the rules of later calls.
+func (s *Service) Configure(r Rules) { s.rules.Store(&r) }
+
+func (s *Service) clock() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+
+// Sweep deletes content that no conversation names, if one was deleted since the last
+// time.
+func (s *Service) Sweep(ctx context.Context) (Swept, *contract.Error) {
+	if !s.deleted.Swap(false) {
+		return Swept{}, nil
+	}
+	out, err := s.store.Sweep(ctx)
+	if err != nil {
+		s.deleted.Store(true)
+	}
+	return out, failed("delete content that no conversation names", err)
+}
+
+// operation executes the call of one intent.
+type operation func(s *Service, ctx context.Context, c *Call) (edn.Value, *contract.Error)
+
+// operations are the intents without their namespace.
+var operations = map[string]operation{
+	"open": (*Service).open, "get": (*Service).get, "list": (*Service).list, "append": (*Service).append,
+	"send": (*Service).send, "regenerate": (*Service).regenerate, "edit": (*Service).edit, "select": (*Service).choose,
+	"truncate": (*Service).truncate, "fork": (*Service).fork, "spawn": (*Service).spawn, "result": (*Service).result,
+	"restore": (*Service).restore, "archive": (*Service).archive, "delete": (*Service).delete,
+}
+
+// Do executes a call and returns its output.
+func (s *Service) Do(ctx context.Context, c Call) (edn.Value, *contract.Error) {
+	do, ok := operations[nameOf(c.Intent)]
+	if !ok {
+		return edn.Nil(), contract.Errorf("intent/not-supported", "the host has no intent :%s", c.Intent)
+	}
+	return do(s, ctx, &c)
+}
+
+// failed returns the error of an operation: a failure of the store is
+// conversation/store-failed.
+func failed(doing string, err error) *contract.Error {
+	if err == nil {
+		return nil
+	}
+	var typed *contract.Error
+	if errors.As(err, &typed) && contract.Namespace(typed.Type) != "journal" {
+		return typed
+	}
+	out := contract.Errorf("conversation/store-failed", "%s: the store failed: %w", doing, err)
+	if errors.Is(err, contract.OfType("journal/damaged")) {
+		out = out.WithRetryable(false).WithHint("stop the daemon and run \"ferment admin journal-repair --dry-run\", which shows what can be kept")
+	}
+	return out
+}
+
+func notFound(id string) *contract.Error {
+	return contract.Errorf("conversation/not-found", "there is no conversation %q", id)
+}
+
+func conflict(id string, base, current int64) *contract.Error {
+	return contract.Errorf("conversation/conflict", "conversation %s has version %d, the change is for version %d", id, current, base).
+		WithDetail("base", edn.Int(base)).WithDetail("current", edn.Int(current))
+}
+
+// idForm is the form of ids that callers choose.
+var idForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+
+// newID returns the id that a caller chose for a new conversation, or makes one.
+func (s *Service) newID(input edn.Value, key string) (string, *contract.Error) {
+	id := text(input, key)
+	switch {
+	case id == "":
+		return "c-" + ulid.MustNew(ulid.Timestamp(s.clock()), rand.Reader).String(), nil
+	case !idForm.MatchString(id):
+		return "", contract.Errorf("invalid-request", "the id %.140q of a conversation is malformed", id).
+			WithDetail("path", edn.Vector(edn.K("input"), edn.K(key))).WithHint("use 1 to 128 of A-Z a-z 0-9 . _ : -")
+	}
+	return id, nil
+}
+
+// state is a conversation that an operation may use, as it is stored.
+type state struct {
+	Reader
+	Conversation
+}
+
+// open reads a conversation of the caller.
+func (c *Call) open(r Reader, id string) (state, *contract.Error) {
+	of, ok := r.Conversation()
+	if !ok || !c.Caller.Any && of.Owner != c.Caller.Principal {
+		return state{}, notFound(id)
+	}
+	return state{r, of}, nil
+}
+
+// read reads a conversation of the caller.
+func (s *Service) read(ctx context.Context, c *Call, id string, read func(state) error) *contract.Error {
+	return failed("read conversation "+id, s.store.Read(ctx, id, func(r Reader) error {
+		st, err := c.open(r, id)
+		if err != nil {
+			return err
+		}
+		return read(st)
+	}))
+}
+
+// commit is a change of a path that an operation decides on.
+type commit struct {
+	turns.Change
+	drop []string // keys of drafts
+}
+
+// written is what a commit did.
+type written struct {
+	Conversation
+	first int // place of the first step that is new
+	steps []turns.Step
+}
+
+// change commits a change of a conversation. A call whose key has committed changes
+// nothing: it returns what it did then. base is the version that the change is for, 0
+// for any.
+func (s *Service) change(ctx context.Context, c *Call, id string, base int64,
+	decide func(state) (commit, *contract.Error),
+) (out written, err *contract.Error) {
+	kind := nameOf(c.Intent)
+	done := false
+	steps, failure := s.store.Update(ctx, id, func(r Reader) (Change, error) {
+		done = false
+		st, err := c.open(r, id)
+		if err != nil {
+			return Change{}, err
+		}
+		made, found, failure := r.Committed(c.Key)
+		if failure != nil {
+			return Change{}, failure
+		}
+		if found {
+			done = true
+			out, failure = st.made(made)
+			return Change{}, failure
+		}
+		if base != 0 && base != st.Version {
+			return Change{}, conflict(id, base, st.Version)
+		}
+		if err := s.thawed(ctx, st.Conversation); err != nil {
+			return Change{}, err
+		}
+		do, err := decide(st)
+		if err != nil {
+			return Change{}, err
+		}
+		out = written{Conversation: st.Conversation, first: do.Keep}
+		if !do.Changes(st.Turns) {
+			return Change{DropDrafts: do.drop}, nil
+		}
+		if err := do.fits(st); err != nil {
+			return Change{}, err
+		}
+		out.Version++
+		out.Turns, out.Updated = do.Keep+len(do.Steps), s.clock()
+		set := out.Conversation
+		return Change{
+			Set: &set, Path: &do.Change, DropDrafts: do.drop,
+			Commit: &Commit{Version: set.Version, Kind: kind, Key: c.Key, At: set.Updated},
+		}, nil
+	})
+	if failure != nil {
+		return written{}, failed(kind+" conversation "+id, failure)
+	}
+	if !done {
+		out.steps = steps
+	}
+	return out, nil
+}
+
+// fits checks the limits of a changed path.
+func (do commit) fits(st state) error {
+	spans := 0
+	if len(do.Spans) > 0 && do.Spans[0].Turn != 0 {
+		all, err := st.Spans(do.Spans[0].Turn)
+		if err != nil {
+			return err
+		}
+		spans = len(all)
+	}
+	if err := do.Fits(spans); err != nil {
+		return err
+	}
+	return nil
+}
+
+// made returns what a commit did that was made before. Steps from the end of the
+// version before are its own.
+func (st state) made(c Commit) (written, error) {
+	path, err := st.Path(c.Version)
+	if err != nil {
+		return written{}, err
+	}
+	before := turns.Path(nil)
+	if c.Version > 1 {
+		if before, err = st.Path(c.Version - 1); err != nil {
+			return written{}, err
+		}
+	}
+	to := before.Restore(path)
+	of := st.Conversation
+	of.Version, of.Turns, of.Updated = c.Version, len(path), c.At
+	return written{of, to.Keep, to.Steps}, nil
+}
+
+// thawed rejects a change of a conversation whose session is frozen.
+func (s *Service) thawed(ctx context.Context, of Conversation) *contract.Error {
+	if of.Session == "" || s.sessions == nil {
+		return nil
+	}
+	in, err := s.sessions.Get(ctx, session.Caller{Principal: of.Owner}, of.Session)
+	switch {
+	case err != nil && err.Type == "session/not-found": // it was deleted
+		return nil
+	case err != nil:
+		return err
+	case in.Frozen:
+		return contract.Errorf("session.vars/session-frozen", "conversation %s belongs to session %s, which is frozen", of.ID, of.Session)
+	}
+	return nil
+}
+
+// follows rejects a change whose path has the result of a tool without its call.
+func follows(st state, c turns.Change) *contract.Error {
+	needed := false
+	for _, s := range c.Spans {
+		needed = needed || len(turns.Needed(s.Messages)) > 0
+	}
+	if !needed && len(c.Steps) <= len(c.Spans) {
+		return nil // nothing that was on the path has another place
+	}
+	path, said, err := st.whole()
+	if err != nil {
+		return failed("read conversation "+st.ID, err)
+	}
+	bySpan := map[int64][]conversation.Message{}
+	for i, step := range path {
+		bySpan[step.Span] = said[i]
+	}
+	all := said[:c.Keep:c.Keep]
+	for _, step := range c.Steps {
+		messages, there := bySpan[step.Span]
+		switch {
+		case step.Span < 0:
+			messages = c.Spans[-step.Span-1].Messages
+		case !there:
+			if messages, err = st.Said(step.Span); err != nil {
+				return failed("read conversation "+st.ID, err)
+			}
+		}
+		all = append(all, messages)
+	}
+	return turns.Results(flat(all))
+}

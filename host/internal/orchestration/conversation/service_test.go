@@ -1,0 +1,312 @@
+package conversation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// talk is a conversation of ann whose model answers with a function of the request.
+type talk struct {
+	*conversation.Service
+	t      testing.TB
+	calls  int
+	asked  []edn.Value
+	events []string
+	ask    func(edn.Value) (edn.Value, *contract.Error)
+	serves bool // context/summarize
+}
+
+func newTalk(t testing.TB, store conversation.Store, sessions *session.Service, rules conversation.Rules) *talk {
+	x := &talk{Service: conversation.New(store, sessions, rules, nil), t: t}
+	x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+		if intentOf(r) == "context/summarize" {
+			return contract.ValueResult(edn.MustMap(edn.K("summary"), edn.Text(fmt.Sprint("sum ", len(x.asked))))), nil
+		}
+		return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
+	}
+	x.must(x.do("open", ""))
+	return x
+}
+
+func intentOf(request edn.Value) string {
+	s, _ := request.Key("task").Key("intent").AsKeyword()
+	return s
+}
+
+// do calls an intent of the conversation c.
+func (x *talk) do(intent, input string) (edn.Value, *contract.Error) {
+	x.calls++
+	return x.at(context.Background(), intent, input, edn.Vector(edn.Int(int64(x.calls))))
+}
+
+func (x *talk) at(ctx context.Context, intent, input string, path edn.Value) (edn.Value, *contract.Error) {
+	return x.Do(ctx, conversation.Call{
+		Caller: session.Caller{Principal: "ann"}, Intent: "conversation/" + intent,
+		Input: edn.MustRead(`{:conversation/id "c"}`).Merge(edn.MustRead("{" + input + "}")), Session: "s", Run: "run_1", Path: path, Key: path.String(),
+		Serves: func(string) bool { return x.serves },
+		Ask: func(_ context.Context, r edn.Value, _ func(edn.Value)) (edn.Value, *contract.Error) {
+			x.asked = append(x.asked, r)
+			return x.ask(r)
+		},
+		Event: func(e edn.Value) { x.events = append(x.events, e.Key("event").String()) },
+	})
+}
+
+func (x *talk) must(out edn.Value, err *contract.Error) edn.Value {
+	x.t.Helper()
+	require.Nil(x.t, err, "%v", err)
+	return out
+}
+
+// heard are the texts of the last request to the model.
+func (x *talk) heard() string {
+	var out []string
+	for m := range x.asked[len(x.asked)-1].Key("input").Key("messages").Elems() {
+		s, _ := m.Key("content").AsString()
+		out = append(out, s)
+	}
+	return strings.Join(out, "|")
+}
+
+var wide = conversation.Rules{Window: session.Window{Turns: 100, Chars: 10_000}, SummaryChars: 100}
+
+// CNV-027: operations on one conversation follow each other in the order of their
+// arrival; the ninth that would wait is refused, others run in parallel; one within the
+// call that has the conversation is refused at once.
+func TestLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTalk(t, new(conversation.Memory), nil, wide)
+		hold, order := make(chan struct{}), []string{}
+		x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+			<-hold
+			order = append(order, x.heard()[strings.LastIndex(x.heard(), "|")+1:])
+			return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
+		}
+		errs := make(chan *contract.Error, 20)
+		send := func(ctx context.Context, i int) {
+			go func() {
+				_, err := x.at(ctx, "send", fmt.Sprintf(`:text "%d"`, i), edn.Vector(edn.Int(int64(100+i))))
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 8 {
+			send(t.Context(), i)
+		}
+		send(ctx, 8)
+		_, err := x.do("truncate", `:turn/id "t-1"`)
+		require.ErrorIs(t, err, contract.OfType("runtime/overloaded"))
+		_, err = x.at(t.Context(), "append", `:messages [{:role :user :content "x"}]`, edn.MustRead(`[100 "h1" 0]`))
+		require.ErrorIs(t, err, contract.OfType("conversation/conflict"))
+		x.must(x.at(t.Context(), "get", "", edn.Vector()))
+		cancel()
+		require.True(t, errors.Is(<-errs, context.Canceled))
+		send(t.Context(), 9)
+		close(hold)
+		for range 9 {
+			require.Nil(t, <-errs)
+		}
+		assert.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6", "7", "9"}, order)
+		assert.Equal(t, "18", x.must(x.do("get", "")).Key("turn-count").String())
+	})
+}
+
+// CNV-026: the conversations of a frozen session refuse what writes.
+func TestFrozenSession(t *testing.T) {
+	sessions := session.New(new(session.Memory), session.Permissive(), nil, nil)
+	ann, ref := session.Caller{Principal: "ann"}, session.Ref{ID: "s"}
+	_, err := sessions.Open(context.Background(), ann, ref, edn.Nil())
+	require.Nil(t, err)
+	x := newTalk(t, new(conversation.Memory), sessions, wide)
+	sent := x.must(x.do("send", `:text "hello"`))
+	_, err = sessions.Freeze(context.Background(), ann, ref, edn.Nil())
+	require.Nil(t, err)
+	before := x.must(x.do("get", "")).String()
+	last, _ := sent.Key("turns").Nth(1)
+	turn := fmt.Sprintf(":turn/id %s :span/id %s", last.Key("turn/id"), last.Key("span/id"))
+	for intent, input := range map[string]string{
+		"append": `:messages [{:role :user :content "x"}]`, "send": `:text "x"`, "regenerate": turn, "edit": turn + `:text "x"`, "select": turn,
+		"truncate": turn, "fork": `:new/id "f"`, "spawn": `:new/id "f"`, "restore": ":version 0", "archive": "", "delete": "",
+	} {
+		_, err := x.do(intent, input)
+		require.ErrorIs(t, err, contract.OfType("session.vars/session-frozen"), intent)
+	}
+	assert.Equal(t, before, x.must(x.do("get", "")).String())
+}
+
+// CNV-028: the older part is summarized once, anew only when there is more of it or when
+// it changed, and the history stays; without the intent it is cut between turns.
+func TestSummaries(t *testing.T) {
+	rules := conversation.Rules{Window: session.Window{Turns: 4, Chars: 1000}, SummaryChars: 100}
+	x := newTalk(t, new(conversation.Memory), nil, rules)
+	send := func(n int) string {
+		x.must(x.do("send", fmt.Sprintf(`:text "q%d"`, n)))
+		return x.heard()
+	}
+	assert.Equal(t, "q1", send(1))
+	assert.Equal(t, "q1|ok|q2", send(2))
+	assert.Equal(t, "ok|q2|ok|q3", send(3))
+	assert.Contains(t, x.events, ":conversation/turns-cut")
+	x.serves = true
+	summaries := func() (n int) {
+		for _, r := range x.asked {
+			if intentOf(r) == "context/summarize" {
+				n++
+			}
+		}
+		return n
+	}
+	heard := send(4)
+	assert.Regexp(t, `^Summary of the earlier conversation:\nsum \d+\|`, heard)
+	assert.True(t, strings.HasSuffix(heard, "|q4"), heard)
+	assert.Equal(t, 1, summaries())
+	sizes := []int{}
+	for n := 5; n < 25; n++ {
+		sizes = append(sizes, strings.Count(send(n), "|"))
+	}
+	assert.LessOrEqual(t, maxOf(sizes), 4, "the summary and four turns")
+	assert.Less(t, summaries(), 22, "not one for each answer")
+	made := summaries()
+	x.must(x.do("regenerate", ""))
+	assert.Equal(t, made, summaries(), "its basis is the same")
+	out := x.must(x.do("get", ""))
+	assert.Equal(t, "48", out.Key("turn-count").String())
+	first, _ := out.Key("turns").Nth(0)
+	x.must(x.do("edit", fmt.Sprintf(`:turn/id %s :text "other" :tail :keep`, first.Key("turn/id"))))
+	x.must(x.do("regenerate", ""))
+	assert.Greater(t, summaries(), made, "its basis changed")
+	x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+		if intentOf(r) == "context/summarize" {
+			return edn.Nil(), contract.Errorf("provider/unavailable", "no model")
+		}
+		return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
+	}
+	x.must(x.do("edit", fmt.Sprintf(`:turn/id %s :text "third" :tail :keep`, first.Key("turn/id"))))
+	x.must(x.do("regenerate", ""))
+	assert.Contains(t, x.events, ":conversation/not-summarized")
+}
+
+func maxOf(all []int) (out int) {
+	for _, n := range all {
+		out = max(out, n)
+	}
+	return out
+}
+
+// CNV-029: bad input is a typed error, and nothing is stored.
+func TestBadInput(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	before := x.must(x.do("get", "")).String()
+	one := `{:role :user :content "x"}`
+	for name, row := range map[string]struct{ intent, input, typ string }{
+		"orphan result":  {"append", `:messages [{:role :tool :tool/id "1" :content "x"}]`, "conversation/invalid-message"},
+		"empty message":  {"append", `:messages [{:role :user :content ""}]`, "conversation/invalid-message"},
+		"unknown role":   {"append", `:messages [{:role :robot :content "x"}]`, "conversation/invalid-message"},
+		"foreign turn":   {"truncate", `:turn/id "t-99"`, "conversation/turn-not-in-path"},
+		"foreign span":   {"select", `:turn/id "t-2" :span/id "s-99"`, "conversation/span-not-in-turn"},
+		"stale version":  {"append", `:base-version 9 :messages [` + one + `]`, "conversation/conflict"},
+		"cyclic spawn":   {"spawn", `:new/id "c"`, "conversation/conflict"},
+		"malformed id":   {"fork", `:new/id "a b"`, "invalid-request"},
+		"100,000":        {"append", `:messages [` + strings.Repeat(one, 100_000) + `]`, "conversation/too-large"},
+		"too long":       {"send", `:text "` + strings.Repeat("x", turns.MaxText+1) + `"`, "conversation/too-large"},
+		"not a user":     {"regenerate", `:turn/id "t-1"`, "conversation/invalid-message"},
+		"unknown intent": {"merge", "", "intent/not-supported"},
+		"unknown parent": {"fork", `:conversation/id "none"`, "conversation/not-found"},
+		"unknown call":   {"spawn", `:tool/id "7"`, "conversation/invalid-message"},
+		"not spawned":    {"result", ":link? true", "conversation/invalid-message"},
+	} {
+		_, err := x.do(row.intent, row.input)
+		require.ErrorIs(t, err, contract.OfType(row.typ), name)
+		assert.Equal(t, before, x.must(x.do("get", "")).String(), name)
+	}
+}
+
+// CNV-024, CNV-029: a kept tail whose results of tools lost their calls is refused; cut,
+// it leaves the path.
+func TestTailWithoutItsCall(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("append", `:messages [{:role :user :content "a"} {:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
+		{:role :tool :tool/id "1" :content "r"}]`))
+	_, err := x.do("edit", `:turn/id "t-2" :text "b" :tail :keep`)
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+	x.must(x.do("edit", `:turn/id "t-2" :text "b"`))
+	assert.Equal(t, "2", x.must(x.do("get", "")).Key("turn-count").String())
+}
+
+// CNV-025: a spawned conversation answers the tool call for which it was made, once.
+func TestSpawn(t *testing.T) {
+	store := new(conversation.Memory)
+	x := newTalk(t, store, nil, wide)
+	x.must(x.do("append", `:messages [{:role :user :content "a"} {:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}]`))
+	x.must(x.do("spawn", `:new/id "d" :tool/id "1"`))
+	child := func(intent, input string) (edn.Value, *contract.Error) {
+		x.calls++
+		return x.Do(context.Background(), conversation.Call{
+			Caller: session.Caller{Principal: "ann"}, Intent: "conversation/" + intent, Input: edn.MustRead(`{:conversation/id "d" ` + input + `}`),
+			Key: fmt.Sprint("d", x.calls), Path: edn.Vector(),
+		})
+	}
+	assert.Equal(t, `"(no result)"`, x.must(child("result", "")).Key("text").String())
+	x.must(child("append", `:messages [{:role :user :content "q"} {:role :assistant :content "found"}]`))
+	out := x.must(child("result", ":link? true"))
+	assert.Equal(t, `"found"`, out.Key("text").String())
+	last, _ := x.must(x.do("get", "")).Key("messages").Nth(2)
+	assert.Equal(t, `{:content "found" :role :tool :tool/id "1"}`, last.String())
+	_, err := child("result", ":link? true")
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+}
+
+// An agent gets the messages, the model and the tools, and its messages are one commit;
+// it fails as a whole (CNV-013, CNV-021).
+func TestAgent(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return contract.ValueResult(edn.MustRead(`{:agent/stop :done :messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {}}]}
+			{:role :tool :tool/id "1" :content "r"} {:role :assistant :content "done"}]}`)), nil
+	}
+	out := x.must(x.do("send", `:text "go" :agent {:cap/ref :agent/one} :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]`))
+	assert.Equal(t, `"done"`, out.Key("text").String())
+	assert.Equal(t, 4, out.Key("turns").Len())
+	assert.Equal(t, "1", out.Key("version").String())
+	r := x.asked[0]
+	assert.Equal(t, `{:cap/id :agent/one :intent :agent/run}`, r.Key("task").String())
+	assert.Equal(t, `{:conversation/id "c" :messages [{:content "go" :role :user}] :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]}`, r.Key("input").String())
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return contract.ValueResult(edn.MustRead(`{:messages [{:role :tool :tool/id "9" :content "r"}]}`)), nil
+	}
+	_, err := x.do("send", `:text "more" :agent {:cap/ref :agent/one}`)
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+	got := x.must(x.do("get", ""))
+	assert.Equal(t, "4", got.Key("turn-count").String())
+	assert.Equal(t, 1, got.Key("drafts").Len())
+}
+
+// brokenStore fails to read and to write.
+type brokenStore struct{ conversation.Memory }
+
+func (*brokenStore) Update(context.Context, string, func(conversation.Reader) (conversation.Change, error)) ([]turns.Step, error) {
+	return nil, errors.New("the disk is full")
+}
+
+// A failure of the store is a typed error that can be retried.
+func TestStoreFails(t *testing.T) {
+	x := &talk{Service: conversation.New(new(brokenStore), nil, wide, nil), t: t}
+	_, err := x.do("open", "")
+	require.ErrorIs(t, err, contract.OfType("conversation/store-failed"))
+	assert.True(t, err.Retryable)
+}

@@ -1,0 +1,183 @@
+package conversation
+
+import (
+	"context"
+	"encoding/binary"
+	"strings"
+	"unicode/utf8"
+
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// summarizes is the intent that summarizes turns.
+const summarizes = "context/summarize"
+
+// maxChunks limits the summaries that one call makes; the next call goes on.
+const maxChunks = 8
+
+// tellSummary introduces a summary to a model.
+const tellSummary = "Summary of the earlier conversation:\n"
+
+// view is what a model gets of a path: the instructions at its beginning, a summary of
+// the older part, and the last turns.
+type view struct {
+	s      *Service
+	c      *Call
+	id     string
+	path   turns.Path
+	said   [][]conversation.Message // of each step
+	known  []Summary
+	limits Rules
+}
+
+// messages returns what the model gets. cut reports whether turns were left out
+// without a summary.
+func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bool, err *contract.Error) {
+	head := 0
+	for head < len(v.path) && v.path[head].Role == conversation.RoleSystem {
+		out, head = append(out, v.said[head]...), head+1
+	}
+	first := v.first(head)
+	if first > head {
+		var summary Summary
+		if summary, err = v.summary(ctx, head, first); err != nil {
+			return nil, false, err
+		}
+		if cut = summary.Turns < first; !cut {
+			first = summary.Turns
+		}
+		if summary.Text != "" {
+			out = append(out, conversation.System(tellSummary+summary.Text))
+		}
+	}
+	for _, messages := range v.said[v.begin(first):] {
+		out = append(out, messages...)
+	}
+	return out, cut, nil
+}
+
+// first returns the place from which the last turns fit into the window (SES-016). The
+// last turn is always in it.
+func (v *view) first(head int) int {
+	first, chars := len(v.path), 0
+	for first > head && len(v.path)-first < v.limits.Window.Turns {
+		for _, m := range v.said[first-1] {
+			chars += utf8.RuneCountInString(m.Text())
+		}
+		if chars > v.limits.Window.Chars && first < len(v.path) {
+			break
+		}
+		first--
+	}
+	return first
+}
+
+// begin moves a place behind the results of tools whose calls are before it.
+func (v *view) begin(first int) int {
+	for first < len(v.path) && v.path[first].Role == conversation.RoleTool {
+		first++
+	}
+	return first
+}
+
+// basis is the hash of the spans of the first n turns.
+func (v *view) basis(n int) [32]byte {
+	h := blake3.New(32, nil)
+	for _, step := range v.path[:n] {
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(step.Span)))
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// latest returns the summary of most turns whose basis is as it was.
+func (v *view) latest() (out Summary) {
+	for _, s := range v.known {
+		if s.Turns > out.Turns && s.Turns <= len(v.path) && s.Basis == v.basis(s.Turns) {
+			out = s
+		}
+	}
+	return out
+}
+
+// summary returns a summary that covers the turns before first. It is made only when
+// none has their basis, and then of more turns, so that the next calls need none
+// (CNV-028). If it cannot be made, it covers fewer turns.
+func (v *view) summary(ctx context.Context, head, first int) (Summary, *contract.Error) {
+	latest := v.latest()
+	latest.Turns = max(latest.Turns, head)
+	if latest.Turns >= first || !v.c.Serves(summarizes) {
+		return latest, nil
+	}
+	until := first + (len(v.path)-first)/2
+	for until < len(v.path) && v.path[until].Role != conversation.RoleUser {
+		until++
+	}
+	if until == len(v.path) {
+		until = first
+	}
+	for range maxChunks {
+		next, err := v.extend(ctx, latest, until)
+		if err != nil {
+			v.c.event("not-summarized", func(b *edn.MapBuilder) { b.Key("error", err.Value()) })
+			return latest, nil
+		}
+		if latest = next; latest.Turns >= first {
+			break
+		}
+	}
+	return latest, nil
+}
+
+// extend makes and stores the summary that follows another one.
+func (v *view) extend(ctx context.Context, s Summary, until int) (Summary, *contract.Error) {
+	var b strings.Builder
+	if s.Text != "" {
+		b.WriteString(s.Text + "\n\n")
+	}
+	n, chars := s.Turns, 0
+	for n < until && (n == s.Turns || chars < v.limits.Window.Chars) {
+		for _, m := range v.said[n] {
+			if text := m.Text(); text != "" {
+				b.WriteString(string(m.Role()) + ": " + text + "\n")
+				chars += utf8.RuneCountInString(text)
+			}
+		}
+		n++
+	}
+	out := Summary{Turns: n, Basis: v.basis(n), Text: s.Text, At: v.s.clock()}
+	if chars > 0 {
+		response, err := v.c.Ask(ctx, edn.MustMap(
+			edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(summarizes)),
+			edn.K("constraints"), edn.MustMap(edn.K("max-chars"), edn.Int(int64(v.limits.SummaryChars))),
+			edn.K("input"), edn.MustMap(edn.K("text"), edn.Text(b.String())),
+		), nil)
+		if err != nil {
+			return s, err
+		}
+		if out.Text = answerText(response.Key("result").Key("out")); out.Text == "" {
+			return s, contract.Errorf("schema/invalid", "the answer of :%s has no text", summarizes)
+		}
+	}
+	_, failure := v.s.store.Update(ctx, v.id, func(r Reader) (Change, error) {
+		if _, found := r.Conversation(); !found {
+			return Change{}, notFound(v.id)
+		}
+		return Change{Summary: &out}, nil
+	})
+	return out, failed("keep the summary of conversation "+v.id, failure)
+}
+
+// answerText is the text of an answer.
+func answerText(out edn.Value) string {
+	for _, key := range []string{"summary", "text", "content"} {
+		if s, ok := out.Key(key).AsString(); ok {
+			return s
+		}
+	}
+	return ""
+}

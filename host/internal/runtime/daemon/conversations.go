@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// keepTalk makes the services of sessions and conversations over their stores.
+func (h *Host) keepTalk(sessions session.Store, conversations conversation.Store, loaded *Loaded) {
+	h.sessions = session.New(sessions, loaded.Session.Rules, h.tellPlugins, nil)
+	h.conversations = conversation.New(conversations, h.sessions, conversationRules(loaded), nil)
+}
+
+// conversationRules are those of the turns of sessions (CNV-028).
+func conversationRules(loaded *Loaded) conversation.Rules {
+	r := loaded.Session.Rules
+	return conversation.Rules{Window: r.Window, SummaryChars: r.SummaryChars}
+}
+
+// asker is who asks models on behalf of a conversation.
+const asker = "ferment"
+
+// converse executes a call of an intent for conversations. What it asks for within
+// the call is bounded as for a plugin, with the effects that the node allows.
+func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
+	ctx, release := wire.UntilStopped(ctx, call.Stop, contract.Errorf("canceled", "the answer is no longer needed"))
+	defer release()
+	n := 0
+	intent, _ := call.Request.Key("task").Key("intent").AsKeyword()
+	out, err := x.host.conversations.Do(ctx, conversation.Call{
+		Caller: session.Caller{
+			Principal: call.Principal,
+			Any:       x.access.Denied(policy.AnySession, call.Caller) == nil,
+		},
+		Intent:  intent,
+		Input:   call.Request.Key("input"),
+		Session: call.Session,
+		Run:     call.Run,
+		Path:    call.Path,
+		Key:     call.EffectKey,
+		Serves: func(intent string) bool {
+			_, known := x.registry.Intent(intent)
+			return known && len(x.registry.Candidates(intent)) > 0
+		},
+		Ask: func(ctx context.Context, request edn.Value, show func(edn.Value)) (edn.Value, *contract.Error) {
+			n++
+			return x.ask(ctx, call, n, request, show)
+		},
+		Show:  call.OnDelta,
+		Event: call.OnProgress,
+	})
+	if err != nil {
+		return dispatch.Answer{}, err
+	}
+	return dispatch.Answer{Response: contract.ValueResult(out).AssocKey("trace", call.Trace)}, nil
+}
+
+// ask makes the n-th request within a call.
+func (x executor) ask(ctx context.Context, call dispatch.Call, n int, request edn.Value, show func(edn.Value)) (edn.Value, *contract.Error) {
+	granted := contract.Handles(call.Request.Key("input"))
+	call.Effects, call.Scope = call.Allowed, call.AllowedScope
+	emit := func(piece edn.Value) error {
+		if show != nil {
+			show(piece)
+		}
+		return nil
+	}
+	request = request.AssocKey("proto", edn.Int(contract.Proto))
+	if show != nil {
+		request = request.AssocKey("stream?", edn.Bool(true))
+	}
+	response, err := hostCalls{x.host}.HostInvoke(ctx, plugin.HostCall{
+		Plugin: asker, Parent: call, N: n, Granted: granted, Request: request, Emit: emit,
+	})
+	if err != nil {
+		return edn.Nil(), contract.AsError(err)
+	}
+	if failure := response.Key("error"); !failure.IsNil() {
+		return edn.Nil(), contract.ErrorFromValue(failure, contract.SourceHost)
+	}
+	return response, nil
+}
