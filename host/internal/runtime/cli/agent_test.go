@@ -3,7 +3,9 @@ package cli_test
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -264,4 +266,28 @@ func TestAgentsStream(t *testing.T) {
 	assert.Equal(t, 3, messages, "each message of the agent, the result of the tool included")
 	last := events[len(events)-1]
 	assert.Contains(t, last.String(), `:text "I look.\n\nIt is sat."`)
+}
+
+// JRN-046, CNV-014: when the process of an agent dies, its call is made again, and what
+// it has asked before has the recorded answer: the model is not asked twice.
+func TestAgentsGoOnAfterACrash(t *testing.T) {
+	t.Parallel()
+	blocks := "agent \"top\" {\n  capabilities = [\"t/slow\"]\n}"
+	config := strings.Replace(agents(blocks, scripted("slow")), "fallback = 1", "same_capability = 1\n    fallback        = 1", 1)
+	w := agentWorld(t, config+"http {\n  listen = [\"127.0.0.1:0\"]\n}\n", []string{
+		calling("t/wait", `{}`), `{:template {:text "{{input.messages.2.content}}" :finish :stop}}`,
+	})
+	w.write("slow.edn", script(":t/slow", ":t/wait", ":in-schema :req/any :out-schema :res/any", `{:delay-ms 1500 :value {:n 2}}`))
+	s := w.serve()
+	got := make(chan answer, 1)
+	go func() { got <- s.ask("agent/run", question) }()
+	require.Eventually(t, func() bool { return s.inFlight("slow") == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.NoError(t, syscall.Kill(s.pids()["agent"], syscall.SIGKILL))
+	response := (<-got).value(t)
+	assert.Equal(t, `"{\"n\":2}"`, response.Key("result").Key("out").Key("text").String(), "%s", response)
+	calls := response.Key("usage").Key("by-capability")
+	assert.Equal(t, "2 2 2", strings.Join([]string{
+		calls.Key("agent/top").Key("calls").String(), calls.Key("t/voice").Key("calls").String(), calls.Key("t/slow").Key("calls").String(),
+	}, " "), "%s", calls)
+	s.stop()
 }

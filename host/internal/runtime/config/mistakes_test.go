@@ -540,7 +540,7 @@ func layShipped(t *testing.T, file, text string) string {
 	path := filepath.Join(dir, file)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin/plugins"), 0o755))
-	for _, name := range []string{"chess", "sat", "testrunner", "tools", "text", "judge", "llm", "mlx", "scripted", "workspace"} {
+	for _, name := range []string{"agent", "chess", "sat", "testrunner", "tools", "text", "judge", "llm", "mlx", "scripted", "workspace"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/plugins", name), []byte("program"), 0o755))
 	}
 	for _, name := range []string{"talkers.edn", "models.edn"} {
