@@ -234,7 +234,7 @@ func TestRoutedFailures(t *testing.T) {
 	a = s.request(context.Background(), "POST", "/v1/act", envelopeOf("demo/answer", `{}`, `:routing {:profile :careful}`))
 	require.Equal(t, 502, a.status, "%s", a.body)
 	assert.Equal(t, ":route/decide-failed", a.value(t).Key("error").Key("type").String())
-	a = s.request(context.Background(), "POST", "/v1/act", envelopeOf("demo/answer", `{}`, `:routing {:profile :carefull}`))
+	a = s.request(context.Background(), "POST", "/v1/act", envelopeOf("demo/answer", `{}`, `:routing {:profile :careless}`))
 	require.Equal(t, 400, a.status, "%s", a.body)
 	got := w.run("runs", "stats", "--edn")
 	assert.Equal(t, "{:closed 1 :static 1}", got.value(t).Key("routing").String())
