@@ -270,14 +270,11 @@ func (g *generation) jobs(ctx context.Context, v *store.Snapshot, paths []string
 // head notes what the current head is. Without a producer, a fresh one is left
 // alone.
 func (g *generation) head(ctx context.Context, v *store.Snapshot, j *job) error {
-	heads, err := v.HeadsAt(ctx, j.item.Path)
+	heads, err := v.HeadsAt(ctx, j.item.Path, g.typ)
 	if err != nil {
 		return err
 	}
 	for _, h := range heads {
-		if h.Type != g.typ {
-			continue
-		}
 		j.item.Old = h.Frame
 		if len(h.Reasons) > 0 {
 			j.item.Reason = Reason(h.Reasons[0])

@@ -138,14 +138,14 @@ func (g *regeneration) inScope(path string) bool {
 // jobs returns the jobs of paths: one for each of their heads that is not fresh.
 func (g *regeneration) jobs(ctx context.Context, v *store.Snapshot, paths []string) (list []*job, err error) {
 	for _, path := range paths {
-		heads, err := v.HeadsAt(ctx, path)
+		heads, err := v.HeadsAt(ctx, path, g.types...)
 		if err != nil {
 			return nil, err
 		}
 		has := map[string]bool{}
 		for _, h := range heads {
 			has[h.Type] = true
-			if h.State == store.Deleted || len(g.types) > 0 && !slices.Contains(g.types, h.Type) {
+			if h.State == store.Deleted {
 				continue
 			}
 			if !g.r.Frame.IsZero() && path == g.path && h.Frame != g.r.Frame {

@@ -37,7 +37,7 @@ func (e *Engine) Synthesize(ctx context.Context, r SynthesizeRequest) (*Synthesi
 				continue
 			}
 			// A directory below: only what is not fresh is made.
-			ready, err := isFresh(ctx, v, path, sel.Result())
+			ready, err := v.IsFresh(ctx, path, sel.Result())
 			if err != nil {
 				return nil, err
 			}
@@ -98,15 +98,12 @@ func (w *work) plan(ctx context.Context, v *store.Snapshot, r SynthesizeRequest,
 	if sel.Children != store.ChildrenBuild {
 		return nil
 	}
-	heads, err := v.Heads(ctx, r.Path, nil)
+	described, err := v.Described(ctx, r.Path, sel.Type)
 	if err != nil {
 		return err
 	}
-	for _, h := range heads {
-		if h.State == store.Deleted || sel.Type != store.EveryType && h.Type != sel.Type {
-			continue
-		}
-		for dir := h.Path; dir != r.Path && dir != ""; {
+	for _, dir := range described {
+		for dir != r.Path && dir != "" {
 			if dir = tree.Parent(dir); dir == r.Path || w.candidates[tree.Depth(dir)][dir] {
 				break
 			}
@@ -114,20 +111,6 @@ func (w *work) plan(ctx context.Context, v *store.Snapshot, r SynthesizeRequest,
 		}
 	}
 	return nil
-}
-
-// isFresh reports whether a path has a fresh head of a type.
-func isFresh(ctx context.Context, v *store.Snapshot, path, frameType string) (bool, error) {
-	heads, err := v.HeadsAt(ctx, path)
-	if err != nil {
-		return false, err
-	}
-	for _, h := range heads {
-		if h.Type == frameType {
-			return h.State == store.Fresh, nil
-		}
-	}
-	return false, nil
 }
 
 // parseSynthesis validates the request and fills in its defaults.

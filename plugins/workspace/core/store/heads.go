@@ -78,8 +78,39 @@ func (v *Snapshot) Heads(ctx context.Context, under string, types []string) ([]H
 	return r.infos(ctx, list, types)
 }
 
-// HeadsAt lists the heads of one path with their states, sorted by type.
-func (v *Snapshot) HeadsAt(ctx context.Context, path string) ([]HeadInfo, error) {
+// Described lists the paths at and below a path that are there and have a head of a
+// type; EveryType is any. It computes no states, so it costs less than Heads.
+func (v *Snapshot) Described(ctx context.Context, under, frameType string) (paths []string, err error) {
+	r := v.frames()
+	var list []*top
+	if r.latest {
+		cond, args := within("t.path", under)
+		list, err = r.tops(ctx, "WHERE (? IN ('*', t.type)) AND "+cond, append([]any{frameType}, args...)...)
+	} else {
+		list, err = r.topsAsOf(ctx, under, func(string) bool { return true })
+	}
+	for _, t := range list {
+		if !t.Gone && (frameType == EveryType || frameType == t.Type) {
+			paths = append(paths, t.Path)
+		}
+	}
+	return paths, readError(err)
+}
+
+// IsFresh reports whether a path has a fresh head of a type.
+func (v *Snapshot) IsFresh(ctx context.Context, path, frameType string) (bool, error) {
+	r := v.frames()
+	t, err := r.topAt(ctx, path, frameType)
+	if err != nil || t == nil {
+		return false, readError(err)
+	}
+	state, err := r.stateOf(ctx, t)
+	return state == Fresh, readError(err)
+}
+
+// HeadsAt lists the heads of one path with their states, sorted by type. No types
+// means all of them.
+func (v *Snapshot) HeadsAt(ctx context.Context, path string, types ...string) ([]HeadInfo, error) {
 	r := v.frames()
 	var list []*top
 	var err error
@@ -91,7 +122,7 @@ func (v *Snapshot) HeadsAt(ctx context.Context, path string) ([]HeadInfo, error)
 	if err != nil {
 		return nil, readError(err)
 	}
-	return r.infos(ctx, list, nil)
+	return r.infos(ctx, list, types)
 }
 
 // NotFresh lists the heads of a path and everything below it that are stale or
