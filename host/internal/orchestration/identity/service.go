@@ -41,6 +41,26 @@ type directory struct {
 	byID   map[string]*User
 	logins map[string]*User
 	tokens map[string]*Token
+	roles  *atomic.Pointer[roleTable]
+}
+
+// roleTable has the roles of all users under one configuration.
+type roleTable struct {
+	set    *Settings
+	byUser map[string][]string
+}
+
+// principal returns a user as a caller. Roles are computed once per configuration.
+func (d *directory) principal(set *Settings, u *User) Principal {
+	t := d.roles.Load()
+	if t == nil || t.set != set {
+		t = &roleTable{set, make(map[string][]string, len(d.Users))}
+		for i := range d.Users {
+			t.byUser[d.Users[i].ID] = set.RolesOf(&d.Users[i])
+		}
+		d.roles.Store(t)
+	}
+	return Principal{Name: u.ID, Type: u.Type, Login: u.Login, Roles: t.byUser[u.ID]}
 }
 
 // Open reads the accounts of a store.
@@ -73,6 +93,7 @@ func (s *Service) readAll(ctx context.Context, at time.Time) (*directory, error)
 		byID:     make(map[string]*User, len(all.Users)),
 		logins:   make(map[string]*User, len(all.Users)),
 		tokens:   make(map[string]*Token, len(all.Tokens)),
+		roles:    &atomic.Pointer[roleTable]{},
 	}
 	for i := range all.Users {
 		u := &all.Users[i]
@@ -118,11 +139,6 @@ func (s *Service) Empty() bool { return len(s.now.Load().Users) == 0 }
 
 var errUnknown = contract.Errorf("auth/unauthorized", "the credentials are not valid")
 
-// principal returns a user as a caller.
-func (set *Settings) principal(u *User) Principal {
-	return Principal{Name: u.ID, Type: u.Type, Login: u.Login, Roles: set.RolesOf(u)}
-}
-
 // Token returns the principal of a token (AUTH-003).
 func (s *Service) Token(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
 	id, err := tokenID(text)
@@ -150,7 +166,7 @@ func (s *Service) Token(ctx context.Context, set *Settings, text string) (Princi
 	if u == nil || u.Locked {
 		return Principal{}, errUnknown
 	}
-	p := set.principal(u)
+	p := d.principal(set, u)
 	p.Token = t.ID
 	if n := t.Narrow; n.Roles != nil || n.Operations != nil || n.Intents != nil {
 		p.Narrow = &t.Narrow
@@ -187,7 +203,7 @@ func (s *Service) Recall(ctx context.Context, set *Settings, l Login) (p Princip
 	if u == nil || u.Locked || !s.verified.has(s.verified.keyOf(l, u), time.Now()) {
 		return Principal{}, false
 	}
-	return set.principal(u), true
+	return d.principal(set, u), true
 }
 
 // Password returns the principal of a login. Unknown logins and locked accounts cost
@@ -227,9 +243,10 @@ func (s *Service) Password(ctx context.Context, set *Settings, l Login) (Princip
 		if u, err = s.strengthen(ctx, set, u, l.Password); err != nil {
 			return Principal{}, err
 		}
+		d = s.now.Load()
 	}
 	s.verified.add(s.verified.keyOf(l, u), time.Now().Add(set.Basic.Remember), time.Now())
-	return set.principal(u), nil
+	return d.principal(set, u), nil
 }
 
 // pause waits for the delay of a login.

@@ -133,6 +133,7 @@ var changes = map[string]string{
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": "allow_commands = [\"/bin/true\"]\narguments = { \"/bin/true\" = [\"x\"] }", "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
 	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`, "prompts.language_packs": `language_packs = ["../it.edn"]`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
+	"auth.basic.memory": `memory = "24MiB"`, "auth.tokens.max_ttl": `max_ttl = "400d"`,
 	"auth.account_roles": `account_roles = { robot = ["user"] }`, "auth.strong_types": `strong_types = ["robot"]`, "role.intents": `intents = ["text/*"]`,
 	"http.trusted_proxies": `trusted_proxies = ["10.0.0.0/8"]`, "http.tls_terminated_by_proxy": "tls_terminated_by_proxy = true\ntrusted_proxies = [\"10.0.0.0/8\"]",
 	"http.limits.session_body": `session_body = "2MiB"`,

@@ -114,7 +114,11 @@ func (x *exchange) checkPhase() *contract.Error {
 // admit identifies the caller, applies the rate limit and decides about the operation
 // of the route.
 func (x *exchange) admit() *contract.Error {
-	if err := x.checkRate(x.identify()); err != nil {
+	failed := x.identify()
+	if err := x.checkRate(failed); err != nil {
+		if err == failed {
+			x.auditFailure(err)
+		}
 		return err
 	}
 	if op := x.route.Operation; op != OpOpen && op != OpAny && op != OpAdmin { // each admin action is an operation of its own

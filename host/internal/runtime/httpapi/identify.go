@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -36,16 +37,21 @@ func (x *exchange) identify() *contract.Error {
 	if len(shown) == 0 {
 		return x.identifyNameless(service)
 	}
-	err := x.identifyCaller(service, shown[0])
-	if err != nil && err.HTTPStatus() == 401 {
-		x.api.backend.Denied(Denial{
-			Event:     "auth/failed",
-			Address:   x.client(),
-			Operation: string(x.route.Operation),
-			Message:   err.Message,
-		})
+	return x.identifyCaller(service, shown[0])
+}
+
+// auditFailure records credentials that were refused. Requests beyond the rate limit
+// make no records, or a flood would fill the log.
+func (x *exchange) auditFailure(err *contract.Error) {
+	if x.r.Header.Get("Authorization") == "" || err.HTTPStatus() != http.StatusUnauthorized && err.Type != "auth/locked" {
+		return
 	}
-	return err
+	x.api.backend.Denied(Denial{
+		Event:     "auth/failed",
+		Address:   x.client(),
+		Operation: string(x.route.Operation),
+		Message:   err.Message,
+	})
 }
 
 // identifyNameless admits a caller without credentials, where it needs none.
@@ -172,10 +178,19 @@ func (x *exchange) trusted(ip netip.Addr) bool {
 
 // checkOpen rejects requests over a listener that other machines can reach, while
 // the configuration in force does not allow it: a name may have got another address.
+// Without TLS only trusted proxies and this machine may use it (AUTH-030).
 func (x *exchange) checkOpen() *contract.Error {
-	if x.via.open && !x.settings.Open {
-		return contract.Errorf("http/insecure-listener", "this listener is open to other machines, which the configuration does not allow").
-			WithHint("set auth.required and http.tls, and restart the daemon")
+	if !x.via.open || x.settings.Open && x.r.TLS != nil {
+		return nil
 	}
-	return nil
+	if x.settings.Open {
+		peer, err := netip.ParseAddrPort(x.r.RemoteAddr)
+		if err == nil && (peer.Addr().Unmap().IsLoopback() || x.trusted(peer.Addr())) {
+			return nil
+		}
+		return contract.Errorf("http/misdirected", "this listener has no TLS and is for trusted proxies only").
+			WithHint("use the address of the proxy")
+	}
+	return contract.Errorf("http/misdirected", "this listener is open to other machines, which the configuration does not allow").
+		WithHint("set auth.required and http.tls, and restart the daemon")
 }
