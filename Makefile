@@ -24,7 +24,7 @@ run: build ## the tour: one plan over real plugins, with an engine killed on the
 	$(GO) run ./examples/tour
 
 test: build ## the test suite; TAGS=slow adds what takes longer, TAGS=external tests with outside programs, TAGS=long full sizes
-	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -vet=off -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./... # the longest first; make check vets, .ci/run runs the rest
+	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -vet=off -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./plugins/workspace/core/store ./... # the longest first; make check vets, .ci/run runs the rest
 
 long: build ## every proof that repeats something, in full size, with a table of what held; takes hours
 	.ci/long

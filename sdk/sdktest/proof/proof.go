@@ -8,11 +8,15 @@ import (
 	"time"
 )
 
-// Size returns the number of repetitions of a test: usual, or full with the
-// build tag long. unit names what is counted, such as "generated plans".
+// Size returns the number of repetitions of a test: usual, a quarter of it under the
+// race detector, or full with the build tag long. unit names what is counted, such as
+// "generated plans".
 func Size(t testing.TB, unit string, usual, full int) int {
 	t.Helper()
 	n := Of(usual, full)
+	if detector && !long {
+		n = max(n/4, 1)
+	}
 	began := time.Now()
 	t.Cleanup(func() {
 		verdict := "holds"

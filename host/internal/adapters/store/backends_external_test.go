@@ -13,7 +13,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/store/postgrestest"
 )
 
-var backends = []backend{onFile, onServer}
+// Without the tag the tests use a file.
+var backends = []backend{onServer}
 
 // onServer is a schema of a PostgreSQL server for each directory.
 var onServer = backend{

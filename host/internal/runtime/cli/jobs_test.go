@@ -41,9 +41,15 @@ func (s *served) job(id string) edn.Value {
 // becomes waits for the state of a job.
 func (s *served) becomes(id, state string) edn.Value {
 	s.t.Helper()
+	return s.is(id, state, func(job edn.Value) bool { return word(job.Key("job/status")) == state })
+}
+
+// is waits until a job is as it has to be.
+func (s *served) is(id, state string, as func(edn.Value) bool) edn.Value {
+	s.t.Helper()
 	var job edn.Value
-	require.Eventually(s.t, func() bool { job = s.job(id); return word(job.Key("job/status")) == state }, 20*time.Second, 10*time.Millisecond,
-		"%s is not %s", id, state)
+	require.Eventually(s.t, func() bool { job = s.job(id); return as(job) }, 20*time.Second, 10*time.Millisecond,
+		"%s is not %s: %s", id, state, &job)
 	return job
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // flaky has capabilities that fail once and then answer.
@@ -125,12 +127,14 @@ func TestFailedRunsGoOn(t *testing.T) {
 // RUN-015: a job that fails is queued until it is retried.
 func TestJobRetries(t *testing.T) {
 	t.Parallel()
-	w := flaky(t, "queue {\n  retry {\n    max_attempts = 2\n    backoff      = \"2s\"\n  }\n}\n")
+	w := flaky(t, "queue {\n  retry {\n    max_attempts = 2\n    backoff      = \"4s\"\n  }\n}\n")
 	s := w.serve()
 	a := s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/three", "{}", ":response/type :accepted"))
 	require.Equal(t, 202, a.status, "%s", a.body)
 	id, _ := a.value(t).Key("job/id").AsString()
-	s.becomes(id, "queued")
+	s.is(id, "queued for its second attempt", func(job edn.Value) bool {
+		return word(job.Key("job/status")) == "queued" && job.Key("attempt").String() == "2"
+	})
 	s.stop() // it waits on at the next daemon, whose plugin fails again
 	s = w.serve()
 	job := s.becomes(id, "failed")

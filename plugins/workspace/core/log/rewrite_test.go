@@ -196,7 +196,7 @@ func TestInterruptedRewrite(t *testing.T) {
 // one with a flipped byte at most two are lost. The new log has them with their
 // numbers, and the damaged segments are in quarantine.
 func TestSalvageAndRestart(t *testing.T) {
-	for seed := range proof.Size(t, "salvaged logs", 150, 4000) {
+	for seed := range proof.Size(t, "salvaged logs", 60, 4000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 173))
 		w := newWorld(t)
 		w.size = 300 + int64(r.IntN(3000))

@@ -70,7 +70,7 @@ func TestIDsAreGits(t *testing.T) {
 			root, nested := t.TempDir(), template(t, format)
 			repo := coretest.Init(t, root, format)
 			found := map[id.Mode]int{}
-			for seed := range proof.Size(t, "hostile trees", 60, 1000) {
+			for seed := range proof.Size(t, "hostile trees", 25, 1000) {
 				coretest.Empty(t, root)
 				r := rand.New(rand.NewPCG(uint64(seed), 15))
 				coretest.Grow(t, r, root, coretest.Tree{Depth: 4, Width: 8, Ignore: true, Special: true, Nested: nested})
@@ -98,7 +98,7 @@ func TestIDsOfModulesAreGits(t *testing.T) {
 	require.NoError(t, err)
 	dirs := strings.Fields(string(out))
 	slices.Sort(dirs)
-	limit := proof.Size(t, "modules", 20, 25)
+	limit := proof.Size(t, "modules", 8, 25)
 	exact := 0
 	other := t.TempDir()
 	coretest.Init(t, other, "sha1").Run("commit", "-q", "--allow-empty", "-m", "x")

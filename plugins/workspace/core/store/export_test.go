@@ -94,7 +94,7 @@ func randomStore(t testing.TB, r *rand.Rand, name string) *opened {
 // changes nothing; the heads of earlier states are heads again when the tree
 // returns to them.
 func TestExportAndImport(t *testing.T) {
-	for seed := range proof.Size(t, "exports", 20, 1000) {
+	for seed := range proof.Size(t, "exports", 10, 1000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 174))
 		from := randomStore(t, r, "from")
 		data, e := export(t, from.Store, ExportRange{History: true})

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ended returns a run that has finished and is still recorded.
+func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contract.Error) {
+	run, err := j.find(ctx, name)
+	switch {
+	case err != nil:
+	case !run.Ended():
+		next := fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID)
+		switch {
+		case j.live == nil && run.State == "suspended":
+			next = "\"ferment serve\" and then \"ferment runs resume\" continue it"
+		case j.live == nil:
+			next = "\"ferment serve\" resumes it"
+		}
+		err = contract.Errorf("queue/invalid-transition", "%s run %s: the run is %s, expected a finished one", op, run.ID,
+			j.status(run)).WithHint(next)
+	default:
+		err = removed(op, run)
+	}
+	return run, err
+}
+
+// removed returns the error for a run whose records are removed, nil for others.
+func removed(op string, run store.Run) *contract.Error {
+	if run.Removed.IsZero() {
+		return nil
+	}
+	return contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
+		run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
+}
+
+// Pin implements httpapi.Runs.
+func (j *Journal) Pin(ctx context.Context, name string, on bool) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	change := j.store.Unpin
+	if on {
+		change = j.store.Pin
+	}
+	if err := change(ctx, run.ID); err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	run.Pinned = on
+	return j.summary(run), nil
+}
+
+// Purge implements httpapi.Runs.
+func (j *Journal) Purge(ctx context.Context, name string, dryRun bool) (edn.Value, *contract.Error) {
+	run, missing := j.ended(ctx, "purge", name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	if !dryRun {
+		if err := j.store.Purge(ctx, run.ID); err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		var err error
+		if run, err = j.store.Run(ctx, run.ID); err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+	}
+	return j.summary(run).AssocKey("dry-run?", edn.Bool(dryRun)), nil
+}
+
+// Cancel implements httpapi.Runs.
+func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellation) (edn.Value, *contract.Error) {
+	active := j.running(name)
+	if active == nil || j.owner != "" && active.run.Principal() != j.owner {
+		run, missing := j.find(ctx, name)
+		if missing != nil {
+			return edn.Nil(), missing
+		}
+		if active = j.running(run.ID); active == nil {
+			if run.Ended() {
+				return canceled(run.ID, run.State, false), nil
+			}
+			if run.State == "suspended" && j.host != nil {
+				how := act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: c.By, Why: c.Why}}
+				return canceled(run.ID, "running", true), j.host.resume(run.ID, how)
+			}
+			return edn.Nil(), contract.Errorf("queue/invalid-transition",
+				"cancel run %s: it is %s, but no daemon executes it", run.ID, run.State).
+				WithHint("the log of the daemon says why it was not resumed")
+		}
+	}
+	waits := active.run.Waiting()
+	accepted := active.run.Cancel(c.By, c.Why)
+	if accepted && j.store != nil { // before the answer leaves (JRN-004)
+		if err := j.store.Sync(ctx, active.run.ID()); err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+	}
+	wait := c.Wait
+	if !accepted || waits {
+		wait = time.Minute // it has just ended, or does at once
+	}
+	return canceled(active.run.ID(), statusAfter(ctx, active.run, wait), accepted), nil
+}
+
+// statusAfter waits for the end of a run and returns its status then, or running.
+func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-run.Done():
+	case <-timer.C:
+		return "running"
+	case <-ctx.Done():
+		return "running"
+	}
+	for _, rec := range slices.Backward(run.Records()) {
+		if end, ok := rec.Body.(*journal.RunFinished); ok {
+			return end.Status
+		}
+	}
+	return "open" // interrupted by the end of the daemon
+}
+
+// Job implements httpapi.Runs.
+func (j *Journal) Job(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	status := j.status(run)
+	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	switch {
+	case err != nil:
+		return edn.Nil(), failureOf(err)
+	case len(records) == 0:
+		return edn.Nil(), contract.Errorf("queue/job-not-found", "job %s: its records were removed", run.ID)
+	}
+	return jobOf(records, status), nil
+}
+
+// Resume implements httpapi.Runs.
+func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.Decision, by string) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, name)
+	switch {
+	case missing != nil:
+		return edn.Nil(), missing
+	case run.State != "suspended" && run.State != journal.StatusFailed:
+		return edn.Nil(), contract.Errorf("run/not-resumable", "resume run %s: it is %s, expected a suspended or failed one", run.ID, j.status(run))
+	case j.host == nil:
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "resume run %s: no daemon is there to execute it", run.ID).
+			WithHint("start one with \"ferment serve\"")
+	}
+	how := act.Resumption{Why: journal.ResumedDecision, By: by}
+	for _, d := range decisions {
+		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: d.By})
+	}
+	if err := j.host.resume(run.ID, how); err != nil {
+		return edn.Nil(), err
+	}
+	return edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("status"), edn.K("running")), nil
+}
+
+func canceled(run, status string, accepted bool) edn.Value {
+	return edn.MustMap(
+		edn.K("run"), edn.Text(run),
+		edn.K("status"), edn.K(status),
+		edn.K("cancel/accepted?"), edn.Bool(accepted),
+	)
+}

@@ -1,0 +1,148 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// RepairJournal makes a damaged journal usable again while no daemon serves its data
+// directory. With dryRun it only returns what it would do.
+func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.Value, err error) {
+	if cfg.Store.DSN != nil {
+		return edn.Nil(), contract.Errorf("db/not-configured", "the journal is in PostgreSQL, whose server keeps its own files").
+			WithHint("\"ferment runs verify\" finds damage; the backups of the server are the way back")
+	}
+	j := &Journal{empty: cfg.Store.File}
+	if j.empty == "" {
+		_, missing := j.kept()
+		return edn.Nil(), missing
+	}
+	if _, err := os.Stat(j.empty); errors.Is(err, fs.ErrNotExist) {
+		_, missing := j.kept()
+		return edn.Nil(), missing
+	}
+	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer dir.close()
+	var r *store.Repaired
+	options, err := storeOptions(cfg)
+	if err == nil {
+		r, err = store.Repair(ctx, options, dryRun)
+	}
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	var b edn.MapBuilder
+	b.Key("damaged?", edn.Bool(!r.Sound()))
+	b.Key("dry-run?", edn.Bool(dryRun))
+	b.Key("journal", edn.Text(cfg.Store.File))
+	b.Key("runs", edn.Int(int64(r.Runs)))
+	damaged := make([]edn.Value, len(r.Damaged))
+	for i, run := range r.Damaged {
+		damaged[i] = repairedValue(run)
+	}
+	b.Key("damaged", edn.Vector(damaged...))
+	if !r.Sound() {
+		for key, n := range r.Sessions.Value().Entries() {
+			name, _ := key.AsKeyword()
+			b.Key(name, n)
+		}
+	}
+	if d := r.Sessions.Damage; d != nil {
+		b.Key("sessions/damage", damageValue(d))
+	}
+	for key, text := range map[string]string{"file": r.File, "kept": r.Kept} {
+		if text != "" {
+			b.Key(key, edn.Text(text))
+		}
+	}
+	for key, n := range map[string]int{"records/unnamed": r.Unnamed, "runs/missing": r.Missing} {
+		if n > 0 {
+			b.Key(key, edn.Int(int64(n)))
+		}
+	}
+	return b.Map(), nil
+}
+
+// MigrateJournal brings the database of a journal to a version of its schema while no
+// daemon serves the data directory; a negative one is the latest. acceptLoss allows a
+// lower version, which deletes data. With dryRun it only returns what it would do.
+func MigrateJournal(ctx context.Context, cfg *config.Config, to int, acceptLoss, dryRun bool) (edn.Value, error) {
+	j := &Journal{empty: cfg.Store.File}
+	_, err := os.Stat(j.empty)
+	if !cfg.Store.Lasts() || j.empty != "" && errors.Is(err, fs.ErrNotExist) {
+		_, missing := j.kept()
+		return edn.Nil(), missing
+	}
+	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer dir.close()
+	options, err := storeOptions(cfg)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	m, err := store.Migrate(ctx, options, to, acceptLoss, dryRun)
+	var loss *store.LossError
+	if errors.As(err, &loss) {
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "%s", loss.Error())
+	}
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	return edn.MustMap(
+		edn.K("database"), edn.Text(m.Database),
+		edn.K("from"), edn.Int(int64(m.From)),
+		edn.K("to"), edn.Int(int64(m.To)),
+		edn.K("dry-run?"), edn.Bool(dryRun),
+	), nil
+}
+
+// repairedValue returns a row of the result of a repair.
+func repairedValue(r store.RepairedRun) edn.Value {
+	lost := make([]edn.Value, len(r.Lost))
+	for i, hash := range r.Lost {
+		lost[i] = edn.Text(hash)
+	}
+	return edn.MustMap(
+		edn.K("run"), edn.Text(r.Run),
+		edn.K("status"), journal.Keyword(r.State),
+		edn.K("halted?"), edn.Bool(r.Halted),
+		edn.K("damage"), damageValue(r.Damage),
+		edn.K("records/kept"), edn.Int(int64(r.Records)),
+		edn.K("records/cut"), edn.Int(int64(r.Cut)),
+		edn.K("values/lost"), edn.Vector(lost...),
+	)
+}
+
+// failureOf returns the error of the store for a caller.
+func failureOf(err error) *contract.Error {
+	var damage *store.Damage
+	var schema *store.SchemaError
+	var unsafe *store.SettingError
+	var unreachable *store.UnreachableError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &unreachable):
+		return contract.Errorf("journal/unavailable", "%s", unreachable.Error())
+	case errors.As(err, &unsafe):
+		return contract.Errorf("journal/unavailable", "%s", unsafe.Error()).WithRetryable(false)
+	case errors.As(err, &damage):
+		return contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", damageValue(damage))
+	case errors.As(err, &schema):
+		return contract.Errorf("journal/unavailable", "%s", schema.Error()).WithRetryable(false)
+	}
+	return contract.AsError(err)
+}

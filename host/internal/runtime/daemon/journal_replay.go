@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Under sets the configuration that runs are replayed with.
+func (j *Journal) Under(l *Loaded) { j.loaded = l }
+
+// Replay implements httpapi.Runs.
+func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *contract.Error) {
+	run, missing := j.find(ctx, q.Run)
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	if !run.Purged.IsZero() {
+		return edn.Nil(), contract.Errorf("replay/values-purged", "the values of run %s were purged", run.ID)
+	}
+	if q.Fill {
+		return j.fill(ctx, run.ID, records, dispatch.Fill{Swap: q.Swap, Effects: q.Effects})
+	}
+	began := time.Now()
+	hash, failure := act.Replay(ctx, j.loaded.actConfig(), run.ID, records)
+	if failure != nil {
+		return edn.Nil(), failure
+	}
+	return edn.MustMap(
+		edn.K("run"), edn.Text(run.ID),
+		edn.K("status"), journal.Keyword(run.State),
+		edn.K("records"), edn.Int(int64(len(records))),
+		edn.K("hash"), edn.Text(hash),
+		edn.K("latency-ms"), edn.Int(time.Since(began).Milliseconds()),
+	), nil
+}
+
+// fill replays a run in a new one, which makes the calls that are not recorded, and
+// compares them. The error is that of a replay which was not accepted; how the new
+// run ended is in the result.
+func (j *Journal) fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (edn.Value, *contract.Error) {
+	if j.host == nil {
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "replay run %s: only a daemon makes the calls that are not recorded", of).
+			WithHint("start one with \"ferment serve\"")
+	}
+	taken, err := j.host.Take()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer taken.Release()
+	t := taken.(*turn)
+	a, err := t.of.service.Fill(of, records, how)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var run *act.Run
+	if _, err := t.perform(ctx, a, func(r *act.Run) { run = r }); run == nil {
+		return edn.Nil(), err
+	}
+	recorded, made := int64(0), int64(0)
+	for _, rec := range run.Records() {
+		switch start, ok := rec.Body.(*journal.AttemptStarted); {
+		case !ok:
+		case start.Recorded:
+			recorded++
+		default:
+			made++
+		}
+	}
+	diff := journal.Compare(records, run.Records())
+	return edn.MustMap(
+		edn.K("run"), edn.Text(run.ID()),
+		edn.K("replay/of"), edn.Text(of),
+		edn.K("replay/mode"), edn.K(journal.ReplayFill),
+		edn.K("status"), diff.B.Key("status"),
+		edn.K("recorded"), edn.Int(recorded),
+		edn.K("made"), edn.Int(made),
+		edn.K("diff"), diff.Value(),
+	), nil
+}

@@ -1,0 +1,6 @@
+package proof
+
+const (
+	Detector = detector
+	Long     = long
+)
