@@ -136,8 +136,9 @@ func (e *Engine) prepare(ctx context.Context, v *store.Snapshot, j *job) (input 
 		return input, err
 	}
 	if j.reusable() {
-		j.reuse = j.existing[len(j.existing)-1]
-		return input, nil
+		if j.reuse, err = newestKept(ctx, v, j.existing); err != nil || j.reuse != nil {
+			return input, err
+		}
 	}
 	return e.render(ctx, v, j, a, selected)
 }

@@ -72,7 +72,7 @@ const (
 	FileUnknown  Code = "file/unknown"
 	DiskDiffers  Code = "disk/differs"
 	AgentUnknown Code = "agent/unknown"
-	TextDropped  Code = "text/dropped" // by a repair
+	TextMissing  Code = "text/dropped" // of a frame by a repair, of a head of the tree also by a compaction
 )
 
 // Finding is one thing that a validation found.

@@ -330,6 +330,10 @@ func tombstoneText(p *page, out edn.Value) {
 		verb = "would be " + verb
 	}
 	p.line("%s %s", counted(number(n), "node"), verb)
+	if dropped := number(out.Key("dropped")); dropped > 0 {
+		p.line("the texts of %s do not come back: a compaction dropped them; regenerate the frames or put them again",
+			counted(dropped, "frame"))
+	}
 	if verb == "deleted" && number(n) > 0 {
 		p.line("\"ferment workspace restore\" brings them back")
 	}
