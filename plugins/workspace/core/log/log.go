@@ -151,7 +151,15 @@ func Open(dir string, o Options) (*Log, *Damage, error) {
 
 // classify cuts a torn tail off, and returns other damage.
 func (l *Log) classify(r *reader, damage *Damage) (*Damage, error) {
-	if damage.Other || r.last.Seq < l.o.Known || r.inBase() || l.o.From.Segment > 0 && r.last == l.o.From && damage.Offset < l.o.From.Offset && damage.File == SegmentName(l.o.From.Segment) {
+	from := l.o.From
+	if r.last.Seq < l.o.Known || from.Segment > 0 && r.last == from && damage.Offset < from.Offset && damage.File == SegmentName(from.Segment) {
+		return damage, nil
+	}
+	cut, err := r.uncommitted(damage)
+	if err != nil {
+		return nil, ioError("recover", damage.File, err)
+	}
+	if !cut {
 		return damage, nil
 	}
 	if damage.torn {
@@ -159,13 +167,6 @@ func (l *Log) classify(r *reader, damage *Damage) (*Damage, error) {
 			return nil, ioError("recover", damage.File, err)
 		}
 		return nil, nil
-	}
-	later, err := r.laterBatch(damage)
-	if err != nil {
-		return nil, ioError("recover", damage.File, err)
-	}
-	if later {
-		return damage, nil
 	}
 	if err := l.quarantine(); err != nil {
 		return nil, ioError("quarantine", damage.File, err)

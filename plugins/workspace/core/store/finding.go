@@ -69,6 +69,8 @@ const (
 	Unscanned    Code = "workspace/unscanned"
 	Rebuilt      Code = "index/rebuilt" // since the store was opened
 	NotSealed    Code = "store/not-sealed"
+	LogTorn      Code = "log/torn"     // behind the last transaction of a store that was not closed
+	IndexBehind  Code = "index/behind" // of such a store: it is from before a compaction
 	FileUnknown  Code = "file/unknown"
 	DiskDiffers  Code = "disk/differs"
 	AgentUnknown Code = "agent/unknown"
