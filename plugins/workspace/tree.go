@@ -32,6 +32,21 @@ func treeIntents() []intent {
 	}
 }
 
+// checkDataDir refuses a data directory in which no later request would look for the
+// store: only the setting says where that is.
+func (r *request) checkDataDir() error {
+	asked := r.text("data-dir")
+	if asked == "" {
+		return nil
+	}
+	at, err := r.hub.locate(r.common.Workspace)
+	if err != nil || asked == at.data || asked == r.cfg.DataDir {
+		return err
+	}
+	return invalid(edn.Vector(edn.K("data-dir")), "the store of this workspace lies in %s", at.data).
+		WithHint("set data_dir in the config block of the plugin, and allow it in isolation { write_paths }")
+}
+
 // initialize creates a store. One that exists must have the scheme.
 func initialize(ctx context.Context, r *request) (edn.Value, error) {
 	have := r.ws.Store.Identity

@@ -68,7 +68,7 @@ type validator struct {
 	// unsealed means that no process closed the store.
 	unsealed bool
 	first    int // segment with the first transaction of the log
-	replica *replica
+	replica  *replica
 }
 
 // identify reads workspace.edn. If it is damaged, the log says what it was. A file

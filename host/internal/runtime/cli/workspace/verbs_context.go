@@ -284,7 +284,7 @@ var contextVerbs = []verb{
 		long: "report prints the same bytes for the same state. --fail-on exits with 1 after the report if one of its\n" +
 			"conditions holds: invalid, stale, missing:TYPE, authored-stale, coverage:TYPE<N, inexact, joined by commas.",
 		examples: []string{"", "--section coverage --json", "--fail-on invalid,stale", "-o markdown"},
-		agent:    reader, reads: true, takesLong: true, forms: []string{"markdown", "junit", "html"},
+		agent:    reader, reads: true, takesLong: true, forms: []string{"markdown", "junit"},
 		flags: []flag{
 			{name: "section", key: "sections", kind: kindTexts, usage: "only this `SECTION`; may be repeated"},
 			{
