@@ -120,3 +120,42 @@ func TestInitElsewhere(t *testing.T) {
 	made := b.call("workspace/init", `{:data-dir "`+filepath.Join(b.root, ".ferment", "workspace")+`"}`)
 	assert.True(t, made.Key("created?").Truthy())
 }
+
+// WS-044, WS-220: without workspace.edn, a store is damaged and not absent: nothing
+// covers it with a new one, validate names the file, and repair restores it.
+func TestLostIdentity(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	b.call("context/put-frame", `{:path "a" :frame/type "x" :content "kept"}`)
+	b.p.Instance().Stop()
+	data := filepath.Join(b.root, ".ferment", "workspace")
+	require.NoError(t, os.Remove(filepath.Join(data, "workspace.edn")))
+	b.p = startOn(t, b.root)
+	b.fails("store/corrupt", "workspace/scan", `{}`)
+	report := b.call("workspace/validate", `{}`)
+	assert.False(t, report.Key("valid?").Truthy())
+	first, _ := report.Key("errors").Nth(0)
+	assert.Equal(t, `"workspace.edn"`, first.Key("file").String())
+	b.call("workspace/repair", `{:apply? true}`)
+	assert.Equal(t, []string{"x"}, types(b.call("context/get-node", `{:path "a"}`)))
+}
+
+// WS-220: names that mean nothing are errors.
+func TestTypos(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	b.fails("path/not-in-tree", "workspace/scan", `{:paths ["nosuch"]}`)
+	b.fails("path/not-in-tree", "workspace/export", `{:path "nosuch"}`)
+	b.fails("input/invalid", "workspace/snapshot", `{:op :create :name "current"}`)
+	require.NoError(t, os.Remove(filepath.Join(b.root, "a")))
+	assert.Equal(t, edn.Int(1), b.call("workspace/scan", `{:paths ["a"]}`).Key("removed"), "a path that was removed is known")
+}
+
+// WS-094: an unknown key of a policy is named.
+func TestUnknownPolicyKey(t *testing.T) {
+	b := start(t, map[string]string{"d/a": "1"})
+	b.call("workspace/scan", `{}`)
+	failed := b.failure("input/invalid", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :concatenate :seperator "-"}}`)
+	assert.Contains(t, failed.Message, ":seperator")
+	assert.Equal(t, "[:policy :seperator]", failed.Details.Key("path").String())
+}

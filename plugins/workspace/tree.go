@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
@@ -70,6 +72,9 @@ func scanTree(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if err := r.knownPaths(ctx, o.Paths); err != nil {
+		return edn.Nil(), err
+	}
 	var done *core.Scanned
 	if r.flag("dry-run?") {
 		done, err = r.ws.Preview(ctx, o)
@@ -86,6 +91,25 @@ func scanTree(ctx context.Context, r *request) (edn.Value, error) {
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
 	}
 	return r.stamped(ctx, done.Seq, answer)
+}
+
+// knownPaths refuses paths that are neither on the disk nor in the tree.
+func (r *request) knownPaths(ctx context.Context, paths []string) error {
+	return r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		for _, path := range paths {
+			if _, err := os.Lstat(filepath.Join(r.ws.Root, filepath.FromSlash(path))); err == nil {
+				continue
+			}
+			now, err := v.Current(ctx, path)
+			if err != nil {
+				return err
+			}
+			if now == nil {
+				return contract.Errorf("path/not-in-tree", "it is neither on the disk nor in the tree").WithOp("scan", store.Shown(path))
+			}
+		}
+		return nil
+	})
 }
 
 // scanOptions returns the options of a scan by settings and input.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Options configure a log.
@@ -292,6 +293,10 @@ func (l *Log) Read(p Place) ([]byte, error) {
 		var err error
 		if f, err = os.Open(filepath.Join(l.dir, SegmentName(p.Segment))); err != nil {
 			l.mu.Unlock()
+			if errors.Is(err, os.ErrNotExist) {
+				return nil, contract.Errorf("store/corrupt", "the segment is missing").WithOp("log: read", SegmentName(p.Segment)).
+					WithDetail("file", edn.Text(SegmentName(p.Segment)))
+			}
 			return nil, ioError("read", SegmentName(p.Segment), err)
 		}
 		l.files[p.Segment] = f

@@ -51,7 +51,7 @@ var goldens = []struct{ args, out string }{
 	{"workspace repair --dry-run", `{:would [:rebuild-index :new-log] :lost ["` + frame1 + `"] ` + at + `}`},
 	{"workspace repair --yes", `{:did [:rebuild-index] :lost [] :quarantined ["log/000001.seg"] ` + at + `}`},
 	{"workspace ignore list", `{:patterns ["*.tmp" "build/"] ` + at + `}`},
-	{"workspace ignore add *.log build/ --dry-run", `{:added 2 :changes ["a.log"] :dry-run? true ` + at + `}`},
+	{"workspace ignore add *.log build/ --dry-run", `{:added 2 :changes {:added [] :removed ["a.log"]} :dry-run? true ` + at + `}`},
 	{"workspace ignore remove *.log", `{:removed 1 ` + at + `}`},
 	{"workspace ignore explain build/", `{:ignored? true :source ".gitignore" :line 3 :pattern "build/" ` + at + `}`},
 	{"workspace ignore explain a.go", `{:ignored? false :source nil :line nil :pattern nil ` + at + `}`},
