@@ -124,13 +124,20 @@ func (r *request) runItem(ctx context.Context) (out edn.Value, err error) {
 	return r.intent.run(ctx, r)
 }
 
+// ofItem names the item of an atomic batch that failed: the first is 0 in :items,
+// and 1 for people.
+func ofItem(n int, err error) error {
+	e := contract.AsError(err)
+	return e.WithOp("item "+strconv.Itoa(n+1)+": "+e.Op, e.Object).WithDetail("item", edn.Int(int64(n)))
+}
+
 // atomic runs all items in one transaction, or none. Only puts and invalidations
 // can be items.
 func (r *request) atomic(ctx context.Context, items []*request) (edn.Value, error) {
 	writes := make([]*writing, len(items))
 	for n, item := range items {
 		fail := func(err error) (edn.Value, error) {
-			return edn.Nil(), contract.AsError(err).WithDetail("item", edn.Int(int64(n)))
+			return edn.Nil(), ofItem(n, err)
 		}
 		if item.intent.write == nil {
 			return fail(invalid(edn.Vector(edn.K("items"), edn.Int(int64(n)), edn.K("intent")),
@@ -148,7 +155,7 @@ func (r *request) atomic(ctx context.Context, items []*request) (edn.Value, erro
 	return r.update(ctx, func(tx *store.Tx) error {
 		for n, w := range writes {
 			if err := w.run(tx); err != nil {
-				return contract.AsError(err).WithDetail("item", edn.Int(int64(n)))
+				return ofItem(n, err)
 			}
 		}
 		return nil

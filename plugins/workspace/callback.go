@@ -46,6 +46,7 @@ func (r *request) ask(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
 		return sdk.Answer{}, ownTarget(a.Intent)
 	}
 	r.server.meter.callbacks.Add(1)
+	a.Fields = unlimited(a.Fields)
 	return r.server.call(ctx, a)
 }
 
@@ -73,13 +74,25 @@ func callOptions(ctx context.Context) edn.Value {
 	return b.Map()
 }
 
+// longest is the longest deadline of a call, in milliseconds.
+const longest = 24 * 60 * 60 * 1000
+
+// unlimited gives a call of another intent no deadline of its own: the host bounds
+// it by that of the request, which can be longer than the usual one of a call.
+func unlimited(fields edn.Value) edn.Value {
+	if !fields.IsMap() {
+		fields = edn.MustMap()
+	}
+	return fields.AssocKey("deadline-ms", edn.Int(longest))
+}
+
 // invokeHost calls an intent for the engine.
 func (s *server) invokeHost(ctx context.Context, c derive.Call) (*derive.Answer, error) {
 	if ownTargets[c.Intent] {
 		return nil, ownTarget(c.Intent)
 	}
 	s.meter.modelCalls.Add(1)
-	a := sdk.Ask{Intent: c.Intent, Input: c.Input, Fields: c.Options, Capability: c.CapID}
+	a := sdk.Ask{Intent: c.Intent, Input: c.Input, Fields: unlimited(c.Options), Capability: c.CapID}
 	if c.Delta != nil {
 		a.OnDelta = func(piece edn.Value) {
 			if text, ok := piece.Key("text").AsString(); ok {

@@ -96,6 +96,7 @@ func TestForcedOnceThroughTheHost(t *testing.T) {
 func TestErrorsOfModels(t *testing.T) {
 	for _, c := range []struct{ answer, failure, want string }{
 		{failure: "unsupported/intent", want: "provider/not-configured"},
+		{failure: "cap/not-found", want: "provider/not-configured"},
 		{failure: "runtime/crashed", want: "provider/request-failed"},
 		{failure: "eval/must-failed", want: "provider/error"},
 		{answer: `{:result {:type :value :out {:text "  "}}}`, want: "generate/empty"},

@@ -134,13 +134,20 @@ func (r *request) regeneration(ctx context.Context) (q derive.RegenerateRequest,
 // target returns the node of the input, or the frame that it names in its place.
 func (r *request) target(ctx context.Context) (path string, frame id.ID, err error) {
 	if text := r.text("frame/id"); text != "" {
-		if frame, err = id.Parse(id.Frame, text); err != nil {
-			return "", frame, contract.AsError(err).WithDetail("path", edn.Vector(edn.K("frame/id")))
-		}
-		return "", frame, nil
+		frame, err = r.frameID(ctx, "frame/id", text)
+		return "", frame, err
 	}
 	path, err = r.subtree(ctx)
 	return path, frame, err
+}
+
+// frameID returns the id of the frame that an entry of the input names (WS-181).
+func (r *request) frameID(ctx context.Context, key, text string) (x id.ID, err error) {
+	err = r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		x, err = v.FrameID(ctx, key, text)
+		return err
+	})
+	return x, err
 }
 
 // upTo sets how far above its node a request reaches (WS-113).

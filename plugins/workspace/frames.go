@@ -21,8 +21,12 @@ func frameIntents() []intent {
 // putFrame appends an authored frame (WS-070, WS-073, WS-084).
 func putFrame(ctx context.Context, r *request) (edn.Value, error) { return r.commit(ctx, putWriting) }
 
-func putWriting(_ context.Context, r *request) (*writing, error) {
-	p, err := store.PutFrom(r.in)
+func putWriting(ctx context.Context, r *request) (*writing, error) {
+	in, err := r.wholeIDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := store.PutFrom(in)
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +39,30 @@ func putWriting(_ context.Context, r *request) (*writing, error) {
 		},
 		answer: func(out *edn.MapBuilder) { putAnswer(out, put); r.server.meter.put(put) },
 	}, nil
+}
+
+// wholeIDs returns the input of a put with whole ids of the frames that it names. The
+// id of the frame itself is an expectation and stays as it is.
+func (r *request) wholeIDs(ctx context.Context) (edn.Value, error) {
+	in := r.in
+	if text := r.text("expect/head"); text != "" {
+		x, err := r.frameID(ctx, "expect/head", text)
+		if err != nil {
+			return in, err
+		}
+		in = in.AssocKey("expect/head", idValue(x))
+	}
+	basis := in.Key("basis")
+	kind, _ := basis.Nth(0)
+	frame, _ := basis.Nth(1)
+	if text, ok := frame.AsString(); ok {
+		x, err := r.frameID(ctx, "basis", text)
+		if err != nil {
+			return in, err
+		}
+		in = in.AssocKey("basis", edn.Vector(kind, idValue(x)))
+	}
+	return in, nil
 }
 
 // commit runs one writing in a transaction of its own.

@@ -51,6 +51,9 @@ func export(ctx context.Context, r *request) (edn.Value, error) {
 		w.out = r.out
 	}
 	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
+		if err := exportable(ctx, v, path); err != nil {
+			return err
+		}
 		done, err := v.Export(ctx, w, selection)
 		if err == nil {
 			err = w.flush()
@@ -69,6 +72,20 @@ func export(ctx context.Context, r *request) (edn.Value, error) {
 		}
 		return nil
 	})
+}
+
+// exportable refuses a path that never was in the tree. Without a tree, frames that
+// were imported can be exported.
+func exportable(ctx context.Context, v *store.Snapshot, path string) error {
+	t, err := v.Tree(ctx)
+	if err != nil || t == nil || path == "" {
+		return err
+	}
+	states, err := v.Lineage(ctx, path)
+	if err == nil && len(states) == 0 {
+		err = contract.Errorf("path/not-in-tree", "the path was not scanned or is ignored").WithOp("export", store.Shown(path))
+	}
+	return err
 }
 
 // exportWriter hashes what is written, and sends it in chunks or keeps it.

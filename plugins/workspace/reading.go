@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -45,7 +46,21 @@ func getNode(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if err := r.onlyType(&chosen.Filters); err != nil {
+		return edn.Nil(), err
+	}
 	return r.read(ctx, func(v *store.Snapshot) (any, error) { return view.Node(ctx, v, ref, chosen) })
+}
+
+// onlyType adds the filter for the type of the input, if it has one.
+func (r *request) onlyType(filters *[]view.Filter) error {
+	frameType := r.text("frame/type")
+	if frameType == "" {
+		return nil
+	}
+	// The filters can be those of a view of the configuration.
+	*filters = append(slices.Clip(*filters), view.Filter{Kind: "type", Any: []string{frameType}})
+	return store.CheckFrameType(frameType)
 }
 
 // listFrames lists frames, also those that are not heads (WS-074).
@@ -83,6 +98,9 @@ func history(ctx context.Context, r *request) (edn.Value, error) {
 func compose(ctx context.Context, r *request) (edn.Value, error) {
 	asked, err := view.RequestFrom(r.in, view.Options{Named: r.views, Limits: r.cfg.limits()})
 	if err != nil {
+		return edn.Nil(), err
+	}
+	if err := r.onlyType(&asked.Filters); err != nil {
 		return edn.Nil(), err
 	}
 	found, err := view.Compose(ctx, r.ws.Store, r.asOf(), asked, r.rank)

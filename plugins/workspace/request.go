@@ -138,6 +138,9 @@ func (r *request) authorize(ctx context.Context) error {
 func (r *request) open(ctx context.Context) (release func(), err error) {
 	scheme := r.cfg.Scheme
 	if r.intent.name == "workspace/init" {
+		if err := r.checkDataDir(); err != nil {
+			return nil, err
+		}
 		if asked, ok := r.in.Key("scheme").AsString(); ok {
 			scheme = asked
 		}

@@ -79,6 +79,9 @@ var defaults = settings{
 // checkSettings reports every problem that the schema cannot express.
 func checkSettings(cfg settings) error {
 	var problems []error
+	if cfg.AllowedRoots != nil && len(cfg.AllowedRoots) == 0 {
+		problems = append(problems, sdk.Problem("no directory is allowed: name at least one", edn.K("allowed-roots")))
+	}
 	for i, root := range cfg.AllowedRoots {
 		if !filepath.IsAbs(root) {
 			problems = append(problems, sdk.Problem("the path is not absolute", edn.K("allowed-roots"), edn.Int(int64(i))))

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
@@ -32,6 +34,21 @@ func treeIntents() []intent {
 	}
 }
 
+// checkDataDir refuses a data directory in which no later request would look for the
+// store: only the setting says where that is.
+func (r *request) checkDataDir() error {
+	asked := r.text("data-dir")
+	if asked == "" {
+		return nil
+	}
+	at, err := r.hub.locate(r.common.Workspace)
+	if err != nil || asked == at.data || asked == r.cfg.DataDir {
+		return err
+	}
+	return invalid(edn.Vector(edn.K("data-dir")), "the store of this workspace lies in %s", at.data).
+		WithHint("set data_dir in the config block of the plugin, and allow it in isolation { write_paths }")
+}
+
 // initialize creates a store. One that exists must have the scheme.
 func initialize(ctx context.Context, r *request) (edn.Value, error) {
 	have := r.ws.Store.Identity
@@ -55,6 +72,9 @@ func scanTree(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	if err := r.knownPaths(ctx, o.Paths); err != nil {
+		return edn.Nil(), err
+	}
 	var done *core.Scanned
 	if r.flag("dry-run?") {
 		done, err = r.ws.Preview(ctx, o)
@@ -71,6 +91,25 @@ func scanTree(ctx context.Context, r *request) (edn.Value, error) {
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
 	}
 	return r.stamped(ctx, done.Seq, answer)
+}
+
+// knownPaths refuses paths that are neither on the disk nor in the tree.
+func (r *request) knownPaths(ctx context.Context, paths []string) error {
+	return r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		for _, path := range paths {
+			if _, err := os.Lstat(filepath.Join(r.ws.Root, filepath.FromSlash(path))); err == nil {
+				continue
+			}
+			now, err := v.Current(ctx, path)
+			if err != nil {
+				return err
+			}
+			if now == nil {
+				return contract.Errorf("path/not-in-tree", "it is neither on the disk nor in the tree").WithOp("scan", store.Shown(path))
+			}
+		}
+		return nil
+	})
 }
 
 // scanOptions returns the options of a scan by settings and input.

@@ -82,8 +82,15 @@ func (r *request) putDeleted(ctx context.Context, v *store.Snapshot, out *edn.Ma
 		return err
 	}
 	paths := make([]edn.Value, len(list))
-	for i, p := range list {
-		if paths[i], err = edn.Encode(p); err != nil {
+	for i, d := range list {
+		paths[i], err = edn.Encode(struct {
+			store.Place
+			Since   uint64    `edn:"since"`
+			At      time.Time `edn:"at"`
+			Frames  int       `edn:"frames"`
+			Dropped int       `edn:"dropped,omitempty"`
+		}{store.PlaceOf(d.Path), d.Since, d.At, d.Frames, d.Dropped})
+		if err != nil {
 			return err
 		}
 	}
@@ -164,12 +171,16 @@ func (r *request) mark(ctx context.Context, counted string, change func(*store.T
 		return edn.Nil(), err
 	}
 	var done []string
+	dropped := 0
 	run := func(tx *store.Tx) (err error) {
-		done, err = change(tx, path)
+		if done, err = change(tx, path); err == nil && counted == "restored" {
+			dropped, err = tx.Dropped(done)
+		}
 		return err
 	}
 	answer := func(out *edn.MapBuilder) {
 		out.Key(counted, number(len(done)))
+		out.OptInt("dropped", int64(dropped))
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
 	}
 	if !r.flag("dry-run?") {

@@ -201,7 +201,7 @@ func (s *Set) Allow(r Request) (*Agent, error) {
 		return nil, contract.Errorf("agent/impersonation", "the caller %q may not act as this agent", r.Principal).WithOp("agent", a.ID)
 	}
 	if !a.May(r.Needs) {
-		return nil, contract.Errorf("agent/role-denied", "the role %s does not allow %s, or the agent renounced it", a.Role, r.Needs).WithOp("agent", a.ID)
+		return nil, contract.Errorf("agent/role-denied", "the role %s or the capabilities of the agent do not include %s", a.Role, r.Needs).WithOp("agent", a.ID)
 	}
 	if r.Needs == Generate {
 		if missing := a.missingPrompts(); len(missing) > 0 {

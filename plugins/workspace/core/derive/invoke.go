@@ -72,6 +72,7 @@ func textOf(a *Answer) (string, error) {
 // families are the provider errors of the host's types that name no family.
 var families = map[string]string{
 	"unsupported/intent":      "provider/not-configured",
+	"cap/not-found":           "provider/not-configured",
 	"provider/not-configured": "provider/not-configured",
 	"provider/auth-failed":    "provider/not-configured",
 	"model/unavailable":       "provider/not-configured",

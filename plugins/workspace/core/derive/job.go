@@ -2,8 +2,10 @@ package derive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
@@ -89,10 +91,21 @@ func (e *Engine) look(ctx context.Context, v *store.Snapshot, j *job) error {
 	if j.existing, err = v.FramesOfBasis(ctx, j.item.Path, j.item.Type, j.agent, e.basisOf(j)); err != nil {
 		return err
 	}
-	if j.reuse = j.attempted(); j.reuse == nil && len(j.existing) > 0 && !j.force {
-		j.reuse = j.existing[len(j.existing)-1]
+	if j.reuse = j.attempted(); j.reuse == nil && !j.force {
+		j.reuse, err = newestKept(ctx, v, j.existing)
 	}
-	return nil
+	return err
+}
+
+// newestKept returns the frame with the highest sample whose text is kept, nil if
+// there is none.
+func newestKept(ctx context.Context, v *store.Snapshot, list []*store.Frame) (*store.Frame, error) {
+	for _, f := range slices.Backward(list) {
+		if kept, err := v.HasText(ctx, f.Content); err != nil || kept {
+			return f, err
+		}
+	}
+	return nil, nil
 }
 
 // effectKey is the metadata by which the attempts at a request that forces a new
@@ -174,7 +187,7 @@ func (e *Engine) ready(ctx context.Context, v *store.Snapshot, j *job, selected 
 	return notReady(j.item.Path, missing, "have no fresh frame")
 }
 
-func notReady(dir string, paths []string, what string) error {
+func notReady(dir string, paths []string, what string) *contract.Error {
 	list := make([]edn.Value, 0, min(len(paths), 100))
 	for _, p := range paths[:min(len(paths), 100)] {
 		list = append(list, edn.Text(store.Shown(p)))
@@ -191,13 +204,8 @@ func (e *Engine) run(ctx context.Context, v *store.Snapshot, jobs []*job) error 
 		if j.done() || j.reuse != nil {
 			continue
 		}
-		for i := range j.frames {
-			text, err := v.Content(ctx, j.frames[i].Content)
-			if err != nil {
-				j.fail(err)
-				break
-			}
-			j.frames[i].Text = string(text)
+		if err := j.readFrames(ctx, v); err != nil {
+			j.fail(err)
 		}
 	}
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -222,6 +230,27 @@ func (e *Engine) run(ctx context.Context, v *store.Snapshot, jobs []*job) error 
 	}
 	all.Wait()
 	return context.Cause(ctx)
+}
+
+// readFrames reads the texts of the child frames.
+func (j *job) readFrames(ctx context.Context, v *store.Snapshot) error {
+	var dropped []string
+	for i := range j.frames {
+		text, err := v.Content(ctx, j.frames[i].Content)
+		if errors.Is(err, store.ErrTextDropped) {
+			dropped = append(dropped, j.frames[i].Path)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		j.frames[i].Text = string(text)
+	}
+	if len(dropped) > 0 {
+		return notReady(j.item.Path, dropped, "have a frame whose text is not kept any more").
+			WithHint("put a frame of that type on them again, or regenerate theirs")
+	}
+	return nil
 }
 
 // produce makes the text of one job.
@@ -285,7 +314,7 @@ func (e *Engine) finish(ctx context.Context, v *store.Snapshot, j *job) error {
 		}
 		origin, sampled = store.Synthesized, j.policy.Sampled()
 	}
-	if n := len(j.existing); n > 0 { // it was forced
+	if n := len(j.existing); n > 0 { // it was forced, or its text was dropped
 		last := j.existing[n-1]
 		if sampled {
 			sample = last.Sample + 1

@@ -136,10 +136,10 @@ func (e *Engine) prepare(ctx context.Context, v *store.Snapshot, j *job) (input 
 		return input, err
 	}
 	if j.reuse = j.attempted(); j.reuse == nil && j.reusable() {
-		j.reuse = j.existing[len(j.existing)-1]
+		j.reuse, err = newestKept(ctx, v, j.existing)
 	}
-	if j.reuse != nil {
-		return input, nil
+	if err != nil || j.reuse != nil {
+		return input, err
 	}
 	return e.render(ctx, v, j, a, selected)
 }

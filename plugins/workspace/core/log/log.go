@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Options configure a log.
@@ -151,7 +152,15 @@ func Open(dir string, o Options) (*Log, *Damage, error) {
 
 // classify cuts a torn tail off, and returns other damage.
 func (l *Log) classify(r *reader, damage *Damage) (*Damage, error) {
-	if damage.Other || r.last.Seq < l.o.Known || r.inBase() || l.o.From.Segment > 0 && r.last == l.o.From && damage.Offset < l.o.From.Offset && damage.File == SegmentName(l.o.From.Segment) {
+	from := l.o.From
+	if r.last.Seq < l.o.Known || from.Segment > 0 && r.last == from && damage.Offset < from.Offset && damage.File == SegmentName(from.Segment) {
+		return damage, nil
+	}
+	cut, err := r.uncommitted(damage)
+	if err != nil {
+		return nil, ioError("recover", damage.File, err)
+	}
+	if !cut {
 		return damage, nil
 	}
 	if damage.torn {
@@ -159,13 +168,6 @@ func (l *Log) classify(r *reader, damage *Damage) (*Damage, error) {
 			return nil, ioError("recover", damage.File, err)
 		}
 		return nil, nil
-	}
-	later, err := r.laterBatch(damage)
-	if err != nil {
-		return nil, ioError("recover", damage.File, err)
-	}
-	if later {
-		return damage, nil
 	}
 	if err := l.quarantine(); err != nil {
 		return nil, ioError("quarantine", damage.File, err)
@@ -291,6 +293,10 @@ func (l *Log) Read(p Place) ([]byte, error) {
 		var err error
 		if f, err = os.Open(filepath.Join(l.dir, SegmentName(p.Segment))); err != nil {
 			l.mu.Unlock()
+			if errors.Is(err, os.ErrNotExist) {
+				return nil, contract.Errorf("store/corrupt", "the segment is missing").WithOp("log: read", SegmentName(p.Segment)).
+					WithDetail("file", edn.Text(SegmentName(p.Segment)))
+			}
 			return nil, ioError("read", SegmentName(p.Segment), err)
 		}
 		l.files[p.Segment] = f

@@ -20,6 +20,9 @@ type Damage struct {
 	// Other means that the checkpoint of the caller is of another log: the
 	// position exists, but with another chain value.
 	Other bool
+	// Cut means that Open cuts off what follows, unless its caller knows a later
+	// transaction: it is what a process leaves that dies while it writes.
+	Cut bool
 	// torn means that what follows was never part of the log.
 	torn bool
 }
@@ -237,6 +240,19 @@ func frame(b []byte) (kind byte, payload []byte, stored chain, ok bool) {
 	return b[4], b[5 : 4+n], stored, true
 }
 
+// uncommitted reports whether what follows the last transaction was never
+// committed, as far as the log itself shows.
+func (r *reader) uncommitted(d *Damage) (bool, error) {
+	if d.Other || r.inBase() {
+		return false, nil
+	}
+	if d.torn {
+		return true, nil
+	}
+	later, err := r.laterBatch(d)
+	return !later, err
+}
+
 // laterBatch reports whether a valid commit of a batch after the first one
 // follows the damage: then the damaged batch had been acknowledged, because a
 // batch is written only after the one before it is durable. Frames are taken as
@@ -291,5 +307,8 @@ func (r *reader) hasCommitAfter(data []byte, batch uint64) bool {
 func Verify(dir string, alg id.Alg, visit func(*Transaction) error) (end Checkpoint, damage *Damage, err error) {
 	r := reader{dir: dir, alg: alg}
 	damage, err = r.readAll(Checkpoint{}, visit)
+	if damage != nil && err == nil {
+		damage.Cut, err = r.uncommitted(damage)
+	}
 	return r.last, damage, err
 }

@@ -28,6 +28,7 @@ const (
 	NodeChanged   Reason = "node-changed"   // the path has another state
 	ChildChanged  Reason = "child-changed"  // a frame that it was made from is not the one to use now
 	RecipeChanged Reason = "recipe-changed" // a policy, an extractor or a prompt
+	TextDropped   Reason = "text-dropped"   // its text was dropped by a compaction or lost by damage
 	Invalidated   Reason = "invalidated"
 )
 
@@ -195,6 +196,13 @@ func (r *frames) compare(ctx context.Context, t *top) (HeadState, []Reason, erro
 	}
 	if r.store.Scheme.Basis(IDInputs(inputs)) != f.Basis {
 		reasons = append(reasons, f.differences(inputs)...)
+	}
+	kept, err := r.hasText(ctx, f.Content)
+	if err != nil {
+		return "", nil, err
+	}
+	if !kept { // a compaction may drop it while the path has another state
+		reasons = append(reasons, TextDropped)
 	}
 	switch {
 	case marked:

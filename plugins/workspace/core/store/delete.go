@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -20,6 +21,20 @@ func (tx *Tx) Delete(path string) ([]string, error) {
 // were deleted.
 func (tx *Tx) Restore(path string) ([]string, error) {
 	return tx.mark(path, "restore", false)
+}
+
+// Dropped returns how many frames of paths have no text any more.
+func (tx *Tx) Dropped(paths []string) (n int, err error) {
+	for _, p := range paths {
+		var of int
+		err := tx.store.index.conn.QueryRowContext(tx.reads(),
+			"SELECT count(*) FROM frames f JOIN gone g ON g.content = f.content WHERE f.path = ?", []byte(p)).Scan(&of)
+		if err != nil {
+			return 0, err
+		}
+		n += of
+	}
+	return n, nil
 }
 
 // maxPathBytes is the size of the paths in one record.
@@ -78,10 +93,12 @@ func (tx *Tx) mark(path, op string, deleted bool) ([]string, error) {
 // DeletedPath is a path that was deleted and not restored.
 type DeletedPath struct {
 	Path  string
-	Since uint64 // the transaction that deleted it
-	At    int64  // its time, in nanoseconds since 1970
-	// Frames is the number of frames of the path.
-	Frames int
+	Since uint64    // the transaction that deleted it
+	At    time.Time // of that transaction
+	// Frames is the number of frames of the path; Dropped is how many of them have
+	// no text any more, so that Restore does not bring it back.
+	Frames  int
+	Dropped int
 }
 
 // Deleted returns the paths that were deleted before a time, sorted. The time is
@@ -91,7 +108,8 @@ func (v *Snapshot) Deleted(ctx context.Context, before int64) ([]DeletedPath, er
 	if before != 0 {
 		when = before
 	}
-	rows, err := v.tx.QueryContext(ctx, `SELECT t.path, t.since, c.time, (SELECT count(*) FROM frames f WHERE f.path = t.path AND f.seq <= ?1)
+	rows, err := v.tx.QueryContext(ctx, `SELECT t.path, t.since, c.time, (SELECT count(*) FROM frames f WHERE f.path = t.path AND f.seq <= ?1),
+		(SELECT count(*) FROM frames f JOIN gone g ON g.content = f.content WHERE f.path = t.path AND f.seq <= ?1)
 		FROM tombstones t JOIN commits c ON c.seq = t.since
 		WHERE t.since <= ?1 AND (t.until IS NULL OR t.until > ?1) AND (?2 IS NULL OR c.time < ?2) ORDER BY t.path`, int64(v.seq), when)
 	if err != nil {
@@ -102,10 +120,11 @@ func (v *Snapshot) Deleted(ctx context.Context, before int64) ([]DeletedPath, er
 	for rows.Next() {
 		var d DeletedPath
 		var path sql.RawBytes
-		if err := rows.Scan(&path, &d.Since, &d.At, &d.Frames); err != nil {
+		var at int64
+		if err := rows.Scan(&path, &d.Since, &at, &d.Frames, &d.Dropped); err != nil {
 			return nil, asStoreError("read", err)
 		}
-		d.Path = string(path)
+		d.Path, d.At = string(path), time.Unix(0, at).UTC()
 		list = append(list, d)
 	}
 	return list, readError(rows.Err())

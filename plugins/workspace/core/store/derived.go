@@ -79,7 +79,15 @@ func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
 	case err == nil && existing.Content != f.Content:
 		return nil, contract.Errorf("frame/immutable", "the frame %s exists with other text", f.ID).WithOp("derive", n.Path)
 	case err == nil:
-		return &Put{Frame: existing, Existing: true, Previous: previous}, tx.moveHead(r, existing, now.Node)
+		before := len(tx.records)
+		if _, err := tx.PutContent(n.Text); err != nil {
+			return nil, err
+		}
+		put := &Put{Frame: existing, Existing: true, Previous: previous}
+		if again := len(tx.records) > before; again { // the text was dropped: the head is not suspect any more
+			return put, tx.setHead(existing, now.Node, true)
+		}
+		return put, tx.moveHead(r, existing, now.Node)
 	case !isNotFound(err):
 		return nil, err
 	}

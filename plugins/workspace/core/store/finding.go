@@ -69,10 +69,12 @@ const (
 	Unscanned    Code = "workspace/unscanned"
 	Rebuilt      Code = "index/rebuilt" // since the store was opened
 	NotSealed    Code = "store/not-sealed"
+	LogTorn      Code = "log/torn"     // behind the last transaction of a store that was not closed
+	IndexBehind  Code = "index/behind" // of such a store: it is from before a compaction
 	FileUnknown  Code = "file/unknown"
 	DiskDiffers  Code = "disk/differs"
 	AgentUnknown Code = "agent/unknown"
-	TextDropped  Code = "text/dropped" // by a repair
+	TextMissing  Code = "text/dropped" // of a frame by a repair, of a head of the tree also by a compaction
 )
 
 // Finding is one thing that a validation found.

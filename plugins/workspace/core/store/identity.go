@@ -71,10 +71,14 @@ func Create(dir string, who Identity) error {
 	return nil
 }
 
-// Exists reports whether a directory is a data directory.
-func Exists(dir string) bool {
-	_, err := os.Lstat(filepath.Join(dir, identityFile))
-	return err == nil
+// Exists reports whether a directory is a data directory, also one that lost its
+// file workspace.edn: what its log holds must not be covered by a new store.
+func Exists(dir string) bool { return exists(filepath.Join(dir, identityFile)) || hasLog(dir) }
+
+// hasLog reports whether a directory has a log with at least one transaction begun.
+func hasLog(dir string) bool {
+	entries, err := os.ReadDir(filepath.Join(dir, logDir))
+	return err == nil && len(entries) > 0
 }
 
 // ignoreAll keeps a directory out of the repository around it.
@@ -98,6 +102,10 @@ func touch(path string) error {
 // file.
 func readIdentity(dir string) (who Identity, scheme id.Scheme, text []byte, err error) {
 	text, err = os.ReadFile(filepath.Join(dir, identityFile))
+	if errors.Is(err, fs.ErrNotExist) && hasLog(dir) {
+		return who, scheme, nil, corrupt(identityFile, "the file is missing; the log beside it has its text").
+			WithHint("`ferment workspace repair` restores it")
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return who, scheme, nil, contract.Errorf("workspace/not-found", "it has no file %s", identityFile).WithOp("store", dir)
 	}

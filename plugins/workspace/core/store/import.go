@@ -136,7 +136,8 @@ func (m *importer) add(original, f *Frame) error {
 			return err
 		case existing.Content == f.Content:
 			m.done.Existing++
-			return nil
+			_, err := m.tx.PutContent(m.bundle.texts[original.Content]) // it may have been dropped
+			return err
 		case m.on != Resample:
 			m.done.Conflicts = append(m.done.Conflicts, conflict)
 			return nil

@@ -79,7 +79,7 @@ func must(err error) {
 // WS-043, WS-044, WS-047: a process that is killed before, within or after any
 // write, fsync, rename, removal or index step of any work loses nothing that it
 // acknowledged, and leaves nothing half-done; the store opens, verifies and takes
-// writes.
+// writes. Before it is opened, a validation calls it valid.
 func TestKilledProcess(t *testing.T) {
 	each := proof.Size(t, "killed processes for each work", 8, 200)
 	for name, w := range killWorks {
@@ -115,6 +115,10 @@ func checkKilled(t *testing.T, w killWork, dir string, lines []string, seed int)
 	if w.repair {
 		_, err := Repair(background, dir, testOptions, true)
 		require.NoError(t, err, "seed %d", seed)
+	} else { // WS-170: what a crash leaves is no damage
+		report, err := Verify(background, dir, Check{})
+		require.NoError(t, err, "seed %d", seed)
+		require.Empty(t, report.Errors, "seed %d", seed)
 	}
 	s := open(t, dir, func(o *Options) { o.SegmentSize = 4000 })
 	require.Nil(t, s.Damage(), "seed %d", seed)

@@ -23,7 +23,8 @@ func takeLock(path string) (*os.File, error) {
 	}
 	_ = f.Close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, contract.Errorf("store/locked", "another process has it open").WithOp("store: lock", path)
+		return nil, contract.Errorf("store/locked", "another process works on the workspace").WithOp("store: lock", path).
+			WithHint("wait until the other command has ended; with a daemon, omit --local: its commands share one process")
 	}
 	return nil, contract.Errorf("store/io", "%w", err).WithOp("store: lock", path)
 }

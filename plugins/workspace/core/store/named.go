@@ -29,6 +29,9 @@ type NamedState struct {
 // that only name states are not states of their own, so that naming the latest
 // state twice changes nothing. A name that belongs to another state is an error.
 func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
+	if name == "current" {
+		return 0, contract.Errorf("input/invalid", "the name current means the current state").WithOp("snapshot", name)
+	}
 	if !snapshotNames.MatchString(name) {
 		return 0, contract.Errorf("input/invalid", "%.140q is not a name: a letter, then up to 127 of A-Z a-z 0-9 . _ -", name).WithOp("snapshot", "")
 	}

@@ -64,7 +64,7 @@ func CheckFrameType(text string) error {
 // state of that path, and type. A frame that exists already is not written again
 // and moves no head. The first of these that does not hold is the error: the
 // path is in the tree, the type, the size, the metadata, the basis, the expected
-// ids.
+// ids. A text that a compaction dropped is stored again.
 func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 	r := tx.frames()
 	now, err := r.current(tx.reads(), n.Path)
@@ -86,7 +86,8 @@ func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 		return nil, inPut(n.Path, err)
 	}
 	if existing != nil {
-		return &Put{Frame: existing, Existing: true}, nil
+		_, err := tx.PutContent(n.Text) // it may have been dropped
+		return &Put{Frame: existing, Existing: true}, err
 	}
 	previous, err := tx.expectedHead(r, n, now)
 	if err != nil {

@@ -128,7 +128,7 @@ func (r *replica) finish() {
 		case !known:
 			r.found.wrong(Finding{Code: ContentMissing, File: logFile(f.segment), Seq: f.seq, Path: f.path, Frame: x, Reason: "the text of the frame is not in the log"})
 		case !text && r.lost[f.content]:
-			r.found.warn(Finding{Code: TextDropped, Seq: f.seq, Path: f.path, Frame: x, Reason: "the text of the frame was lost before a repair"})
+			r.found.warn(Finding{Code: TextMissing, Seq: f.seq, Path: f.path, Frame: x, Reason: "the text of the frame was lost before a repair"})
 		}
 	}
 	for agent := range r.agents {

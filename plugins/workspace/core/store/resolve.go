@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"math"
 	"slices"
 	"strings"
@@ -17,16 +18,17 @@ import (
 // Limits of references to nodes.
 const (
 	MaxPath      = 4096 // bytes of a path
-	minPrefix    = 8    // digits of a prefix of a node id
-	maxAmbiguous = 10   // nodes that an error lists
+	idSize       = 64   // digits of an id
+	minPrefix    = 8    // digits of a prefix of an id
+	maxAmbiguous = 10   // nodes or frames that an error lists
 )
 
 // Ref names a node: by its path, or by node id or a prefix of it. The zero Ref
 // is the root.
 type Ref struct {
 	Path string
-	// Node is the text form of a node id, or the first 8 or more digits of its
-	// hash. If it is not empty, Path is ignored.
+	// Node is the text form of a node id, which can be cut off, or the first 8 or
+	// more digits of its hash. If it is not empty, Path is ignored.
 	Node string
 }
 
@@ -101,30 +103,48 @@ func CheckPath(path string) (string, error) {
 }
 
 // invalidInput returns an error about an entry of the input of a request.
-func invalidInput(key, reason string) error {
+func invalidInput(key, reason string) *contract.Error {
 	return contract.Errorf("input/invalid", ":%s: %s", key, reason).
 		WithDetail("path", edn.Vector(edn.K(key))).WithDetail("reason", edn.Text(reason))
+}
+
+// idDigits returns the digits that an id begins with: text is the text form of an id
+// of the kind, whole or cut off, or at least 8 of its digits alone. x is the id if it
+// is whole, absent otherwise.
+func idDigits(kind id.Kind, key, text string) (digits string, x id.ID, err error) {
+	digits = text
+	if i := strings.LastIndexByte(text, '-'); i >= 0 {
+		digits = text[i+1:]
+		x, err = id.Parse(kind, text+strings.Repeat("0", max(0, idSize-len(digits))))
+		if err != nil {
+			return "", id.ID{}, contract.AsError(err).WithDetail("path", edn.Vector(edn.K(key)))
+		}
+		if len(digits) < idSize {
+			x = id.ID{}
+		}
+	}
+	switch {
+	case strings.Trim(digits, "0123456789abcdef") != "":
+		err = invalidInput(key, "it is neither an id nor lower-case hexadecimal digits")
+	case len(digits) < minPrefix:
+		err = invalidInput(key, "a prefix has at least 8 digits")
+	case len(digits) > idSize:
+		err = invalidInput(key, "an id has 64 digits")
+	}
+	return digits, x, err
+}
+
+// IsNode reports whether a text can name a node by its id.
+func IsNode(text string) bool {
+	_, _, err := idDigits(id.Node, "node/id", text)
+	return err == nil
 }
 
 // parseNode returns the bounds between which the first 8 bytes of the id lie, and
 // the digits that it begins with.
 func parseNode(text string) (bounds [2]int64, digits string, err error) {
-	digits = text
-	if strings.Contains(text, "-") {
-		x, err := id.Parse(id.Node, text)
-		if err != nil {
-			return bounds, "", err
-		}
-		digits = x.Hex()
-	}
-	if strings.Trim(digits, "0123456789abcdef") != "" {
-		return bounds, "", invalidInput("node/id", "it is neither a node id nor lower-case hexadecimal digits")
-	}
-	if len(digits) < minPrefix {
-		return bounds, "", invalidInput("node/id", "a prefix has at least 8 digits")
-	}
-	if len(digits) > 64 {
-		return bounds, "", invalidInput("node/id", "a node id has 64 digits")
+	if digits, _, err = idDigits(id.Node, "node/id", text); err != nil {
+		return bounds, "", err
 	}
 	var low, high [8]byte
 	for i := range 16 {
@@ -269,6 +289,37 @@ func (r *frames) named(ctx context.Context, text string) (path string, node id.I
 		}
 	}
 	return "", id.ID{}, ambiguous(text, found)
+}
+
+// FrameID returns the id of the frame that a text names: the text form of an id,
+// which can be cut off, or the first 8 or more digits of its hash. key is the entry
+// of the input that has it. Whether a whole id is that of a frame is left to the
+// caller.
+func (v *Snapshot) FrameID(ctx context.Context, key, text string) (id.ID, error) {
+	digits, x, err := idDigits(id.Frame, key, text)
+	if err != nil || !x.IsZero() {
+		return x, err
+	}
+	bound := func(digit string) []byte {
+		b, _ := hex.DecodeString(digits + strings.Repeat(digit, idSize-len(digits)))
+		return b
+	}
+	list, err := v.frames().ids(ctx, "SELECT id FROM frames WHERE id BETWEEN ?1 AND ?2 AND seq <= ?3 ORDER BY id LIMIT 11",
+		bound("0"), bound("f"), int64(v.seq))
+	switch {
+	case err != nil:
+		return x, readError(err)
+	case len(list) == 1:
+		return list[0], nil
+	case len(list) == 0:
+		return x, contract.Errorf("frame/not-found", "no frame has an id that begins with %s", digits).WithDetail("frame/id", edn.Text(text))
+	}
+	shown := make([]edn.Value, 0, maxAmbiguous)
+	for _, f := range list[:min(len(list), maxAmbiguous)] {
+		shown = append(shown, edn.Text(f.String()))
+	}
+	return x, invalidInput(key, "several frames have ids that begin with "+digits).WithDetail("matches", edn.Vector(shown...)).
+		WithHint("give more digits")
 }
 
 // ambiguous returns the error about a prefix of several nodes, with the first of

@@ -726,7 +726,7 @@ func TestFlippedBytesAreFound(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	dir, _, _ := filled(t, "w1")
 	for text, typ := range map[string]string{
-		"":   "workspace/not-found",
+		"":   "store/corrupt", // the log is there
 		"{:": "store/corrupt",
 		`{:format 1, :scheme "b4", :workspace/id "w1"}`: "store/corrupt",
 		`{:format 2, :scheme "b3", :workspace/id "w1"}`: "store/version",

@@ -15,12 +15,13 @@ import (
 //
 // A top is suspect if anything changed since its head was put that its state may
 // depend on: its path, an entry of it at any depth, a frame that it was made
-// from, or a mark. All others are fresh, apart from changes of the configuration:
+// from, a mark, or its text was dropped. All others are fresh, apart from changes of the configuration:
 // recipes has one frame for each combination of agent, producer and parameters,
 // by which those are found.
 const topsSchema = `
 CREATE TABLE tops (
-  path BLOB NOT NULL, type TEXT NOT NULL, dir BLOB NOT NULL, node BLOB NOT NULL, frame BLOB NOT NULL, suspect INTEGER NOT NULL,
+  path BLOB NOT NULL, type TEXT NOT NULL, dir BLOB NOT NULL, node BLOB NOT NULL, frame BLOB NOT NULL,
+  suspect INTEGER NOT NULL, -- also of a dropped text
   PRIMARY KEY (path, type)
 ) WITHOUT ROWID;
 CREATE INDEX tops_of_dir ON tops (dir);

@@ -146,6 +146,14 @@ func (x *index) applyGone(ctx context.Context, seq uint64, payload []byte) error
 			c.Sum(), int64(seq), r.Lost); err != nil {
 			return err
 		}
+		paths, err := x.column(ctx, "SELECT DISTINCT t.path FROM frames f JOIN tops t ON t.path = f.path AND t.frame = f.id WHERE f.content = ?", c.Sum())
+		if err != nil {
+			return err
+		}
+		x.suspected = nil
+		if err := x.suspectAll(ctx, paths); err != nil {
+			return err
+		}
 	}
 	return nil
 }

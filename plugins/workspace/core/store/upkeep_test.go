@@ -205,7 +205,7 @@ func TestDeleteAndRestore(t *testing.T) {
 		require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
 			list, err := v.Deleted(background, before)
 			for _, d := range list {
-				paths = append(paths, fmt.Sprint(d.Path, " ", d.At, " ", d.Frames))
+				paths = append(paths, fmt.Sprint(d.Path, " ", d.At.UnixNano(), " ", d.Frames))
 			}
 			return err
 		}))

@@ -67,12 +67,48 @@ func (v *validator) conclude(ctx context.Context) (err error) {
 		v.report.Root = t.Root.ID
 		v.nodes(t)
 	}
+	if err := v.dropped(ctx, q); err != nil {
+		v.wrong(Finding{Code: IndexDamaged, File: indexFile, Reason: err.Error()})
+		return nil
+	}
 	if v.replica != nil {
 		if err := v.roots(ctx, q, seq); err != nil {
 			return err
 		}
 	}
 	return v.drift(ctx, t)
+}
+
+// dropped warns of the heads of paths in the tree whose text was dropped by a
+// compaction.
+func (v *validator) dropped(ctx context.Context, q querier) error {
+	rows, err := q.QueryContext(ctx, `SELECT t.path, t.frame, f.seq, g.seq FROM gone g JOIN frames f ON f.content = g.content
+		JOIN tops t ON t.path = f.path AND t.frame = f.id
+		WHERE g.lost = 0 AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL
+		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL) ORDER BY t.path, t.type`)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var path, sum []byte
+		var put, dropped uint64
+		if err := rows.Scan(&path, &sum, &put, &dropped); err != nil {
+			return err
+		}
+		frame, err := id.Of(id.Frame, v.scheme.Alg(), sum)
+		if err != nil {
+			return err
+		}
+		v.warn(Finding{
+			Code:   TextMissing,
+			Seq:    put,
+			Path:   string(path),
+			Frame:  frame,
+			Reason: fmt.Sprintf("the compaction in transaction %d dropped the text of this head; %s", dropped, textAgain),
+		})
+	}
+	return rows.Err()
 }
 
 // nodes computes content and node ids of directories again; those of files are

@@ -39,6 +39,7 @@ func Verify(ctx context.Context, dir string, check Check) (*Report, error) {
 		return nil, asStoreError("verify", err)
 	}
 	defer close()
+	v.unsealed = !exists(filepath.Join(dir, sealFile))
 	if err := v.replay(ctx, false); err != nil {
 		return nil, asStoreError("verify", err)
 	}
@@ -63,8 +64,11 @@ type validator struct {
 	at    log.Checkpoint
 	end   log.Checkpoint
 	// whole means that the log has no damage.
-	whole   bool
-	replica *replica
+	whole bool
+	// unsealed means that no process closed the store.
+	unsealed bool
+	first    int // segment with the first transaction of the log
+	replica  *replica
 }
 
 // identify reads workspace.edn. If it is damaged, the log says what it was. A file
@@ -181,6 +185,10 @@ func (v *validator) replay(ctx context.Context, open bool) (err error) {
 		v.end, damage = v.at, nil
 	case err != nil:
 		return err
+	case damage != nil && damage.Cut && v.unsealed && v.at.Seq <= v.end.Seq:
+		v.warn(Finding{Code: LogTorn, File: logDir + "/" + damage.File, Offset: damage.Offset, Seq: damage.Seq,
+			Reason: "a process died while it wrote here: " + damage.Reason + "; the next command that opens the workspace cuts it off"})
+		damage = nil
 	case damage != nil:
 		if err := v.damaged(damage); err != nil {
 			return err
@@ -220,10 +228,23 @@ func (v *validator) transaction(ctx context.Context, t *log.Transaction, compare
 	if err := v.replica.add(ctx, t); err != nil {
 		return err
 	}
+	if v.first == 0 {
+		if v.first = t.End.Segment; len(t.Places) > 0 {
+			v.first = t.Places[0].Segment
+		}
+	}
 	if v.index == nil || *compared || t.Commit.Seq < v.at.Seq {
 		return nil
 	}
 	*compared = true
+	if v.unsealed && v.at.Seq == 0 {
+		return nil // the process died before the index got the first transaction
+	}
+	if v.unsealed && v.at.Segment < v.first {
+		v.warn(Finding{Code: IndexBehind, File: indexFile, Seq: v.at.Seq,
+			Reason: "a process died while it compacted the log; the next command that opens the workspace rebuilds the index"})
+		return nil
+	}
 	// A segment without transactions can follow.
 	if t.Commit.Seq > v.at.Seq || t.End != v.at && v.at.Segment <= t.End.Segment {
 		v.wrong(Finding{Code: IndexDiffers, File: indexFile, Reason: fmt.Sprintf("it is of a transaction %d that the log does not have", v.at.Seq)})

@@ -130,6 +130,24 @@ func (v *Snapshot) Content(ctx context.Context, content id.ID) ([]byte, error) {
 // compaction, or lost by damage.
 var ErrTextDropped = errors.New("the text of the frame is not kept any more")
 
+// HasText reports whether a text is kept: it was neither dropped by a compaction
+// nor lost by damage.
+func (v *Snapshot) HasText(ctx context.Context, content id.ID) (bool, error) {
+	kept, err := v.frames().hasText(ctx, content)
+	return kept, readError(err)
+}
+
+func (r *frames) hasText(ctx context.Context, content id.ID) (kept bool, err error) {
+	if r.assumed != nil && r.assumed.texts[content] != nil {
+		return true, nil
+	}
+	err = r.row(ctx, []any{&kept}, "SELECT NOT EXISTS (SELECT 1 FROM gone WHERE content = ?1)", content.Sum())
+	return kept, err
+}
+
+// textAgain is how the text of a frame comes back.
+const textAgain = "regenerate the frame, put the same text again, or import an export that has it"
+
 // withoutText says why a content is not in the log.
 func (v *Snapshot) withoutText(ctx context.Context, content id.ID) error {
 	var seq uint64
@@ -141,7 +159,9 @@ func (v *Snapshot) withoutText(ctx context.Context, content id.ID) error {
 	case err != nil:
 		return asStoreError("read", err)
 	case lost:
-		return contract.Errorf("frame/not-found", "%w: it was lost by damage before the repair in transaction %d", ErrTextDropped, seq).WithOp("store", content.String())
+		return contract.Errorf("frame/not-found", "%w: it was lost by damage before the repair in transaction %d", ErrTextDropped, seq).
+			WithOp("store", content.String()).WithHint(textAgain)
 	}
-	return contract.Errorf("seq/compacted", "%w: the compaction in transaction %d dropped it", ErrTextDropped, seq).WithOp("store", content.String())
+	return contract.Errorf("seq/compacted", "%w: the compaction in transaction %d dropped it", ErrTextDropped, seq).
+		WithOp("store", content.String()).WithHint(textAgain)
 }

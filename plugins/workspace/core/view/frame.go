@@ -29,6 +29,7 @@ type Frame struct {
 	Text        *string   `edn:"content,omitempty"`
 	Encoded     *string   `edn:"content/b64,omitempty"` // of a text that is not UTF-8
 	Omitted     bool      `edn:"content/omitted?,omitempty"`
+	Dropped     bool      `edn:"content/dropped?,omitempty"`
 	CreatedAt   time.Time `edn:"created-at"`
 	Commit      uint64    `edn:"commit"`
 	Meta        edn.Value `edn:"meta"`

@@ -246,8 +246,8 @@ func (c cutter) cut(ctx context.Context, s *store.Snapshot, list []store.Head) (
 			f.Omitted = true
 		default:
 			text, err := s.Content(ctx, f.Content)
-			if errors.Is(err, store.ErrTextDropped) { // by a compaction
-				f.Omitted = true
+			if errors.Is(err, store.ErrTextDropped) {
+				f.Dropped = true
 				break
 			}
 			if err != nil {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -143,7 +142,8 @@ func parseSources(at []edn.Value, v edn.Value, most int) (list []Source, err err
 
 func nth(v edn.Value, i int) edn.Value { x, _ := v.Nth(i); return x }
 
-// parseRelated returns related nodes: paths, or node ids in their full form.
+// parseRelated returns related nodes: paths, or node ids in their text form, which can
+// be cut off.
 func parseRelated(at []edn.Value, v edn.Value, most int) (refs []store.Ref, err error) {
 	if v.Len() > most {
 		return nil, contract.Errorf("limit/exceeded", "%d related nodes are more than %d", v.Len(), most).
@@ -154,7 +154,7 @@ func parseRelated(at []edn.Value, v edn.Value, most int) (refs []store.Ref, err 
 		if !ok {
 			return invalid(at, "%.80s is not a path or a node id", x)
 		}
-		if _, err := id.Parse(id.Node, text); err == nil {
+		if strings.HasPrefix(text, "n1-") && store.IsNode(text) {
 			refs = append(refs, store.Ref{Node: text})
 			return nil
 		}

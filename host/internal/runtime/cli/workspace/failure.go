@@ -75,6 +75,9 @@ func (in *invocation) next(e *contract.Error) string {
 		own = e.Hint
 	}
 	hint := cmp.Or(own, in.step(e), e.Hint)
+	if strings.Contains(hint, "the details name") { // people are not shown the details, but the message
+		hint = ""
+	}
 	if hint == "" && exit.Code(e) == exit.Usage {
 		hint = fmt.Sprintf("\"ferment %s --help\" shows its usage", in.words)
 	}

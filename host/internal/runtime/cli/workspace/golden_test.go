@@ -51,7 +51,7 @@ var goldens = []struct{ args, out string }{
 	{"workspace repair --dry-run", `{:would [:rebuild-index :new-log] :lost ["` + frame1 + `"] ` + at + `}`},
 	{"workspace repair --yes", `{:did [:rebuild-index] :lost [] :quarantined ["log/000001.seg"] ` + at + `}`},
 	{"workspace ignore list", `{:patterns ["*.tmp" "build/"] ` + at + `}`},
-	{"workspace ignore add *.log build/ --dry-run", `{:added 2 :changes ["a.log"] :dry-run? true ` + at + `}`},
+	{"workspace ignore add *.log build/ --dry-run", `{:added 2 :changes {:added [] :removed ["a.log"]} :dry-run? true ` + at + `}`},
 	{"workspace ignore remove *.log", `{:removed 1 ` + at + `}`},
 	{"workspace ignore explain build/", `{:ignored? true :source ".gitignore" :line 3 :pattern "build/" ` + at + `}`},
 	{"workspace ignore explain a.go", `{:ignored? false :source nil :line nil :pattern nil ` + at + `}`},
@@ -88,7 +88,7 @@ var goldens = []struct{ args, out string }{
 	{"context generate --plan", `{:frames [{:frame/id "` + frame1 + `"}]}`},
 	{"context batch calls.edn --concurrency 8 --atomic", `{:results [{:out {:state :fresh}} {:error {:type :frame/no-head :message "there is no head"}}] :ok 1 :failed 1 ` + at + `}`},
 	{"context diff run-17 --content --path src --type digest", `{:nodes {:added ["n"] :modified ["src/a.go"] :removed [] :renamed [["a" "b"]]} :frames {:stale [["src" "digest"]] :head-moved [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `"}]}
- :contents [{:path "src" :diff "--- a\n+++ b\n-x\n+y\n"}] :warnings ["the ignore rules differ"] ` + at + `}`},
+ :texts [{:path "src" :frame/type "digest" :diff "--- a\n+++ b\n-x\n+y\n"}] :warnings ["the ignore rules differ"] ` + at + `}`},
 	{"context diff ./note.txt", `{:equal? true :nodes {} :frames {} ` + at + `}`},
 	{"context diff 1 2", `{:nodes {:added [] :modified [] :removed [] :renamed []} :frames {} ` + at + `}`},
 	{"context report --section coverage --fail-on stale --path src", `{:coverage [{:frame/type "digest" :agent/id "docs" :with 13 :without 1 :pct 92.9}] :states {:fresh 28 :stale 3} :authored-stale [{:path "README.md" :frame/type "note"}]

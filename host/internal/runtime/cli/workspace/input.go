@@ -25,6 +25,9 @@ func (in *invocation) readFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, fileFailure{err}
 	}
+	if name == "-" && len(b) > edn.Body.Bytes { // what follows was not read
+		return nil, fmt.Errorf("standard input has more than %s: expected the name of a file", size(edn.Body.Bytes))
+	}
 	return b, nil
 }
 

@@ -34,7 +34,10 @@ func (p *page) field(label, text string) {
 	if text == "" {
 		return
 	}
-	p.line("%s", diag.WrapLabeled(fmt.Sprintf("%-*s", labelWidth, label), text))
+	if label = fmt.Sprintf("%-*s", labelWidth, label); !strings.HasSuffix(label, " ") {
+		label += " "
+	}
+	p.line("%s", diag.WrapLabeled(label, text))
 }
 
 // table writes rows under a heading; nothing without rows.

@@ -71,6 +71,8 @@ func (p *page) frames(frames edn.Value) {
 		p.line("")
 		p.line("%s", p.frameLine(f))
 		switch content, ok := f.Key("content").AsString(); {
+		case f.Key("content/dropped?").Truthy():
+			p.line("    (%s, not kept any more: regenerate the frame or put it again)", size(number(f.Key("content/bytes"))))
 		case f.Key("content/omitted?").Truthy():
 			p.line("    (%s, not shown: raise --max-bytes)", size(number(f.Key("content/bytes"))))
 		case f.HasKey("content/b64"):
@@ -304,8 +306,28 @@ func batchText(p *page, out edn.Value) {
 		i++
 		if e := r.Key("error"); !e.IsNil() {
 			p.line("  %d  failed: %s", i, errorText(e))
+		} else {
+			p.line("  %d  %s", i, p.result(r.Key("out")))
 		}
 	}
+}
+
+// result describes the output of a call of a batch on one line: its scalars and
+// the numbers of what its collections hold.
+func (p *page) result(out edn.Value) string {
+	var parts []string
+	for k, v := range out.Entries() {
+		switch key := plain(k); {
+		case key == "root" || key == "seq":
+		case v.IsMap() || v.IsVector() || v.IsList() || v.IsSet():
+			parts = append(parts, counted(v.Len(), "")+" "+key)
+		case wholeID.MatchString(plain(v)):
+			parts = append(parts, key+" "+p.id(v))
+		default:
+			parts = append(parts, key+" "+words(v))
+		}
+	}
+	return joined("  ", parts...)
 }
 
 // marks are the marks of changes in a diff.
@@ -334,14 +356,15 @@ func diffText(p *page, out edn.Value) {
 		}
 	}
 	p.table([]string{"frames", "of"}, rows)
-	for c := range out.Key("contents").Elems() {
+	for c := range out.Key("texts").Elems() {
 		p.line("")
 		text, ok := c.Key("diff").AsString()
 		if !ok {
 			p.line("%s", words(c))
 			continue
 		}
-		p.WriteString(strings.TrimRight(text, "\n") + "\n")
+		p.line("%s", joined("  ", pathOf(c), name(plain(c.Key("frame/type")))))
+		p.WriteString(indented(text, ""))
 	}
 }
 

@@ -237,9 +237,11 @@ func ignoreText(p *page, out edn.Value) {
 	if changed := !added.IsNil() || !removed.IsNil(); changed && number(added)+number(removed) == 0 {
 		p.line("the list of the workspace stays as it is")
 	}
-	if changes := out.Key("changes"); changes.Len() > 0 {
-		p.line("%s would change:", counted(changes.Len(), "path"))
-		p.list("~", changes, 0)
+	enter, leave := out.Key("changes").Key("added"), out.Key("changes").Key("removed")
+	if n := enter.Len() + leave.Len(); n > 0 {
+		p.line("the next scan would change %s:", counted(n, "path"))
+		p.list("+", enter, 0)
+		p.list("-", leave, 0)
 	}
 	if list := out.Key("patterns"); !list.IsNil() && out.Key("added").IsNil() && out.Key("removed").IsNil() {
 		if list.Len() == 0 {
@@ -330,6 +332,10 @@ func tombstoneText(p *page, out edn.Value) {
 		verb = "would be " + verb
 	}
 	p.line("%s %s", counted(number(n), "node"), verb)
+	if dropped := number(out.Key("dropped")); dropped > 0 {
+		p.line("the texts of %s do not come back: a compaction dropped them; regenerate the frames or put them again",
+			counted(dropped, "frame"))
+	}
 	if verb == "deleted" && number(n) > 0 {
 		p.line("\"ferment workspace restore\" brings them back")
 	}

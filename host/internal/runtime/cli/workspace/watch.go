@@ -137,13 +137,16 @@ func watchText(p *page, v edn.Value) {
 		}
 	case "regenerated":
 		p.line("%s", joined("  ", event, at))
-		p.items(v.Key("items"))
+		p.items(v.Key("report").Key("items"))
 	case "error":
 		p.line("%s", joined("  ", event, at, errorText(v.Key("error"))))
 	case "degraded", "overflow", "root-lost":
 		p.line("%s", joined("  ", event, at, words(v.Dissoc(edn.K("event"), edn.K("seq"), edn.K("commit")))))
 	default:
 		p.line("%s", joined("  ", event, at))
+	}
+	if e := v.Key("error"); !e.IsNil() && plain(v.Key("event")) != "error" {
+		p.line("  failed: %s", errorText(e))
 	}
 }
 

@@ -24,7 +24,7 @@ var changes = []edn.Value{
 	delta(`{:kind :workspace :seq 1 :event :ready :commit 41}`),
 	delta(`{:kind :workspace :seq 2 :event :change :commit 42 :added ["n w.go" "x\u001B[2J"] :modified ["src/a.go"] :removed ["old"] :renamed [{:from "a" :to "b"}] :ancestors ["src" "."] :root "` + node1 + `"}`),
 	delta(`{:kind :workspace :seq 3 :event :heartbeat :commit 42}`),
-	delta(`{:kind :workspace :seq 4 :event :regenerated :commit 43 :items [{:path "src" :frame/type "digest" :new "` + frame1 + `" :reason :child-changed}]}`),
+	delta(`{:kind :workspace :seq 4 :event :regenerated :commit 43 :report {:items [{:path "src" :frame/type "digest" :new "` + frame1 + `" :reason :child-changed}]}}`),
 	delta(`{:kind :workspace :seq 5 :event :error :error {:type :agent/unknown :message "there is no agent"}}`),
 }
 

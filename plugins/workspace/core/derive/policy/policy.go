@@ -215,7 +215,7 @@ func Parse(v edn.Value, known Registry) (*Policy, error) {
 	}
 	for k := range v.Entries() {
 		if name, ok := k.AsKeyword(); !ok || !r.seen[name] {
-			r.fail(strings.TrimPrefix(k.String(), ":"), "the policy %s has no such key", p.Kind)
+			r.fail(strings.TrimPrefix(k.String(), ":"), "the policy %s has no key %s", p.Kind, k)
 		}
 	}
 	return p, r.err

@@ -176,9 +176,13 @@ func (p *Policy) custom(ctx context.Context, dir string, frames []Frame, limit i
 }
 
 // customFailed returns synthesis/custom-failed, which can be retried if its
-// cause can.
+// cause can. A policy that did not answer in time is the timeout.
 func customFailed(dir string, err error) error {
 	cause := contract.AsError(err)
+	if strings.HasPrefix(cause.Type, "timeout/") || cause.Type == "queue/deadline-exceeded" {
+		return contract.Errorf("timeout/hard", "the custom policy did not answer in time: %w", err).
+			WithOp("synthesize", store.Shown(dir)).WithCause(cause).WithSource(cause.Source)
+	}
 	return contract.Errorf("synthesis/custom-failed", "the custom policy failed: %w", err).
 		WithOp("synthesize", store.Shown(dir)).WithCause(cause).WithRetryable(cause.Retryable).WithClass(cause.Class).WithSource(cause.Source)
 }

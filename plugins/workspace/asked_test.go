@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/wire"
+)
+
+// types returns the types of the frames in an output.
+func types(out edn.Value) (list []string) {
+	for f := range out.Key("frames").Elems() {
+		s, _ := f.Key("frame/type").AsString()
+		list = append(list, s)
+	}
+	return list
+}
+
+// WS-081, WS-130: :frame/type of get-node and compose selects frames of that type,
+// whatever view is asked for.
+func TestTypeOfReads(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	b.call("context/put-frame", `{:path "a" :frame/type "x" :content "1"}`)
+	b.call("context/put-frame", `{:path "a" :frame/type "y" :content "2"}`)
+	for _, intent := range []string{"context/get-node", "context/compose"} {
+		assert.Equal(t, []string{"x"}, types(b.call(intent, `{:path "a" :frame/type "x"}`)), intent)
+		assert.Empty(t, types(b.call(intent, `{:path "a" :frame/type "none"}`)), intent)
+		b.fails("frame/type-invalid", intent, `{:path "a" :frame/type "a b"}`)
+	}
+	assert.Equal(t, []string{"y"}, types(b.call("context/get-node", `{:path "a" :frame/type "y" :view "by-type"}`)))
+	assert.Len(t, types(b.call("context/get-node", `{:path "a" :view "by-type"}`)), 2, "the named view stays as it is")
+}
+
+// WS-181: ids that are cut off name nodes and frames wherever an id is taken.
+func TestShortIDs(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	put := b.call("context/put-frame", `{:path "a" :frame/type "x" :content "1"}`)
+	frame, _ := put.Key("frame/id").AsString()
+	node, _ := put.Key("node/id").AsString()
+	for _, n := range []string{node, node[:18], node[6:14]} {
+		assert.Equal(t, put.Key("node/id").String(), b.call("context/get-node", `{:node/id "`+n+`"}`).Key("node/id").String(), n)
+	}
+	for i, f := range []string{frame, frame[:18], frame[6:14]} {
+		text := string(rune('a' + i))
+		next := b.call("context/put-frame", `{:path "a" :frame/type "`+text+`" :content "2" :basis [:both "`+f+`"]}`)
+		made, _ := next.Key("frame/id").AsString()
+		assert.Equal(t, edn.Int(1), b.call("context/invalidate", `{:path "a" :frame/id "`+made[:18]+`"}`).Key("invalidated"), f)
+	}
+	b.call("context/put-frame", `{:path "a" :frame/type "x" :content "3" :expect/head "`+frame[6:16]+`"}`)
+	assert.Equal(t, 1, b.call("context/compose", `{:path "." :sources [[:related ["`+node[:18]+`"]]] :frame/type "x"}`).Key("frames").Len())
+	b.fails("frame/not-found", "context/invalidate", `{:path "a" :frame/id "00000000"}`)
+	b.fails("input/invalid", "context/invalidate", `{:path "a" :frame/id "f1-b3-0000"}`)
+	b.fails("input/invalid", "context/invalidate", `{:path "a" :frame/id "`+node[:18]+`"}`)
+}
+
+// WS-112: a directory that became a link or a file has no frame to synthesize: it is
+// skipped and fails nothing, and is made again when it is a directory again.
+func TestDirectoryBecomesFile(t *testing.T) {
+	b := start(t, map[string]string{"x/f": "1", "y": "2"})
+	b.call("workspace/scan", `{}`)
+	b.call("context/generate", `{:path "." :recursive? true :frame/type "digest"}`)
+	at := filepath.Join(b.root, "x")
+	for _, change := range []func() error{
+		func() error { return os.Symlink("y", at) },
+		func() error { return os.WriteFile(at, []byte("file"), 0o600) },
+	} {
+		require.NoError(t, os.RemoveAll(at))
+		require.NoError(t, change())
+		b.call("workspace/scan", `{}`)
+		for range 2 {
+			done := b.call("context/regenerate", `{:path "." :recursive? true}`)
+			assert.Equal(t, edn.Int(0), done.Key("counts").Key("failed"), done.Key("items"))
+		}
+	}
+	require.NoError(t, os.Remove(at))
+	b.write(map[string]string{"x/f": "3"})
+	b.call("workspace/scan", `{}`)
+	done := b.call("context/regenerate", `{:path "." :recursive? true}`)
+	assert.Equal(t, "{:directory 2 :failed 0 :file 1 :reused 0 :skipped 0}", done.Key("counts").String())
+}
+
+// WS-184, WS-210: a custom policy that does not answer in time is the timeout, and
+// calls have no deadline but that of the request.
+func TestCustomPolicyTimeout(t *testing.T) {
+	b := start(t, map[string]string{"d/a": "1"})
+	b.call("workspace/scan", `{}`)
+	b.host.Answer("eyes/slow", func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
+		assert.Equal(t, edn.Int(longest), c.Request.Key("deadline-ms"))
+		return edn.MustRead(`{:error {:type :timeout/hard :message "the deadline passed" :retryable? true}}`), nil
+	})
+	b.fails("timeout/hard", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :custom :intent :eyes/slow}}`)
+}
+
+// WS-190: the error of an atomic batch names the item that failed.
+func TestAtomicBatchNamesItem(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	failed := b.failure("path/not-in-tree", "context/batch", `{:atomic? true :items [
+		{:intent :context/put-frame :input {:path "a" :frame/type "x" :content "1"}}
+		{:intent :context/put-frame :input {:path "b" :frame/type "x" :content "1"}}]}`)
+	assert.Equal(t, edn.Int(1), failed.Details.Key("item"))
+	assert.Contains(t, failed.FullMessage(), "item 2")
+	assert.Empty(t, types(b.call("context/get-node", `{:path "a"}`)), "all or none")
+}
+
+// WS-180: a data directory in which no later request would look is refused, and
+// nothing is created.
+func TestInitElsewhere(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.fails("input/invalid", "workspace/init", `{:data-dir "`+t.TempDir()+`"}`)
+	require.NoDirExists(t, filepath.Join(b.root, ".ferment"))
+	made := b.call("workspace/init", `{:data-dir "`+filepath.Join(b.root, ".ferment", "workspace")+`"}`)
+	assert.True(t, made.Key("created?").Truthy())
+}
+
+// WS-044, WS-220: without workspace.edn, a store is damaged and not absent: nothing
+// covers it with a new one, validate names the file, and repair restores it.
+func TestLostIdentity(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	b.call("context/put-frame", `{:path "a" :frame/type "x" :content "kept"}`)
+	b.p.Instance().Stop()
+	data := filepath.Join(b.root, ".ferment", "workspace")
+	require.NoError(t, os.Remove(filepath.Join(data, "workspace.edn")))
+	b.p = startOn(t, b.root)
+	b.fails("store/corrupt", "workspace/scan", `{}`)
+	report := b.call("workspace/validate", `{}`)
+	assert.False(t, report.Key("valid?").Truthy())
+	first, _ := report.Key("errors").Nth(0)
+	assert.Equal(t, `"workspace.edn"`, first.Key("file").String())
+	b.call("workspace/repair", `{:apply? true}`)
+	assert.Equal(t, []string{"x"}, types(b.call("context/get-node", `{:path "a"}`)))
+}
+
+// WS-220: names that mean nothing are errors.
+func TestTypos(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	b.fails("path/not-in-tree", "workspace/scan", `{:paths ["nosuch"]}`)
+	b.fails("path/not-in-tree", "workspace/export", `{:path "nosuch"}`)
+	b.fails("input/invalid", "workspace/snapshot", `{:op :create :name "current"}`)
+	require.NoError(t, os.Remove(filepath.Join(b.root, "a")))
+	assert.Equal(t, edn.Int(1), b.call("workspace/scan", `{:paths ["a"]}`).Key("removed"), "a path that was removed is known")
+}
+
+// WS-094: an unknown key of a policy is named.
+func TestUnknownPolicyKey(t *testing.T) {
+	b := start(t, map[string]string{"d/a": "1"})
+	b.call("workspace/scan", `{}`)
+	failed := b.failure("input/invalid", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :concatenate :seperator "-"}}`)
+	assert.Contains(t, failed.Message, ":seperator")
+	assert.Equal(t, "[:policy :seperator]", failed.Details.Key("path").String())
+}
