@@ -19,7 +19,7 @@ func (c *command) userCommand() *cobra.Command {
 	cmd.AddCommand(
 		c.userAddCommand(), c.userListCommand(), c.userShowCommand(), c.userPasswordCommand(),
 		c.userVerb("unlock", "unlock-user", "unlock the account of a user and its tokens", "the account is unlocked"),
-		c.userVerb("reset", "reset-login-attempts", "forget the failed logins of a user on this host, which may delay or refuse the next ones",
+		c.userVerb("reset", "reset-login-attempts", "forget the failed logins of a user, which delay or refuse the next ones",
 			"failed logins are forgotten"),
 		c.endUser("lock", "lock-user", "lock the account of a user: its password and tokens are refused until it is unlocked",
 			"the account of %s is locked, and its tokens are refused"),
@@ -182,7 +182,7 @@ func (c *command) endUser(verb, action, short, what string) *cobra.Command {
 	var end ending
 	return end.flags(&cobra.Command{
 		Use: verb + " NAME", Short: short, Args: cobra.ExactArgs(1),
-		Example: "  ferment user " + verb + " ann\n  ferment user " + verb + " ann --dry-run",
+		Example: "  ferment user " + verb + " ann --dry-run\n  ferment user " + verb + " ann --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			order, err := end.confirmed(c, actionOf(action, edn.K("user"), edn.Text(args[0])), fmt.Sprintf(what, args[0]))
 			if err != nil {
@@ -272,7 +272,7 @@ func (c *command) roleCommand() *cobra.Command {
 		},
 		end.flags(&cobra.Command{
 			Use: "revoke USER ROLE", Short: "take a role from a user; its tokens lose it too",
-			Example: "  ferment role revoke ann operator\n  ferment role revoke ann operator --dry-run", Args: cobra.ExactArgs(2),
+			Example: "  ferment role revoke ann operator --dry-run\n  ferment role revoke ann operator --yes", Args: cobra.ExactArgs(2),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				action, err := end.confirmed(c, roleAction("revoke-role", args), args[0]+" loses the role "+args[1])
 				if err != nil {
@@ -315,7 +315,7 @@ func (c *command) tokenCommand() *cobra.Command {
 	var end ending
 	cmd.AddCommand(c.tokenCreateCommand(), c.tokenListCommand(), end.flags(&cobra.Command{
 		Use: "revoke ID", Short: "revoke a token; every host refuses it within a second",
-		Example: "  ferment token revoke k3v9q2ma\n  ferment token revoke k3v9q2ma --dry-run", Args: cobra.ExactArgs(1),
+		Example: "  ferment token revoke k3v9q2ma --dry-run\n  ferment token revoke k3v9q2ma --yes", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			action, err := end.confirmed(c, actionOf("token-revoke", edn.K("token"), edn.Text(args[0])), "the token "+args[0]+" is revoked")
 			if err != nil {

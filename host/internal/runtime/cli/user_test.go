@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -150,5 +151,37 @@ func TestOpenListener(t *testing.T) {
 	w.write("ferment.hcl", string(text))
 	s.signal(syscall.SIGHUP)
 	assert.Equal(t, 1, w.run("admin", "reload").code, "without TLS")
+	s.stop()
+}
+
+// CLI-006: the examples in the help of the verbs about users are run.
+func TestHelpExamplesOfUsers(t *testing.T) {
+	t.Parallel()
+	w := answering(t, identified)
+	s := w.serve()
+	w.data("user", "add", "root", "--role", "admin", "--no-password")
+	w.data("user", "add", "another", "--no-password")
+	id := plain(w.data("token", "create", "another").Key("token/id"))
+	var lines []string
+	for _, verb := range []string{"user", "role", "token"} {
+		lines = append(lines, examplesOf(t, w, verb)...)
+	}
+	require.Greater(t, len(lines), 15)
+	when := func(line string) int { // what ends comes last
+		switch {
+		case strings.Contains(line, " user add "):
+			return 0
+		case strings.Contains(line, " delete ") && strings.Contains(line, "--yes"):
+			return 3
+		case strings.Contains(line, "--yes"):
+			return 2
+		}
+		return 1
+	}
+	slices.SortStableFunc(lines, func(a, b string) int { return when(a) - when(b) })
+	for _, line := range lines {
+		got := w.shell("echo three small words | " + strings.ReplaceAll(line, "k3v9q2ma", id))
+		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
+	}
 	s.stop()
 }

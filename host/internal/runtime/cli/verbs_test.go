@@ -511,7 +511,7 @@ func ofDaemon(line string) bool {
 	if line == "ferment diff" || strings.Contains(line, "--running") {
 		return true
 	}
-	for _, verb := range []string{"serve", "status", "admin", "plugin logs", "plugin restart", "plugin swap", "plugin drain", "plugin release", "plugin quarantine", "dev", "runs", "batch", "session"} {
+	for _, verb := range []string{"serve", "status", "admin", "plugin logs", "plugin restart", "plugin swap", "plugin drain", "plugin release", "plugin quarantine", "dev", "runs", "batch", "session", "user", "role", "token"} {
 		if strings.HasPrefix(line, "ferment "+verb+" ") || line == "ferment "+verb {
 			return true
 		}
