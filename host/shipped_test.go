@@ -421,6 +421,7 @@ func TestShippedModelsFallBack(t *testing.T) {
 			}
 		})
 	}
+	tested = append(tested, "context/generate") // of the workspace alone; it asks models by the intents above
 	shipped, err := os.ReadFile(filepath.Join(h.dir, "ferment.hcl"))
 	require.NoError(t, err)
 	var declared []string

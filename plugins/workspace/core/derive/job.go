@@ -91,7 +91,7 @@ func (e *Engine) look(ctx context.Context, v *store.Snapshot, j *job) error {
 	if j.existing, err = v.FramesOfBasis(ctx, j.item.Path, j.item.Type, j.agent, e.basisOf(j)); err != nil {
 		return err
 	}
-	if j.reuse = j.attempted(); j.reuse == nil && !j.force {
+	if j.reuse, err = j.attempted(ctx, v); err == nil && j.reuse == nil && !j.force {
 		j.reuse, err = newestKept(ctx, v, j.existing)
 	}
 	return err
@@ -113,14 +113,14 @@ func newestKept(ctx context.Context, v *store.Snapshot, list []*store.Frame) (*s
 const effectKey = "effect/key"
 
 // attempted returns the sample that an earlier attempt at the same request took,
-// nil if there is none.
-func (j *job) attempted() *store.Frame {
+// nil if there is none whose text is kept.
+func (j *job) attempted(ctx context.Context, v *store.Snapshot) (*store.Frame, error) {
 	for _, f := range j.existing {
 		if key, _ := f.Meta.Key(effectKey).AsString(); key != "" && key == j.effect {
-			return f
+			return newestKept(ctx, v, []*store.Frame{f})
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 func lookFile(j *job) error {

@@ -135,7 +135,7 @@ func (e *Engine) prepare(ctx context.Context, v *store.Snapshot, j *job) (input 
 	if err != nil {
 		return input, err
 	}
-	if j.reuse = j.attempted(); j.reuse == nil && j.reusable() {
+	if j.reuse, err = j.attempted(ctx, v); err == nil && j.reuse == nil && j.reusable() {
 		j.reuse, err = newestKept(ctx, v, j.existing)
 	}
 	if err != nil || j.reuse != nil {
