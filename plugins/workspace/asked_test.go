@@ -155,7 +155,7 @@ func TestTypos(t *testing.T) {
 func TestUnknownPolicyKey(t *testing.T) {
 	b := start(t, map[string]string{"d/a": "1"})
 	b.call("workspace/scan", `{}`)
-	failed := b.failure("input/invalid", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :concatenate :seperator "-"}}`)
-	assert.Contains(t, failed.Message, ":seperator")
-	assert.Equal(t, "[:policy :seperator]", failed.Details.Key("path").String())
+	failed := b.failure("input/invalid", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :concatenate :splitter "-"}}`)
+	assert.Contains(t, failed.Message, ":splitter")
+	assert.Equal(t, "[:policy :splitter]", failed.Details.Key("path").String())
 }
