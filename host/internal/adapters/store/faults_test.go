@@ -74,7 +74,12 @@ func TestFailedCheckpointIsFinal(t *testing.T) {
 	sc := newScript("run_1")
 	appendAll(t, s, sc.accepted(nothing))
 	for i := range 20 {
-		appendAll(t, s, sc.step(textOf(i, maxRow-2000), textOf(-i, maxRow-2000))...)
+		for _, r := range sc.step(textOf(i, maxRow-2000), textOf(-i, maxRow-2000)) {
+			if err := s.Append(context.Background(), r); err != nil { // a checkpoint has failed meanwhile
+				require.ErrorIs(t, err, errDisk)
+				break
+			}
+		}
 	}
 	<-s.Failed()
 	require.ErrorIs(t, s.Err(), errDisk)

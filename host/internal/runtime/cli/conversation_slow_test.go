@@ -49,7 +49,7 @@ func TestConversationKilled(t *testing.T) {
 		s.signal(syscall.SIGKILL)
 		s.wait()
 		told[said] = <-answered
-		require.Empty(t, awaitNone(built.root, 2*time.Second))
+		require.Empty(t, w.left(runLimit))
 	}
 	s = w.serve()
 	require.Eventually(t, func() bool { return len(w.recorded(t, "open")) == 0 }, runLimit, 5*time.Millisecond)
