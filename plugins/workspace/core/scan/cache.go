@@ -131,7 +131,7 @@ func (d *decoder) node(depth int) *tree.Node {
 	n.Children = make([]*tree.Node, count)
 	for i := range n.Children {
 		if n.Children[i] = d.node(depth + 1); d.bad {
-			break
+			return n
 		}
 	}
 	n.Counted()

@@ -323,6 +323,8 @@ func TestCache(t *testing.T) {
 func FuzzCache(f *testing.F) {
 	node := appendNode(nil, &tree.Node{Mode: id.Dir, Content: id.B3.Directory(nil), ID: id.B3.Node("", id.Dir, id.B3.Directory(nil))})
 	f.Add(node)
+	cut := appendNode(nil, &tree.Node{Mode: id.Dir, Content: id.B3.Directory(nil), ID: id.B3.Node("", id.Dir, id.B3.Directory(nil)), Children: []*tree.Node{{}, {}}})
+	f.Add(cut[:len(cut)-80])
 	f.Fuzz(func(t *testing.T, body []byte) {
 		d := decoder{b: body, scheme: id.B3}
 		if n := d.node(0); !d.bad && n == nil {
