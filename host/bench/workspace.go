@@ -83,7 +83,8 @@ func (b *workspaceBench) grow(dirs int) {
 }
 
 func (b *workspaceBench) git(stdin string, args ...string) time.Duration {
-	cmd := exec.Command("git", append([]string{"-C", b.root}, args...)...)
+	// Without the upkeep of git behind a commit, which moves objects while they are read.
+	cmd := exec.Command("git", append([]string{"-C", b.root, "-c", "gc.auto=0", "-c", "maintenance.auto=false"}, args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer
