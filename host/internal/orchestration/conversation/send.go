@@ -17,7 +17,8 @@ const (
 	agentIntent = "agent/run"
 )
 
-// maxDrafts limits the drafts of a conversation; the oldest are dropped beyond it.
+// maxDrafts limits the drafts of a conversation. Beyond it none is taken, so that no
+// text is lost; one that is there can still be sent.
 const maxDrafts = 64
 
 // send commits a message of the user and the answer of a model or an agent to it, in
@@ -113,9 +114,17 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if at, failure = s.at(c, st, -1); failure != nil {
 			return Change{}, failure
 		}
+		was := text(c.Input, "draft/id")
 		change := Change{AddDraft: &draft}
-		for i := 0; i <= len(all)-maxDrafts; i++ {
-			change.DropDrafts = append(change.DropDrafts, all[i].Key)
+		for _, d := range all { // a text has one draft besides the one that is sent again
+			if d.Key != was && d.Message.Equal(draft.Message) {
+				change.DropDrafts = append(change.DropDrafts, d.Key)
+			}
+		}
+		if n := len(all) - len(change.DropDrafts); n >= maxDrafts && was == "" {
+			return Change{}, contract.Errorf("conversation/too-large", "the conversation has %d drafts, which is the limit", n).
+				WithDetail("limit", edn.Int(maxDrafts)).WithDetail("found", edn.Int(int64(n))).
+				WithHint(":conversation/get lists them, and :draft/id of a send sends one")
 		}
 		return change, nil
 	})

@@ -296,6 +296,40 @@ func TestAgent(t *testing.T) {
 	assert.Equal(t, 1, got.Key("drafts").Len())
 }
 
+// CNV-021: drafts beyond their limit are refused, and none is dropped. A text that
+// failed before, and a draft that is sent again, need no further room.
+func TestDraftsAreKept(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	answers := x.ask
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return edn.Nil(), contract.Errorf("provider/unavailable", "no server listens")
+	}
+	said := func(i int) string { return fmt.Sprintf(`:text "text %02d"`, i) }
+	for range 2 {
+		for i := range 64 {
+			_, err := x.do("send", said(i))
+			require.ErrorIs(t, err, contract.OfType("provider/unavailable"))
+		}
+	}
+	_, err := x.do("send", said(64))
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	drafts := x.must(x.do("get", "")).Key("drafts")
+	require.Equal(t, 64, drafts.Len())
+	for i := range 64 {
+		assert.Contains(t, drafts.String(), fmt.Sprintf(`"text %02d"`, i))
+	}
+	first, _ := drafts.Nth(0)
+	again := `:draft/id ` + first.Key("draft/id").String()
+	for range 2 {
+		_, err = x.do("send", again)
+		require.ErrorIs(t, err, contract.OfType("provider/unavailable"))
+	}
+	assert.Equal(t, 65, x.must(x.do("get", "")).Key("drafts").Len())
+	x.ask = answers
+	x.must(x.do("send", again))
+	assert.Equal(t, 63, x.must(x.do("get", "")).Key("drafts").Len())
+}
+
 // brokenStore fails to read and to write.
 type brokenStore struct{ conversation.Memory }
 
