@@ -21,7 +21,7 @@ type Decision struct {
 	Value edn.Value
 }
 
-// Refuse returns the error of an answer that is no decision, or may not be one.
+// Refuse returns the error of an answer that is not a decision, or not a permitted one.
 func Refuse(reason, format string, args ...any) *contract.Error {
 	return contract.Errorf("route/decide-failed", format, args...).WithDetail("reason", edn.K("route/"+reason))
 }

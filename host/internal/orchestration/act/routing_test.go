@@ -215,7 +215,7 @@ func gatedWorld(t testing.TB) *dispatchtest.World {
 	return w
 }
 
-// RTE-005, RTE-006, RTE-007: an answer that is no decision or permits more never
+// RTE-005, RTE-006, RTE-007: an answer that is not a decision, or permits more, never
 // changes the act. Closed, the act fails with the reason and calls nothing else;
 // open, it goes on as without a router, with a warning, and that is recorded.
 func TestUnusableDecisions(t *testing.T) {

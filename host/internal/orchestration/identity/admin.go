@@ -164,7 +164,7 @@ func (s *Service) alter(ctx context.Context, set *Settings, who string, dry bool
 	return out, err
 }
 
-// keepsAdmin rejects a change after which there is no administrator any more.
+// keepsAdmin rejects a change that would leave no administrator.
 func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
 	if set.administered(a.Users) && !set.administered(a.with(c).Users) {
 		return contract.Errorf("user/last-admin", "no administrator would remain").

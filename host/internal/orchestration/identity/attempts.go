@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -83,8 +84,8 @@ func delayAfter(fails int, most time.Duration) time.Duration {
 	return min(most, firstDelay<<min(fails-1, 20))
 }
 
-// failed counts a failure, and reports whether it locks the pair.
-func (a *attempts) failed(login, network string, strong bool, now time.Time, l Locks) (locks bool) {
+// failed counts a failure, which may lock the pair.
+func (a *attempts) failed(login, network string, strong bool, now time.Time, l Locks) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.accounts.at(login, now, l.Forgive).fails++
@@ -94,11 +95,9 @@ func (a *attempts) failed(login, network string, strong bool, now time.Time, l L
 	if strong {
 		most, window = l.StrongMax, l.StrongWindow
 	}
-	if t.fails < most {
-		return false
+	if t.fails >= most {
+		t.fails, t.until = 0, now.Add(window)
 	}
-	t.fails, t.until = 0, now.Add(window)
-	return true
 }
 
 // forget drops the counters of an account; network empty: of all networks.
@@ -112,7 +111,7 @@ func (a *attempts) forget(login, network string) {
 	}
 	prefix := pairOf(login, "")
 	for name := range a.pairs {
-		if len(name) >= len(prefix) && name[:len(prefix)] == prefix {
+		if strings.HasPrefix(name, prefix) {
 			delete(a.pairs, name)
 		}
 	}

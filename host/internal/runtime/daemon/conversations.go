@@ -25,7 +25,7 @@ func conversationRules(loaded *Loaded) conversation.Rules {
 	return conversation.Rules{Window: r.Window, SummaryChars: r.SummaryChars}
 }
 
-// asker is who asks models on behalf of a conversation.
+// asker is the name under which the host calls models for a conversation.
 const asker = "ferment"
 
 // converse executes a call of an intent for conversations. What it asks for within

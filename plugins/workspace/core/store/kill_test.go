@@ -115,7 +115,7 @@ func checkKilled(t *testing.T, w killWork, dir string, lines []string, seed int)
 	if w.repair {
 		_, err := Repair(background, dir, testOptions, true)
 		require.NoError(t, err, "seed %d", seed)
-	} else { // WS-170: what a crash leaves is no damage
+	} else { // WS-170: traces of a crash are not damage
 		report, err := Verify(background, dir, Check{})
 		require.NoError(t, err, "seed %d", seed)
 		require.Empty(t, report.Errors, "seed %d", seed)
