@@ -29,8 +29,6 @@ type AgentRun struct {
 	Depth int
 	// Input is the whole input, for keys of your own.
 	Input edn.Value
-
-	identity identity
 }
 
 // AgentFunc makes a capability of kind agent from a function that returns the agent
@@ -109,11 +107,8 @@ func readRun(k *call) (*AgentRun, error) {
 		run.Tools = append(run.Tools, tool)
 		i++
 	}
-	if run.identity, err = identityOf(k); err != nil {
-		return nil, err
-	}
-	run.Depth = run.identity.depth
-	return run, nil
+	run.Depth, err = depthOf(in)
+	return run, err
 }
 
 func messagesOf(in edn.Value) ([]conversation.Message, error) {

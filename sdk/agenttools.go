@@ -21,7 +21,8 @@ import (
 // An agent among the tools is called as a sub-agent: the model gives it a :task, and
 // gets its last message. It receives the Model of the run, asks at most 5 times, and
 // has none of the tools of the run. The third sub-agent below the first
-// agent has no agents among its tools. Calling one without the identity of the run
+// agent has no agents among its tools. The host keeps what a sub-agent does in a
+// conversation that it spawns from that of the run. If the run has none, the call
 // fails with :agent/context-incomplete.
 //
 // An error of a tool is shown to the model, except one that the model must not
@@ -150,26 +151,5 @@ func resultText(out edn.Value) string {
 	}
 	return string(text)
 }
-
-// lastText returns the text of the last assistant message in the output of an
-// agent.
-func lastText(out edn.Value) (string, error) {
-	last := noResult
-	for v := range out.Key("messages").Elems() {
-		m, bad := contract.MessageFromValue(v)
-		if bad != nil {
-			return "", bad
-		}
-		if m.Role() == conversation.RoleAssistant {
-			last = m.Text()
-		}
-	}
-	if last == "" {
-		last = noResult
-	}
-	return last, nil
-}
-
-const noResult = "(no result)"
 
 var errNoTask = errors.New("the arguments are {:task \"..\"}, a text for the agent")

@@ -128,7 +128,7 @@ func (b *bench) refuses(ctx context.Context, spoil func(*spoiled)) error {
 	}
 	c := d.Capabilities[0]
 	s := &spoiled{encoding: in.Client().Encoding(), capability: c, input: b.input(d, c)}
-	if s.InvokeRequest, err = invokeRequest(in, c, s.input); err != nil {
+	if s.InvokeRequest, err = b.invokeRequest(in, c, s.input); err != nil {
 		return &fault{err}
 	}
 	if spoil(s); s.err != nil {
@@ -213,7 +213,7 @@ func (b *bench) lastEvent(ctx context.Context, conn grpc.ClientConnInterface,
 
 func tooLarge(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	c := d.Capabilities[0]
-	r, err := invokeRequest(in, c, b.input(d, c))
+	r, err := b.invokeRequest(in, c, b.input(d, c))
 	if err != nil {
 		return &fault{err}
 	}

@@ -147,7 +147,7 @@ func textAsBlob(ctx context.Context, b *bench, in Instance, d contract.Descripti
 		return err
 	}
 	for _, k := range all {
-		s, err := asReferences(in, k.question)
+		s, err := b.asReferences(in, k.question)
 		if err != nil {
 			return &fault{err}
 		}
@@ -215,7 +215,7 @@ func errorForm(ctx context.Context, b *bench, in Instance, d contract.Descriptio
 		if i >= len(all) && time.Now().After(until) {
 			return nil
 		}
-		r, err := invokeRequest(in, q.capability, q.input)
+		r, err := b.invokeRequest(in, q.capability, q.input)
 		if err != nil {
 			return &fault{err}
 		}
@@ -270,7 +270,7 @@ func wellFormed(v edn.Value, enc wire.Encoding) error {
 func sameEncoding(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	asked := string(in.Client().Encoding())
 	for _, q := range b.questions(d) {
-		r, err := invokeRequest(in, q.capability, q.input)
+		r, err := b.invokeRequest(in, q.capability, q.input)
 		if err != nil {
 			return &fault{err}
 		}
@@ -295,7 +295,7 @@ func absent() contract.Capability {
 }
 
 func sameErrorEncoding(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
-	r, err := invokeRequest(in, absent(), edn.MustMap())
+	r, err := b.invokeRequest(in, absent(), edn.MustMap())
 	if err != nil {
 		return &fault{err}
 	}
@@ -311,9 +311,9 @@ func sameErrorEncoding(ctx context.Context, b *bench, in Instance, _ contract.De
 
 // invokeRequest returns a call as a host sends it, in the encoding that the
 // plugin asks for.
-func invokeRequest(in Instance, c contract.Capability, input edn.Value) (*pluginv1.InvokeRequest, error) {
+func (b *bench) invokeRequest(in Instance, c contract.Capability, input edn.Value) (*pluginv1.InvokeRequest, error) {
 	enc := in.Client().Encoding()
-	header, err := callContext(c).Proto(enc)
+	header, err := b.callContext(c).Proto(enc)
 	if err != nil {
 		return nil, err
 	}

@@ -226,10 +226,10 @@ func different(all []known) bool {
 
 // asReferences returns a call of a question with every top-level text of its
 // input sent beside the payload. It returns nil if there is no such text.
-func asReferences(in Instance, q question) (*spoiled, error) {
+func (b *bench) asReferences(in Instance, q question) (*spoiled, error) {
 	s := &spoiled{encoding: in.Client().Encoding(), capability: q.capability, input: q.input}
 	var err error
-	if s.InvokeRequest, err = invokeRequest(in, q.capability, q.input); err != nil {
+	if s.InvokeRequest, err = b.invokeRequest(in, q.capability, q.input); err != nil {
 		return nil, err
 	}
 	input := q.input

@@ -18,7 +18,7 @@ func accessErrors() []Row {
 		row("auth/rate-limited", ClassFinal, SourceRequest, true, 429,
 			"the caller sends too many requests", "try again after the time in the details"),
 		row("auth/busy", ClassFinal, SourceHost, true, 503,
-			"too many identity checks are under way", "try again in a moment"),
+			"the identity of the caller cannot be checked now", "try again in a moment"),
 		row("auth/not-configured", ClassFinal, SourceHost, false, 503,
 			"the daemon has no identity store", "configure one in ferment.hcl"),
 
@@ -64,7 +64,7 @@ func accessErrors() []Row {
 		row("http/headers-too-large", ClassFinal, SourceRequest, false, 431, "the headers are beyond their limit", "send less"),
 		row("http/bad-encoding", ClassFinal, SourceRequest, false, 400, "the body is not in the encoding that it declares", ""),
 		row("http/cross-origin", ClassFinal, SourceRequest, false, 403,
-			"a page of another origin may not call the daemon", "call it from a program; pages of other origins cannot be let in"),
+			"a page of another origin may not call the daemon", "call it from a program, or list the origin in http.cors_origins"),
 
 		row("user/not-found", ClassFinal, SourceRequest, false, 404, "there is no such user", ""),
 		row("user/unknown-role", ClassFinal, SourceRequest, false, 404, "there is no such role to grant", ""),
@@ -76,5 +76,8 @@ func accessErrors() []Row {
 		row("user/invalid-lock-kind", ClassFinal, SourceRequest, false, 422, "there is no such kind of lock", ""),
 		row("role/invalid-role", ClassFinal, SourceRequest, false, 422, "the role cannot be stored in this form", ""),
 		row("db/not-configured", ClassFinal, SourceRequest, false, 503, "the daemon has no database for this", "configure one in ferment.hcl"),
+		row("backup/invalid", ClassFinal, SourceRequest, false, 422, "the backup is not one, or is not what was written",
+			"`ferment admin backup verify` lists what differs; use another backup"),
+		row("backup/failed", ClassFinal, SourceHost, false, 500, "the backup could not be written", "look at the space and the rights of its directory"),
 	}
 }

@@ -18,6 +18,8 @@ func runErrors() []Row {
 			"send the request again with its idempotency key"),
 		row("run/poison", ClassFinal, SourceRequest, false, 409,
 			"the run was active in several crashes of the host and is held back", "`ferment runs show` has its history"),
+		row("run/restored", ClassFinal, SourceRequest, false, 409, "the run came back from a backup, and its original may still be executed",
+			"`ferment runs resume` continues it here, `ferment runs cancel` ends it"),
 		row("run/not-resumable", ClassFinal, SourceRequest, false, 409, "the run cannot be resumed", "`ferment runs show` says why"),
 		row("run/decision-required", ClassFinal, SourceRequest, false, 409,
 			"the run needs a decision for each open question", "`ferment runs show` lists them"),

@@ -39,6 +39,8 @@ type Fault struct {
 	Nearest edn.Value
 	// Findings are those of a schema, nil for none.
 	Findings edn.Value
+	// Hint is the next step, empty for that of the type.
+	Hint string
 }
 
 func path(keys ...edn.Value) []edn.Value { return keys }
@@ -105,6 +107,9 @@ func (f Fault) Err() *Error {
 		m.WriteString(f.Nearest.String())
 	}
 	e := Errorf(f.Type, "%s", m.String())
+	if f.Hint != "" {
+		e = e.WithHint(f.Hint)
+	}
 	var d edn.MapBuilder
 	d.Set(kReason, edn.K(f.Reason))
 	d.Set(kPath, edn.Vector(f.Path...))

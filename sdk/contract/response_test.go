@@ -195,6 +195,12 @@ func TestEmitOut(t *testing.T) {
 	for in, want := range map[string]string{
 		`{:out {:a 1} :b 2}`: `{:a 1}`,
 		`{:out 1}`:           `{:out 1}`,
+		`{:out nil :b 2}`:    `{:b 2 :out nil}`,
+		`{:out {}}`:          `{}`,
+		`{}`:                 `{}`,
+		`""`:                 `{:text ""}`,
+		`:key`:               `{:value :key}`,
+		`#{1}`:               `{:value #{1}}`,
 		`{:a 1}`:             `{:a 1}`,
 		`"text"`:             `{:text "text"}`,
 		`nil`:                `{}`,

@@ -8,7 +8,7 @@ import (
 )
 
 // Scope limits one effect of a call: paths to read or write, programs to run,
-// hosts to contact. An unset field inherits; an empty list permits nothing.
+// hosts to contact, databases to use. An unset field inherits; an empty list permits nothing.
 // [ScopeFields] lists the fields of an effect.
 //
 // A Scope is immutable; the members of its lists are sorted, clean and without
@@ -43,6 +43,12 @@ type Scope struct {
 	Redirects         Bound
 	AllowPrivate      Flag
 	IdempotencyHeader Word
+
+	// Databases. Connections are names of the configuration; DDL allows changes
+	// of the schema.
+	Connections List[string]
+	MaxRows     Bound
+	DDL         Flag
 
 	// Timeout is the default timeout of a call, in ms.
 	Timeout Bound

@@ -12,8 +12,10 @@ var (
 	writeScope = []string{"fs/write"}
 	runScope   = []string{"process/run"}
 	httpScope  = []string{"net/http"}
-	timedScope = []string{"net/http", "process/run"}
-	bytesScope = []string{"fs/read", "fs/write", "net/http"}
+	dbScopes   = []string{"db/read", "db/write"}
+	ddlScope   = []string{"db/write"}
+	timedScope = []string{"net/http", "process/run", "db/read", "db/write"}
+	bytesScope = []string{"fs/read", "fs/write", "net/http", "db/read", "db/write"}
 )
 
 // scopeFields is the table from which reading, writing and intersection of
@@ -44,6 +46,10 @@ var scopeFields = []ScopeField{
 	{Key: "redirects", Kind: ScopeCount, Effects: httpScope, limit: func(s *Scope) *Bound { return &s.Redirects }},
 	{Key: "allow-private", Kind: ScopeFlag, Effects: httpScope, flag: func(s *Scope) *Flag { return &s.AllowPrivate }},
 	{Key: "idempotency-header", Kind: ScopeWord, Effects: httpScope, word: func(s *Scope) *Word { return &s.IdempotencyHeader }},
+
+	{Key: "connections", Kind: ScopeNames, Effects: dbScopes, names: func(s *Scope) *List[string] { return &s.Connections }},
+	{Key: "max-rows", Kind: ScopeCount, Effects: dbScopes, limit: func(s *Scope) *Bound { return &s.MaxRows }},
+	{Key: "ddl", Kind: ScopeFlag, Effects: ddlScope, flag: func(s *Scope) *Flag { return &s.DDL }},
 }
 
 // value returns the field as data, nil if it is unset.

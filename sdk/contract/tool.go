@@ -11,18 +11,35 @@ import (
 // or alias.
 type Tool struct {
 	ID, Alias, Effect string
+	// Plugin is the name of the plugin that serves the tool and confines each call
+	// to its scope.
+	Plugin string
 }
 
+// The plugins of the tools. Databases have one of their own: their engines are
+// large, and each call of a tool starts its program anew.
+const (
+	toolsPlugin = "tools"
+	dbPlugin    = "db"
+)
+
 var tools = []Tool{
-	{ID: "fs/read-file", Alias: "fs/read", Effect: "fs/read"},
-	{ID: "fs/list", Effect: "fs/read"},
-	{ID: "fs/write-file", Alias: "fs/write", Effect: "fs/write"},
-	{ID: "process/run", Alias: "process/exec", Effect: "process/run"},
-	{ID: "net/http-request", Alias: "net/http", Effect: "net/http"},
+	{ID: "fs/read-file", Alias: "fs/read", Effect: "fs/read", Plugin: toolsPlugin},
+	{ID: "fs/list", Effect: "fs/read", Plugin: toolsPlugin},
+	{ID: "fs/write-file", Alias: "fs/write", Effect: "fs/write", Plugin: toolsPlugin},
+	{ID: "process/run", Alias: "process/exec", Effect: "process/run", Plugin: toolsPlugin},
+	{ID: "net/http-request", Alias: "net/http", Effect: "net/http", Plugin: toolsPlugin},
+	{ID: "db/query", Effect: "db/read", Plugin: dbPlugin},
+	{ID: "db/exec", Effect: "db/write", Plugin: dbPlugin},
 }
 
 // Tools returns the effect tools.
 func Tools() []Tool { return slices.Clone(tools) }
+
+// ToolsOf returns the effect tools of a plugin.
+func ToolsOf(plugin string) []Tool {
+	return slices.DeleteFunc(Tools(), func(t Tool) bool { return t.Plugin != plugin })
+}
 
 // ToolNamed returns the tool with the id or alias.
 func ToolNamed(name string) (Tool, bool) {
@@ -52,6 +69,8 @@ func (t Tool) Permit(input edn.Value, s *Scope) *Error {
 		_, err = t.Program(input, s)
 	case "net/http-request":
 		_, err = t.Target(input, s)
+	case "db/query", "db/exec":
+		_, err = t.Work(input, s)
 	}
 	return err
 }

@@ -24,6 +24,7 @@ const (
 	appendScope  = `{:enabled true :roots ["/srv/a"] :allow ["."] :append false :mkdirs false}`
 	processScope = `{:enabled true :allow-commands ["/usr/bin/git" "/bin/ls"] :allow-cwd ["/srv/a"] :env-pass ["LANG"] :max-timeout-ms 5000
 	  :arguments {"/usr/bin/git" ["status" "--[a-z]+"]}}`
+	dbScope  = `{:enabled true :connections ["main"] :timeout-ms 5000}`
 	webScope = `{:enabled true :hosts ["api.test" "*.example.com" "10.1.2.3" "93.184.216.34"] :schemes ["https"] :ports [443 8443] :methods ["GET" "POST"]}`
 )
 
@@ -108,6 +109,25 @@ func TestToolsDecideByInputAndScope(t *testing.T) {
 		{"net/http-request", webScope, `{:url "https://api.test/" :method "DELETE"}`, "method-not-allowed"},
 		{"net/http-request", webScope, `{:url "https://api.test/" :method "GET\r\nX: y"}`, "method-not-allowed"},
 		{"net/http-request", `{:enabled true :schemes ["https"] :ports [443] :methods ["GET"]}`, `{:url "https://api.test/"}`, "host-not-allowed"},
+
+		{"db/query", dbScope, `{:connection :main :sql "SELECT 1"}`, ""},
+		{"db/query", dbScope, `{:connection "main" :sql "SELECT $1" :parameters [1] :timeout-ms 5000}`, ""},
+		{"db/query", dbScope, `{:connection "main" :sql "SELECT 1" :timeout-ms 5001}`, "timeout/range"},
+		{"db/query", dbScope, `{:connection "other" :sql "SELECT 1"}`, "connection-not-allowed"},
+		{"db/query", `{:enabled true}`, `{:connection "main" :sql "SELECT 1"}`, "connection-not-allowed"},
+		{"db/query", `{:connections ["main"]}`, `{:connection "main" :sql "SELECT 1"}`, "disabled"},
+		{"db/query", dbScope, `{:connection 7 :sql "SELECT 1"}`, "schema"},
+		{"db/query", dbScope, `{:connection "main"}`, "schema"},
+		{"db/query", dbScope, `{:connection "main" :sql " "}`, "schema"},
+		{"db/query", dbScope, `{:connection "main" :sql "` + strings.Repeat("x", MaxSQL+1) + `"}`, "schema"},
+		{"db/query", dbScope, `{:connection "main" :sql "SELECT 1\u0000"}`, "sql/invalid"},
+		{"db/query", dbScope, `{:connection "main" :sql "SELECT 1" :parameters {:a 1}}`, "schema"},
+		{"db/query", dbScope, `{:connection "main" :statements [{:sql "SELECT 1"}]}`, "schema"},
+		{"db/exec", dbScope, `{:connection "main" :statements [{:sql "DELETE FROM a"} {:sql "DELETE FROM b" :parameters []}]}`, ""},
+		{"db/exec", dbScope, `{:connection "main" :statements [{:sql "DELETE FROM a"} {:text "DELETE FROM b"}]}`, "schema"},
+		{"db/exec", dbScope, `{:connection "main" :statements []}`, "schema"},
+		{"db/exec", dbScope, `{:connection "main" :statements {}}`, "schema"},
+		{"db/exec", dbScope, `{:connection "main" :statements [{:sql "DELETE FROM a"}] :parameters [1]}`, "schema"},
 	} {
 		tool, ok := ToolNamed(row.tool)
 		require.True(t, ok, row.tool)

@@ -41,8 +41,8 @@ func (t Tool) Place(input edn.Value, s *Scope) (Place, *Error) {
 			return p, nil
 		}
 	}
-	return Place{}, Denied("path-not-allowed", t, "the path %q is below none of the allowed prefixes: %s", name,
-		listed(s.Allow.V))
+	return Place{}, Denied("path-not-allowed", t, "the path %q, relative to the root, is below none of the allowed prefixes: %s",
+		name, listed(s.Allow.V))
 }
 
 // root returns the root that the input names, or the only one of the scope.

@@ -1,35 +1,66 @@
-// Package conversation has the types of conversations with language models:
-// messages, what an agent reads, what it asks, and what it returns.
+// Package conversation has the types of conversations with language models: what is
+// said, what an agent reads, what it asks, and what it returns.
 //
-// # Messages
+// A program for a model has four things to do: it writes a message, it asks a model,
+// it shows the answer, and it remembers both for the next question. The sections below
+// take one after the other; the examples Step1Messages to Step5Decide are the same steps
+// as programs that run.
 //
-// A [Message] is an immutable value with a role and parts. [System], [User],
-// [Assistant] and [ToolResult] make messages of one text, [New] any other. There is
-// one form for all providers; package contract maps it to EDN.
+// # 1. Say something: messages
 //
-// # Agents
+// A [Message] is an immutable value: a role and parts. Most messages are one text:
 //
-// An [Agent] is a function from messages to new messages. It reads a [Context],
-// which it cannot change, and asks a [Model]:
+//	conversation.System("Answer in one sentence.") // instructions
+//	conversation.User("Who wrote it?")
+//	conversation.Assistant("Ada Lovelace did.")
 //
-//	out, err := a.Execute(ctx, conversation.Of(conversation.User("Hello")), model)
+// [New] makes the others, of several parts: images, the [Call] of a tool, and its
+// [Result]. The form is the same for all providers.
 //
-// There is no separate input: an agent answers the end of its context, be it a
-// question or the result of a tool. This is why agents combine: the output of one
-// is a part of the context of the next. Package agent has the usual ones, and
-// package view makes contexts out of contexts.
+// # 2. Ask: contexts, models and agents
 //
-// Models and agents also stream. A stream is a sequence of [Delta] values: pieces
-// to show, and each complete message to keep. [Fold] turns it into messages.
+// What a model or an agent reads is a [Context]: the messages of one moment, which it
+// cannot change. [Of] makes one of messages. A [Model] answers a context with one message;
+// an [Agent] answers it with one or more, for which it asks a model as often as it has to:
 //
-// # Transactions
+//	c := conversation.Of(conversation.User("Who wrote it?"))
+//	out, err := agent.Simple().Execute(ctx, c, model)
 //
-// New messages are collected in a [Transaction] until it is known that they are
-// good. Package session combines both with a store:
+// An agent has no other input: it answers the end of its context, be it a question or the
+// result of a tool. This is why agents combine. Package agent has the usual ones: Simple
+// asks the model once, Tool lets it use tools, Pipeline runs agents one after the other.
+// Package view makes contexts out of contexts, such as the last 40 messages.
+//
+// In a plugin the model is an sdk.Model: a language model that the host chooses, checks
+// and pays for. sdk.AgentFunc makes a capability of an agent. In tests it is the model of
+// package conversationtest, which says what the test wants.
+//
+// # 3. Show: streams
+//
+// Models and agents also answer in parts. A [Stream] is a sequence of [Delta] values:
+// pieces to show as they come, and each complete message to keep. [Fold] makes messages of
+// it, and passes each delta on:
+//
+//	stream := agent.Simple().ExecuteStream(ctx, c, model)
+//	out, err := conversation.Fold(stream, func(d conversation.Delta) bool {
+//		fmt.Print(d.Text)
+//		return true // false cancels the answer
+//	})
+//
+// # 4. Remember: sessions and transactions
+//
+// Package session keeps a conversation in a store. One call is a whole turn: the question
+// and the answer are committed together, or neither is.
+//
+//	sess, err := session.Open(ctx, store, "c-01")
+//	out, err := sess.Send(ctx, conversation.User("Who wrote it?"), agent.Simple(), model)
+//
+// A program that looks at the answer before it keeps it uses a [Transaction], which
+// collects messages until it is known that they are good:
 //
 //	tx := sess.Begin()
 //	defer tx.Close() // reports messages that would be lost
-//	tx.Add(conversation.User("Hello"))
+//	tx.Add(conversation.User("Who wrote it?"))
 //	out, err := a.Execute(ctx, sess.With(tx), model) // reads committed and pending messages
 //	if err != nil {
 //		return err
@@ -41,7 +72,8 @@
 //
 // # Concurrency and failure
 //
-// Messages and contexts are safe for concurrent use, and so are the agents of
-// package agent. A transaction has one owner at a time. The packages start no
-// goroutines and need nothing but the standard library.
+// Messages and contexts are safe for concurrent use, and so are the agents of package
+// agent. A transaction has one owner at a time. An agent that fails returns the messages
+// that were complete before. The packages start no goroutines and need nothing but the
+// standard library.
 package conversation

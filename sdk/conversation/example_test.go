@@ -12,18 +12,87 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation/view"
 )
 
-// One turn of a conversation: what the user said and what the agent answered are
-// committed together. The model is one for tests.
-func Example() {
-	ctx := context.Background()
-	model := conversationtest.Says("Hello! What do you want to know?")
+// Step 1: messages are values that are made and read, and never changed.
+func Example_step1Messages() {
+	m := conversation.User("Who wrote it?")
+	fmt.Println(m.Role(), "says", m.Text())
+	fmt.Println(m.Equal(conversation.User("Who wrote it?")))
+	// Output:
+	// user says Who wrote it?
+	// true
+}
 
+// Step 2: an agent reads a context, asks a model, and returns new messages. The model of
+// this and the next steps is one for tests, which says these sentences in turn.
+func Example_step2Ask() {
+	ctx := context.Background()
+	model := conversationtest.Says("Ada Lovelace did.")
+	c := conversation.Of(conversation.System("Answer in one sentence."), conversation.User("Who wrote it?"))
+	out, err := agent.Simple().Execute(ctx, c, model)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(out[0])
+	fmt.Println("the context still has", c.Len(), "messages")
+	// Output:
+	// assistant: Ada Lovelace did.
+	// the context still has 2 messages
+}
+
+// Step 3: the same answer, shown while it arrives. What is kept are the messages.
+func Example_step3Show() {
+	ctx := context.Background()
+	model := conversationtest.Says("Ada Lovelace did.")
+	c := conversation.Of(conversation.User("Who wrote it?"))
+	out, err := conversation.Fold(agent.Simple().ExecuteStream(ctx, c, model), func(d conversation.Delta) bool {
+		if d.Kind == conversation.DeltaText {
+			fmt.Printf("%q ", d.Text)
+		}
+		return true
+	})
+	fmt.Println(len(out), err)
+	// Output:
+	// "Ada Lov" "elace d" "id." 1 <nil>
+}
+
+// Step 4: a session remembers, so that the second question can refer to the first. Each
+// Send commits a question with its answer.
+func Example_step4Remember() {
+	ctx := context.Background()
+	model := conversationtest.Says("Ada Lovelace did.", "In 1843.")
 	sess, err := session.Open(ctx, new(session.Memory), "c-01")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	turn := func(text string) error {
+	for _, question := range []string{"Who wrote it?", "When?"} {
+		if _, err := sess.Send(ctx, conversation.User(question), agent.Simple(), model); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for m := range sess.Context().All() {
+		fmt.Println(m)
+	}
+	// Output:
+	// user: Who wrote it?
+	// assistant: Ada Lovelace did.
+	// user: When?
+	// assistant: In 1843.
+}
+
+// Step 5, with a transaction: a turn whose answer the program reads before it keeps it. An
+// answer that is not good leaves the conversation as it was.
+func Example_step5Decide() {
+	ctx := context.Background()
+	model := conversationtest.Says("I think it was a mathematician.")
+	sess, err := session.Open(ctx, new(session.Memory), "c-01")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	turn := func(text string, good func(answer string) bool) error {
 		tx := sess.Begin()
 		defer tx.Close() // reports messages that would be lost
 		tx.Add(conversation.User(text))
@@ -31,19 +100,21 @@ func Example() {
 		if err != nil {
 			return err
 		}
+		if !good(out[0].Text()) {
+			tx.Rollback()
+			return nil
+		}
 		tx.Extend(out...)
-		_, err = sess.Commit(ctx, tx) // or tx.Rollback()
+		_, err = sess.Commit(ctx, tx)
 		return err
 	}
-	if err := turn("Hi"); err != nil {
-		fmt.Println(err)
-	}
-	for m := range sess.Context().All() {
-		fmt.Println(m)
-	}
+	err = turn("Who wrote it?", func(answer string) bool { return strings.Contains(answer, "Ada") })
+	fmt.Println(sess.Context().Len(), "messages,", err)
+	err = turn("Who do you think wrote it?", func(answer string) bool { return answer != "" })
+	fmt.Println(sess.Context().Len(), "messages,", err)
 	// Output:
-	// user: Hi
-	// assistant: Hello! What do you want to know?
+	// 0 messages, <nil>
+	// 2 messages, <nil>
 }
 
 // An agent is a function from a context to new messages. This one answers without

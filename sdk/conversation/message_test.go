@@ -173,3 +173,18 @@ func TestFold(t *testing.T) {
 		})
 	}
 }
+
+// The zero message has no calls and equals itself alone, and reading calls can end
+// early.
+func TestZeroMessageAndEarlyEnd(t *testing.T) {
+	assert.Empty(t, slices.Collect(Message{}.Calls()))
+	assert.True(t, Message{}.Equal(Message{}))
+	assert.False(t, Message{}.Equal(User("x")))
+	assert.False(t, User("x").Equal(Message{}))
+	m, err := New(RoleAssistant, Call{ID: "1", Tool: "a", Args: "{}"}, Call{ID: "2", Tool: "b", Args: "{}"})
+	require.NoError(t, err)
+	for c := range m.Calls() {
+		assert.Equal(t, "1", c.ID)
+		break
+	}
+}

@@ -240,6 +240,15 @@ func TestTransactionContext(t *testing.T) {
 	})
 }
 
+// Without pending messages the context is the committed one itself.
+func TestTransactionContextOfNothing(t *testing.T) {
+	tx := Begin(func(*LostError) {})
+	defer tx.Rollback()
+	tx.Add(User("x"))
+	c := TransactionContext(Of(), tx)
+	assert.Same(t, c, TransactionContext(c, Begin(nil)))
+}
+
 // CNV-003: a context shows what it was made of and nothing that happens later.
 func TestOf(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -2,6 +2,7 @@ package edn_test
 
 import (
 	"encoding/hex"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -65,6 +66,41 @@ func TestHashOfLongTexts(t *testing.T) {
 			require.Equal(t, "b3:"+hex.EncodeToString(sum[:]), edn.Hash(v), "%q x %d", unit, n)
 		}
 	}
+}
+
+// VAL-003: the hash of a value of more than a chunk of BLAKE3, 1 KiB, is that of its
+// canonical bytes, at every number of whole and broken chunks.
+func TestHashOfChunks(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 7))
+	for chunks := range 41 {
+		for _, rest := range []int{-1, 0, 1, random.IntN(1 << 10)} {
+			size := max(0, chunks<<10+rest-len(`["" 123456]`))
+			text := make([]byte, size)
+			for i := range text {
+				text[i] = 'a' + byte(random.IntN(26))
+			}
+			v := edn.Vector(edn.Text(string(text)), edn.Int(123456))
+			sum := blake3.Sum256(v.Canonical())
+			require.Equal(t, "b3:"+hex.EncodeToString(sum[:]), edn.Hash(v), "%d bytes", len(v.Canonical()))
+		}
+	}
+}
+
+// Hashing a value neither allocates nor starts goroutines in proportion to its size:
+// one of 4 KiB, whose sum is not kept yet, takes no more allocations than a short one.
+func TestHashAllocations(t *testing.T) {
+	allocations := func(size int) float64 {
+		parts := make([]edn.Value, 101)
+		for i := range parts {
+			parts[i] = edn.Vector(edn.Text(strings.Repeat("a", size)), edn.Int(int64(i)))
+		}
+		i := 0
+		return testing.AllocsPerRun(100, func() {
+			_ = edn.Hash(parts[i])
+			i++
+		})
+	}
+	assert.LessOrEqual(t, allocations(4<<10), allocations(100)+1) // a pool may have to fill
 }
 
 // VAL-032: chains of tags are written in linear time and memory.

@@ -1,10 +1,6 @@
 package edn
 
-import (
-	"encoding/hex"
-
-	"lukechampine.com/blake3"
-)
+import "encoding/hex"
 
 // digest is a BLAKE3-256 sum.
 type digest [32]byte
@@ -51,7 +47,7 @@ func (v *Value) sum() digest {
 		return sumString(v)
 	}
 	var d digest
-	withCanonical(v, func(b []byte) { d = blake3.Sum256(b) })
+	withCanonical(v, func(b []byte) { d = sumBytes(b) })
 	return d
 }
 

@@ -65,6 +65,19 @@ func sumString(v *Value) digest {
 	return d
 }
 
+// sumBytes returns the sum of bytes.
+func sumBytes(b []byte) digest {
+	if len(b) <= guts.ChunkSize {
+		return blake3.Sum256(b)
+	}
+	h := hasherPool.Get().(*hasher)
+	h.buf, h.chunks = h.buf[:0], 0
+	h.write(unsafe.String(unsafe.SliceData(b), len(b)))
+	d := h.sum()
+	hasherPool.Put(h)
+	return d
+}
+
 func (h *hasher) write(s string) {
 	for len(s) > 0 {
 		if len(h.buf) == cap(h.buf) { // more input follows: it is not the last block
@@ -91,7 +104,7 @@ func (h *hasher) push(n guts.Node, chunks int) {
 // text is processed differently.
 func (h *hasher) sum() digest {
 	rest := h.buf
-	if h.chunks == 0 {
+	if h.chunks == 0 && len(rest) <= guts.ChunkSize {
 		return blake3.Sum256(rest)
 	}
 	for len(rest) > leafSize {

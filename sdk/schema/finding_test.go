@@ -70,6 +70,13 @@ func TestFindingsAreCounted(t *testing.T) {
 	assert.Equal(t, 37, list[100].Omitted)
 	assert.Equal(t, `{:expected nil :got nil :message "and 37 more findings" :omitted 37 :path []}`, list[100].Value().String())
 
+	list = s.Validate(read(t, "["+strings.Repeat(":a ", 100)+"]"))
+	require.Len(t, list, 100)
+	assert.Zero(t, list[99].Omitted, "none is left out")
+	list = s.Validate(read(t, "["+strings.Repeat(":a ", 101)+"]"))
+	require.Len(t, list, 101)
+	assert.Equal(t, 1, list[100].Omitted)
+
 	list = s.Validate(read(t, "["+strings.Repeat(":a ", 50_000)+"]"))
 	require.Len(t, list, 101)
 	assert.Equal(t, 50_000-100, list[100].Omitted)

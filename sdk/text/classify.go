@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Ranked is an intent with its share of the evidence.
@@ -34,30 +36,40 @@ const maxClassified = 8 << 10
 
 // Classify returns the intent of a request in natural language. The intent with
 // the largest weight w wins; ties are resolved by the order of the rules. Its
-// confidence is w/(w+1) times its share of the total weight. Below least the
-// result is fallback. If there are rules of the given language, rules of other
+// confidence is w/(w+1) times w/(w+v), where v is the largest weight of another
+// intent. Below least the result is fallback. If there are rules of the given language, rules of other
 // languages are ignored. Case, diacritical marks, blanks and punctuation are
 // ignored.
 func (r *Rules) Classify(text, language string, least float64, fallback string) Classification {
 	language = primary(language)
-	known := language != "" && slices.ContainsFunc(r.rules, func(c compiled) bool { return c.Language == language })
+	if !slices.ContainsFunc(r.rules, func(c compiled) bool { return c.Language == language }) {
+		language = ""
+	}
 	weight := make([]float64, len(r.intents))
-	total := 0.0
 	var evidence []Evidence
-	for _, hit := range r.find(fold(ends(text))) {
+	last := -1
+	text = ends(text)
+	folded, words := fold(withoutQuotations(text))
+	for _, hit := range r.find(said{text, folded, words}, language) {
 		rule := &r.rules[hit.rule]
-		if known && rule.Language != "" && rule.Language != language {
+		if rule.number == last {
 			continue
 		}
+		last = rule.number
 		weight[rule.intent] += rule.Weight
-		total += rule.Weight
 		evidence = append(evidence, Evidence{rule.Intent, rule.Weight, hit.match})
 	}
 	ranking := make([]Ranked, len(r.intents))
 	for i, intent := range r.intents {
 		ranking[i].Intent = intent
+		rival := 0.0
+		for other, w := range weight {
+			if other != i {
+				rival = max(rival, w)
+			}
+		}
 		if w := weight[i]; w > 0 {
-			ranking[i].Confidence = math.Round(1000*w/(w+1)*(w/total)) / 1000
+			ranking[i].Confidence = math.Round(1000*w/(w+1)*w/(w+rival)) / 1000
 		}
 	}
 	slices.SortStableFunc(ranking, func(a, b Ranked) int { return cmp.Compare(b.Confidence, a.Confidence) })
@@ -75,3 +87,44 @@ func ends(s string) string {
 	}
 	return strings.ToValidUTF8(s[:maxClassified/2]+" … "+s[len(s)-maxClassified/2:], "")
 }
+
+// withoutQuotations returns a text without its quotations of three words and
+// more: they are what the request is about, not what it asks for. A text that has
+// nothing else is returned as it is.
+func withoutQuotations(text string) string {
+	if !slices.ContainsFunc(quotes, func(q [2]string) bool { return strings.Contains(text, q[0]) }) {
+		return text
+	}
+	var out strings.Builder
+	rest := text
+	for rest != "" {
+		begin, quote := len(rest), [2]string{}
+		for _, q := range quotes {
+			if at := strings.Index(rest, q[0]); at >= 0 && at < begin {
+				begin, quote = at, q
+			}
+		}
+		inner := rest[min(begin+len(quote[0]), len(rest)):]
+		length := strings.IndexAny(inner, quote[1])
+		if length < 0 {
+			break
+		}
+		end := len(rest) - len(inner) + length
+		if len(strings.Fields(inner[:length])) < 3 {
+			out.WriteString(rest[:end])
+		} else {
+			out.WriteString(rest[:begin])
+		}
+		_, size := utf8.DecodeRuneInString(rest[end:])
+		out.WriteString(" ")
+		rest = rest[end+size:]
+	}
+	out.WriteString(rest)
+	if strings.ContainsFunc(out.String(), unicode.IsLetter) {
+		return out.String()
+	}
+	return text
+}
+
+// quotes are quotation marks with those that may close them.
+var quotes = [][2]string{{"\"", "\""}, {"“", "”\""}, {"„", "“”\""}, {"«", "»"}}

@@ -29,9 +29,26 @@ type Cleaned struct {
 	Cut bool
 }
 
-// Clean removes reasoning and tool calls from a text, trims it, and applies the
-// limit, in this order.
-func Clean(raw string, c Cleaning) Cleaned { return c.finish(WithoutReasoning(raw)) }
+// Clean removes control characters, reasoning and tool calls from a text, trims it,
+// and applies the limit, in this order.
+func Clean(raw string, c Cleaning) Cleaned { return c.finish(WithoutReasoning(WithoutControls(raw))) }
+
+// WithoutControls removes control characters that are not white space. No reader
+// can use them, and providers refuse a message that holds a NUL.
+func WithoutControls(s string) string {
+	if strings.IndexFunc(s, useless) < 0 {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if useless(r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+// useless reports whether a character is a control character that is not white space.
+func useless(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) }
 
 // finish does the steps after the removal of reasoning.
 func (c Cleaning) finish(s string) Cleaned {
@@ -101,7 +118,7 @@ func NewStream(c Cleaning) *Stream { return &Stream{clean: c, marks: newMarks()}
 // the text that can be shown. If void is true, the text returned so far is
 // invalid.
 func (s *Stream) Write(piece string) (text string, void bool) {
-	visible, void := s.filter.write(piece)
+	visible, void := s.filter.write(WithoutControls(piece))
 	if void {
 		*s = Stream{clean: s.clean, filter: s.filter, marks: newMarks()}
 	}

@@ -49,7 +49,7 @@ func TestReasoningGoes(t *testing.T) {
 }
 
 var pieces = []string{"<", "/", "think>", "<think>", "</think>", "<thinking>", "</thinking>", "<reasoning>", "</reasoning>",
-	"`", "``", "```", "~~~", "\n", " ", "a", "ą", "b. ", "<tool_call>", "</tool_call>", `{"tool_calls":[{"name":"x"}]}`, `{`, `}`, `"`, `{"a":1}`, "\n\n\n", "word ", "\u00a0"}
+	"`", "``", "```", "~~~", "\n", " ", "a", "ą", "b. ", "<tool_call>", "</tool_call>", `{"tool_calls":[{"name":"x"}]}`, `{`, `}`, `"`, `{"a":1}`, "\n\n\n", "word ", "\u00a0", "\x00", "\x1b", "\u0085"}
 
 func drawText(t *rapid.T) string {
 	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(pieces), 0, 40).Draw(t, "pieces"), "")
@@ -104,6 +104,7 @@ func TestStreamIsTheBeginning(t *testing.T) {
 			}
 			shown += text
 			require.True(t, utf8.ValidString(text))
+			require.NotContains(t, text, "\x00")
 		}
 		whole := Clean(s, c)
 		require.True(t, strings.HasPrefix(whole.Text, shown), "%q does not begin with %q", whole.Text, shown)
@@ -197,6 +198,9 @@ func TestClean(t *testing.T) {
 	got := Clean("\n<think>x</think> One.\n\n\n\nTwo. <tool_call>{\"name\":\"a\"}</tool_call>  ", Cleaning{Collapse: true})
 	assert.Equal(t, "One.\n\nTwo.", got.Text)
 	assert.Len(t, got.Calls, 1)
+	got = Clean("\x00 a\x00b\tc\r\nd\x1b[0m\x7f <th\x00ink>x</think>\u0080e\x00", Cleaning{})
+	assert.Equal(t, "ab\tc\r\nd[0m e", got.Text, "control characters go, white space stays")
+	assert.Empty(t, Clean("\x00\x00", Cleaning{}).Text)
 	got = Clean("a\n\n\nb\n```\n1\n\n\n2\n```", Cleaning{Collapse: true})
 	assert.Equal(t, "a\n\nb\n```\n1\n\n\n2\n```", got.Text)
 }

@@ -209,7 +209,9 @@ func (p *Packs) matched(text, language string) map[string]bool {
 	known := p.of(language)
 	out := map[string]bool{}
 	r := p.orShipped().wishes
-	for _, hit := range r.find(fold(ends(text))) {
+	text = ends(text)
+	folded, words := fold(text)
+	for _, hit := range r.find(said{text, folded, words}, "") {
 		if rule := &r.rules[hit.rule]; known == nil || rule.Language == known.Language {
 			out[rule.rule.Intent] = true
 		}

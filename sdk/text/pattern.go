@@ -1,6 +1,7 @@
 package text
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
@@ -17,8 +18,12 @@ import (
 // adjacent words joined by _; a word is in lower case without diacritical marks
 // and may begin or end with * for at least two arbitrary letters. Characters of
 // scripts without blanks are words of their own, adjacent if nothing is between
-// them. A pattern that begins with ^ must match from the first word. The step
-// <fen> is a chess position in Forsyth-Edwards notation.
+// them. A pattern that begins with ^ must match from the first word.
+//
+// The step {name} is a list of the vocabulary in the language of the rule; a
+// rule of no language that has one holds for all languages. Steps with & between
+// them may match in either order. A first step such as <fen> is a trait of the
+// whole text (see traits). Each rule is evidence once, whatever matches.
 //
 // The cost of a pattern depends on its length, not on the text: each word of a
 // text is looked up once.
@@ -37,8 +42,10 @@ type Rules struct {
 	intents []string // in the order of first mention
 	rules   []compiled
 	atoms   []atom
-	// phrases by their first atom.
+	// Lists of alternatives, which are steps of rules: phrases by their first atom,
+	// and uses by list.
 	phrases [][]phrase
+	uses    [][]use
 	// Atoms by the letters of their words, from the first or from the last
 	// letter; marked are those with letters beyond ASCII.
 	heads, tails letterTree
@@ -47,10 +54,11 @@ type Rules struct {
 
 type compiled struct {
 	rule
+	number   int // of the rule that it was made from
 	intent   int
 	steps    int
 	anchored bool
-	fen      bool
+	trait    string // of the text; "" if any will do
 }
 
 // atom is a word of a pattern.
@@ -70,66 +78,134 @@ func (a atom) matches(word string) bool {
 	return word == a.letters
 }
 
-// phrase is one alternative of a step; rest are the atoms after the first.
+// phrase is one alternative of a list; rest are the atoms after the first.
 type phrase struct {
-	rule, step int
-	rest       []int
+	list int
+	rest []int
 }
+
+// use is a step of a rule.
+type use struct{ rule, step int }
 
 // reach is the maximum number of words between two steps.
 const reach = 8
 
-const fenStep = "<fen>"
-
 // newRules compiles rules. The error names the rule with an invalid pattern.
 func newRules(rules []rule) (*Rules, error) {
-	r := &Rules{tails: letterTree{backwards: true}}
-	numbers := map[atom]int{}
+	c := compiler{Rules: &Rules{tails: letterTree{backwards: true}}, numbers: map[atom]int{}, lists: map[string]int{}}
 	for i, rule := range rules {
-		if err := r.add(rule, numbers); err != nil {
-			return nil, fmt.Errorf("rule %d for %s: pattern %q: %w", i, rule.Intent, rule.Pattern, err)
+		for _, form := range formsOf(rule) {
+			if err := c.add(i, form); err != nil {
+				return nil, fmt.Errorf("rule %d for %s: pattern %q: %w", i, rule.Intent, rule.Pattern, err)
+			}
 		}
 	}
-	return r, nil
+	return c.Rules, nil
 }
 
-func (r *Rules) add(rule rule, numbers map[atom]int) error {
-	c := compiled{rule: rule, intent: slices.Index(r.intents, rule.Intent)}
-	if c.intent < 0 {
-		c.intent = len(r.intents)
-		r.intents = append(r.intents, rule.Intent)
+// compiler makes Rules; equal words and equal lists are in them once.
+type compiler struct {
+	*Rules
+	numbers map[atom]int
+	lists   map[string]int
+}
+
+// formsOf returns a rule of no language that uses the vocabulary once per
+// language, and one with & once per order.
+func formsOf(r rule) []rule {
+	languages := []string{r.Language}
+	if r.Language == "" && strings.Contains(r.Pattern, "{") {
+		languages = vocabularyLanguages
+	}
+	var out []rule
+	for _, language := range languages {
+		form := r
+		form.Language = language
+		first, second, either := strings.Cut(r.Pattern, " & ")
+		if form.Pattern = first + " " + second; !either {
+			form.Pattern = r.Pattern
+		}
+		out = append(out, form)
+		if either && first != second {
+			form.Pattern = second + " " + first
+			out = append(out, form)
+		}
+	}
+	return out
+}
+
+func (c *compiler) add(number int, rule rule) error {
+	one := compiled{rule: rule, number: number, intent: slices.Index(c.intents, rule.Intent)}
+	if one.intent < 0 {
+		one.intent = len(c.intents)
+		c.intents = append(c.intents, rule.Intent)
 	}
 	pattern, anchored := strings.CutPrefix(rule.Pattern, "^")
-	c.anchored = anchored
-	switch {
-	case rule.Weight <= 0:
+	one.anchored = anchored
+	if rule.Weight <= 0 {
 		return fmt.Errorf("weight %v is not above 0", rule.Weight)
-	case pattern == fenStep:
-		c.fen = true
-		r.rules = append(r.rules, c)
-		return nil
 	}
-	steps, err := parseSteps(rule.Pattern)
+	trait, words, more := strings.Cut(pattern, " ")
+	if _, known := traits[trait]; known {
+		one.trait, pattern = trait, words
+	}
+	steps := strings.Fields(pattern)
+	if len(steps) == 0 && (more || one.trait == "") {
+		return errNoStep()
+	}
+	one.steps = len(steps)
+	for at, step := range steps {
+		if err := c.addStep(use{len(c.rules), at}, step, rule.Language); err != nil {
+			return err
+		}
+	}
+	c.rules = append(c.rules, one)
+	return nil
+}
+
+// addStep makes a list, or both of a name of the vocabulary, a step of a rule.
+func (c *compiler) addStep(at use, step, language string) error {
+	lists := []string{step}
+	if name, ok := strings.CutPrefix(step, "{"); ok {
+		words, known := vocabulary[strings.TrimSuffix(name, "}")]
+		if !known {
+			return fmt.Errorf("the vocabulary has no list %s", step)
+		}
+		lists = slices.DeleteFunc([]string{words[""], words[language]}, func(list string) bool { return list == "" })
+	}
+	for _, list := range lists {
+		number, known := c.lists[list]
+		if !known {
+			number = len(c.uses)
+			c.lists[list] = number
+			c.uses = append(c.uses, nil)
+			if err := c.addList(number, list); err != nil {
+				return err
+			}
+		}
+		c.uses[number] = append(c.uses[number], at)
+	}
+	return nil
+}
+
+func (c *compiler) addList(number int, list string) error {
+	phrases, err := parseStep(list)
 	if err != nil {
 		return err
 	}
-	c.steps = len(steps)
-	for at, step := range steps {
-		for _, words := range step {
-			atoms := make([]int, len(words))
-			for i, a := range words {
-				n, ok := numbers[a]
-				if !ok {
-					n = r.addAtom(a)
-					numbers[a] = n
-				}
-				atoms[i] = n
+	for _, words := range phrases {
+		atoms := make([]int, len(words))
+		for i, a := range words {
+			n, ok := c.numbers[a]
+			if !ok {
+				n = c.addAtom(a)
+				c.numbers[a] = n
 			}
-			first := atoms[0]
-			r.phrases[first] = append(r.phrases[first], phrase{len(r.rules), at, atoms[1:]})
+			atoms[i] = n
 		}
+		first := atoms[0]
+		c.phrases[first] = append(c.phrases[first], phrase{number, atoms[1:]})
 	}
-	r.rules = append(r.rules, c)
 	return nil
 }
 
@@ -138,29 +214,44 @@ type patternError struct{ word, message, expected, hint string }
 
 func (e *patternError) Error() string { return e.message }
 
+func errNoStep() error {
+	return &patternError{message: "it has no step", expected: "a pattern such as \"for_example|such_as\""}
+}
+
 // parseSteps parses the steps of a pattern: alternatives of adjacent words. The
 // error is a patternError.
 func parseSteps(pattern string) ([][][]atom, error) {
 	pattern, _ = strings.CutPrefix(pattern, "^")
 	fields := strings.Fields(pattern)
 	if len(fields) == 0 {
-		return nil, &patternError{message: "it has no step", expected: "a pattern such as \"for_example|such_as\""}
+		return nil, errNoStep()
 	}
 	steps := make([][][]atom, len(fields))
-	for i, step := range fields {
-		for alternative := range strings.SplitSeq(step, "|") {
-			var atoms []atom
-			for word := range strings.SplitSeq(alternative, "_") {
-				more, err := parseWord(word)
-				if err != nil {
-					return nil, err
-				}
-				atoms = append(atoms, more...)
-			}
-			steps[i] = append(steps[i], atoms)
+	for i, field := range fields {
+		step, err := parseStep(field)
+		if err != nil {
+			return nil, err
 		}
+		steps[i] = step
 	}
 	return steps, nil
+}
+
+// parseStep parses the alternatives of a step.
+func parseStep(step string) ([][]atom, error) {
+	var out [][]atom
+	for alternative := range strings.SplitSeq(step, "|") {
+		var atoms []atom
+		for word := range strings.SplitSeq(alternative, "_") {
+			more, err := parseWord(word)
+			if err != nil {
+				return nil, err
+			}
+			atoms = append(atoms, more...)
+		}
+		out = append(out, atoms)
+	}
+	return out, nil
 }
 
 func (r *Rules) addAtom(a atom) int {
@@ -250,29 +341,45 @@ type place struct {
 	begin, end int // words
 }
 
-// find returns the rules that match a folded text, in their order. Each word is
-// looked up once.
-func (r *Rules) find(folded string, words []Span) []hit {
-	reached := make([][]place, len(r.rules)) // by rule and step
+// find returns the rules that match a text, in their order, without those of
+// languages other than the given one; with no language all are tried. Each
+// word is looked up once.
+func (r *Rules) find(text said, language string) []hit {
+	s := search{r: r, said: text, language: language, reached: make([][]place, len(r.rules))}
 	var room [8]int
-	for at, word := range words {
-		spelt := word.In(folded)
+	for at, word := range text.words {
+		spelt := word.In(text.folded)
 		for _, n := range r.heads.find(spelt, room[:0]) {
-			r.advance(reached, folded, words, at, n)
+			s.advance(at, n)
 		}
 		for _, n := range r.tails.find(spelt, room[:0]) {
-			r.advance(reached, folded, words, at, n)
+			s.advance(at, n)
 		}
-		if len(r.marked) == 0 || !beyondASCII(spelt) {
-			continue
-		}
-		for _, n := range r.marked {
-			if r.atoms[n].matches(spelt) {
-				r.advance(reached, folded, words, at, n)
+		if len(r.marked) > 0 && beyondASCII(spelt) {
+			for _, n := range r.marked {
+				if r.atoms[n].matches(spelt) {
+					s.advance(at, n)
+				}
 			}
 		}
+		s.settle()
 	}
-	return r.hits(reached, folded, words)
+	return s.hits()
+}
+
+// search is one execution of find.
+type search struct {
+	said
+	r        *Rules
+	language string
+	reached  [][]place // by rule and step
+	pending  []step    // of the current word
+}
+
+// step is a place to which a word leads.
+type step struct {
+	use
+	place
 }
 
 func beyondASCII(word string) bool {
@@ -284,80 +391,89 @@ func beyondASCII(word string) bool {
 	return false
 }
 
-// hits returns the rules whose last step was reached.
-func (r *Rules) hits(reached [][]place, folded string, words []Span) []hit {
+// hits returns the rules whose last step was reached, if the text has their
+// trait.
+func (s *search) hits() []hit {
 	var out []hit
-	for i, c := range r.rules {
-		switch {
-		case c.fen:
-			if fen := findFEN(folded); fen != "" {
-				out = append(out, hit{i, fen})
+	found := map[string]string{}
+	for i := range s.r.rules {
+		c := &s.r.rules[i]
+		match := ""
+		if c.steps > 0 {
+			if s.reached[i] == nil || !s.reached[i][c.steps-1].found {
+				continue
 			}
-		case reached[i] != nil && reached[i][c.steps-1].found:
-			p := reached[i][c.steps-1]
-			out = append(out, hit{i, folded[words[p.begin].Start:words[p.end-1].End]})
+			p := s.reached[i][c.steps-1]
+			match = s.folded[s.words[p.begin].Start:s.words[p.end-1].End]
 		}
+		if c.trait != "" {
+			sign, known := found[c.trait]
+			if !known {
+				sign = traits[c.trait](s.said)
+				found[c.trait] = sign
+			}
+			if sign == "" {
+				continue
+			}
+			match = cmp.Or(match, sign)
+		}
+		out = append(out, hit{i, match})
 	}
 	return out
 }
 
-// advance records the phrases that begin with the atom at a word.
-func (r *Rules) advance(reached [][]place, folded string, words []Span, at, first int) {
-	for _, p := range r.phrases[first] {
+// advance finds the phrases that begin with an atom at a word. A step may follow
+// only what earlier words reached, so they count when the word is settled.
+func (s *search) advance(at, first int) {
+	for _, p := range s.r.phrases[first] {
 		end := at + 1 + len(p.rest)
-		if end > len(words) || r.rules[p.rule].anchored && p.step == 0 && at > 0 {
+		if end > len(s.words) {
 			continue
 		}
 		all := true
 		for i, n := range p.rest {
-			all = all && r.atoms[n].matches(words[at+1+i].In(folded))
+			all = all && s.r.atoms[n].matches(s.words[at+1+i].In(s.folded))
 		}
 		if !all {
 			continue
 		}
-		steps := reached[p.rule]
-		if steps == nil {
-			steps = make([]place, r.rules[p.rule].steps)
-			reached[p.rule] = steps
+		for _, u := range s.r.uses[p.list] {
+			s.take(u, at, end)
 		}
-		begin := at
-		if p.step > 0 {
-			before := steps[p.step-1]
-			if !before.found || at < before.end || at-before.end > reach {
-				continue
-			}
-			begin = before.begin
+	}
+}
+
+// take notes that words from at to end are a step of a rule.
+func (s *search) take(u use, at, end int) {
+	rule := &s.r.rules[u.rule]
+	if s.language != "" && rule.Language != "" && rule.Language != s.language || rule.anchored && u.step == 0 && at > 0 {
+		return
+	}
+	begin := at
+	if u.step > 0 {
+		if s.reached[u.rule] == nil {
+			return
+		}
+		before := s.reached[u.rule][u.step-1]
+		if !before.found || at < before.end || at-before.end > reach {
+			return
+		}
+		begin = before.begin
+	}
+	s.pending = append(s.pending, step{u, place{true, begin, end}})
+}
+
+// settle records where the current word led.
+func (s *search) settle() {
+	for _, p := range s.pending {
+		steps := s.reached[p.rule]
+		if steps == nil {
+			steps = make([]place, s.r.rules[p.rule].steps)
+			s.reached[p.rule] = steps
 		}
 		if p.step < len(steps)-1 || !steps[p.step].found { // the first complete match is the evidence
-			steps[p.step] = place{true, begin, end}
+			steps[p.step] = p.place
 		}
 	}
+	s.pending = s.pending[:0]
 }
-
-// findFEN returns the first chess position in a folded text: eight ranks
-// separated by slashes, a blank and the side to move.
-func findFEN(folded string) string {
-	for rest := folded; ; {
-		slash := strings.IndexByte(rest, '/')
-		if slash < 0 {
-			return ""
-		}
-		begin := slash
-		for begin > 0 && rank(rest[begin-1]) {
-			begin--
-		}
-		end, slashes := begin, 0
-		for end < len(rest) && (rank(rest[end]) || rest[end] == '/') {
-			if rest[end] == '/' {
-				slashes++
-			}
-			end++
-		}
-		if slashes == 7 && end+1 < len(rest) && rest[end] == ' ' && (rest[end+1] == 'w' || rest[end+1] == 'b') {
-			return rest[begin : end+2]
-		}
-		rest = rest[max(end, slash+1):]
-	}
-}
-
-func rank(b byte) bool { return '1' <= b && b <= '8' || strings.IndexByte("pnbrqk", b) >= 0 }

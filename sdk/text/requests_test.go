@@ -78,7 +78,8 @@ func TestDetectRequests(t *testing.T) {
 	assert.GreaterOrEqual(t, right, 50)
 }
 
-// Requests that only resemble an intent get the fallback intent.
+// Requests that only resemble an intent are taken for talk or get the fallback
+// intent.
 func TestNearMisses(t *testing.T) {
 	for _, said := range []string{
 		"Which furniture should we move first?",
@@ -104,7 +105,7 @@ func TestNearMisses(t *testing.T) {
 	} {
 		language, _ := ShippedPacks().Detect(said)
 		got := ShippedRules().Classify(said, language, 0.35, "problem/solve")
-		assert.Equal(t, "problem/solve", got.Intent, "%s: %v", said, got.Evidence)
+		assert.Contains(t, []string{"problem/solve", "text/respond"}, got.Intent, "%s: %v", said, got.Evidence)
 	}
 }
 
@@ -135,6 +136,26 @@ func TestRulePatterns(t *testing.T) {
 		{"anchored", "^hello", "Hello!", "hello"},
 		{"anchored, later", "^hello", "oh hello", ""},
 		{"position", "<fen>", "see rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1", "rnbqkbnr/pppppppp/8/8/8/8/pppppppp/rnbqkbnr w"},
+		{"either order", "fix & bug", "the bug needs a fix", "bug needs a fix"},
+		{"a list of words", "{change} {code}", "bitte korrigiere die Funktion", "korrigiere die funktion"},
+		{"a list of another language", "{change} {code}", "the word korrigiere, and a Funktion", "korrigiere, and a funktion"},
+		{"two of one list", "{chess} & {chess}", "the rook and the bishop", "rook and the bishop"},
+		{"one word is not two", "{chess} & {chess}", "the rook", ""},
+		{"trait and words", "<numbers> odds", "odds of 3 in 10", "odds"},
+		{"words without the trait", "<numbers> odds", "odds of 3", ""},
+		{"two numbers", "<numbers>", "3 of 10", "3"},
+		{"moves", "<moves>", "after 1. e4 c5 2. Nf3", "e4"},
+		{"captures and castling", "<moves>", "Bxe5, then O-O", "bxe5"},
+		{"one square is no game", "<moves>", "the cell b2", ""},
+		{"headings are no game", "<moves>", "h1 and h2 in HTML", ""},
+		{"formula in words", "<formula>", "(a or not b) and (b or c), please", "a or not b"},
+		{"formula in signs", "<formula>", "p ∧ q → r", "p ∧ q"},
+		{"one connective is no formula", "<formula>", "plan a or b", ""},
+		{"program text", "<snippet>", "what is `x` here", "`x` here"},
+		{"a pipe is none", "<snippet>", "tea | coffee", ""},
+		{"long quotations are not the request", "poem", "grade \"a long poem about rain\"", ""},
+		{"short ones are", "poem", "grade the \"poem\"", "poem"},
+		{"nothing but a quotation", "poem", "«a long poem about rain»", "poem"},
 		{"no position", "<fen>", "a/b 1/2/3 8/8/8/8/8/8/8/8/8 w", ""},
 	} {
 		rules, err := newRules([]rule{{Intent: "a/b", Weight: 1, Pattern: c.pattern}})
@@ -148,7 +169,7 @@ func TestRulePatterns(t *testing.T) {
 			assert.Equal(t, c.want, got.Evidence[0].Match, c.name)
 		}
 	}
-	for _, bad := range []string{"", "^", "a||b", "Fix", "é", "*", "a*", "*fi*", "fix__it", "a|<fen>"} {
+	for _, bad := range []string{"", "^", "a||b", "Fix", "é", "*", "a*", "*fi*", "fix__it", "a|<fen>", "{nothing}", "<fen> ", "fix &"} {
 		_, err := newRules([]rule{{Intent: "a/b", Weight: 1, Pattern: bad}})
 		assert.Error(t, err, bad)
 	}

@@ -48,11 +48,12 @@ func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 	return c
 }
 
-// HideWith sets two functions that remove secrets: failures from the plugin's
-// errors and health events, answers from its answers and deltas. They are
-// applied before a text is cut, quoted or folded. HideWith must be called
-// before the client is used; the functions must be safe for concurrent use.
-func (c *Client) HideWith(failures, answers func(string) string) {
+// HideWith sets what removes secrets: failures from the texts of the plugin's
+// errors and health events, before a text is cut, quoted or folded; answers
+// returns the function for the texts of an answer or a delta, nil if there is
+// nothing to remove. HideWith must be called before the client is used; the
+// functions must be safe for concurrent use.
+func (c *Client) HideWith(failures func(string) string, answers func() func(string) string) {
 	c.hide = hider{failures: failures, answers: answers}
 	c.shared.hide = c.hide
 }
@@ -312,7 +313,9 @@ func (c *Client) InvokeUntil(
 			return answer, err
 		}
 	}
-	ctx, release := UntilStopped(ctx, stop, contract.Errorf("canceled", "%s: the answer is no longer needed", op))
+	ctx, release := UntilStopped(ctx, stop, func() *contract.Error {
+		return contract.Errorf("canceled", "%s: the answer is no longer needed", op)
+	})
 	defer release()
 	in := inbound{op: op, from: contract.SourcePlugin, on: on, hide: c.hide}
 	return invoke(ctx, &in, c.capability.Invoke, call.Deadline, req)

@@ -14,8 +14,8 @@ import (
 // hider removes secrets from text of a peer. It is applied on receipt, before a
 // text is cut or quoted. A nil function removes nothing.
 type hider struct {
-	failures func(string) string // applied to errors and health events
-	answers  func(string) string // applied to answers and deltas
+	failures func(string) string        // applied to errors and health events
+	answers  func() func(string) string // applied to answers and deltas; may return nil
 }
 
 func (h hider) text(s string) string {
@@ -37,7 +37,11 @@ func (h hider) answer(v edn.Value) edn.Value {
 	if h.answers == nil {
 		return v
 	}
-	return v.MapText(h.answers)
+	remove := h.answers()
+	if remove == nil {
+		return v
+	}
+	return v.MapText(remove)
 }
 
 // response removes secrets from an answer and the errors in it.

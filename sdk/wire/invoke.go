@@ -95,10 +95,11 @@ func until(ctx context.Context, deadline time.Time) (context.Context, context.Ca
 	return context.WithDeadline(ctx, deadline)
 }
 
-// UntilStopped returns a context derived from ctx that is canceled with cause
-// when stop is closed; a nil stop never is. The caller must call release.
+// UntilStopped returns a context derived from ctx that is canceled with the
+// result of cause when stop is closed; a nil stop never is. The caller must call
+// release.
 func UntilStopped(
-	ctx context.Context, stop <-chan struct{}, cause *contract.Error,
+	ctx context.Context, stop <-chan struct{}, cause func() *contract.Error,
 ) (_ context.Context, release func()) {
 	if stop == nil {
 		return ctx, func() {}
@@ -107,7 +108,7 @@ func UntilStopped(
 	go func() {
 		select {
 		case <-stop:
-			cancel(cause)
+			cancel(cause())
 		case <-ctx.Done():
 		}
 	}()

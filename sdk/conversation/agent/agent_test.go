@@ -313,6 +313,7 @@ func TestToolResultsAreCut(t *testing.T) {
 			shown, mark, found := strings.Cut(got, "\n[cut: ")
 			assert.True(t, found)
 			assert.Contains(t, mark, fmt.Sprint(len(valid)))
+			assert.Contains(t, mark, fmt.Sprint(agent.MaxResult), "the limit")
 			assert.True(t, strings.HasPrefix(valid, shown))
 			assert.Greater(t, len(got), agent.MaxResult-utf8.UTFMax)
 		}
@@ -333,6 +334,9 @@ func TestToolRejects(t *testing.T) {
 	} {
 		_, err := agent.Tool(c.tools, c.iterations)
 		assert.Error(t, err, name)
+		if c.tools == nil {
+			assert.Regexp(t, `\b50\b.*\b5\b`, err.Error(), "the limit and the default")
+		}
 	}
 	tool(t, agent.MaxIterations)
 }
@@ -429,7 +433,8 @@ func TestBrokenStreams(t *testing.T) {
 					return
 				}
 				var is *conversation.InvalidError
-				assert.ErrorAs(t, last, &is)
+				require.ErrorAs(t, last, &is)
+				assert.Equal(t, -1, is.Part, "the message as a whole")
 			})
 		}
 	}
@@ -443,7 +448,8 @@ func TestAnswersAreOfAssistants(t *testing.T) {
 		})
 		out, err := agent.Simple().Execute(t.Context(), conversation.Of(), model)
 		var invalid *conversation.InvalidError
-		assert.ErrorAs(t, err, &invalid)
+		require.ErrorAs(t, err, &invalid)
+		assert.Equal(t, -1, invalid.Part, "the message as a whole")
 		assert.Empty(t, out)
 	}
 }
@@ -482,4 +488,42 @@ func TestToolAborts(t *testing.T) {
 	assert.Equal(t, broken, err)
 	assert.Equal(t, fmt.Sprint([]conversation.Message{call}), fmt.Sprint(said))
 	assert.Equal(t, "the host is gone", (&agent.AbortError{Err: broken}).Error())
+}
+
+// CNV-011: the calls of a message beyond the limit say what the limit is.
+func TestToolSaysTheLimitOfCalls(t *testing.T) {
+	out, err := tool(t, 0, clock()).Execute(t.Context(), conversation.Of(), caller(calls(agent.MaxCalls+1, "{:a %d}")))
+	require.NoError(t, err)
+	last := out[agent.MaxCalls+1]
+	r, _ := last.Result()
+	assert.True(t, r.Failed)
+	assert.Contains(t, last.Text(), fmt.Sprint(agent.MaxCalls))
+}
+
+// CNV-012: the failure of a tool that aborts is the error in it.
+func TestAbortErrorIsItsCause(t *testing.T) {
+	cause := errors.New("the host is gone")
+	assert.ErrorIs(t, &agent.AbortError{Err: cause}, cause)
+}
+
+// A context that ends before a tool is run ends the execution: there is neither a result
+// nor another question to the model.
+func TestToolIsNotRunAfterCancel(t *testing.T) {
+	reason := errors.New("the caller left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked := 0
+	model := conversationtest.Model(func(c conversation.Context, o conversation.Options) (conversation.Message, error) {
+		asked++
+		cancel(reason)
+		return caller(calls(1, "{:a %d}"))(c, o)
+	})
+	f := clock()
+	f.Run = func(context.Context, string) (string, error) {
+		t.Error("the tool was run")
+		return "", nil
+	}
+	out, err := tool(t, 0, f).Execute(ctx, conversation.Of(), model)
+	assert.ErrorIs(t, err, reason)
+	assert.Len(t, out, 1)
+	assert.Equal(t, 1, asked)
 }

@@ -181,7 +181,7 @@ func cut(text string) string {
 	}
 	mark := fmt.Sprintf("\n[cut: the result has %d bytes, the limit is %d]", len(text), MaxResult)
 	end := MaxResult - len(mark)
-	for end > 0 && !utf8.RuneStart(text[end]) {
+	for !utf8.RuneStart(text[end]) { // the text is valid, so this is at most three bytes
 		end--
 	}
 	return text[:end] + mark

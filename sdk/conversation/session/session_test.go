@@ -431,7 +431,8 @@ func TestCommitRejects(t *testing.T) {
 			continue
 		}
 		var invalid *conversation.InvalidError
-		assert.ErrorAs(t, err, &invalid, name)
+		require.ErrorAs(t, err, &invalid, name)
+		assert.Equal(t, -1, invalid.Part, "%s: the message as a whole", name)
 		assert.Equal(t, len(c.messages), pending, name)
 		conversationtest.Equal(t, stored(t, store), before)
 	}
@@ -508,6 +509,23 @@ func TestReloadDuringCommit(t *testing.T) {
 		conversationtest.Equal(t, slices.Collect(store.sess.Context().All()), stored(t, store))
 	}
 	assert.Equal(t, []string{"x", "y", "x", "y"}, said(stored(t, store)))
+	tx := store.sess.Begin()
+	defer func() { _ = tx.Close() }()
+	tx.Add(conversation.User("z"))
+	v, err := store.sess.Commit(t.Context(), tx)
+	require.NoError(t, err)
+	assert.Equal(t, session.Version(3), v, "the version of its own commit")
+}
+
+// CNV-020: the errors name the conversation and both versions, or the range.
+func TestErrorsSayWhere(t *testing.T) {
+	conflict := &session.ConflictError{ID: "c-01", Base: 7, Current: 9}
+	outside := &session.RangeError{From: 3, To: 5, Len: 4}
+	for err, parts := range map[error][]string{conflict: {"c-01", "7", "9"}, outside: {"3", "5", "4"}} {
+		for _, part := range parts {
+			assert.ErrorContains(t, err, part)
+		}
+	}
 }
 
 // CNV-020, CNV-006: a Send that fails rolls back and reports nothing.
