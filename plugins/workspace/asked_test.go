@@ -54,8 +54,17 @@ func TestShortIDs(t *testing.T) {
 		made, _ := next.Key("frame/id").AsString()
 		assert.Equal(t, edn.Int(1), b.call("context/invalidate", `{:path "a" :frame/id "`+made[:18]+`"}`).Key("invalidated"), f)
 	}
-	b.call("context/put-frame", `{:path "a" :frame/type "x" :content "3" :expect/head "`+frame[6:16]+`"}`)
-	assert.Equal(t, 1, b.call("context/compose", `{:path "." :sources [[:related ["`+node[:18]+`"]]] :frame/type "x"}`).Key("frames").Len())
+	last := b.call("context/put-frame", `{:path "a" :frame/type "x" :content "3" :expect/head "`+frame[6:16]+`"}`)
+	for _, related := range []string{`"` + node[:18] + `"`, `{:node/id "` + node[6:16] + `"}`, `{:path "a"}`, `{:path/b64 "YQ"}`} {
+		assert.Equal(t, 1, b.call("context/compose", `{:path "." :sources [[:related [`+related+`]]] :frame/type "x"}`).Key("frames").Len(), related)
+	}
+	frame, _ = last.Key("frame/id").AsString()
+	for text, found := range map[string]int{frame: 1, frame[:18]: 1, frame[6:14]: 1, "00000000": 0} {
+		filter := `[[:frame #{"` + text + `"}]]`
+		assert.Equal(t, found, b.call("context/compose", `{:path "a" :filters `+filter+`}`).Key("frames").Len(), text)
+		assert.Equal(t, found, b.call("context/get-node", `{:path "a" :view {:select :history :filters `+filter+`}}`).Key("frames").Len(), text)
+	}
+	b.fails("input/invalid", "context/compose", `{:path "a" :filters [[:frame #{"f1-b3-00"}]]}`)
 	b.fails("frame/not-found", "context/invalidate", `{:path "a" :frame/id "00000000"}`)
 	b.fails("input/invalid", "context/invalidate", `{:path "a" :frame/id "f1-b3-0000"}`)
 	b.fails("input/invalid", "context/invalidate", `{:path "a" :frame/id "`+node[:18]+`"}`)

@@ -121,7 +121,7 @@ func (r *request) runItem(ctx context.Context) (out edn.Value, err error) {
 	if err := r.check(ctx); err != nil {
 		return edn.Nil(), err
 	}
-	return r.intent.run(ctx, r)
+	return r.perform(ctx)
 }
 
 // ofItem names the item of an atomic batch that failed: the first is 0 in :items,

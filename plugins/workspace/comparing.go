@@ -51,6 +51,11 @@ func graph(ctx context.Context, r *request) (edn.Value, error) {
 
 // diff compares two states (WS-191).
 func diff(ctx context.Context, r *request) (edn.Value, error) {
+	for _, key := range []string{"from", "to"} {
+		if blob, ok := r.in.Key(key).Key("blob").AsString(); ok {
+			defer r.uploads.drop(blob)
+		}
+	}
 	older, err := r.side(ctx, "from", r.in.Key("from"))
 	if err != nil {
 		return edn.Nil(), err
@@ -129,7 +134,8 @@ func (r *request) facts(ctx context.Context, v *store.Snapshot) (*report.Facts, 
 	return report.Collect(ctx, v, part)
 }
 
-// makeReport reports on a state (WS-192).
+// makeReport reports on a state (WS-192). The output has no :seq: equal states give equal
+// reports (WS-194).
 func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 	var asked report.Request
 	var err error
@@ -144,7 +150,8 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 	if err := r.examine(ctx, &asked); err != nil {
 		return edn.Nil(), err
 	}
-	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
+	var out edn.MapBuilder
+	err = r.ws.Store.View(ctx, r.asOf(), func(v *store.Snapshot) error {
 		facts, err := r.facts(ctx, v)
 		if err != nil {
 			return err
@@ -159,8 +166,12 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 		case "junit":
 			out.Key("text", edn.Text(made.JUnit()))
 		}
-		return putStruct(out, made)
+		if err := putStruct(&out, made); err != nil {
+			return err
+		}
+		return stampRoot(ctx, v, &out)
 	})
+	return out.Map(), err
 }
 
 // examine validates the store and looks for differences to git's ids, as far as

@@ -91,6 +91,27 @@ func TestForcedOnceThroughTheHost(t *testing.T) {
 	b.fails("frame/metadata-policy", "context/put-frame", `{:path "a.txt" :frame/type "s" :content "x" :meta {:effect/key "key-1"}}`)
 }
 
+// WS-095, WS-172: a policy that says it is deterministic and is not is found when its
+// frames are made again on request.
+func TestValidateRunsRecipesAgain(t *testing.T) {
+	b := start(t, map[string]string{"d/a.txt": "alpha\n"})
+	calls := 0
+	b.host.Answer("team/merge", func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		calls++
+		return edn.MustRead(fmt.Sprintf(`{:result {:type :value :out {:text "text %d"}}}`, calls)), nil
+	})
+	b.call("workspace/scan", `{}`)
+	b.call("context/put-frame", `{:path "d/a.txt" :frame/type "s" :content "x"}`)
+	b.call("context/synthesize", `{:path "d" :frame/type "s" :policy {:kind :custom :intent :team/merge :deterministic? true}}`)
+	assert.Equal(t, "true", b.call("workspace/validate", `{}`).Key("valid?").String())
+	assert.Equal(t, 1, calls)
+	found := b.call("workspace/validate", `{:rerun? true}`)
+	assert.Equal(t, "false", found.Key("valid?").String())
+	first, _ := found.Key("errors").Nth(0)
+	assert.Equal(t, `[:synthesis/nondeterministic "d"]`, edn.Vector(first.Key("code"), first.Key("path")).String(), found)
+	assert.Equal(t, 2, calls)
+}
+
 // WS-148: what the host answers becomes an error of the provider, with the error
 // of the host as its cause, and nothing is stored.
 func TestErrorsOfModels(t *testing.T) {

@@ -42,7 +42,7 @@ func (r *request) caller() derive.Caller {
 
 // synthesize makes the frame of one directory (WS-090).
 func synthesize(ctx context.Context, r *request) (edn.Value, error) {
-	path, err := r.current(ctx)
+	path, err := r.pathOf(ctx, false)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -65,28 +65,11 @@ func synthesize(ctx context.Context, r *request) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	r.server.meter.made(done.Built, done.Reused)
-	return r.stamped(ctx, done.Seq, func(out *edn.MapBuilder) {
-		out.Key("frame/id", idValue(done.Frame.ID))
-		out.Key("frame/existing?", edn.Bool(done.Existing))
-		out.Key("basis/id", idValue(done.Frame.Basis))
-		out.Key("inputs", number(done.Inputs))
-		out.Key("stale-inputs", number(done.StaleInputs))
-		out.Key("built", number(done.Built))
-		out.Key("reused", number(done.Reused))
-	})
-}
-
-// current returns the path of the node that the input names, which must be in the
-// tree.
-func (r *request) current(ctx context.Context) (path string, err error) {
-	err = r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
-		found, err := r.resolve(ctx, v, false)
-		if err == nil {
-			path = found.Path
-		}
-		return err
-	})
-	return path, err
+	out, err := r.stampedValue(ctx, done.Seq, done)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return out.AssocKey("frame/id", idValue(done.Frame.ID)).AssocKey("basis/id", idValue(done.Frame.Basis)), nil
 }
 
 // regenerate makes frames again whose inputs changed (WS-110).
@@ -137,7 +120,7 @@ func (r *request) target(ctx context.Context) (path string, frame id.ID, err err
 		frame, err = r.frameID(ctx, "frame/id", text)
 		return "", frame, err
 	}
-	path, err = r.subtree(ctx)
+	path, err = r.pathOf(ctx, true)
 	return path, frame, err
 }
 
@@ -332,7 +315,7 @@ func (r *request) model() string {
 func (r *request) targets(ctx context.Context, priority derive.Priority) (list []derive.Target, err error) {
 	asked := r.in.Key("targets")
 	if asked.IsNil() {
-		path, err := r.current(ctx)
+		path, err := r.pathOf(ctx, false)
 		return []derive.Target{{Path: path, Priority: priority}}, err
 	}
 	for v := range asked.Elems() {

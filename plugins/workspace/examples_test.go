@@ -82,7 +82,9 @@ func (b *bench) compareExports() {
 	b.fails("input/invalid", "context/diff", `{:from {} :to 1}`)
 	b.fails("import/invalid", "context/diff", `{:from {:file "`+filepath.Join(b.root, "src/a.go")+`"}}`)
 	b.fails("import/invalid", "context/diff", `{:from {:content/b64 "AAAA"}}`)
-	b.fails("workspace/root-denied", "context/diff", `{:from {:file "/etc/passwd"}}`)
+	denied := b.failure("workspace/root-denied", "context/diff", `{:from {:file "/etc/passwd"}}`)
+	assert.Contains(b, denied.Message, "/etc/passwd")
+	assert.Contains(b, denied.Hint, "in parts", "what to do with a file that is elsewhere")
 	require.NoError(b, os.Remove(filepath.Join(b.root, "src/new.go")))
 	b.call("workspace/scan", `{}`)
 }

@@ -30,7 +30,7 @@ func putWriting(ctx context.Context, r *request) (*writing, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Agent, p.Limits = r.agent.ID, r.cfg.limits()
+	p.Agent, p.MaxFrame = r.agent.ID, int(r.cfg.MaxFrame)
 	var put *store.Put
 	return &writing{
 		run: func(tx *store.Tx) (err error) {

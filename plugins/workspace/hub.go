@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -23,7 +22,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
-	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -49,24 +47,6 @@ type hub struct {
 	open   map[string]*opened // by root
 	byID   map[string]string  // workspace id to root, of workspaces that were open
 	closed bool
-}
-
-// opened is an open workspace, or one that is being opened or closed.
-type opened struct {
-	root    string
-	data    string
-	ready   chan struct{} // closed when ws, created and err are set
-	ws      *core.Workspace
-	engine  *derive.Engine
-	created bool // the store did not exist when it was opened
-	err     error
-
-	watching sync.Mutex
-	watch    *watch.Watcher // nil until the first request to watch
-
-	// Guarded by the mutex of the hub.
-	users int
-	idle  time.Time // since when there are no users
 }
 
 func newHub(cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time, log *slog.Logger) *hub {
@@ -140,15 +120,52 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 		release()
 		return nil, nil, contract.AsError(context.Cause(ctx))
 	}
+	if o.err == nil {
+		return o, release, nil
+	}
+	release()
 	if errors.Is(o.err, errAgain) {
-		release()
 		return h.acquire(ctx, name, how, scheme)
 	}
-	if o.err != nil {
-		release()
-		return nil, nil, o.err
+	return nil, nil, o.err
+}
+
+// acquirePatient is acquire for a request that writes. It waits a moment if another
+// process has the store: the process before this one may still be ending.
+func (h *hub) acquirePatient(ctx context.Context, name string, how opening, scheme string) (*opened, func(), error) {
+	until := time.NewTimer(lockPatience)
+	defer until.Stop()
+	for {
+		o, release, err := h.acquire(ctx, name, how, scheme)
+		if !errors.Is(err, contract.OfType("store/locked")) {
+			return o, release, err
+		}
+		again := time.NewTimer(lockRetry)
+		select {
+		case <-again.C:
+		case <-until.C:
+			again.Stop()
+			return nil, nil, err
+		case <-ctx.Done():
+			again.Stop()
+			return nil, nil, err
+		}
 	}
-	return o, release, nil
+}
+
+// follow opens a workspace for one request that only reads, while another process
+// writes it.
+func (h *hub) follow(ctx context.Context, name string) (*opened, func(), error) {
+	at, err := h.locate(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := &opened{root: at.root, data: at.data}
+	if o.ws, err = core.Follow(ctx, at.root, h.options(at, "")); err != nil {
+		return nil, nil, err
+	}
+	h.derive(o)
+	return o, func() { _ = o.ws.Close() }, nil
 }
 
 // errAgain is the error of a workspace that was kept closed and may be opened now.
@@ -230,18 +247,11 @@ func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme
 		o.err = notFound(at)
 		return
 	}
-	if o.ws, o.err = h.patient(ctx, at, scheme); o.err != nil {
+	if o.ws, o.err = core.Open(ctx, at.root, h.options(at, scheme)); o.err != nil {
 		o.err = atPlace(o.err, at)
 		return
 	}
-	o.engine = derive.New(derive.Options{
-		Store:    o.ws.Store,
-		Read:     o.readFile,
-		Agents:   func() *agent.Set { return h.agents },
-		Settings: h.cfg.derivation,
-		Invoke:   h.invoke,
-		Now:      func() int64 { return h.now().UnixNano() },
-	})
+	h.derive(o)
 	if d := o.ws.Store.Damage(); d != nil {
 		h.log.Error("the store is damaged and takes no writes", "workspace", at.root, "damage", d)
 	}
@@ -250,27 +260,16 @@ func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme
 	h.byID[o.ws.Store.Identity.ID] = at.root
 }
 
-// patient opens a store, and waits a moment if another process has it: the process
-// before this one may still be ending.
-func (h *hub) patient(ctx context.Context, at place, scheme string) (*core.Workspace, error) {
-	until := time.NewTimer(lockPatience)
-	defer until.Stop()
-	for {
-		ws, err := core.Open(ctx, at.root, h.options(at, scheme))
-		if !errors.Is(err, contract.OfType("store/locked")) {
-			return ws, err
-		}
-		again := time.NewTimer(lockRetry)
-		select {
-		case <-again.C:
-		case <-until.C:
-			again.Stop()
-			return nil, err
-		case <-ctx.Done():
-			again.Stop()
-			return nil, err
-		}
-	}
+// derive gives an open workspace its engine.
+func (h *hub) derive(o *opened) {
+	o.engine = derive.New(derive.Options{
+		Store:    o.ws.Store,
+		Read:     o.readFile,
+		Agents:   func() *agent.Set { return h.agents },
+		Settings: h.cfg.derivation,
+		Invoke:   h.invoke,
+		Now:      func() int64 { return h.now().UnixNano() },
+	})
 }
 
 // options are those of the engine for one workspace.
@@ -326,49 +325,6 @@ func (h *hub) sweep(after time.Duration) {
 	for _, at := range idle {
 		_, _ = h.whileClosed(at, func() error { return nil })
 	}
-}
-
-// readFile returns the bytes of a file of the workspace, at most limit and one
-// more. It follows no link out of the directory.
-func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
-	root, err := os.OpenRoot(o.root)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	info, err := root.Lstat(filepath.FromSlash(path))
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, contract.Errorf("generate/binary", "it is not a regular file").WithOp("read", store.Shown(path))
-	}
-	f, err := root.Open(filepath.FromSlash(path))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return io.ReadAll(io.LimitReader(f, limit+1))
-}
-
-// watcher returns the watcher of the workspace, and makes it if there is none.
-func (o *opened) watcher(options watch.Options) *watch.Watcher {
-	o.watching.Lock()
-	defer o.watching.Unlock()
-	if o.watch == nil || o.watch.State().Subscriptions == 0 {
-		o.watch = watch.New(o.ws, options)
-	}
-	return o.watch
-}
-
-// watchState says what the watcher does.
-func (o *opened) watchState() watch.State {
-	o.watching.Lock()
-	defer o.watching.Unlock()
-	if o.watch == nil {
-		return watch.State{}
-	}
-	return o.watch.State()
 }
 
 // seal closes a workspace.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -134,8 +135,12 @@ func (w *exportWriter) send(chunk []byte) error {
 	return w.out.Delta(b.Map())
 }
 
-// importFrames adds the frames of an export, all or none (WS-174).
+// importFrames adds the frames of an export, all or none (WS-174), or takes a part of
+// one that is larger than a request.
 func importFrames(ctx context.Context, r *request) (edn.Value, error) {
+	if r.in.HasKey("offset") {
+		return r.upload()
+	}
 	bundle, err := r.bundle(r.in)
 	if err != nil {
 		return edn.Nil(), err
@@ -152,6 +157,9 @@ func importFrames(ctx context.Context, r *request) (edn.Value, error) {
 		done, err = tx.Import(bundle, on)
 		return err
 	}
+	if !r.flag("dry-run?") {
+		defer r.uploads.drop(r.text("blob"))
+	}
 	answer := func(out *edn.MapBuilder) {
 		out.Key("imported", number(done.Imported))
 		out.Key("existing", number(done.Existing))
@@ -159,35 +167,61 @@ func importFrames(ctx context.Context, r *request) (edn.Value, error) {
 		out.Key("conflicts", conflicts(done.Conflicts))
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
 	}
-	if !r.flag("dry-run?") {
-		return r.update(ctx, run, answer)
-	}
-	if err := r.ws.Store.Preview(ctx, run); err != nil {
-		return edn.Nil(), err
-	}
-	return r.stamped(ctx, store.Latest, answer)
+	return r.updateOrPreview(ctx, run, answer)
 }
 
-// bundle reads and verifies an export in the input: its bytes, or a file below the
-// allowed roots. at is where the input has it.
+// upload takes a part of an export and answers how much of it is there.
+func (r *request) upload() (edn.Value, error) {
+	if r.text("blob") == "" || r.text("file") != "" || r.flag("dry-run?") || r.in.HasKey("on-conflict") {
+		return edn.Nil(), invalid(edn.Vector(edn.K("offset")), "a part is sent with :blob, :offset and :content/b64 alone")
+	}
+	part, err := decodeExport(r.text("content/b64"))
+	if err != nil {
+		return edn.Nil(), err
+	}
+	offset, _ := r.in.Key("offset").AsInt()
+	if offset > maxImported {
+		offset = maxImported // which is refused below
+	}
+	received, err := r.uploads.add(r.text("blob"), int(offset), part)
+	return edn.MustMap(edn.K("received"), number(received)), err
+}
+
+func decodeExport(encoded string) ([]byte, error) {
+	content, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, contract.Errorf("import/invalid", "the bytes are not in base64: %w", err)
+	}
+	return content, nil
+}
+
+// bundle reads and verifies an export in the input: its bytes, a file below the
+// allowed roots, or an upload. at is where the input has it.
 func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
 	encoded, _ := in.Key("content/b64").AsString()
 	name, _ := in.Key("file").AsString()
-	if (encoded == "") == (name == "") {
-		return nil, invalid(edn.Vector(append(at, edn.K("content/b64"))...), "exactly one of :content/b64 and :file is expected")
+	want, _ := in.Key("blob").AsString()
+	if encoded != "" && name != "" || encoded == "" && name == "" && want == "" {
+		return nil, invalid(edn.Vector(append(at, edn.K("content/b64"))...), "one of :content/b64, :file and :blob is expected")
 	}
 	var content []byte
 	var err error
-	if name != "" {
+	switch {
+	case name != "":
 		content, err = r.readExport(name)
-	} else if content, err = base64.StdEncoding.DecodeString(encoded); err != nil {
-		err = contract.Errorf("import/invalid", "the bytes are not in base64: %w", err)
+	case encoded != "":
+		content, err = decodeExport(encoded)
+	default:
+		content, err = r.uploads.content(want)
 	}
 	if err != nil {
 		return nil, err
 	}
 	sum := blake3.Sum256(content)
-	if want, _ := in.Key("blob").AsString(); want != "" && want != "b3:"+hex.EncodeToString(sum[:]) {
+	if want != "" && want != "b3:"+hex.EncodeToString(sum[:]) {
+		if name == "" && encoded == "" {
+			r.uploads.drop(want)
+		}
 		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, not %s", sum, want)
 	}
 	return store.ReadExport(bytes.NewReader(content))
@@ -197,6 +231,10 @@ func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
 // are resolved.
 func (r *request) readExport(name string) ([]byte, error) {
 	if _, err := scan.Resolve(filepath.Dir(name), r.cfg.AllowedRoots); err != nil {
+		if errors.Is(err, contract.OfType("workspace/root-denied")) {
+			err = contract.AsError(err).WithOp("import", name).
+				WithHint("send the file in parts to :workspace/import, as `ferment workspace import` does, or copy it below one of these roots")
+		}
 		return nil, err
 	}
 	info, err := os.Lstat(name)

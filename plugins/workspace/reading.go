@@ -42,7 +42,7 @@ func getNode(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	chosen, err := view.Parse(r.in.Key("view"), view.Options{Named: r.views, Limits: r.cfg.limits(), At: []edn.Value{edn.K("view")}})
+	chosen, err := view.Parse(r.in.Key("view"), view.Options{Named: r.views, At: []edn.Value{edn.K("view")}})
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -96,7 +96,7 @@ func history(ctx context.Context, r *request) (edn.Value, error) {
 
 // compose collects frames of several nodes (WS-130).
 func compose(ctx context.Context, r *request) (edn.Value, error) {
-	asked, err := view.RequestFrom(r.in, view.Options{Named: r.views, Limits: r.cfg.limits()})
+	asked, err := view.RequestFrom(r.in, view.Options{Named: r.views})
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -148,13 +149,33 @@ func TestWhoMayAct(t *testing.T) {
 	require.Nil(t, err)
 }
 
-// WS-046, WS-049: a second process that opens the store of the first one is
-// refused, and can write once the first one has ended.
+// WS-046, WS-049: a second process reads the store of the first one and is told the same,
+// is refused when it writes, and can write once the first one has ended.
 func TestTwoProcessesOnOneStore(t *testing.T) {
 	first := start(t, map[string]string{"a.txt": "a"})
 	first.call("workspace/scan", `{}`)
 	second := &bench{T: t, root: first.root}
 	second.p = startOn(t, first.root)
+	for round := range 2 {
+		first.call("context/put-frame", fmt.Sprintf(`{:path "a.txt" :frame/type "note" :content "text %d"}`, round))
+		for intent, in := range map[string]string{
+			"workspace/status":    `{:breakdown? true}`,
+			"workspace/validate":  `{}`,
+			"workspace/ignore":    `{:op :list}`,
+			"workspace/snapshot":  `{:op :list}`,
+			"workspace/export":    `{}`,
+			"context/get-node":    `{:path "a.txt"}`,
+			"context/list-frames": `{:path "a.txt"}`,
+			"context/get-head":    `{:path "a.txt" :frame/type "note"}`,
+			"context/history":     `{:path "a.txt"}`,
+			"context/compose":     `{:path "a.txt"}`,
+			"context/diff":        `{:from 1 :to :current}`,
+			"context/report":      `{}`,
+		} {
+			assert.Equal(t, first.call(intent, in).String(), second.call(intent, in).String(), intent)
+		}
+	}
+	second.fails("store/locked", "workspace/snapshot", `{:op :create :name "x"}`)
 	err := second.failure("store/locked", "workspace/scan", `{}`)
 	assert.True(t, err.Retryable)
 	first.p.Instance().Stop()

@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -57,14 +59,29 @@ func (s *server) answer(ctx context.Context, running *running, i *intent, in edn
 	}
 	defer r.settle()
 	if i.opens == unopened {
-		return i.run(ctx, r)
+		return r.perform(ctx)
 	}
 	release, err := r.open(ctx)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	defer release()
-	return i.run(ctx, r)
+	return r.perform(ctx)
+}
+
+// perform runs the intent in its open workspace. It adds the rule that ignores a path to
+// an error about it (WS-185). Damage in a workspace of another process is retryable: that
+// process may have moved what was read (see store.Follow).
+func (r *request) perform(ctx context.Context) (edn.Value, error) {
+	result, err := r.intent.run(ctx, r)
+	switch {
+	case r.opened == nil || err == nil:
+	case errors.Is(err, contract.OfType("path/not-in-tree")), errors.Is(err, contract.OfType("node/not-found")) && r.text("path") != "":
+		err = r.ws.NotInTree(ctx, err, contract.AsError(err).Object)
+	case r.ws.Store.Follows() && errors.Is(err, contract.OfType("store/corrupt")):
+		err = contract.Errorf("store/locked", "another process changed what was read: %w", err).WithOp("workspace", r.root)
+	}
+	return result, err
 }
 
 // check validates the input and what the caller may do.
@@ -145,12 +162,25 @@ func (r *request) open(ctx context.Context) (release func(), err error) {
 			scheme = asked
 		}
 	}
-	o, release, err := r.hub.acquire(ctx, r.common.Workspace, r.intent.opens, scheme)
+	var o *opened
+	if r.reads() {
+		if o, release, err = r.hub.acquire(ctx, r.common.Workspace, r.intent.opens, scheme); errors.Is(err, contract.OfType("store/locked")) {
+			o, release, err = r.hub.follow(ctx, r.common.Workspace)
+		}
+	} else {
+		o, release, err = r.hub.acquirePatient(ctx, r.common.Workspace, r.intent.opens, scheme)
+	}
 	if err != nil {
 		return nil, err
 	}
 	r.opened = o
 	return release, nil
+}
+
+// reads reports whether the request writes nothing: it need not wait for another process
+// that writes the workspace (WS-046).
+func (r *request) reads() bool {
+	return !r.intent.writes || r.intent.alsoNeeds != nil && len(r.intent.alsoNeeds(r.in)) == 0 && r.intent.opens == existing
 }
 
 // asOf returns the transaction that the input reads at.
@@ -201,6 +231,10 @@ func (r *request) stampedValue(ctx context.Context, seq uint64, result any) (edn
 // stamp adds the transaction and the id of the root.
 func stamp(ctx context.Context, v *store.Snapshot, out *edn.MapBuilder) error {
 	out.Key("seq", number(v.Seq()))
+	return stampRoot(ctx, v, out)
+}
+
+func stampRoot(ctx context.Context, v *store.Snapshot, out *edn.MapBuilder) error {
 	root, err := v.RootAt(ctx, v.Seq())
 	out.Opt("root", idValue(root))
 	return err
@@ -217,11 +251,22 @@ func (r *request) resolve(ctx context.Context, v *store.Snapshot, deleted bool) 
 
 // update runs a transaction and returns an output with :seq and :root.
 func (r *request) update(ctx context.Context, write func(tx *store.Tx) error, answer func(out *edn.MapBuilder)) (edn.Value, error) {
-	seq, err := r.ws.Store.Update(ctx, r.actor, write)
+	var root id.ID
+	seq, err := r.ws.Store.Update(ctx, r.actor, func(tx *store.Tx) (err error) {
+		if err := write(tx); err != nil {
+			return err
+		}
+		root, err = tx.Root()
+		return err
+	})
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return r.stamped(ctx, seq, answer)
+	var out edn.MapBuilder
+	answer(&out)
+	out.Key("seq", number(seq))
+	out.Opt("root", idValue(root))
+	return out.Map(), nil
 }
 
 // stamped returns an output with the transaction and the root of it.

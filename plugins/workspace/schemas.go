@@ -24,8 +24,13 @@ var sharedEntries = map[string]edn.Value{
 		[:path/b64 {:optional true :doc "a path that is not text, in base64url"} :string]]`),
 }
 
-// outEntries are in every output.
-var outEntries = edn.MustRead(`[[:seq {:doc "transaction that was read"} [:int {:min 0}]] [:root {:optional true :doc "node id of the root"} :string]]`)
+// rootEntry is in every output, outEntries in all but those that equal states have in
+// common.
+var (
+	rootEntry  = edn.MustRead(`[[:root {:optional true :doc "node id of the root"} :string]]`)
+	seqEntry   = edn.MustRead(`[[:seq {:doc "transaction that was read"} [:int {:min 0}]]]`)
+	outEntries = edn.Vector(appendElems(appendElems(nil, seqEntry), rootEntry)...)
+)
 
 // schemasOf returns the schemas of the file by name, without colon.
 func schemasOf(text string) map[string]edn.Value {
@@ -43,6 +48,9 @@ func schemasOf(text string) map[string]edn.Value {
 			in = appendElems(in, sharedEntries[kind])
 		}
 		out := appendElems(nil, outEntries)
+		if form.Key("out/unnumbered").Truthy() {
+			out = appendElems(nil, rootEntry)
+		}
 		if form.Key("out/frame").Truthy() {
 			out = append(out, frameEntries(named)...)
 		}

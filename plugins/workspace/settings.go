@@ -9,7 +9,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
-	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -173,16 +172,13 @@ func (cfg *settings) agents() (*agent.Set, error) {
 	return agent.New(declared, anyModel)
 }
 
-// limits are those of the settings.
-func (cfg *settings) limits() store.Limits { return store.Limits{Frame: int(cfg.MaxFrame)} }
-
 // derivation returns what the making of frames depends on.
 func (cfg *settings) derivation() derive.Settings {
 	return derive.Settings{
 		Boundaries:  cfg.Boundaries,
 		NeverSend:   cfg.NeverSend,
 		DropPrompts: !cfg.StorePrompts,
-		Limits:      cfg.limits(),
+		MaxFrame:    int(cfg.MaxFrame),
 	}
 }
 
@@ -232,7 +228,7 @@ func (b viewBlock) view(cfg *settings) (view.View, error) {
 	if b.Content != nil {
 		m.Key("content?", edn.Bool(*b.Content))
 	}
-	return view.Parse(m.Map(), view.Options{Limits: cfg.limits()})
+	return view.Parse(m.Map(), view.Options{})
 }
 
 // viewProblem returns the problem of a view at the setting that causes it.

@@ -60,6 +60,13 @@ func status(ctx context.Context, r *request) (edn.Value, error) {
 		out.Key("scheme", edn.Text(r.ws.Store.Identity.Scheme))
 		out.Key("damaged?", edn.Bool(r.ws.Store.Damage() != nil))
 		out.Key("watch", r.watchState())
+		if counted.Scanned {
+			scanned, err := v.Scanned(ctx)
+			if err != nil {
+				return err
+			}
+			out.Key("tree/complete?", edn.Bool(!scanned.Incomplete))
+		}
 		return r.putDeleted(ctx, v, out)
 	})
 }
@@ -166,7 +173,7 @@ func restoreSubtree(ctx context.Context, r *request) (edn.Value, error) {
 
 // mark deletes or restores a subtree; with :dry-run? it only counts (WS-175).
 func (r *request) mark(ctx context.Context, counted string, change func(*store.Tx, string) ([]string, error)) (edn.Value, error) {
-	path, err := r.subtree(ctx)
+	path, err := r.pathOf(ctx, true)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -183,6 +190,11 @@ func (r *request) mark(ctx context.Context, counted string, change func(*store.T
 		out.OptInt("dropped", int64(dropped))
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
 	}
+	return r.updateOrPreview(ctx, run, answer)
+}
+
+// updateOrPreview is update; with :dry-run? nothing is committed.
+func (r *request) updateOrPreview(ctx context.Context, run func(*store.Tx) error, answer func(*edn.MapBuilder)) (edn.Value, error) {
 	if !r.flag("dry-run?") {
 		return r.update(ctx, run, answer)
 	}
@@ -192,10 +204,11 @@ func (r *request) mark(ctx context.Context, counted string, change func(*store.T
 	return r.stamped(ctx, store.Latest, answer)
 }
 
-// subtree returns the path that the input names, which may be deleted.
-func (r *request) subtree(ctx context.Context) (path string, err error) {
+// pathOf returns the path of the node that the input names. It must be in the tree, or
+// have been there and be deleted, if that is wanted.
+func (r *request) pathOf(ctx context.Context, deleted bool) (path string, err error) {
 	err = r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
-		found, err := r.resolve(ctx, v, true)
+		found, err := r.resolve(ctx, v, deleted)
 		if err == nil {
 			path = found.Path
 		}

@@ -57,7 +57,7 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 	if !store.Exists(at.data) {
 		return nil, notFound(at)
 	}
-	if !r.flag("fs?") && !r.flag("rerun?") {
+	if !r.flag("fs?") && !r.flag("rerun?") && !store.InUse(at.data) {
 		if ran, err := r.hub.ifClosed(at, func() error {
 			report, err = store.Verify(ctx, at.data, check)
 			return err
@@ -72,6 +72,9 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 	defer release()
 	if r.flag("fs?") {
 		check.Disk = r.onDisk
+	}
+	if r.flag("rerun?") {
+		check.Rerun = r.engine.Rerun
 	}
 	return r.ws.Store.Validate(ctx, check)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -69,4 +70,16 @@ func TestWatchRegenerates(t *testing.T) {
 		assert.Equal(t, "1", report.Key("counts").Key("file").String(), "%s", report)
 		assert.Equal(t, c.directories, report.Key("counts").Key("directory").String(), "%s", report)
 	}
+}
+
+// WS-164: a hook that the host does not know is refused before the watch begins.
+func TestUnknownHook(t *testing.T) {
+	b := scannedBench(t, fourFiles)
+	b.host.Answer(contract.DescribeIntent, func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
+		return edn.Nil(), contract.Errorf("invalid-request", "no intent %s", c.Request.Key("input").Key("refs"))
+	})
+	err := b.failure("input/invalid", "workspace/watch", `{:workspace "`+b.root+`" :on-change {:intent :none/hook} :max-changes 1}`)
+	assert.Equal(t, "[:on-change :intent]", err.Details.Key("path").String())
+	assert.Contains(t, err.Message, ":none/hook")
+	b.fails("input/invalid", "workspace/watch", `{:workspace "`+b.root+`" :on-change {:intent :context/generate} :max-changes 1}`)
 }

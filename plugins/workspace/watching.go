@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"time"
@@ -33,7 +34,7 @@ func watchNeeds(in edn.Value) []agent.Capability {
 // watchTree streams events until the caller is gone, the directory is lost, or
 // :max-changes changes were sent (WS-163).
 func watchTree(ctx context.Context, r *request) (edn.Value, error) {
-	o, err := r.subscription()
+	o, err := r.subscription(ctx)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -85,7 +86,7 @@ func (r *request) watcherOf() (*watch.Watcher, error) {
 }
 
 // subscription returns what a subscription does besides reporting changes.
-func (r *request) subscription() (o watch.SubscribeOptions, err error) {
+func (r *request) subscription(ctx context.Context) (o watch.SubscribeOptions, err error) {
 	if after, ok := r.in.Key("after").AsInt(); ok {
 		seq := uint64(after)
 		o.After = &seq
@@ -100,6 +101,9 @@ func (r *request) subscription() (o watch.SubscribeOptions, err error) {
 		if ownTargets[name] {
 			return o, ownTarget(name)
 		}
+		if err := r.served(ctx, name); err != nil {
+			return o, err
+		}
 		o.OnChange = func(ctx context.Context, e *watch.Event) error {
 			input := eventValue(e).AssocKey("workspace", edn.Text(r.root))
 			if params := hook.Key("params"); !params.IsNil() {
@@ -110,6 +114,17 @@ func (r *request) subscription() (o watch.SubscribeOptions, err error) {
 		}
 	}
 	return o, nil
+}
+
+// served verifies that the host knows the intent of a hook: calls to any other one would
+// fail after each change, unseen.
+func (r *request) served(ctx context.Context, intent string) error {
+	_, err := sdk.HostFrom(ctx).Describe(ctx, sdk.Ref{Intent: intent})
+	if !errors.Is(err, contract.OfType("invalid-request")) {
+		return nil // the first change reports other problems
+	}
+	return invalid(edn.Vector(edn.K("on-change"), edn.K("intent")), "the host serves no intent :%s", intent).
+		WithHint("name an intent of the configuration")
 }
 
 // regenerateAfter returns what regenerates frames after a batch of changes (WS-164).

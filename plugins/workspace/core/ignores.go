@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -46,20 +47,20 @@ func (w *Workspace) Explain(ctx context.Context, path string, directory bool, pa
 	return scan.Explain(o, path, directory)
 }
 
-// NotInTree adds the rule that ignores a path to an error of type
-// path/not-in-tree. Other errors, and one whose path is not ignored, stay as they
-// are.
+// NotInTree adds the rule that ignores a path to an error of type path/not-in-tree or
+// node/not-found. Other errors, and one whose path is not ignored, stay as they are.
 func (w *Workspace) NotInTree(ctx context.Context, err error, path string) error {
 	e := contract.AsError(err)
-	if e == nil || e.Type != "path/not-in-tree" {
+	if e == nil || e.Type != "path/not-in-tree" && e.Type != "node/not-found" {
 		return err
 	}
 	d, failed := w.Explain(ctx, path, false, nil)
 	if failed != nil || !d.Ignored {
 		return err
 	}
-	return contract.Errorf(e.Type, "it is not in the tree: %s", d).WithOp(e.Op, e.Object).
-		WithDetail("source", edn.Text(d.Source)).WithDetail("line", edn.Int(int64(d.Line))).WithDetail("pattern", edn.Text(d.Pattern)).
+	named := *e
+	named.Message = fmt.Sprintf("it is not in the tree: %s", d)
+	return named.WithDetail("source", edn.Text(d.Source)).WithDetail("line", edn.Int(int64(d.Line))).WithDetail("pattern", edn.Text(d.Pattern)).
 		WithHint("ferment workspace ignore explain " + path)
 }
 

@@ -55,18 +55,13 @@ const maxUnsaved = 1000
 // Open opens the workspace of a directory. It creates the store if there is
 // none.
 func Open(ctx context.Context, root string, o Options) (*Workspace, error) {
-	abs, err := scan.Resolve(root, o.Allowed)
+	w, data, err := locate(root, o)
 	if err != nil {
 		return nil, err
 	}
-	data := o.DataDir
-	if data == "" {
-		data = store.DataDir(abs)
-	}
-	w := &Workspace{Root: abs, git: o.Git, exclude: excluded(abs, data)}
 	w.Store, err = store.Open(ctx, data, o.Store)
 	if errors.Is(err, contract.OfType("workspace/not-found")) {
-		if err = create(data, abs, o); err == nil {
+		if err = create(data, w.Root, o); err == nil {
 			w.Store, err = store.Open(ctx, data, o.Store)
 		}
 	}
@@ -75,6 +70,29 @@ func Open(ctx context.Context, root string, o Options) (*Workspace, error) {
 	}
 	w.known = w.Store.LoadCache()
 	return w, nil
+}
+
+// Follow opens the workspace of a directory that another process writes, for reading
+// only: see store.Follow.
+func Follow(ctx context.Context, root string, o Options) (*Workspace, error) {
+	w, data, err := locate(root, o)
+	if err == nil {
+		w.Store, err = store.Follow(ctx, data, o.Store)
+	}
+	return w, err
+}
+
+// locate returns a workspace without its store, and the data directory of that.
+func locate(root string, o Options) (*Workspace, string, error) {
+	abs, err := scan.Resolve(root, o.Allowed)
+	if err != nil {
+		return nil, "", err
+	}
+	data := o.DataDir
+	if data == "" {
+		data = store.DataDir(abs)
+	}
+	return &Workspace{Root: abs, git: o.Git, exclude: excluded(abs, data)}, data, nil
 }
 
 // create makes a store with the configured scheme.
@@ -146,11 +164,7 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.prepare(ctx, &o); err != nil {
-		return nil, err
-	}
-	o.Previous = w.known
-	r, err := scan.Run(ctx, o)
+	r, err := w.read(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +177,15 @@ func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, erro
 	return s, err
 }
 
+// read scans the directory and commits nothing.
+func (w *Workspace) read(ctx context.Context, o scan.Options) (*scan.Result, error) {
+	if err := w.prepare(ctx, &o); err != nil {
+		return nil, err
+	}
+	o.Previous = w.known
+	return scan.Run(ctx, o)
+}
+
 // prepare sets the options that are those of the workspace, except Previous.
 func (w *Workspace) prepare(ctx context.Context, o *scan.Options) error {
 	text, err := w.ignoreList(ctx)
@@ -171,24 +194,32 @@ func (w *Workspace) prepare(ctx context.Context, o *scan.Options) error {
 	return err
 }
 
+// scanned returns how a tree was scanned. A scan of a part leaves a tree incomplete that
+// was before.
+func scanned(before store.Scanned, r *scan.Result, o scan.Options) store.Scanned {
+	part := len(o.Paths)+len(o.Dirs) > 0
+	return store.Scanned{Rules: r.IgnoreDigest, Incomplete: !r.Complete || part && before.Incomplete}
+}
+
 // ScanAs is Scan for an actor, whom the transaction names.
 func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.prepare(ctx, &o); err != nil {
-		return nil, err
-	}
-	o.Previous = w.known
-	r, err := scan.Run(ctx, o)
+	r, err := w.read(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	s := &Scanned{Result: r}
 	s.Seq, err = w.Store.Update(ctx, actor, func(tx *store.Tx) (err error) {
-		if s.Changes, err = tx.PutTree(r.Tree); err != nil || s.Changes.Empty() {
+		before, err := tx.Scanned()
+		if err != nil {
 			return err
 		}
-		return tx.SetIgnoreDigest(r.IgnoreDigest)
+		now := scanned(before, r, o)
+		if s.Changes, err = tx.PutTree(r.Tree); err != nil || s.Changes.Empty() && before.Incomplete == now.Incomplete {
+			return err
+		}
+		return tx.SetScanned(now)
 	})
 	if err != nil {
 		return nil, err

@@ -259,3 +259,31 @@ func TestNotInTreeNamesTheRule(t *testing.T) {
 	assert.Equal(t, error(other), w.NotInTree(background, other, "src/x.go"))
 	require.NoError(t, w.NotInTree(background, nil, "src/x.go"))
 }
+
+// WS-022: a tree is complete after a whole scan that skipped nothing; a scan of a part does
+// not make it so.
+func TestScannedIncompletely(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, "a", "d/b")
+	w := open(t, root)
+	whole, part := scan.Options{}, scan.Options{Paths: []string{"d"}}
+	skipped, clean := &scan.Result{}, &scan.Result{Complete: true}
+	incomplete := store.Scanned{Incomplete: true}
+	assert.Equal(t, incomplete, scanned(store.Scanned{}, skipped, whole))
+	assert.Equal(t, incomplete, scanned(store.Scanned{}, skipped, part))
+	assert.Equal(t, incomplete, scanned(incomplete, clean, part))
+	assert.Equal(t, store.Scanned{}, scanned(incomplete, clean, whole))
+	assert.Equal(t, store.Scanned{}, scanned(store.Scanned{}, clean, part))
+
+	first := w.mustScan(t, whole)
+	_, err := w.Store.Update(background, "", func(tx *store.Tx) error {
+		now, err := tx.Scanned()
+		now.Incomplete = true
+		require.NoError(t, err)
+		return tx.SetScanned(now)
+	})
+	require.NoError(t, err)
+	assert.Equal(t, first.Seq+1, w.mustScan(t, part).Seq, "nothing changed")
+	assert.Equal(t, first.Seq+2, w.mustScan(t, whole).Seq, "it is complete again")
+	assert.Equal(t, first.Seq+2, w.mustScan(t, whole).Seq)
+}

@@ -12,8 +12,7 @@
 //
 // [Engine.Synthesize] makes one frame of a directory, [Engine.Generate] frames of
 // files and directories by any producer, [Engine.Regenerate] runs the recipes of
-// the frames whose inputs changed, [Engine.Invalidate] marks frames so that they
-// are made again.
+// the frames whose inputs changed or that are marked (store.Tx.Invalidate).
 //
 // # Which producer makes a frame
 //

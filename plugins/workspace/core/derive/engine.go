@@ -59,7 +59,7 @@ type Settings struct {
 	NeverSend []string
 	// DropPrompts keeps the texts of prompts out of the store.
 	DropPrompts bool
-	Limits      store.Limits
+	MaxFrame    int // bytes of the text of a frame; 0 means store.MaxFrame
 	MaxInput    int // bytes of the input of a model; 0 means 256 KiB
 	Concurrency int // calls of one agent at once; 0 means 3
 }
@@ -165,6 +165,9 @@ func synthesisRecipe(p *policy.Policy, sel store.Selection) (edn.Value, error) {
 	}
 	return store.Recipe("synthesize", p.Value(), params), nil
 }
+
+// maxInput is the largest input of a model, in bytes.
+func (s Settings) maxInput() int { return cmp.Or(s.MaxInput, defaultInput) }
 
 // denied returns the pattern by which a path may not be sent to a model, empty if
 // it may.

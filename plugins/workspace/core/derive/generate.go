@@ -311,6 +311,9 @@ func (g *generation) fill(j *job) {
 		if pattern := g.e.o.Settings().denied(j.item.Path); pattern != "" && j.batch {
 			j.skip("it matches " + pattern + " of never_send")
 		}
+		if err := j.fits(g.e.o.Settings().maxInput()); err != nil && !isDir && j.batch {
+			j.fail(err)
+		}
 	case j.producer == FromFrames && isDir:
 		j.policy, j.sel = g.summary, g.sel
 	case j.producer == FromFrames:

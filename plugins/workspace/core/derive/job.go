@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type job struct {
 	prompts  []string // texts to store with a generated frame
 
 	// What the snapshot says.
+	asOf     uint64
 	now      store.Version
 	inputs   []store.Input
 	frames   []policy.Frame
@@ -49,7 +51,7 @@ func (j *job) key() key { return key{j.item.Path, j.item.Type} }
 // skipped.
 func (j *job) fail(err error) {
 	e := contract.AsError(err)
-	if j.batch && (e.Type == "generate/binary" || e.Type == "generate/denied") {
+	if j.batch && slices.Contains([]string{"generate/binary", "generate/denied", "generate/too-large"}, e.Type) {
 		j.skip(e.Message)
 		return
 	}
@@ -72,14 +74,18 @@ func (j *job) done() bool { return j.item.Outcome != "" }
 // look reads what the job needs from the snapshot: the state of the path, its
 // basis, and the frames that have the basis already.
 func (e *Engine) look(ctx context.Context, v *store.Snapshot, j *job) error {
-	now, err := v.Current(ctx, j.item.Path)
-	if err != nil {
-		return err
+	if j.now.Mode != id.Dir || j.now.Node.IsZero() { // of a directory, nothing else matters
+		now, err := v.Current(ctx, j.item.Path)
+		if err != nil {
+			return err
+		}
+		if now == nil {
+			return contract.Errorf("path/not-in-tree", "the path is gone").WithOp("derive", store.Shown(j.item.Path))
+		}
+		j.now = *now
 	}
-	if now == nil {
-		return contract.Errorf("path/not-in-tree", "the path is gone").WithOp("derive", store.Shown(j.item.Path))
-	}
-	j.now = *now
+	j.asOf = v.Seq()
+	var err error
 	if j.producer == "synthesize" {
 		err = e.lookDirectory(ctx, v, j)
 	} else {
@@ -123,13 +129,21 @@ func (j *job) attempted(ctx context.Context, v *store.Snapshot) (*store.Frame, e
 	return nil, nil
 }
 
+// fits verifies that a file has at most limit bytes.
+func (j *job) fits(limit int) error {
+	if j.now.Size <= int64(limit) {
+		return nil
+	}
+	return contract.Errorf("generate/too-large", "the file has %d bytes, more than %d", j.now.Size, limit).
+		WithOp("generate", store.Shown(j.item.Path)).WithDetail("limit", edn.Int(int64(limit)))
+}
+
 func lookFile(j *job) error {
 	if j.now.Mode != id.File && j.now.Mode != id.Exec {
 		return contract.Errorf("input/invalid", "the producer %s needs a file", j.producer).WithOp("derive", store.Shown(j.item.Path))
 	}
-	if j.now.Size > MaxSource {
-		return contract.Errorf("generate/too-large", "the file has %d bytes, more than %d", j.now.Size, int64(MaxSource)).
-			WithOp("derive", store.Shown(j.item.Path)).WithDetail("limit", edn.Int(MaxSource))
+	if err := j.fits(MaxSource); err != nil {
+		return err
 	}
 	j.inputs = []store.Input{
 		{Kind: id.InputNode, ID: j.now.Node},
@@ -234,15 +248,24 @@ func (e *Engine) run(ctx context.Context, v *store.Snapshot, jobs []*job) error 
 
 // readFrames reads the texts of the child frames.
 func (j *job) readFrames(ctx context.Context, v *store.Snapshot) error {
+	contents := make([]id.ID, len(j.frames))
+	for i := range j.frames {
+		contents[i] = j.frames[i].Content
+	}
+	texts, err := v.Contents(ctx, contents)
+	if err != nil {
+		return err
+	}
 	var dropped []string
 	for i := range j.frames {
-		text, err := v.Content(ctx, j.frames[i].Content)
-		if errors.Is(err, store.ErrTextDropped) {
+		text, ok := texts[j.frames[i].Content]
+		if !ok {
+			_, err := v.Content(ctx, j.frames[i].Content)
+			if !errors.Is(err, store.ErrTextDropped) {
+				return err
+			}
 			dropped = append(dropped, j.frames[i].Path)
 			continue
-		}
-		if err != nil {
-			return err
 		}
 		j.frames[i].Text = string(text)
 	}
@@ -288,7 +311,7 @@ func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]
 }
 
 func (e *Engine) combine(ctx context.Context, j *job) error {
-	limit := e.o.Settings().Limits.OrDefault().Frame
+	limit := cmp.Or(e.o.Settings().MaxFrame, store.MaxFrame)
 	n := len(j.frames)
 	r, err := j.policy.Text(ctx, j.item.Path, j.frames, limit, e.registry, e.customCall)
 	if err != nil {
@@ -302,7 +325,7 @@ func (e *Engine) combine(ctx context.Context, j *job) error {
 }
 
 // finish makes the NewFrame of a job whose text is there.
-func (e *Engine) finish(ctx context.Context, v *store.Snapshot, j *job) error {
+func (e *Engine) finish(v *store.Snapshot, j *job) error {
 	scheme := e.o.Store.Scheme
 	origin, recipe := store.Extracted, store.Recipe(j.producer, edn.Nil(), edn.Nil())
 	var sample uint64
@@ -328,30 +351,31 @@ func (e *Engine) finish(ctx context.Context, v *store.Snapshot, j *job) error {
 		j.meta.OptText(effectKey, j.effect)
 	}
 	j.frame = store.NewFrame{
-		Path:    j.item.Path,
-		Type:    j.item.Type,
-		Agent:   j.agent,
-		Origin:  origin,
-		Inputs:  j.inputs,
-		Text:    j.text,
-		Sample:  sample,
-		Sampled: sampled,
-		Recipe:  recipe,
-		Meta:    j.meta.Map(),
-		Limits:  e.o.Settings().Limits,
+		Path:     j.item.Path,
+		Type:     j.item.Type,
+		Agent:    j.agent,
+		Origin:   origin,
+		Inputs:   j.inputs,
+		Text:     j.text,
+		Sample:   sample,
+		Sampled:  sampled,
+		Recipe:   recipe,
+		Meta:     j.meta.Map(),
+		MaxFrame: e.o.Settings().MaxFrame,
+		AsOf:     j.asOf,
+		Now:      j.now,
+		First:    len(j.existing) == 0,
 	}
-	f, err := v.Seal(ctx, j.frame)
-	if err != nil {
-		return err
-	}
+	f := e.o.Store.Seal(j.frame, j.now)
 	j.item.New = f.ID
-	return v.Assume(ctx, f, j.text)
+	v.Assume(f, j.now, j.text)
+	return nil
 }
 
 // commit appends the frame of a job, or moves its head.
 func (j *job) commit(tx *store.Tx) (err error) {
 	if j.reuse != nil {
-		j.put, err = tx.MoveHead(j.reuse.ID)
+		j.put, err = tx.MoveHead(j.reuse.ID, j.asOf)
 	} else {
 		j.put, err = tx.PutDerived(j.frame)
 	}

@@ -205,9 +205,9 @@ func (w *work) compute(ctx context.Context, v *store.Snapshot, jobs []*job) erro
 		case j.done():
 		case j.reuse != nil:
 			j.item.New = j.reuse.ID
-			err = v.Assume(ctx, j.reuse, nil)
+			v.Assume(j.reuse, j.now, nil)
 		default:
-			err = w.e.finish(ctx, v, j)
+			err = w.e.finish(v, j)
 		}
 		if err != nil {
 			j.fail(err)

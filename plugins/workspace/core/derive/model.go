@@ -151,16 +151,16 @@ func (e *Engine) accept(j *job, text, finish string, by edn.Value) error {
 	}
 	meta := j.meta.Map().Merge(by)
 	j.frame = store.NewFrame{
-		Path:   j.item.Path,
-		Type:   j.item.Type,
-		Agent:  j.agent,
-		Origin: store.Generated,
-		Inputs: j.inputs,
-		Text:   []byte(fixed),
-		Sample: sample,
-		Recipe: recipe,
-		Meta:   meta,
-		Limits: e.o.Settings().Limits,
+		Path:     j.item.Path,
+		Type:     j.item.Type,
+		Agent:    j.agent,
+		Origin:   store.Generated,
+		Inputs:   j.inputs,
+		Text:     []byte(fixed),
+		Sample:   sample,
+		Recipe:   recipe,
+		Meta:     meta,
+		MaxFrame: e.o.Settings().MaxFrame,
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package derive
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -206,7 +205,7 @@ func (e *Engine) render(ctx context.Context, v *store.Snapshot, j *job, a *agent
 		return edn.Nil(), contract.Errorf("generate/denied", "the path matches %q of never_send", pattern).
 			WithOp("generate", store.Shown(j.item.Path)).WithDetail("pattern", edn.Text(pattern))
 	}
-	limit := cmp.Or(settings.MaxInput, defaultInput)
+	limit := settings.maxInput()
 	var content, frames string
 	var err error
 	if selected == nil {
@@ -241,9 +240,8 @@ func (e *Engine) render(ctx context.Context, v *store.Snapshot, j *job, a *agent
 
 // fileText returns the text of a file as data.
 func (e *Engine) fileText(ctx context.Context, j *job, limit int) (string, error) {
-	if j.now.Size > int64(limit) {
-		return "", contract.Errorf("generate/too-large", "the file has %d bytes, more than %d", j.now.Size, limit).
-			WithOp("generate", store.Shown(j.item.Path)).WithDetail("limit", edn.Int(int64(limit)))
+	if err := j.fits(limit); err != nil {
+		return "", err
 	}
 	data, err := e.source(ctx, j.item.Path, j.now)
 	if err != nil {

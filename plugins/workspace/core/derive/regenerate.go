@@ -97,11 +97,16 @@ func (g *regeneration) scope(ctx context.Context, v *store.Snapshot) error {
 
 // subtree makes everything below the path a candidate that may have work.
 func (g *regeneration) subtree(ctx context.Context, v *store.Snapshot) error {
-	list := v.NotFresh
-	if g.r.Force || g.r.CreateMissing {
-		list = v.Heads
+	if !g.r.Force && !g.r.CreateMissing {
+		paths, err := v.Suspects(ctx, g.path, g.types)
+		for _, p := range paths {
+			if g.inScope(p) {
+				g.add(p)
+			}
+		}
+		return err
 	}
-	heads, err := list(ctx, g.path, g.types)
+	heads, err := v.Heads(ctx, g.path, g.types)
 	if err != nil {
 		return err
 	}
@@ -176,13 +181,13 @@ func (g *regeneration) job(ctx context.Context, v *store.Snapshot, h store.HeadI
 		}
 		return nil, nil
 	}
-	f, err := v.Frame(ctx, h.Frame)
+	f, err := v.FrameOf(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	j := &job{agent: f.Agent, producer: f.Producer(), force: h.State == store.Invalid}
 	j.forced(force, g.caller)
-	j.now.Mode = h.Mode
+	j.now.Mode, j.now.Node = h.Mode, h.Node
 	j.item = Item{Path: h.Path, Type: h.Type, Old: h.Frame, Reason: reasonOf(h)}
 	if force {
 		j.item.Reason = Forced
@@ -323,26 +328,4 @@ func (g *regeneration) first(path string, has map[string]bool) (list []*job) {
 	}
 	slices.SortFunc(list, func(a, b *job) int { return compareKeys(a.key(), b.key()) })
 	return list
-}
-
-// Invalidate marks heads, so that they read as invalid and the next regeneration
-// makes them again.
-func (e *Engine) Invalidate(ctx context.Context, r InvalidateRequest) (*InvalidatedResult, error) {
-	if _, err := e.allow(r.Caller, agent.Invalidate); err != nil {
-		return nil, err
-	}
-	out := &InvalidatedResult{}
-	var err error
-	out.Seq, err = e.o.Store.Update(ctx, r.Caller.actor(), func(tx *store.Tx) (err error) {
-		if r.Frame.IsZero() {
-			out.Invalidated, err = tx.Invalidate(r.Path, r.Recursive, r.Types)
-		} else {
-			out.Invalidated, err = tx.InvalidateFrame(r.Frame)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, contract.AsError(err)
-	}
-	return out, nil
 }

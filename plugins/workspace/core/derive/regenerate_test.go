@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,7 +16,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
@@ -217,15 +215,9 @@ func TestRegenerateOneFrame(t *testing.T) {
 func TestInvalidate(t *testing.T) {
 	w := newWorld(t, map[string]string{"d/a": "1", "e": "1"})
 	w.whole(nil, store.BindsNode)
-	mark := func(r InvalidateRequest) int {
-		r.Caller = writer
-		out, err := w.Invalidate(background, r)
-		require.NoError(t, err)
-		return out.Invalidated
-	}
-	assert.Equal(t, 2, mark(InvalidateRequest{Path: "d", Recursive: true, Types: []string{"t"}}))
-	assert.Equal(t, 0, mark(InvalidateRequest{Path: "d", Recursive: true}))
-	assert.Equal(t, 1, mark(InvalidateRequest{Frame: w.head("", "t").ID}))
+	assert.Equal(t, 2, w.mark(func(tx *store.Tx) (int, error) { return tx.Invalidate("d", true, []string{"t"}) }))
+	assert.Equal(t, 0, w.mark(func(tx *store.Tx) (int, error) { return tx.Invalidate("d", true, nil) }))
+	assert.Equal(t, 1, w.mark(func(tx *store.Tx) (int, error) { return tx.InvalidateFrame(w.head("", "t").ID) }))
 	_, state := w.text("d", "t")
 	assert.Equal(t, "invalid", state)
 	reads := w.reads.Load()
@@ -237,8 +229,6 @@ func TestInvalidate(t *testing.T) {
 		assert.Contains(t, h, "fresh")
 	}
 	assert.Empty(t, w.regenerate("").Items)
-	_, err := w.Invalidate(background, InvalidateRequest{Caller: Caller{Agent: "reader"}})
-	typed(t, err, "agent/role-denied")
 }
 
 // WS-117: forced, every recipe runs again and must give the same. Missing frames
@@ -286,95 +276,6 @@ func TestAgentOfARecipe(t *testing.T) {
 	assert.Equal(t, "writer", w.head("b", "t").Agent, "the frame keeps the agent of its recipe, not that of the caller")
 	_, state := w.text("b", "t")
 	assert.Equal(t, "fresh", state)
-}
-
-// WS-116: several requests at once make each frame once; others find it.
-func TestConcurrentRegenerations(t *testing.T) {
-	files := map[string]string{}
-	for i := range 30 {
-		files[fmt.Sprintf("d%d/e/f%d", i%5, i)] = "1"
-	}
-	w := newWorld(t, files)
-	w.whole(nil, store.BindsNode)
-	for p := range files {
-		files[p] = "2"
-	}
-	w.scan(files)
-	reads := w.reads.Load()
-	var mu sync.Mutex
-	var total Counts
-	var all sync.WaitGroup
-	for n := range 8 {
-		all.Go(func() {
-			path := []string{"", "d1", "", "d2/e", "", "d3", "d4", ""}[n]
-			out, err := w.Regenerate(background, RegenerateRequest{Caller: synthesis, Path: path, Recursive: true})
-			if !assert.NoError(t, err) {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			total.File += out.Counts.File
-			total.Directory += out.Counts.Directory
-			total.Failed += out.Counts.Failed
-		})
-	}
-	all.Wait()
-	assert.Equal(t, Counts{File: 30, Directory: 11}, total)
-	assert.Equal(t, reads+30, w.reads.Load(), "each file was read once")
-	for _, h := range w.heads() {
-		assert.Contains(t, h, "fresh")
-	}
-}
-
-// WS-116: if the inputs move before the commit, the work is done again; if they
-// never rest, the request fails and nothing is written.
-func TestMovingInputs(t *testing.T) {
-	moves := 0
-	w := newWorld(t, map[string]string{"a": "1", "b": "1"})
-	w.whole(nil, store.BindsNode)
-	left := 2
-	w.onRead = func(path string) {
-		if path == "a" && left > 0 {
-			left--
-			moves++
-			w.edit("b", fmt.Sprint("moved ", moves))
-		}
-	}
-	w.edit("a", "2")
-	out := w.regenerate("")
-	assert.Equal(t, Counts{File: 2, Directory: 1}, out.Counts)
-	assert.Equal(t, 2, moves)
-	for _, h := range w.heads() {
-		assert.Contains(t, h, "fresh")
-	}
-	left = 1 << 20
-	w.edit("a", "3")
-	before := w.heads()
-	_, err := w.Regenerate(background, RegenerateRequest{Caller: synthesis, Recursive: true})
-	typed(t, err, "regenerate/contended")
-	assert.True(t, contract.AsError(err).Retryable)
-	left = 0
-	for name, h := range w.heads() {
-		assert.Equal(t, strings.Fields(before[name])[0], strings.Fields(h)[0], "%s has another frame", name)
-	}
-}
-
-// WS-114: all deterministic frames of a request are one transaction; a cancelled
-// request leaves none of them.
-func TestOneTransaction(t *testing.T) {
-	w := newWorld(t, map[string]string{"a/b/c": "1", "d": "1"})
-	w.whole(nil, store.BindsNode)
-	seq := w.scan(map[string]string{"a/b/c": "2", "d": "2"})
-	before := w.heads()
-	ctx, cancel := context.WithCancel(background)
-	w.onRead = func(string) { cancel() }
-	_, err := w.Regenerate(ctx, RegenerateRequest{Caller: synthesis, Recursive: true})
-	typed(t, err, "canceled")
-	assert.Equal(t, before, w.heads())
-	w.onRead = nil
-	out := w.regenerate("")
-	assert.Equal(t, seq+1, out.Seq)
-	assert.Equal(t, Counts{File: 2, Directory: 3}, out.Counts)
 }
 
 // WS-112, WS-114: generated frames call the model again, commit one by one, and
@@ -434,7 +335,9 @@ func TestRerun(t *testing.T) {
 		return content
 	}
 	require.NoError(t, w.store.View(background, store.Latest, func(v *store.Snapshot) error {
-		page, err := v.Frames(background, store.Filter{Path: "", Type: "t"})
+		root, err := v.Resolve(background, store.Ref{}, false)
+		require.NoError(t, err)
+		page, err := v.FramesOf(background, root, store.Filter{Type: "t"})
 		require.Len(t, page.Frames, 3)
 		for _, f := range page.Frames {
 			switch policy, _ := f.Meta.Key("policy").AsKeyword(); {

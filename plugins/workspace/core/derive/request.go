@@ -39,13 +39,13 @@ type SynthesizeRequest struct {
 
 // Synthesized is what a synthesis did.
 type Synthesized struct {
-	Seq         uint64
-	Frame       *store.Frame
-	Existing    bool // the frame was stored before
-	Inputs      int  // child frames
-	StaleInputs int
-	Built       int // frames of directories below that were made
-	Reused      int // frames of directories below that were fresh or stored before
+	Seq         uint64       `edn:"-"`
+	Frame       *store.Frame `edn:"-"`
+	Existing    bool         `edn:"frame/existing?"` // the frame was stored before
+	Inputs      int          `edn:"inputs"`          // child frames
+	StaleInputs int          `edn:"stale-inputs"`
+	Built       int          `edn:"built"`  // frames of directories below that were made
+	Reused      int          `edn:"reused"` // frames of directories below that were fresh or stored before
 }
 
 // RegenerateRequest asks to make frames again whose inputs changed.
@@ -139,21 +139,6 @@ type Item struct {
 	Attribution edn.Value
 	// StaleInputs counts stale frames that were used.
 	StaleInputs int
-}
-
-// InvalidateRequest asks to mark heads.
-type InvalidateRequest struct {
-	Caller    Caller
-	Path      string
-	Frame     id.ID // one frame in place of a path
-	Recursive bool
-	Types     []string // empty means every type
-}
-
-// InvalidatedResult is what an invalidation did.
-type InvalidatedResult struct {
-	Seq         uint64
-	Invalidated int // heads that were not marked before
 }
 
 // Priority orders the calls of a request.

@@ -231,7 +231,7 @@ func TestStaleChildren(t *testing.T) {
 // WS-099: a text that is too large is an error, or is cut between frames.
 func TestLargeSynthesis(t *testing.T) {
 	w := newWorld(t, map[string]string{"a": "1", "b": "1", "c": "1"})
-	w.settings.Limits.Frame = 100
+	w.settings.MaxFrame = 100
 	for _, p := range []string{"a", "b", "c"} {
 		w.note(p, "note", strings.Repeat(p, 40))
 	}

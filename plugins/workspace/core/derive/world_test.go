@@ -130,6 +130,17 @@ func (w *world) edit(path, text string) {
 	w.scan(files)
 }
 
+// mark marks heads and returns how many were not marked before.
+func (w *world) mark(mark func(*store.Tx) (int, error)) (marked int) {
+	w.t.Helper()
+	_, err := w.store.Update(background, "tester", func(tx *store.Tx) (err error) {
+		marked, err = mark(tx)
+		return err
+	})
+	require.NoError(w.t, err)
+	return marked
+}
+
 var (
 	writer    = Caller{Agent: "writer"}
 	synthesis = Caller{Agent: "synthesis", Principal: "tester"}

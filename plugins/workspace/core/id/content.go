@@ -36,6 +36,19 @@ func (m Mode) Valid() bool {
 	return false
 }
 
+// Kind names the kind of node: file, dir, link or repo.
+func (m Mode) Kind() string {
+	switch m {
+	case Dir:
+		return "dir"
+	case Link:
+		return "link"
+	case Repo:
+		return "repo"
+	}
+	return "file"
+}
+
 // text returns String without its allocation.
 func (m Mode) text() string {
 	switch m {

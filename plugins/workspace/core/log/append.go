@@ -15,6 +15,39 @@ type Draft struct {
 	Records []Record
 }
 
+func (d Draft) commit(seq, batch uint64) Commit {
+	return Commit{Seq: seq, Batch: batch, Time: d.Time, Records: len(d.Records), Actor: d.Actor}
+}
+
+// Cursor is where the log goes on. It says where Append will write records, so an index
+// can have their places before.
+type Cursor struct {
+	segment      int
+	offset, size int64
+}
+
+// Cursor returns the end of the log.
+func (l *Log) Cursor() Cursor { return Cursor{l.end.Segment, l.end.Offset, l.o.SegmentSize} }
+
+// Next returns the place of a record whose payload has n bytes, and moves behind it.
+func (c *Cursor) Next(n int) Place {
+	if c.full(n) {
+		c.segment, c.offset = c.segment+1, segmentHeader
+	}
+	p := Place{Segment: c.segment, Offset: c.offset + 5, Length: n}
+	c.offset += int64(overhead + n)
+	return p
+}
+
+// full reports whether a record begins another segment.
+func (c *Cursor) full(n int) bool {
+	return c.segment == 0 || c.offset+int64(overhead+n) > c.size && c.offset > segmentHeader
+}
+
+// Commit moves behind a transaction whose records were passed. seq is its number, batch
+// that of the first transaction of the same call of Append.
+func (c *Cursor) Commit(d Draft, seq, batch uint64) { c.Next(len(d.commit(seq, batch).payload())) }
+
 // Append writes transactions and makes them durable with one fsync. It returns
 // them as they would be read back. If it fails, none of them is in the log.
 func (l *Log) Append(drafts ...Draft) ([]Transaction, error) {
@@ -83,7 +116,7 @@ type writer struct {
 const bufferSize = 1 << 20
 
 func (w *writer) transaction(d Draft, batch uint64) (Transaction, error) {
-	c := Commit{Seq: w.at.Seq + 1, Batch: batch, Time: d.Time, Records: len(d.Records), Actor: d.Actor}
+	c := d.commit(w.at.Seq+1, batch)
 	t := Transaction{Commit: c, Records: d.Records, Places: make([]Place, len(d.Records))}
 	for i, r := range d.Records {
 		var err error
@@ -104,12 +137,13 @@ func (w *writer) record(kind byte, payload []byte) (Place, error) {
 	if len(payload) > MaxPayload {
 		return Place{}, contract.Errorf("limit/exceeded", "a record of %d bytes is larger than %d", len(payload), MaxPayload)
 	}
-	if w.at.Segment == 0 || w.at.Offset+int64(overhead+len(payload)) > w.log.o.SegmentSize && w.at.Offset > segmentHeader {
+	at := Cursor{w.at.Segment, w.at.Offset, w.log.o.SegmentSize}
+	if at.full(len(payload)) {
 		if err := w.next(); err != nil {
 			return Place{}, err
 		}
 	}
-	p := Place{Segment: w.at.Segment, Offset: w.at.Offset + 5, Length: len(payload)}
+	p := at.Next(len(payload))
 	w.put(kind, payload)
 	if len(w.buffer) >= bufferSize {
 		return p, w.flush()

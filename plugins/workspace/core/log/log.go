@@ -150,6 +150,11 @@ func Open(dir string, o Options) (*Log, *Damage, error) {
 	return l, damage, nil
 }
 
+// Follow opens the log of another process for reading at places that it recorded.
+func Follow(dir string, alg id.Alg) *Log {
+	return &Log{dir: dir, o: Options{Alg: alg}, files: map[int]*os.File{}}
+}
+
 // classify cuts a torn tail off, and returns other damage.
 func (l *Log) classify(r *reader, damage *Damage) (*Damage, error) {
 	from := l.o.From

@@ -24,8 +24,8 @@ type Side struct {
 	Frames map[id.ID]store.FrameInfo
 	// Text returns the text of a frame.
 	Text func(ctx context.Context, frame id.ID) ([]byte, error)
-	// IgnoreDigest identifies the ignore rules of the scan, if they are known.
-	IgnoreDigest string
+	// Scanned is how the tree was scanned, if that is known.
+	Scanned store.Scanned
 }
 
 // HeadKey is what a head belongs to.
@@ -42,7 +42,7 @@ func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
 	side := &Side{Heads: map[HeadKey]SideHead{}, Frames: map[id.ID]store.FrameInfo{}}
 	err := s.View(ctx, asOf, func(v *store.Snapshot) (err error) {
 		side.Seq = v.Seq()
-		if side.IgnoreDigest, err = v.IgnoreDigest(ctx); err != nil {
+		if side.Scanned, err = v.Scanned(ctx); err != nil {
 			return err
 		}
 		if side.Tree, err = v.Tree(ctx); err != nil {
@@ -172,7 +172,7 @@ func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, 
 			return nil, err
 		}
 	}
-	if a, b := older.IgnoreDigest, newer.IgnoreDigest; a != "" && b != "" && a != b { // WS-032
+	if a, b := older.Scanned.Rules, newer.Scanned.Rules; !a.IsZero() && !b.IsZero() && a != b { // WS-032
 		d.out.Warnings = append(d.out.Warnings, edn.Text("the two scans had different ignore rules"))
 	}
 	n, f := &d.out.Nodes, &d.out.Frames

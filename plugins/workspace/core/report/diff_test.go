@@ -96,7 +96,7 @@ func TestDiff(t *testing.T) {
 	_, err := Diff(background, side(t, w, last), other, DiffRequest{})
 	require.ErrorIs(t, err, contract.OfType("input/invalid"))
 	a, b := side(t, w, last), side(t, w, last)
-	a.IgnoreDigest, b.IgnoreDigest = "1", "2"
+	a.Scanned.Rules, b.Scanned.Rules = id.B3.Params("1"), id.B3.Params("2")
 	warned, err := Diff(background, a, b, DiffRequest{})
 	require.NoError(t, err)
 	assert.Len(t, warned.Warnings, 1) // WS-032

@@ -39,6 +39,9 @@ type Path struct {
 func Collect(ctx context.Context, s *store.Snapshot, part string) (*Facts, error) {
 	f := &Facts{Seq: s.Seq(), Part: part}
 	var err error
+	if f.Frames, err = s.AllFrameInfo(ctx, part); err != nil {
+		return nil, err
+	}
 	if f.Tree, err = s.Tree(ctx); err != nil || f.Tree == nil {
 		return f, err
 	}
@@ -49,9 +52,6 @@ func Collect(ctx context.Context, s *store.Snapshot, part string) (*Facts, error
 		return nil, err
 	}
 	if err := f.collectPaths(ctx, s); err != nil {
-		return nil, err
-	}
-	if f.Frames, err = s.AllFrameInfo(ctx, part); err != nil {
 		return nil, err
 	}
 	for _, x := range f.Frames {
@@ -100,19 +100,6 @@ func (f *Facts) collectPaths(ctx context.Context, s *store.Snapshot) error {
 		}
 	}
 	return nil
-}
-
-// kindOf names the kind of a node.
-func kindOf(m id.Mode) string {
-	switch m {
-	case id.Dir:
-		return "dir"
-	case id.Link:
-		return "link"
-	case id.Repo:
-		return "repo"
-	}
-	return "file"
 }
 
 // top returns the part of a path before the first slash.

@@ -133,7 +133,7 @@ func New(f *Facts, r Request) (*Report, error) {
 	}
 	out := &Report{Nodes: Counts{"file": 0, "dir": 0}}
 	for i := range f.Paths {
-		out.Nodes[kindOf(f.Paths[i].Mode)]++
+		out.Nodes[f.Paths[i].Mode.Kind()]++
 	}
 	has := func(section string) bool { return len(r.Sections) == 0 || slices.Contains(r.Sections, section) }
 	covered, behind := coverage(f), authoredStale(f)
@@ -191,7 +191,7 @@ func coverage(f *Facts) []Coverage {
 				c = &Coverage{Type: h.Type, Agents: map[string]int{}}
 				byType[h.Type] = c
 			}
-			if k := kindOf(p.Mode); !slices.Contains(c.Kinds, k) {
+			if k := p.Mode.Kind(); !slices.Contains(c.Kinds, k) {
 				c.Kinds = append(c.Kinds, k)
 			}
 		}
@@ -210,7 +210,7 @@ func coverage(f *Facts) []Coverage {
 func (c *Coverage) count(f *Facts) {
 	for i := range f.Paths {
 		p := &f.Paths[i]
-		if !slices.Contains(c.Kinds, kindOf(p.Mode)) {
+		if !slices.Contains(c.Kinds, p.Mode.Kind()) {
 			continue
 		}
 		at := slices.IndexFunc(p.Heads, func(h store.HeadInfo) bool { return h.Type == c.Type })

@@ -65,13 +65,13 @@ type StatusRequest struct{ Breakdown, Coverage bool }
 
 // StatusOf returns the status of a state.
 func StatusOf(f *Facts, r StatusRequest) *Status {
-	s := &Status{Scanned: f.Tree != nil, Nodes: Counts{"file": 0, "dir": 0}, Heads: Counts{}, TopPaths: []TopPath{}}
+	s := &Status{Scanned: f.Tree != nil, Nodes: Counts{"file": 0, "dir": 0}, Frames: len(f.Frames), Heads: Counts{}, TopPaths: []TopPath{}}
 	if !s.Scanned {
 		return s
 	}
-	s.StateRoot, s.Frames = &f.StateRoot, len(f.Frames)
+	s.StateRoot = &f.StateRoot
 	for i := range f.Paths {
-		s.Nodes[kindOf(f.Paths[i].Mode)]++
+		s.Nodes[f.Paths[i].Mode.Kind()]++
 		countStates(s.Heads, f.Paths[i].Heads)
 	}
 	countStates(s.Heads, f.Gone)
@@ -128,7 +128,7 @@ func breakdown(f *Facts) []Part {
 	}
 	for i := range f.Paths {
 		p := &f.Paths[i]
-		part(p.Path).Nodes[kindOf(p.Mode)]++
+		part(p.Path).Nodes[p.Mode.Kind()]++
 	}
 	for i := range f.Paths {
 		countStates(part(f.Paths[i].Path).Heads, f.Paths[i].Heads)

@@ -2,6 +2,7 @@ package scan
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -20,4 +21,16 @@ func shown(path string) string {
 		}
 	}
 	return path
+}
+
+// maxBrief is the largest number of bytes of a path in a message that says more.
+const maxBrief = 200
+
+// brief returns a shown path, or its beginning and end if it is long.
+func brief(path string) string {
+	if len(path) <= maxBrief {
+		return path
+	}
+	head, tail := path[:maxBrief/2], path[len(path)-maxBrief/2:]
+	return strings.ToValidUTF8(head, "") + "…" + strings.ToValidUTF8(tail, "")
 }

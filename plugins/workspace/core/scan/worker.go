@@ -5,14 +5,12 @@ package scan
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
-	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -202,8 +200,9 @@ func (w *worker) admit(d *directory, name string) bool {
 		return true
 	}
 	w.fail(contract.Errorf("limit/exceeded", "the limit of %d for %s is exceeded", value, limit).
-		WithOp("scan", shown(tree.Join(d.path, name))).
-		WithDetail("limit", edn.K(limit)).WithDetail("maximum", edn.Int(int64(value))))
+		WithOp("scan", brief(shown(tree.Join(d.path, name)))).
+		WithDetail("limit", edn.K(limit)).WithDetail("maximum", edn.Int(int64(value))).
+		WithHint("exclude a directory above it: ferment workspace ignore add PATTERN"))
 	return false
 }
 
@@ -329,87 +328,3 @@ func (w *worker) nested(d *directory) bool {
 var ignoreFileNames = []string{".fermentignore", ".gitignore"}
 
 const attributesFile = ".gitattributes"
-
-// readRuleFiles puts the ignore files of a directory in force, and reads its
-// attributes in the schemes of git. Ignored files count too.
-func (w *worker) readRuleFiles(d *directory, entries []entry) {
-	var lists []*ignore.List
-	has := func(name string) bool {
-		return slices.ContainsFunc(entries, func(e entry) bool { return e.name == name })
-	}
-	for _, name := range ignoreFileNames {
-		if has(name) {
-			lists = append(lists, w.ruleFile(d, name).list)
-		}
-	}
-	if w.Scheme.Git() && has(attributesFile) {
-		w.ruleFile(d, attributesFile)
-	}
-	d.ignore = d.ignore.Add(lists...)
-	w.did(d.path, partRules)
-}
-
-// rulesChanged reports whether the rule files of a directory are not those of
-// the last scan, so that all below it has to be decided about again.
-func (w *worker) rulesChanged(d *directory) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.ContainsFunc(append([]string{attributesFile}, ignoreFileNames...), func(name string) bool {
-		path := tree.Join(d.path, name)
-		return w.result.ruleFiles[path].content != w.Previous.ruleFiles[path].content
-	})
-}
-
-// ruleFile returns an ignore or attributes file, from the last scan if it did
-// not change. Links and what is not a file are not read.
-func (w *worker) ruleFile(d *directory, name string) ruleFile {
-	path := tree.Join(d.path, name)
-	var st unix.Stat_t
-	if unix.Fstatat(d.handle.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || kindOf(&st) != unix.DT_REG {
-		return ruleFile{}
-	}
-	f, ok := ruleFile{}, false
-	if w.Previous != nil && !w.Force {
-		f, ok = w.Previous.ruleFiles[path]
-		ok = ok && f.stat.Trusted && f.size == st.Size && sameStat(f.stat, &st)
-	}
-	if !ok {
-		n := &tree.Node{Name: name}
-		text, err := w.ruleText(d, n, st.Size)
-		if err != nil {
-			if !errors.Is(err, unix.ENOENT) {
-				w.fail(contract.Errorf("ignore/invalid", "%w", err).WithOp("scan", shown(path)))
-			}
-			return ruleFile{}
-		}
-		f = newRuleFile(d, n, path, text)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.result.ruleFiles[path] = f
-	return f
-}
-
-func newRuleFile(d *directory, n *tree.Node, path string, text []byte) ruleFile {
-	f := ruleFile{stat: n.Stat, size: n.Size, content: n.Content}
-	if n.Name == attributesFile {
-		f.inexact, f.reason = git.Converting(text), git.ReasonAttributes
-		return f
-	}
-	if f.list = ignore.Parse(path, d.path, text); f.list.Len() > 0 && n.Name == ignoreFileNames[0] {
-		f.inexact, f.reason = "git does not know this file", git.ReasonIgnore
-	}
-	return f
-}
-
-// ruleText reads a rule file.
-func (w *worker) ruleText(d *directory, n *tree.Node, size int64) ([]byte, error) {
-	if size > maxRuleFile {
-		return nil, fmt.Errorf("it has %d bytes, more than %d", size, maxRuleFile)
-	}
-	var text []byte
-	if err := w.read(d, n, &text); err != nil {
-		return nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	return text, nil
-}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
@@ -48,18 +47,13 @@ func (a *assumption) entries(dir string) (list []*top) {
 	return list
 }
 
-// Assume makes a frame that is not stored the fresh head of its path for later
-// reads of this snapshot. text may be nil if the content is stored.
-func (v *Snapshot) Assume(ctx context.Context, f *Frame, text []byte) error {
-	r := v.frames()
-	now, err := r.current(ctx, f.Path)
-	if err != nil || now == nil {
-		return readError(err)
-	}
+// Assume makes a frame that is not stored the fresh head of its path, which has the
+// state now, for later reads of this snapshot. text may be nil if the content is stored.
+func (v *Snapshot) Assume(f *Frame, now Version, text []byte) {
 	if v.assumed == nil {
 		v.assumed = &assumption{tops: map[string][]*top{}, dirs: map[string][]string{}, texts: map[id.ID][]byte{}, byID: map[id.ID]*Frame{}, above: map[string]bool{}}
 	}
-	t := topOf(f, now.Node, *now)
+	t := topOf(f, now.Node, now)
 	t.Suspect, t.State, t.assumed = false, Fresh, f
 	a := v.assumed
 	others := slices.DeleteFunc(a.tops[f.Path], func(x *top) bool { return x.Type == f.Type })
@@ -69,7 +63,7 @@ func (v *Snapshot) Assume(ctx context.Context, f *Frame, text []byte) error {
 	}
 	a.tops[f.Path] = append(others, t)
 	a.byID[f.ID] = f
-	v.cache.memo = map[[2]string]stateMemo{}
+	clear(v.cache.memo)
 	for dir := f.Path; dir != ""; {
 		dir, _ = split(dir)
 		a.above[dir] = true
@@ -77,5 +71,4 @@ func (v *Snapshot) Assume(ctx context.Context, f *Frame, text []byte) error {
 	if text != nil {
 		a.texts[f.Content] = text
 	}
-	return nil
 }

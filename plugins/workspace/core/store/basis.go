@@ -64,20 +64,6 @@ func (f *Frame) SelectionOf() (sel Selection, ok bool, err error) {
 	return sel, true, nil
 }
 
-// Basis returns what the basis of a frame would be in this state.
-func (v *Snapshot) Basis(ctx context.Context, f *Frame) ([]Input, error) {
-	r := v.frames()
-	now, err := r.current(ctx, f.Path)
-	if err != nil {
-		return nil, readError(err)
-	}
-	if now == nil {
-		return nil, notInTree("basis", f.Path)
-	}
-	in, err := r.basis(ctx, f, *now)
-	return in, readError(err)
-}
-
 // basis computes the inputs of a frame again.
 func (r *frames) basis(ctx context.Context, f *Frame, now Version) ([]Input, error) {
 	sel, ofDir, err := f.SelectionOf()
@@ -160,7 +146,7 @@ func (r *frames) stateAndReasons(ctx context.Context, t *top) (HeadState, []Reas
 			return Fresh, nil, err
 		}
 	}
-	key := [2]string{t.Path, t.Type}
+	key := topKey{t.Path, t.Type}
 	if known, ok := r.memo[key]; ok {
 		return known.state, known.reasons, nil
 	}
@@ -178,10 +164,11 @@ type stateMemo struct {
 
 // compare compares the basis of a frame with what it would be now.
 func (r *frames) compare(ctx context.Context, t *top) (HeadState, []Reason, error) {
-	f, err := r.frame(ctx, t.Frame)
+	f, err := r.frameOf(ctx, t)
 	if err != nil {
 		return "", nil, err
 	}
+	t.frame = f
 	marked, err := r.marked(ctx, t.Path, t.At, t.Type)
 	if err != nil {
 		return "", nil, err

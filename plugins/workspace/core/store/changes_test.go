@@ -195,21 +195,26 @@ func TestCancelWhileATreeIsPut(t *testing.T) {
 	assert.Len(t, treeAt(t, s.Store, Latest), 3*maxVersions+2)
 }
 
-// WS-032: a state knows the rules that its tree follows. They are recorded when
-// they change.
-func TestIgnoreDigest(t *testing.T) {
+// WS-022, WS-032: a state knows the rules that its tree follows, and whether the scan
+// skipped something. Both are recorded when they change.
+func TestScanned(t *testing.T) {
 	s := open(t, create(t, id.B3))
-	set := func(text string) uint64 {
-		seq, err := s.Update(background, "scan", func(tx *Tx) error { return tx.SetIgnoreDigest(id.B3.Params(text)) })
+	set := func(text string, incomplete bool) uint64 {
+		seq, err := s.Update(background, "scan", func(tx *Tx) error {
+			return tx.SetScanned(Scanned{Rules: id.B3.Params(text), Incomplete: incomplete})
+		})
 		require.NoError(t, err)
 		return seq
 	}
-	first := set("a")
-	assert.Equal(t, first, set("a"), "nothing is written")
-	second := set("b")
-	for seq, want := range map[uint64]string{1: "", first: id.B3.Params("a").String(), second: id.B3.Params("b").String()} {
+	first := set("a", false)
+	assert.Equal(t, first, set("a", false), "nothing is written")
+	second := set("b", false)
+	third := set("b", true)
+	for seq, want := range map[uint64]Scanned{
+		1: {}, first: {Rules: id.B3.Params("a")}, second: {Rules: id.B3.Params("b")}, third: {Rules: id.B3.Params("b"), Incomplete: true},
+	} {
 		require.NoError(t, s.View(background, seq, func(v *Snapshot) error {
-			got, err := v.IgnoreDigest(background)
+			got, err := v.Scanned(background)
 			assert.Equal(t, want, got)
 			return err
 		}))

@@ -205,7 +205,7 @@ func TestCompactedStates(t *testing.T) {
 					return err
 				}
 				for _, path := range []string{"", "a", "b", "d", "d/c", "d/e/f"} {
-					page, err := v.Frames(background, Filter{Path: path, Limit: MaxPage})
+					page, err := framesAt(v, path, Filter{Limit: MaxPage})
 					if err != nil {
 						return err
 					}

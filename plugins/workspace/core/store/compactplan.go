@@ -63,37 +63,15 @@ func (p *planner) plan(ctx context.Context) (*purge, error) {
 	return out, p.sparedContents(ctx, out, dropped)
 }
 
-func (p *planner) readNames(ctx context.Context) error {
-	rows, err := p.q.QueryContext(ctx, "SELECT DISTINCT seq FROM snapshots WHERE until IS NULL ORDER BY seq")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var seq uint64
-		if err := rows.Scan(&seq); err != nil {
-			return err
-		}
-		p.named = append(p.named, seq)
-	}
-	return rows.Err()
+func (p *planner) readNames(ctx context.Context) (err error) {
+	p.named, err = collect(ctx, p.q, func(rows *sql.Rows, seq *uint64) error { return rows.Scan(seq) },
+		"SELECT DISTINCT seq FROM snapshots WHERE until IS NULL ORDER BY seq")
+	return err
 }
 
 // paths returns the paths that have frames with a text.
-func (p *planner) paths(ctx context.Context) (list []string, err error) {
-	rows, err := p.q.QueryContext(ctx, "SELECT DISTINCT f.path FROM frames f JOIN contents c ON c.id = f.content ORDER BY f.path")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var path []byte
-		if err := rows.Scan(&path); err != nil {
-			return nil, err
-		}
-		list = append(list, string(path))
-	}
-	return list, rows.Err()
+func (p *planner) paths(ctx context.Context) ([]string, error) {
+	return collect(ctx, p.q, scanText[string], "SELECT DISTINCT f.path FROM frames f JOIN contents c ON c.id = f.content ORDER BY f.path")
 }
 
 // pathHistory is everything that happened to a path.
@@ -129,18 +107,9 @@ type frameRow struct {
 
 func (p *planner) history(ctx context.Context, path string) (h pathHistory, err error) {
 	each := func(query string, scan func(*sql.Rows) error) {
-		if err != nil {
-			return
+		if err == nil {
+			err = eachRow(ctx, p.q, scan, query, []byte(path))
 		}
-		var rows *sql.Rows
-		if rows, err = p.q.QueryContext(ctx, query, []byte(path)); err != nil {
-			return
-		}
-		defer func() { _ = rows.Close() }()
-		for err == nil && rows.Next() {
-			err = scan(rows)
-		}
-		err = keep(err, rows.Err())
 	}
 	var row versionRow
 	each("SELECT since, coalesce(until, 0), mode, size, content, renamed, NULL FROM versions WHERE path = ? ORDER BY since", func(rows *sql.Rows) error {

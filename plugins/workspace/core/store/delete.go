@@ -108,24 +108,15 @@ func (v *Snapshot) Deleted(ctx context.Context, before int64) ([]DeletedPath, er
 	if before != 0 {
 		when = before
 	}
-	rows, err := v.tx.QueryContext(ctx, `SELECT t.path, t.since, c.time, (SELECT count(*) FROM frames f WHERE f.path = t.path AND f.seq <= ?1),
+	list, err := collect(ctx, v.tx, func(rows *sql.Rows, d *DeletedPath) error {
+		var path sql.RawBytes
+		var at int64
+		err := rows.Scan(&path, &d.Since, &at, &d.Frames, &d.Dropped)
+		d.Path, d.At = string(path), time.Unix(0, at).UTC()
+		return err
+	}, `SELECT t.path, t.since, c.time, (SELECT count(*) FROM frames f WHERE f.path = t.path AND f.seq <= ?1),
 		(SELECT count(*) FROM frames f JOIN gone g ON g.content = f.content WHERE f.path = t.path AND f.seq <= ?1)
 		FROM tombstones t JOIN commits c ON c.seq = t.since
 		WHERE t.since <= ?1 AND (t.until IS NULL OR t.until > ?1) AND (?2 IS NULL OR c.time < ?2) ORDER BY t.path`, int64(v.seq), when)
-	if err != nil {
-		return nil, asStoreError("read", err)
-	}
-	defer func() { _ = rows.Close() }()
-	var list []DeletedPath
-	for rows.Next() {
-		var d DeletedPath
-		var path sql.RawBytes
-		var at int64
-		if err := rows.Scan(&path, &d.Since, &at, &d.Frames, &d.Dropped); err != nil {
-			return nil, asStoreError("read", err)
-		}
-		d.Path, d.At = string(path), time.Unix(0, at).UTC()
-		list = append(list, d)
-	}
-	return list, readError(rows.Err())
+	return list, readError(err)
 }

@@ -14,20 +14,13 @@ import (
 // from any more.
 var ErrMoved = errors.New("the inputs of the frame moved")
 
-// Seal returns the frame that a NewFrame becomes in the current state of its
-// path. Only its time is not known yet, and so its record id.
-func (v *Snapshot) Seal(ctx context.Context, n NewFrame) (*Frame, error) {
-	now, err := v.frames().current(ctx, n.Path)
-	if err != nil {
-		return nil, readError(err)
-	}
-	if now == nil {
-		return nil, notInTree("derive", n.Path)
-	}
-	f := n.frame(now)
-	f.Content = contentOf(v.store.Scheme, n.Text)
-	f.seal(v.store.Scheme)
-	return f, nil
+// Seal returns the frame that a NewFrame becomes in a state of its path. Only its time
+// is not known yet, and so its record id.
+func (s *Store) Seal(n NewFrame, now Version) *Frame {
+	f := n.frame(&now)
+	f.Content = contentOf(s.Scheme, n.Text)
+	f.seal(s.Scheme)
+	return f
 }
 
 // FramesOfBasis returns the frames of a path and a type with a basis that an
@@ -37,8 +30,12 @@ func (v *Snapshot) FramesOfBasis(ctx context.Context, path, frameType, agent str
 	return list, readError(err)
 }
 
+// framesOfBasis reads by the basis: a path has many frames of a type, each with its own.
+const framesOfBasis = `SELECT id FROM frames INDEXED BY frames_of_basis
+	WHERE basis = ?1 AND path = ?2 AND type = ?3 AND agent = ?4 AND seq <= ?5`
+
 func (r *frames) ofBasis(ctx context.Context, path, frameType, agent string, basis id.ID) (list []*Frame, err error) {
-	found, err := r.ids(ctx, "SELECT id FROM frames WHERE basis = ?1 AND path = ?2 AND type = ?3 AND agent = ?4 AND seq <= ?5",
+	found, err := r.ids(ctx, framesOfBasis,
 		basis.Sum(), []byte(path), frameType, agent, int64(r.seq))
 	for _, x := range found {
 		f, err := r.frame(ctx, x)
@@ -56,60 +53,75 @@ func (r *frames) ofBasis(ctx context.Context, path, frameType, agent string, bas
 // A frame that exists already becomes the head, without a mark; if it is that,
 // nothing is written.
 func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
-	ctx := context.Background()
 	r := tx.frames()
 	now, err := tx.derivable(r, n)
 	if err != nil {
 		return nil, err
 	}
 	f := tx.newFrame(n, now)
-	inputs, err := r.basis(ctx, f, *now)
-	if err != nil {
+	if err := tx.unmoved(r, f, now, n.AsOf); err != nil {
 		return nil, err
 	}
-	if tx.store.Scheme.Basis(IDInputs(inputs)) != f.Basis {
-		return nil, ErrMoved
+	if n.First && tx.follows(n.AsOf) {
+		return &Put{Frame: f}, tx.appendFrame(f, n.Text, true)
 	}
-	previous, err := r.headOf(ctx, n.Path, now.Node, n.Type)
-	if err != nil {
-		return nil, err
-	}
-	existing, err := r.frame(ctx, f.ID)
+	existing, err := r.frame(tx.reads(), f.ID)
 	switch {
 	case err == nil && existing.Content != f.Content:
 		return nil, contract.Errorf("frame/immutable", "the frame %s exists with other text", f.ID).WithOp("derive", n.Path)
 	case err == nil:
 		before := len(tx.records)
-		if _, err := tx.PutContent(n.Text); err != nil {
+		if err := tx.putContent(f.Content, n.Text); err != nil {
 			return nil, err
 		}
-		put := &Put{Frame: existing, Existing: true, Previous: previous}
+		put := &Put{Frame: existing, Existing: true}
 		if again := len(tx.records) > before; again { // the text was dropped: the head is not suspect any more
-			return put, tx.setHead(existing, now.Node, true)
+			return put, tx.setHead(existing, headRecord{Node: now.Node, Checked: true, current: true})
 		}
 		return put, tx.moveHead(r, existing, now.Node)
 	case !isNotFound(err):
 		return nil, err
 	}
-	return &Put{Frame: f, Previous: previous}, tx.appendFrame(f, n.Text, true)
+	return &Put{Frame: f}, tx.appendFrame(f, n.Text, true)
+}
+
+// follows reports whether a state is the one before the transaction: nothing was committed
+// since, and no transaction of this batch comes before.
+func (tx *Tx) follows(asOf uint64) bool { return asOf > 0 && asOf+1 == tx.seq }
+
+// unmoved verifies that the basis of a frame, which was computed from a state, would
+// be the same now.
+func (tx *Tx) unmoved(r *frames, f *Frame, now *Version, asOf uint64) error {
+	if tx.follows(asOf) {
+		return nil
+	}
+	inputs, err := r.basis(tx.reads(), f, *now)
+	if err == nil && tx.store.Scheme.Basis(IDInputs(inputs)) != f.Basis {
+		err = ErrMoved
+	}
+	return err
 }
 
 // derivable verifies what does not depend on the basis.
 func (tx *Tx) derivable(r *frames, n NewFrame) (*Version, error) {
-	now, err := r.current(tx.reads(), n.Path)
-	if err == nil && now == nil {
-		err = notInTree("derive", n.Path)
+	now := &n.Now
+	if !tx.follows(n.AsOf) {
+		var err error
+		if now, err = r.current(tx.reads(), n.Path); err == nil && now == nil {
+			err = notInTree("derive", n.Path)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		err = n.check()
-	}
-	return now, err
+	return now, n.check()
 }
 
 // MoveHead makes a stored frame the head of the current state of its path, and
 // removes a mark. It writes nothing if the frame is the head by path and has no
-// mark. ErrMoved means that the basis of the frame would be another one now.
-func (tx *Tx) MoveHead(frame id.ID) (*Put, error) {
+// mark. ErrMoved means that the basis of the frame would be another one now; asOf
+// is that of NewFrame.
+func (tx *Tx) MoveHead(frame id.ID, asOf uint64) (*Put, error) {
 	ctx := context.Background()
 	r := tx.frames()
 	f, err := r.frame(ctx, frame)
@@ -123,18 +135,10 @@ func (tx *Tx) MoveHead(frame id.ID) (*Put, error) {
 	if now == nil {
 		return nil, notInTree("move head", f.Path)
 	}
-	inputs, err := r.basis(ctx, f, *now)
-	if err != nil {
+	if err := tx.unmoved(r, f, now, asOf); err != nil {
 		return nil, err
 	}
-	if tx.store.Scheme.Basis(IDInputs(inputs)) != f.Basis {
-		return nil, ErrMoved
-	}
-	previous, err := r.headOf(ctx, f.Path, now.Node, f.Type)
-	if err != nil {
-		return nil, err
-	}
-	return &Put{Frame: f, Existing: true, Previous: previous}, tx.moveHead(r, f, now.Node)
+	return &Put{Frame: f, Existing: true}, tx.moveHead(r, f, now.Node)
 }
 
 // moveHead writes a move unless the frame is the head by path without a mark.
@@ -150,12 +154,12 @@ func (tx *Tx) moveHead(r *frames, f *Frame, node id.ID) error {
 			return err
 		}
 		if t.At != node { // the mark is there
-			if err := tx.setHead(f, t.At, false); err != nil {
+			if err := tx.setHead(f, headRecord{Node: t.At}); err != nil {
 				return err
 			}
 		}
 	}
-	return tx.setHead(f, node, true)
+	return tx.setHead(f, headRecord{Node: node, Checked: true, current: true})
 }
 
 // Invalidate marks the heads by path of a path, or of everything below it too,

@@ -23,7 +23,8 @@
 //
 // [Store.View] runs a function with a [Snapshot]: the state at the latest or an
 // earlier sequence number. Readers use their own connections and never wait for
-// the writer. Content is read from the log and verified against its id.
+// the writer. Content is read from the log and verified against its id. A process
+// that only reads follows the store of another one with [Follow].
 //
 // # Frames
 //

@@ -47,6 +47,7 @@ type Code string
 // The codes of errors.
 const (
 	IdentityDamaged   Code = "identity/damaged"
+	IdentityNewer     Code = "store/version" // workspace.edn has a newer format than the log was begun with
 	LogDamaged        Code = "log/damaged"
 	LogMissing        Code = "log/missing" // transactions that seal or index know
 	RecordMalformed   Code = "record/malformed"

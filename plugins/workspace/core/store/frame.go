@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"slices"
 
@@ -71,6 +72,9 @@ type headRecord struct {
 	// Checked means that the basis of the frame was that of the current state, so
 	// the head is known to be fresh.
 	Checked bool `edn:"checked?,omitempty"`
+	// current means that the state is known to be the current one, unused that no other
+	// frame can be made from the frame, because it is new.
+	current, unused bool
 }
 
 func encodeRecord(kind byte, x any) (log.Record, error) {
@@ -107,27 +111,71 @@ func (f *Frame) seal(scheme id.Scheme) {
 	})
 }
 
-// applyFrame adds a frame to the index, without its place in the log.
-func (x *index) applyFrame(ctx context.Context, seq uint64, f *Frame) error {
+// applyFrame adds a frame to the index. p is its place in the log.
+func (x *index) applyFrame(ctx context.Context, seq uint64, f *Frame, p log.Place) error {
+	x.sets.add(f)
 	key := f.recipeKey()
-	err := x.run(ctx, "INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0) ON CONFLICT (id) DO NOTHING",
+	err := x.run(ctx, `INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length`,
 		f.ID.Sum(), int64(seq), []byte(f.Path), f.Node.Sum(), f.Type, f.Agent, string(f.Origin), f.Basis.Sum(),
-		f.Content.Sum(), f.Bytes, key)
+		f.Content.Sum(), f.Bytes, key, f.takes(), p.Segment, p.Offset, p.Length)
 	if err == nil && key != nil {
-		err = x.run(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, f.ID.Sum())
+		err = x.addRecipe(ctx, key, f.ID)
 	}
-	for _, in := range f.Inputs {
-		if err == nil && !in.ID.IsZero() {
-			err = x.run(ctx, "INSERT INTO inputs VALUES (?, ?) ON CONFLICT DO NOTHING", in.ID.String(), f.ID.Sum())
-		}
+	if err != nil || len(f.Inputs) == 0 {
+		return err
 	}
-	return err
+	if len(f.Inputs) == 1 && !f.Inputs[0].ID.IsZero() {
+		return x.run(ctx, "INSERT INTO inputs VALUES (?1, ?2) ON CONFLICT DO NOTHING", f.Inputs[0].ID.Sum(), f.ID.Sum())
+	}
+	inputs := make([]id.ID, len(f.Inputs))
+	for i, in := range f.Inputs {
+		inputs[i] = in.ID
+	}
+	return x.run(ctx, "INSERT INTO inputs SELECT unhex(value), ?2 FROM json_each(?1) WHERE true ON CONFLICT DO NOTHING", sums(inputs), f.ID.Sum())
 }
 
-// placeFrame records where the log has a frame.
-func (x *index) placeFrame(ctx context.Context, f *Frame, p log.Place) error {
-	x.sets.add(f)
-	return x.run(ctx, "UPDATE frames SET segment = ?2, offset = ?3, length = ?4 WHERE id = ?1", f.ID.Sum(), p.Segment, p.Offset, p.Length)
+// addRecipe keeps the first frame with a recipe as its example.
+func (x *index) addRecipe(ctx context.Context, key []byte, frame id.ID) error {
+	if x.batch.recipes[string(key)] {
+		return nil
+	}
+	if x.batch.recipes == nil {
+		x.batch.recipes = map[string]bool{}
+	}
+	x.batch.recipes[string(key)] = true
+	return x.run(ctx, "INSERT INTO recipes VALUES (?, ?) ON CONFLICT DO NOTHING", key, frame.Sum())
+}
+
+// sums returns ids as a parameter for json_each, whose values are the hashes in
+// hexadecimal form. Absent ids are left out.
+func sums(ids []id.ID) string {
+	text := []byte{'['}
+	for _, x := range ids {
+		if x.IsZero() {
+			continue
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(text, '"')
+		text = hex.AppendEncode(text, x.Sum())
+		text = append(text, '"')
+	}
+	return string(append(text, ']'))
+}
+
+// takes returns the type of the frames that a frame of a directory is made from,
+// nil if it is not made from those of its entries.
+func (f *Frame) takes() any {
+	sel, ofDir, err := f.SelectionOf()
+	switch {
+	case err != nil:
+		return EveryType // nothing is known of it
+	case ofDir:
+		return sel.Type
+	}
+	return nil
 }
 
 func (x *index) applyHead(ctx context.Context, seq uint64, r headRecord) error {
@@ -162,10 +210,23 @@ type frames struct {
 type readCache struct {
 	changed map[string]bool // see changedRecipes
 	// memo has the states of heads; nil while the state can change.
-	memo map[[2]string]stateMemo
+	memo map[topKey]stateMemo
+	// entriesOf has the stored heads of the entries of directories; nil while they
+	// can change.
+	entriesOf  map[topKey][]*top
+	cachedTops int
+	// Whether the tables have rows.
+	anyMarks, anyGone *presence
 }
 
-func newReadCache() *readCache { return &readCache{memo: map[[2]string]stateMemo{}} }
+func newReadCache() *readCache {
+	return &readCache{
+		memo:      map[topKey]stateMemo{},
+		entriesOf: map[topKey][]*top{},
+		anyMarks:  new(presence),
+		anyGone:   new(presence),
+	}
+}
 
 // frame returns a frame by id, verified against its record id.
 func (r *frames) frame(ctx context.Context, frame id.ID) (*Frame, error) {
@@ -268,31 +329,23 @@ func (r *frames) versions(ctx context.Context, path string, limit int) (list []V
 
 // ids returns the frames that a query finds.
 func (r *frames) ids(ctx context.Context, query string, args ...any) ([]id.ID, error) {
-	rows, err := r.q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	list, err := scanIDs(rows, r.store.Scheme)
+	list, err := frameIDs(ctx, r.q, r.store.Scheme, query, args...)
 	r.store.rows.Add(int64(len(list)))
 	return list, err
 }
 
-// scanIDs returns the frame ids of rows with one column, and closes them.
-func scanIDs(rows *sql.Rows, scheme id.Scheme) ([]id.ID, error) {
-	defer func() { _ = rows.Close() }()
-	var list []id.ID
-	for rows.Next() {
+// frameIDs returns the frame ids in the only column of a query.
+func frameIDs(ctx context.Context, q querier, scheme id.Scheme, query string, args ...any) ([]id.ID, error) {
+	return collect(ctx, q, func(rows *sql.Rows, x *id.ID) (err error) {
 		var sum []byte
 		if err := rows.Scan(&sum); err != nil {
-			return nil, err
+			return err
 		}
-		x, err := id.Of(id.Frame, scheme.Alg(), sum)
-		if err != nil {
-			return nil, corrupt(indexFile, "%w", err)
+		if *x, err = id.Of(id.Frame, scheme.Alg(), sum); err != nil {
+			return corrupt(indexFile, "%w", err)
 		}
-		list = append(list, x)
-	}
-	return list, rows.Err()
+		return nil
+	}, query, args...)
 }
 
 // newest orders frames: the newer transaction first, then by id.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -25,14 +26,12 @@ type HeadInfo struct {
 	Type    string
 	Mode    id.Mode // of the path
 	Node    id.ID   // current state of the path
-	At      id.ID   // state that the head is set at
 	Frame   id.ID
 	Agent   string
 	Origin  Origin
-	Content id.ID
-	Bytes   int
 	State   HeadState
 	Reasons []Reason
+	frame   *Frame // if it was read already
 }
 
 // head returns the head by path: at the current state of the path, else at the
@@ -125,37 +124,41 @@ func (v *Snapshot) HeadsAt(ctx context.Context, path string, types ...string) ([
 	return r.infos(ctx, list, types)
 }
 
-// NotFresh lists the heads of a path and everything below it that are stale or
-// invalid. In the latest state the work depends on what changed since those heads
-// were put, not on the size of the tree.
-func (v *Snapshot) NotFresh(ctx context.Context, under string, types []string) ([]HeadInfo, error) {
-	r := v.frames()
-	if !r.latest {
-		all, err := v.Heads(ctx, under, types)
-		return stale(all), err
+// FrameOf returns the frame of a head.
+func (v *Snapshot) FrameOf(ctx context.Context, h HeadInfo) (*Frame, error) {
+	if h.frame != nil {
+		return h.frame, nil
 	}
-	cond, args := within("t.path", under)
-	list, err := r.tops(ctx, "WHERE t.suspect = 1 AND "+cond, args...)
-	if err != nil {
-		return nil, readError(err)
-	}
-	changed, err := r.changedRecipes(ctx)
-	if err != nil {
-		return nil, readError(err)
-	}
-	if len(changed) > 0 { // then as many heads are affected as have the recipe
-		all, err := r.tops(ctx, "WHERE t.suspect = 0 AND "+cond, args...)
-		if err != nil {
-			return nil, readError(err)
-		}
-		list = append(list, slices.DeleteFunc(all, func(t *top) bool { return !changed[string(t.Recipe)] })...)
-	}
-	infos, err := r.infos(ctx, list, types)
-	return stale(infos), err
+	return v.Frame(ctx, h.Frame)
 }
 
-func stale(list []HeadInfo) []HeadInfo {
-	return slices.DeleteFunc(list, func(h HeadInfo) bool { return h.State != Stale && h.State != Invalid })
+// Suspects returns the paths at and below a path that may have a head which is
+// stale or invalid in the latest state. It computes no states: the work depends on
+// what changed since those heads were put, not on the size of the tree.
+func (v *Snapshot) Suspects(ctx context.Context, under string, types []string) (paths []string, err error) {
+	list, err := v.frames().suspects(ctx, under, types)
+	for _, t := range list {
+		if !t.Gone {
+			paths = append(paths, t.Path)
+		}
+	}
+	return paths, readError(err)
+}
+
+// suspects returns the heads of a path and below it that may not be fresh.
+func (r *frames) suspects(ctx context.Context, under string, types []string) ([]*top, error) {
+	cond, args := within("t.path", under)
+	list, err := r.tops(ctx, "WHERE t.suspect = 1 AND (?1 = '  ' OR instr(?1, ' ' || t.type || ' ')) AND "+cond,
+		append([]any{" " + strings.Join(types, " ") + " "}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := r.changedRecipes(ctx)
+	if err != nil || len(changed) == 0 {
+		return list, err
+	}
+	all, err := r.tops(ctx, "WHERE t.suspect = 0 AND "+cond, args...) // as many are affected as have the recipe
+	return append(list, slices.DeleteFunc(all, func(t *top) bool { return !changed[string(t.Recipe)] })...), err
 }
 
 // infos computes the states of tops and sorts them.
@@ -170,9 +173,8 @@ func (r *frames) infos(ctx context.Context, tops []*top, types []string) ([]Head
 			return nil, readError(err)
 		}
 		list = append(list, HeadInfo{
-			Path: t.Path, Type: t.Type, Mode: t.Mode, Node: t.Node, At: t.At,
-			Frame: t.Frame, Agent: t.Agent, Origin: t.Origin, Content: t.Content, Bytes: t.Bytes,
-			State: state, Reasons: reasons,
+			Path: t.Path, Type: t.Type, Mode: t.Mode, Node: t.Node, Frame: t.Frame, Agent: t.Agent, Origin: t.Origin,
+			State: state, Reasons: reasons, frame: t.frame,
 		})
 	}
 	slices.SortFunc(list, func(a, b HeadInfo) int {
@@ -207,7 +209,7 @@ func (r *frames) changedRecipes(ctx context.Context) (map[string]bool, error) {
 	}
 	changed := map[string]bool{}
 	for key, frame := range examples {
-		f, err := r.frame(ctx, frame)
+		f, err := r.example(ctx, key, frame)
 		if err != nil {
 			return nil, err
 		}
@@ -219,6 +221,19 @@ func (r *frames) changedRecipes(ctx context.Context) (map[string]bool, error) {
 	}
 	r.changed = changed
 	return changed, nil
+}
+
+// example returns a frame with a recipe. What it is used for is the same in all frames
+// with the key, so it is read once.
+func (r *frames) example(ctx context.Context, key string, frame id.ID) (*Frame, error) {
+	if known, ok := r.store.examples.Load(key); ok {
+		return known.(*Frame), nil
+	}
+	f, err := r.frame(ctx, frame)
+	if err == nil {
+		r.store.examples.Store(key, f)
+	}
+	return f, err
 }
 
 // configured reports whether an input comes from the configuration.
@@ -246,6 +261,9 @@ func (f *Frame) recipeKey() []byte {
 
 // marked reports whether the head at a state of a path is marked.
 func (r *frames) marked(ctx context.Context, path string, node id.ID, frameType string) (bool, error) {
+	if any, err := r.anyMarks.find(ctx, r.q, "marks"); err != nil || !any {
+		return false, err
+	}
 	var marked bool
 	err := r.row(ctx, []any{&marked}, "SELECT marked FROM marks WHERE path = ?1 AND node = ?2 AND type = ?3 AND seq <= ?4 ORDER BY seq DESC LIMIT 1",
 		[]byte(path), node.Sum(), frameType, int64(r.seq))

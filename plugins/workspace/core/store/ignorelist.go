@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
@@ -53,28 +54,52 @@ func ignoreAt(ctx context.Context, q querier, seq uint64) (text []byte, err erro
 	return text, err
 }
 
-// SetIgnoreDigest records which ignore rules the tree of the transaction follows,
-// if they are others than those of the tree before.
-func (tx *Tx) SetIgnoreDigest(digest id.ID) error {
-	before, err := digestAt(context.Background(), tx.store.index.conn, tx.seq)
-	if err != nil || before == digest.String() {
+// Scanned is what is known of the scan that a tree is from.
+type Scanned struct {
+	// Rules identifies the ignore rules that it followed, absent if nothing was scanned.
+	// Trees of different rules differ in more than what was edited.
+	Rules id.ID
+	// Incomplete means that it skipped what it could not read.
+	Incomplete bool
+}
+
+// incomplete follows the rules in the record of an incomplete scan.
+const incomplete = " incomplete"
+
+// SetScanned records how the tree of the transaction was scanned, if that differs from
+// the tree before.
+func (tx *Tx) SetScanned(now Scanned) error {
+	before, err := tx.Scanned()
+	if err != nil || before == now {
 		return err
 	}
-	return tx.add(log.Record{Kind: kindRules, Payload: []byte(digest.String())})
-}
-
-// IgnoreDigest identifies the ignore rules that the tree follows. Trees of
-// different rules differ in more than what was edited. It is empty if nothing was
-// scanned.
-func (v *Snapshot) IgnoreDigest(ctx context.Context) (string, error) {
-	digest, err := digestAt(ctx, v.tx, v.seq)
-	return digest, readError(err)
-}
-
-func digestAt(ctx context.Context, q querier, seq uint64) (digest string, err error) {
-	err = q.QueryRowContext(ctx, "SELECT digest FROM rules WHERE seq <= ? ORDER BY seq DESC LIMIT 1", int64(seq)).Scan(&digest)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+	text := now.Rules.String()
+	if now.Incomplete {
+		text += incomplete
 	}
-	return digest, err
+	return tx.add(log.Record{Kind: kindScanned, Payload: []byte(text)})
+}
+
+// Scanned returns how the tree was scanned that the transaction sees.
+func (tx *Tx) Scanned() (Scanned, error) {
+	return scannedAt(context.Background(), tx.store.index.conn, tx.seq)
+}
+
+// Scanned returns how the tree was scanned.
+func (v *Snapshot) Scanned(ctx context.Context) (Scanned, error) {
+	s, err := scannedAt(ctx, v.tx, v.seq)
+	return s, readError(err)
+}
+
+func scannedAt(ctx context.Context, q querier, seq uint64) (s Scanned, err error) {
+	var text string
+	err = q.QueryRowContext(ctx, "SELECT scan FROM scans WHERE seq <= ? ORDER BY seq DESC LIMIT 1", int64(seq)).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return s, nil
+	}
+	if err == nil {
+		text, s.Incomplete = strings.CutSuffix(text, incomplete)
+		err = s.Rules.UnmarshalText([]byte(text))
+	}
+	return s, err
 }

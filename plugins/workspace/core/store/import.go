@@ -136,8 +136,7 @@ func (m *importer) add(original, f *Frame) error {
 			return err
 		case existing.Content == f.Content:
 			m.done.Existing++
-			_, err := m.tx.PutContent(m.bundle.texts[original.Content]) // it may have been dropped
-			return err
+			return m.tx.putContent(f.Content, m.bundle.texts[original.Content]) // it may have been dropped
 		case m.on != Resample:
 			m.done.Conflicts = append(m.done.Conflicts, conflict)
 			return nil

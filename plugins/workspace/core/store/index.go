@@ -13,7 +13,6 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
-	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
 // schema of the index. Everything in it is derived from the log.
@@ -35,12 +34,13 @@ CREATE TABLE frames (
   id BLOB PRIMARY KEY, seq INTEGER NOT NULL, path BLOB NOT NULL, node BLOB NOT NULL,
   type TEXT NOT NULL, agent TEXT NOT NULL, origin TEXT NOT NULL, basis BLOB NOT NULL,
   content BLOB NOT NULL, bytes INTEGER NOT NULL, recipe BLOB,
+  takes TEXT, -- the type of a selection of entries, NULL without one
   segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX frames_of_content ON frames (content);
-CREATE INDEX frames_of_path ON frames (path, type, seq);
+CREATE INDEX frames_of_path ON frames (path, node, type, seq);
 CREATE INDEX frames_of_basis ON frames (basis);
-CREATE TABLE inputs (input TEXT NOT NULL, frame BLOB NOT NULL, PRIMARY KEY (input, frame)) WITHOUT ROWID;
+CREATE TABLE inputs (input BLOB NOT NULL, frame BLOB NOT NULL, PRIMARY KEY (input, frame)) WITHOUT ROWID;
 CREATE TABLE heads (
   path BLOB NOT NULL, node BLOB NOT NULL, type TEXT NOT NULL, seq INTEGER NOT NULL, frame BLOB NOT NULL,
   PRIMARY KEY (path, node, type, seq)
@@ -53,20 +53,22 @@ var indexVersion = int32(crc32.ChecksumIEEE([]byte(schema + upkeepSchema + topsS
 // index is the database. Its writer is one connection that is in a transaction
 // while a batch is prepared.
 type index struct {
-	path    string
-	scheme  id.Scheme
-	writers *sql.DB
-	conn    *writerConn
-	readers *sql.DB
-	sets    frameSets
-	stmt    struct{ find, content, kept, close, version, tree, commit, savepoint, release, suspect *sql.Stmt }
-	queries statements // of readers
-	// heads and headless mean that there is a head, or none; if neither is set, it
-	// is not known.
-	heads, headless bool
-	// suspected are directories whose heads are all suspect already, in the
-	// transaction that is being prepared.
-	suspected map[string]bool
+	path               string
+	scheme             id.Scheme
+	writers            *sql.DB
+	conn               *writerConn
+	readers            *sql.DB
+	sets               frameSets
+	queries            statements // of readers
+	heads, gone, marks presence   // whether there are any rows
+	batch              batchCache
+}
+
+// batchCache is what is known of the rows of the transactions that are being prepared. It
+// is forgotten when a batch begins and when a transaction of it is undone.
+type batchCache struct {
+	takers  map[string][]taker // heads of directories that are made from their entries
+	recipes map[string]bool    // keys that the table recipes has
 }
 
 func source(path string, settings url.Values) string {
@@ -90,8 +92,14 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 			_ = x.close()
 		}
 	}()
-	// The index loses nothing if the system dies: it is behind the log then.
-	if x.writers, err = sql.Open("sqlite", source(path, url.Values{"_journal_mode": {"WAL"}, "_synchronous": {"NORMAL"}})); err != nil {
+	// The index loses nothing if the system dies: it is behind the log then. A checkpoint
+	// syncs twice while writers wait, so there is one per 16 MiB, not per 4.
+	settings := url.Values{
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {"NORMAL"},
+		"_pragma":       {"temp_store(MEMORY)", "wal_autocheckpoint(4096)", "cache_size(-16384)"},
+	}
+	if x.writers, err = sql.Open("sqlite", source(path, settings)); err != nil {
 		return nil, err
 	}
 	if err = x.connect(ctx); err != nil {
@@ -100,8 +108,12 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 	if err := x.prepare(ctx, who); err != nil {
 		return nil, errors.Join(errIndex, err)
 	}
-	x.readers, err = sql.Open("sqlite", source(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
+	x.readers, err = openReaders(path)
 	return x, err
+}
+
+func openReaders(path string) (*sql.DB, error) {
+	return sql.Open("sqlite", source(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
 }
 
 // connect takes the connection of the writer.
@@ -127,47 +139,34 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 			return err
 		}
 	}
-	var version int32
-	var workspace, check string
-	if err := x.conn.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+	if err := belongs(ctx, x.conn, who); err != nil {
 		return err
 	}
-	if err := x.conn.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace); err != nil {
+	var check string
+	if err := x.conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&check); err != nil || check != "ok" {
+		return errors.Join(err, errors.New(check))
+	}
+	return nil
+}
+
+// belongs verifies that an index is of this version of the schema and of a workspace.
+func belongs(ctx context.Context, q querier, who Identity) error {
+	var version int32
+	var workspace string
+	if err := q.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return err
+	}
+	if err := q.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace); err != nil {
 		return err
 	}
 	if version != indexVersion || workspace != who.ID {
 		return fmt.Errorf("it has version %d and is of workspace %q", version, workspace)
-	}
-	if err := x.conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&check); err != nil || check != "ok" {
-		return errors.Join(err, errors.New(check))
-	}
-	for query, stmt := range map[string]**sql.Stmt{
-		"SELECT count(*) FROM contents WHERE id = ?": &x.stmt.find,
-		"INSERT INTO contents VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length": &x.stmt.content,
-		"DELETE FROM gone WHERE content = ?":                                                                         &x.stmt.kept,
-		"UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL":                                           &x.stmt.close,
-		"INSERT INTO versions (path, since, mode, size, content, renamed, node) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)": &x.stmt.version,
-		"INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING":                                                        &x.stmt.tree,
-		"INSERT INTO commits VALUES (?, ?, ?, ?)":                                                                    &x.stmt.commit,
-		"UPDATE tops SET suspect = 1 WHERE path = ? AND suspect = 0":                                                 &x.stmt.suspect,
-		"SAVEPOINT request": &x.stmt.savepoint,
-		"RELEASE request":   &x.stmt.release,
-	} {
-		var err error
-		if *stmt, err = x.conn.PrepareContext(ctx, query); err != nil {
-			return err
-		}
 	}
 	return nil
 }
 
 func (x *index) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{x.stmt.find, x.stmt.content, x.stmt.kept, x.stmt.close, x.stmt.version, x.stmt.tree, x.stmt.commit, x.stmt.savepoint, x.stmt.release, x.stmt.suspect} {
-		if s != nil {
-			errs = append(errs, s.Close())
-		}
-	}
 	errs = append(errs, x.queries.close())
 	if x.readers != nil {
 		errs = append(errs, x.readers.Close())
@@ -200,16 +199,11 @@ type querier interface {
 
 // checkpoint returns the end of the last transaction that was applied.
 func checkpoint(ctx context.Context, q querier) (c log.Checkpoint, err error) {
-	rows, err := q.QueryContext(ctx, "SELECT key, value FROM meta WHERE key IN ('seq', 'segment', 'offset', 'chain')")
-	if err != nil {
-		return c, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err = eachRow(ctx, q, func(rows *sql.Rows) error {
 		var key string
 		var value any
 		if err := rows.Scan(&key, &value); err != nil {
-			return c, err
+			return err
 		}
 		switch n, _ := value.(int64); key {
 		case "seq":
@@ -222,17 +216,25 @@ func checkpoint(ctx context.Context, q querier) (c log.Checkpoint, err error) {
 			sum, _ := value.([]byte)
 			copy(c.Chain[:], sum)
 		}
-	}
-	return c, rows.Err()
+		return nil
+	}, "SELECT key, value FROM meta WHERE key IN ('seq', 'segment', 'offset', 'chain')")
+	return c, err
 }
 
+// exec executes statements without arguments.
 func (x *index) exec(ctx context.Context, statements ...string) error {
 	for _, s := range statements {
-		if _, err := x.conn.ExecContext(ctx, s); err != nil {
+		if err := x.run(ctx, s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// run executes a statement.
+func (x *index) run(ctx context.Context, statement string, args ...any) error {
+	_, err := x.conn.ExecContext(ctx, statement, args...)
+	return err
 }
 
 // apply adds a record of the transaction seq from the log. place is where its
@@ -243,11 +245,13 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 	case kindContent:
 		return x.applyContent(ctx, contentOf(x.scheme, r.Payload), place)
 	case kindVersions:
-		if _, err := x.stmt.tree.ExecContext(ctx, int64(seq)); err != nil {
+		if err := x.run(ctx, "INSERT INTO trees VALUES (?) ON CONFLICT DO NOTHING", int64(seq)); err != nil {
 			return err
 		}
 		return decodeVersions(r.Payload, x.scheme, func(v version) error {
-			if _, err := x.stmt.close.ExecContext(ctx, []byte(v.path), int64(seq)); err != nil {
+			err := x.run(ctx, "UPDATE versions SET until = ?2 WHERE path = ?1 AND until IS NULL",
+				[]byte(v.path), int64(seq))
+			if err != nil {
 				return err
 			}
 			if v.node == nil {
@@ -257,7 +261,9 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 			if v.from != "" {
 				from = []byte(v.from)
 			}
-			_, err := x.stmt.version.ExecContext(ctx, []byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum(), from, nodeKey(v.node.ID.Sum()))
+			err = x.run(ctx, `INSERT INTO versions (path, since, mode, size, content, renamed, node)
+				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)`,
+				[]byte(v.path), int64(seq), int64(v.node.Mode), v.node.Size, v.node.Content.Sum(), from, nodeKey(v.node.ID.Sum()))
 			if err != nil {
 				return err
 			}
@@ -266,10 +272,7 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 	case kindFrame:
 		f, err := decodeFrame(r.Payload)
 		if err == nil {
-			err = x.applyFrame(ctx, seq, f)
-		}
-		if err == nil {
-			err = x.placeFrame(ctx, f, place)
+			err = x.applyFrame(ctx, seq, f, place)
 		}
 		return err
 	case kindHead:
@@ -286,23 +289,56 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 
 // applyContent records where the log has a text.
 func (x *index) applyContent(ctx context.Context, content id.ID, p log.Place) error {
-	if _, err := x.stmt.kept.ExecContext(ctx, content.Sum()); err != nil {
+	if err := x.keep(ctx, content); err != nil {
 		return err
 	}
-	_, err := x.stmt.content.ExecContext(ctx, content.Sum(), p.Segment, p.Offset, p.Length)
+	return x.run(ctx, `INSERT INTO contents VALUES (?, ?, ?, ?)
+		ON CONFLICT (id) DO UPDATE SET segment = excluded.segment, offset = excluded.offset, length = excluded.length`,
+		content.Sum(), p.Segment, p.Offset, p.Length)
+}
+
+// keep notes that a text is there again that was gone.
+func (x *index) keep(ctx context.Context, content id.ID) error {
+	any, err := x.gone.find(ctx, x.conn, "gone")
+	if err == nil && any {
+		err = x.run(ctx, "DELETE FROM gone WHERE content = ?", content.Sum())
+	}
 	return err
+}
+
+// presence is whether a table has rows; unknown at first. Most stores have no rows in
+// some tables, which then need no query for each frame.
+type presence int
+
+const (
+	some presence = iota + 1
+	none
+)
+
+// find returns whether the table has rows, and finds it out with a query if that is
+// unknown.
+func (p *presence) find(ctx context.Context, q querier, table string) (bool, error) {
+	if *p == 0 {
+		var found bool
+		if err := q.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+table+")").Scan(&found); err != nil {
+			return false, err
+		}
+		if *p = none; found {
+			*p = some
+		}
+	}
+	return *p == some, nil
 }
 
 // contentOf returns the content id of the text of a frame.
 func contentOf(scheme id.Scheme, text []byte) id.ID { return scheme.Bytes(text) }
 
-// applied records the end of a transaction whose records are in the log.
+// applied records the end of a transaction.
 func (x *index) applied(ctx context.Context, c log.Commit) error {
 	if err := x.writeSets(ctx, c.Seq); err != nil {
 		return err
 	}
-	_, err := x.stmt.commit.ExecContext(ctx, int64(c.Seq), c.Actor, c.Time, c.Records)
-	return err
+	return x.run(ctx, "INSERT INTO commits VALUES (?, ?, ?, ?)", int64(c.Seq), c.Actor, c.Time, c.Records)
 }
 
 func (x *index) mark(ctx context.Context, c log.Checkpoint) error {
@@ -310,51 +346,4 @@ func (x *index) mark(ctx context.Context, c log.Checkpoint) error {
 		WHEN 'seq' THEN ?1 WHEN 'segment' THEN ?2 WHEN 'offset' THEN ?3 WHEN 'chain' THEN ?4 ELSE value END`,
 		int64(c.Seq), c.Segment, c.Offset, c.Chain[:])
 	return err
-}
-
-// loadTree returns the tree at a sequence number, nil if there is none.
-func loadTree(ctx context.Context, q querier, scheme id.Scheme, seq uint64) (*tree.Tree, error) {
-	rows, err := q.QueryContext(ctx, "SELECT path, mode, size, content FROM versions WHERE since <= ?1 AND (until IS NULL OR until > ?1)", int64(seq))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	t := &tree.Tree{Scheme: scheme}
-	nodes := map[string]*tree.Node{}
-	for rows.Next() {
-		n := &tree.Node{}
-		var path, sum []byte
-		if err := rows.Scan(&path, &n.Mode, &n.Size, &sum); err != nil {
-			return nil, err
-		}
-		if n.Content, err = id.Of(id.Content, scheme.ContentAlg(), sum); err != nil {
-			return nil, err
-		}
-		_, n.Name = split(string(path))
-		n.ID = scheme.Node(string(path), n.Mode, n.Content)
-		nodes[string(path)] = n
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	for path, n := range nodes {
-		if path == "" {
-			t.Root = n
-			continue
-		}
-		dir, _ := split(path)
-		up := nodes[dir]
-		if up == nil {
-			return nil, corrupt(indexFile, "the directory of %q is missing", path)
-		}
-		up.Children = append(up.Children, n)
-	}
-	for _, n := range nodes {
-		n.Sort()
-	}
-	if t.Root == nil {
-		return nil, nil
-	}
-	t.Count()
-	return t, nil
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
+// InUse reports false: no process can have a lock.
+func InUse(string) bool { return false }
+
 // takeLock fails: this system has no advisory locks that end with the process.
 func takeLock(path string) (*os.File, error) {
 	return nil, contract.Errorf("store/io", "workspaces are not supported on this system").WithOp("store: lock", path)

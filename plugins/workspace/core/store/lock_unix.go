@@ -5,11 +5,22 @@ package store
 import (
 	"errors"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 )
+
+// InUse reports whether another process has the lock of a data directory.
+func InUse(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, lockFile))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
 
 // takeLock opens a file and locks it for this process. The lock ends with the
 // process.
@@ -23,8 +34,7 @@ func takeLock(path string) (*os.File, error) {
 	}
 	_ = f.Close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, contract.Errorf("store/locked", "another process works on the workspace").WithOp("store: lock", path).
-			WithHint("wait until the other command has ended; with a daemon, omit --local: its commands share one process")
+		return nil, locked(path, otherWrites)
 	}
 	return nil, contract.Errorf("store/io", "%w", err).WithOp("store: lock", path)
 }

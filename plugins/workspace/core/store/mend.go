@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
@@ -70,11 +69,6 @@ type loose struct {
 
 // looseTree reads a tree and adds the directories that are missing.
 func looseTree(ctx context.Context, q querier, scheme id.Scheme, seq uint64) (*loose, error) {
-	rows, err := q.QueryContext(ctx, "SELECT path, mode, size, content FROM versions WHERE since <= ?1 AND (until IS NULL OR until > ?1) ORDER BY path", int64(seq))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	l := &loose{scheme: scheme}
 	nodes := map[string]*tree.Node{}
 	var place func(path string) *tree.Node
@@ -93,24 +87,18 @@ func looseTree(ctx context.Context, q querier, scheme id.Scheme, seq uint64) (*l
 		}
 		return n
 	}
-	for rows.Next() {
-		var path, sum []byte
-		var mode id.Mode
-		var size int64
-		if err := rows.Scan(&path, &mode, &size, &sum); err != nil {
-			return nil, err
+	err := eachNode(ctx, q, scheme, seq, func(path string, found *tree.Node) error {
+		if !found.Mode.Valid() {
+			return errRecord
 		}
-		content, err := id.Of(id.Content, scheme.ContentAlg(), sum)
-		if err != nil || !mode.Valid() {
-			return nil, errors.Join(errRecord, err)
-		}
-		n := place(string(path))
-		n.Mode, n.Size, n.Content, n.ID = mode, size, content, scheme.Node(string(path), mode, content)
-	}
+		n := place(path)
+		n.Mode, n.Size, n.Content, n.ID = found.Mode, found.Size, found.Content, found.ID
+		return nil
+	})
 	for _, n := range nodes {
 		n.Sort()
 	}
-	return l, rows.Err()
+	return l, err
 }
 
 // tree returns the nodes as they are, nil if there are none.

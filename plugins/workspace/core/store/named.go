@@ -103,20 +103,9 @@ func (tx *Tx) latestState() (seq uint64, err error) {
 
 // Snapshots returns the named states, sorted by name.
 func (v *Snapshot) Snapshots(ctx context.Context) ([]NamedState, error) {
-	rows, err := v.tx.QueryContext(ctx, "SELECT name, seq, since FROM snapshots WHERE since <= ?1 AND (until IS NULL OR until > ?1) ORDER BY name", int64(v.seq))
-	if err != nil {
-		return nil, asStoreError("read", err)
-	}
-	defer func() { _ = rows.Close() }()
-	var list []NamedState
-	for rows.Next() {
-		var s NamedState
-		if err := rows.Scan(&s.Name, &s.Seq, &s.Since); err != nil {
-			return nil, asStoreError("read", err)
-		}
-		list = append(list, s)
-	}
-	return list, readError(rows.Err())
+	list, err := collect(ctx, v.tx, func(rows *sql.Rows, s *NamedState) error { return rows.Scan(&s.Name, &s.Seq, &s.Since) },
+		"SELECT name, seq, since FROM snapshots WHERE since <= ?1 AND (until IS NULL OR until > ?1) ORDER BY name", int64(v.seq))
+	return list, readError(err)
 }
 
 // checkReadable returns an error if a state was dropped by a compaction or is

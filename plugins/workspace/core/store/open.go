@@ -35,18 +35,23 @@ type Store struct {
 	Identity Identity
 	Scheme   id.Scheme
 
-	dir    string
-	o      Options
-	lock   *os.File
-	log    *log.Log
-	index  *index
-	damage *log.Damage
+	dir  string
+	o    Options
+	lock *os.File
+	// follows means that another process writes the store.
+	follows bool
+	log     *log.Log
+	index   *index
+	damage  *log.Damage
 	// tree is that of the last transaction that put one, nil if it was not read
 	// yet. Only the writer uses it.
 	tree *tree.Tree
-	// drafts are the records of frames in the batch that is being prepared. Only
-	// the writer uses it.
-	drafts map[id.ID][]byte
+	// Of the batch that is being prepared; only the writer uses them. drafts are its
+	// records of frames, cursor is where the log goes on behind what was prepared.
+	// crowded means that the batch before it had several requests.
+	drafts  map[id.ID][]byte
+	cursor  log.Cursor
+	crowded bool
 
 	readers atomic.Pointer[readers]
 	// shape is held while the log is rewritten, or read as a whole.
@@ -58,6 +63,8 @@ type Store struct {
 
 	// resolver computes inputs of frames that come from the configuration.
 	resolver atomic.Pointer[ResolveInput]
+	// examples has a frame for each recipe that was looked at, by its key.
+	examples sync.Map
 	// rows counts the rows that were read of frames and their inputs.
 	rows  atomic.Int64
 	trees trees // of readers
@@ -78,9 +85,7 @@ type Store struct {
 // Open opens a data directory and takes its lock. A damaged store is opened
 // read-only: see Damage.
 func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
-	s := &Store{dir: dir, o: o, queue: make(chan *request, maxQueue), closed: make(chan struct{})}
-	s.readers.Store(&readers{})
-	s.abandon, s.give = context.WithCancelCause(context.Background())
+	s := newStore(dir, o)
 	var text []byte
 	if s.Identity, s.Scheme, text, err = readIdentity(dir); err != nil {
 		return nil, err
@@ -102,6 +107,13 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s.news.publish(s.log.End().Seq)
 	s.writer.Go(s.write)
 	return s, nil
+}
+
+func newStore(dir string, o Options) *Store {
+	s := &Store{dir: dir, o: o, queue: make(chan *request, maxQueue), closed: make(chan struct{})}
+	s.readers.Store(&readers{})
+	s.abandon, s.give = context.WithCancelCause(context.Background())
+	return s
 }
 
 // asStoreError returns typed errors unchanged and makes others store/io.
@@ -195,7 +207,7 @@ func (s *Store) openLog(ctx context.Context, known uint64, from log.Checkpoint) 
 
 // replay applies a transaction of the log to the index.
 func (s *Store) replay(ctx context.Context, t *log.Transaction) error {
-	s.index.suspected = nil
+	s.index.batch = batchCache{}
 	for i, r := range t.Records {
 		if err := s.index.apply(ctx, t.Commit.Seq, r, t.Places[i]); err != nil {
 			return err
@@ -310,7 +322,7 @@ func (s *Store) Close() error {
 
 // sealAll copies the write-ahead log of the index into it and writes the seal.
 func (s *Store) sealAll() error {
-	if s.damage != nil || s.log.Failed() != nil {
+	if s.follows || s.damage != nil || s.log.Failed() != nil {
 		return nil // the next open decides from what is on the disk
 	}
 	ctx := context.Background()

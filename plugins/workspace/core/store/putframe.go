@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -38,15 +39,22 @@ type NewFrame struct {
 	// expectation, an absent id if there must be none. It is the head of the
 	// current state of the path, or the one that is read by path.
 	Head *id.ID
-	// Limits are those of the configuration.
-	Limits Limits
+	// MaxFrame is the largest text in bytes; 0 means the constant of that name.
+	MaxFrame int
+	// AsOf is the state that the inputs of a derived frame are of, with what the
+	// transaction put before; 0 if it is not known. They are compared with those of
+	// a later state, and not if that is the latest.
+	AsOf uint64
+	// Now is the state of the path at AsOf. First means that no frame had the basis then.
+	Now   Version
+	First bool
 }
 
 // Put is what putting a frame did.
 type Put struct {
 	Frame    *Frame
-	Existing bool // nothing was written
-	Previous id.ID
+	Existing bool  // nothing was written
+	Previous id.ID // head of the state of the path before; of PutFrame and Put only
 }
 
 var frameTypes = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,128}$`)
@@ -68,7 +76,16 @@ func CheckFrameType(text string) error {
 func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 	r := tx.frames()
 	now, err := r.current(tx.reads(), n.Path)
-	if err == nil && now == nil {
+	if err != nil {
+		return nil, inPut(n.Path, err)
+	}
+	return tx.put(r, n, now)
+}
+
+// put is PutFrame for a path whose current state is known, nil if it has none.
+func (tx *Tx) put(r *frames, n NewFrame, now *Version) (*Put, error) {
+	var err error
+	if now == nil {
 		err = notInTree("put-frame", n.Path)
 	}
 	if err == nil {
@@ -86,8 +103,7 @@ func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 		return nil, inPut(n.Path, err)
 	}
 	if existing != nil {
-		_, err := tx.PutContent(n.Text) // it may have been dropped
-		return &Put{Frame: existing, Existing: true}, err
+		return &Put{Frame: existing, Existing: true}, tx.putContent(f.Content, n.Text) // it may have been dropped
 	}
 	previous, err := tx.expectedHead(r, n, now)
 	if err != nil {
@@ -113,7 +129,7 @@ func (n *NewFrame) check() error {
 	if err := CheckFrameType(n.Type); err != nil {
 		return err
 	}
-	if limit := n.Limits.OrDefault().Frame; len(n.Text) > limit {
+	if limit := cmp.Or(n.MaxFrame, MaxFrame); len(n.Text) > limit {
 		return contract.Errorf("frame/too-large", "the text has %d bytes, more than %d", len(n.Text), limit).
 			WithDetail("limit", edn.Int(int64(limit))).WithDetail("bytes", edn.Int(int64(len(n.Text))))
 	}
@@ -246,22 +262,22 @@ func (tx *Tx) appendFrame(f *Frame, text []byte, checked bool) error {
 	if err := tx.writeFrame(f, text); err != nil {
 		return err
 	}
-	return tx.setHead(f, f.Node, checked)
+	return tx.setHead(f, headRecord{Node: f.Node, Checked: checked, current: true, unused: true})
 }
 
 // setHead makes a frame the head at a state of its path.
-func (tx *Tx) setHead(f *Frame, node id.ID, checked bool) error {
-	head := headRecord{RawPath: []byte(f.Path), Node: node, Type: f.Type, Frame: f.ID, Checked: checked}
+func (tx *Tx) setHead(f *Frame, head headRecord) error {
+	head.RawPath, head.Type, head.Frame = []byte(f.Path), f.Type, f.ID
 	r, err := encodeRecord(kindHead, head)
 	if err != nil {
 		return err
 	}
-	return tx.addAs(r, func(x *index) error { return x.applyHead(context.Background(), tx.seq, head) })
+	return tx.addAs(r, func(x *index, _ log.Place) error { return x.applyHead(context.Background(), tx.seq, head) })
 }
 
 // writeFrame writes content and frame.
 func (tx *Tx) writeFrame(f *Frame, text []byte) error {
-	if _, err := tx.PutContent(text); err != nil {
+	if err := tx.putContent(f.Content, text); err != nil {
 		return err
 	}
 	frame, err := encodeRecord(kindFrame, frameRecord{Frame: *f, RawPath: []byte(f.Path)})
@@ -269,8 +285,7 @@ func (tx *Tx) writeFrame(f *Frame, text []byte) error {
 		return err
 	}
 	tx.store.drafts[f.ID] = frame.Payload
-	tx.unplaced = append(tx.unplaced, unplaced{record: len(tx.records), frame: f})
-	return tx.addAs(frame, func(x *index) error { return x.applyFrame(context.Background(), tx.seq, f) })
+	return tx.addAs(frame, func(x *index, p log.Place) error { return x.applyFrame(context.Background(), tx.seq, f, p) })
 }
 
 func (tx *Tx) frames() *frames {

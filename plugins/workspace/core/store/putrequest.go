@@ -66,11 +66,11 @@ type PutRequest struct {
 	Text        []byte
 	ContentType string
 	// Basis are the ids of the basis. By default it is the node alone.
-	Basis  Basis
-	Meta   edn.Value
-	ID     id.ID
-	Head   *id.ID
-	Limits Limits
+	Basis    Basis
+	Meta     edn.Value
+	ID       id.ID
+	Head     *id.ID
+	MaxFrame int // as in NewFrame
 }
 
 // Basis is the basis of an authored frame.
@@ -82,7 +82,7 @@ type Basis struct {
 }
 
 // PutFrom returns the request in the input of put-frame, without the agent and
-// the limits. An error is about the shape of the input.
+// the limit. An error is about the shape of the input.
 func PutFrom(input edn.Value) (r PutRequest, err error) {
 	if r.Node, err = RefFrom(input); err != nil {
 		return r, err
@@ -185,7 +185,8 @@ func (tx *Tx) Put(r PutRequest) (*Put, error) {
 			return nil, err
 		}
 	}
-	states, err := read.lineage(tx.reads(), path)
+	states, err := read.versions(tx.reads(), path, 1)
+	var now *Version
 	switch {
 	case err != nil:
 		return nil, err
@@ -194,12 +195,15 @@ func (tx *Tx) Put(r PutRequest) (*Put, error) {
 	case len(states) > 0 && states[0].Until != 0:
 		return nil, removed("put-frame", path, states[0])
 	}
-	if node.IsZero() && len(states) > 0 {
-		node = states[0].Node
+	if len(states) > 0 {
+		now = &states[0]
+	}
+	if node.IsZero() && now != nil {
+		node = now.Node
 	}
 	n := NewFrame{
 		Path: path, Type: r.Type, Agent: r.Agent, Origin: Authored, Text: r.Text, ContentType: r.ContentType,
-		Meta: r.Meta, Recipe: edn.MustMap(), ID: r.ID, Head: r.Head, Limits: r.Limits,
+		Meta: r.Meta, Recipe: edn.MustMap(), ID: r.ID, Head: r.Head, MaxFrame: r.MaxFrame,
 	}
 	if !r.Basis.OnlyFrame {
 		n.Inputs = append(n.Inputs, Input{Kind: id.InputNode, ID: node})
@@ -207,22 +211,5 @@ func (tx *Tx) Put(r PutRequest) (*Put, error) {
 	if !r.Basis.Frame.IsZero() {
 		n.Inputs = append(n.Inputs, Input{Kind: id.InputFrame, ID: r.Basis.Frame})
 	}
-	return tx.PutFrame(n)
-}
-
-// PutAll puts frames in order. The first error ends it, with the number of the
-// request in its details; the transaction then leaves no trace of any of them.
-func (tx *Tx) PutAll(requests []PutRequest) ([]*Put, error) {
-	all := make([]*Put, len(requests))
-	for i, r := range requests {
-		if err := tx.ctx.Err(); err != nil {
-			return nil, err
-		}
-		p, err := tx.Put(r)
-		if err != nil {
-			return nil, contract.AsError(err).WithDetail("item", edn.Int(int64(i)))
-		}
-		all[i] = p
-	}
-	return all, nil
+	return tx.put(read, n, now)
 }

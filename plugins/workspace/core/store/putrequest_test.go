@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -107,7 +106,7 @@ func TestPutRequests(t *testing.T) {
 		{`{:path "a" :frame/type "note" :content "new" :expect/head nil}`, "head/conflict"},
 		{`{:path "a" :frame/type "note" :content "new" :expect/head "` + frame + `"}`, ""},
 	} {
-		_, err := putInput(t, s.Store, c.input, func(r *PutRequest) { r.Limits.Frame = 100 })
+		_, err := putInput(t, s.Store, c.input, func(r *PutRequest) { r.MaxFrame = 100 })
 		assert.Equal(t, c.want, errorType(err), "%d %.120s: %v", i, c.input, err)
 	}
 }
@@ -141,50 +140,15 @@ func TestExpectedHeadOfAnEarlierState(t *testing.T) {
 	typed(t, err, "head/conflict")
 }
 
-// WS-190: puts of one transaction are all done or none, and the error says which
-// of them failed.
-func TestPutAll(t *testing.T) {
-	s := open(t, create(t, id.B3))
-	putTree(t, s.Store, grow(id.B3, map[string]string{"a": "1", "b": "1"}))
-	all := func(paths ...string) (puts []*Put, seq uint64, err error) {
-		var list []PutRequest
-		for _, p := range paths {
-			list = append(list, PutRequest{Node: Ref{Path: p}, Agent: "writer", Type: "t", Text: []byte(p)})
-		}
-		seq, err = s.Update(background, "tester", func(tx *Tx) (err error) {
-			puts, err = tx.PutAll(list)
-			return err
-		})
-		return puts, seq, err
-	}
-	_, _, err := all("a", "b", "none")
-	typed(t, err, "path/not-in-tree")
-	item, _ := contract.AsError(err).Details.Key("item").AsInt()
-	assert.Equal(t, int64(2), item)
-	assert.Equal(t, "frame/no-head", head(t, s.Store, Latest, "a", "t"), "nothing of it was done")
-	puts, seq, err := all("a", "b", "a")
-	require.NoError(t, err)
-	assert.Equal(t, []bool{false, false, true}, []bool{puts[0].Existing, puts[1].Existing, puts[2].Existing})
-	_, again, err := all("a", "b")
-	require.NoError(t, err)
-	assert.Equal(t, seq, again)
-}
-
-// WS-230: limits have defaults and hard caps, and an error names the limit.
-func TestLimits(t *testing.T) {
-	assert.Equal(t, Limits{Frame: 1 << 20, ViewFrames: 100, ViewBytes: 1 << 20, Related: 100, Batch: 1000}, Limits{}.OrDefault())
-	assert.Equal(t, 7, Limits{Frame: 7}.OrDefault().Frame)
-	require.NoError(t, HardLimits().Check())
-	for _, l := range []Limits{{Frame: 16<<20 + 1}, {ViewFrames: 1001}, {ViewBytes: 8<<20 + 1}, {Related: 101}, {Batch: 10_001}, {Frame: -1}} {
-		err := l.Check()
-		typed(t, err, "limit/exceeded")
-		assert.False(t, contract.AsError(err).Details.Key("limit").IsNil())
-	}
+// WS-230: a text has 1 MiB at the most unless the configuration says more. The schemas of
+// the plugin have the hard caps.
+func TestLargestFrame(t *testing.T) {
 	s := open(t, create(t, id.B3))
 	putTree(t, s.Store, grow(id.B3, map[string]string{"a": "1"}))
 	large := strings.Repeat("x", 1<<20+1)
 	_, err := putInput(t, s.Store, `{:path "a" :frame/type "t" :content "`+large+`"}`)
 	typed(t, err, "frame/too-large")
-	_, err = putInput(t, s.Store, `{:path "a" :frame/type "t" :content "`+large+`"}`, func(r *PutRequest) { r.Limits.Frame = 2 << 20 })
+	_, err = putInput(t, s.Store, `{:path "a" :frame/type "t" :content "`+large+`"}`,
+		func(r *PutRequest) { r.MaxFrame = 2 << 20 })
 	require.NoError(t, err)
 }

@@ -44,6 +44,42 @@ func (s *statements) close() error {
 	return errors.Join(errs...)
 }
 
+// eachRow calls visit for every row of a query.
+func eachRow(ctx context.Context, q querier, visit func(*sql.Rows) error, query string, args ...any) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := visit(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// collect returns what scan reads from each row of a query.
+func collect[T any](ctx context.Context, q querier, scan func(*sql.Rows, *T) error, query string, args ...any) (list []T, err error) {
+	err = eachRow(ctx, q, func(rows *sql.Rows) error {
+		var x T
+		if err := scan(rows, &x); err != nil {
+			return err
+		}
+		list = append(list, x)
+		return nil
+	}, query, args...)
+	return list, err
+}
+
+// scanText is for collect: the only column of a row, as text or as bytes.
+func scanText[T string | []byte](rows *sql.Rows, x *T) error {
+	var value []byte
+	err := rows.Scan(&value)
+	*x = T(value)
+	return err
+}
+
 // isOpen reports whether a prepared query failed because its rows are still open.
 func isOpen(err error) bool {
 	var in *sqlite.Error
@@ -81,16 +117,13 @@ func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...an
 }
 
 // writerConn is the connection of the writer. It compiles each query and each
-// statement with arguments once.
+// statement once.
 type writerConn struct {
 	*sql.Conn
 	queries statements
 }
 
 func (w *writerConn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if len(args) == 0 { // also several statements in one text
-		return w.Conn.ExecContext(ctx, query)
-	}
 	stmt, err := w.queries.get(ctx, w.Conn, query)
 	if err != nil {
 		return nil, err

@@ -40,12 +40,6 @@ func (v *Snapshot) Head(ctx context.Context, path, frameType string) (*Head, err
 	return h, readError(err)
 }
 
-// HeadAt returns the head at exactly one state of a path, absent if it has none.
-func (v *Snapshot) HeadAt(ctx context.Context, path string, node id.ID, frameType string) (id.ID, error) {
-	h, err := v.frames().headOf(ctx, path, node, frameType)
-	return h, readError(err)
-}
-
 func readError(err error) error {
 	if err == nil {
 		return nil
@@ -55,7 +49,6 @@ func readError(err error) error {
 
 // Filter selects frames. Empty fields select all.
 type Filter struct {
-	Path   string
 	Type   string
 	Agent  string
 	Origin Origin
@@ -72,18 +65,8 @@ type Page struct {
 	Cursor string
 }
 
-// Frames lists the frames of a path, the newest first, also those that are not
-// heads.
-func (v *Snapshot) Frames(ctx context.Context, f Filter) (*Page, error) {
-	states, err := v.frames().lineage(ctx, f.Path)
-	if err != nil || len(states) == 0 {
-		return &Page{}, readError(err)
-	}
-	return v.FramesOf(ctx, &Found{Path: f.Path, States: states}, f)
-}
-
 // FramesOf lists the frames of a node and of the earlier states of its path, the
-// newest first. The path of the filter is ignored.
+// newest first, also those that are not heads.
 func (v *Snapshot) FramesOf(ctx context.Context, n *Found, f Filter) (*Page, error) {
 	from, err := v.cursor(f.Cursor)
 	if err != nil {
@@ -228,13 +211,6 @@ func (v *Snapshot) cursor(text string) (from int, err error) {
 	return from, nil
 }
 
-// Uses returns the frames that were made from an input: a node, another frame,
-// or any id that a basis names.
-func (v *Snapshot) Uses(ctx context.Context, input id.ID) ([]id.ID, error) {
-	list, err := v.frames().ids(ctx, "SELECT frame FROM inputs JOIN frames ON frames.id = inputs.frame WHERE input = ?1 AND seq <= ?2 ORDER BY frame", input.String(), int64(v.seq))
-	return list, readError(err)
-}
-
 // HeadsOf returns the heads of a node, sorted by type. A node that was named by
 // its id has those of exactly that state; a path also those of the latest earlier
 // state that has one (WS-071).
@@ -258,7 +234,7 @@ func (v *Snapshot) HeadsOf(ctx context.Context, n *Found) ([]Head, error) {
 // HeadsIn returns the heads of the entries of a directory, sorted by path and type.
 func (v *Snapshot) HeadsIn(ctx context.Context, dir string) ([]Head, error) {
 	r := v.frames()
-	tops, err := r.entries(ctx, dir)
+	tops, err := r.entries(ctx, dir, EveryType)
 	if err != nil {
 		return nil, readError(err)
 	}

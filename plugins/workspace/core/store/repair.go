@@ -30,6 +30,7 @@ const (
 // stepOf is the step that removes a finding.
 var stepOf = map[Code]RepairStep{
 	IdentityDamaged:   RestoreIdentity,
+	IdentityNewer:     RestoreIdentity,
 	LogDamaged:        RewriteLog,
 	LogMissing:        RewriteLog,
 	RecordMalformed:   RewriteLog,

@@ -162,24 +162,20 @@ type table struct {
 }
 
 func (r *replica) tables(ctx context.Context) ([]table, error) {
-	rows, err := r.conn.QueryContext(ctx, `SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
-		WHERE t.type = 'table' AND t.name <> 'meta' AND c.pk > 0 ORDER BY t.name, c.pk`)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
 	var list []table
-	for rows.Next() {
+	err := eachRow(ctx, r.conn, func(rows *sql.Rows) error {
 		var name, column string
 		if err := rows.Scan(&name, &column); err != nil {
-			return nil, err
+			return err
 		}
 		if n := len(list); n == 0 || list[n-1].name != name {
 			list = append(list, table{name: name})
 		}
 		list[len(list)-1].key = append(list[len(list)-1].key, column)
-	}
-	return list, rows.Err()
+		return nil
+	}, `SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
+		WHERE t.type = 'table' AND t.name <> 'meta' AND c.pk > 0 ORDER BY t.name, c.pk`)
+	return list, err
 }
 
 func (r *replica) compareTable(ctx context.Context, name, query string, other querier) error {

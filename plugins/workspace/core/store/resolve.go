@@ -134,6 +134,13 @@ func idDigits(kind id.Kind, key, text string) (digits string, x id.ID, err error
 	return digits, x, err
 }
 
+// FrameDigits returns the digits that the id of a frame begins with, which a text names
+// as FrameID takes it.
+func FrameDigits(text string) (digits string, err error) {
+	digits, _, err = idDigits(id.Frame, "frame/id", text)
+	return digits, err
+}
+
 // IsNode reports whether a text can name a node by its id.
 func IsNode(text string) bool {
 	_, _, err := idDigits(id.Node, "node/id", text)
@@ -258,26 +265,22 @@ func (r *frames) named(ctx context.Context, text string) (path string, node id.I
 		}
 	}
 	found := map[id.ID]string{}
-	rows, err := r.q.QueryContext(ctx, "SELECT path, mode, content FROM versions WHERE node BETWEEN ?1 AND ?2 AND since <= ?3", bounds[0], bounds[1], int64(r.seq))
-	if err != nil {
-		return "", id.ID{}, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err = eachRow(ctx, r.q, func(rows *sql.Rows) error {
 		var path, sum []byte
 		var mode id.Mode
 		if err := rows.Scan(&path, &mode, &sum); err != nil {
-			return "", id.ID{}, err
+			return err
 		}
 		content, err := id.Of(id.Content, r.store.Scheme.ContentAlg(), sum)
 		if err != nil {
-			return "", id.ID{}, corrupt(indexFile, "%w", err)
+			return corrupt(indexFile, "%w", err)
 		}
 		if x := r.store.Scheme.Node(string(path), mode, content); strings.HasPrefix(x.Hex(), digits) {
 			found[x] = string(path)
 		}
-	}
-	if err := rows.Err(); err != nil {
+		return nil
+	}, "SELECT path, mode, content FROM versions WHERE node BETWEEN ?1 AND ?2 AND since <= ?3", bounds[0], bounds[1], int64(r.seq))
+	if err != nil {
 		return "", id.ID{}, err
 	}
 	switch len(found) {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -147,7 +148,7 @@ func TestTreesAreShared(t *testing.T) {
 	_, second := putTree(t, s.Store, grow(id.B3, map[string]string{"a": "2"}))
 	at := func(seq uint64) (tr any) {
 		require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
-			found, err := v.TreeAt(background, seq)
+			found, err := v.treeAt(background, seq)
 			tr = found
 			assert.Equal(t, ids(found), treeAt(t, s.Store, seq))
 			return err
@@ -160,6 +161,38 @@ func TestTreesAreShared(t *testing.T) {
 	for seq := first; seq <= second; seq++ {
 		assert.Equal(t, map[bool]string{true: id.B3.Bytes([]byte("1")).String(), false: id.B3.Bytes([]byte("2")).String()}[seq < second], contentAt(t, s.Store, seq))
 	}
+}
+
+// A node and the entries of a directory are those of the tree at every state, whatever
+// follows their names in the order of bytes.
+func TestNodesOfATree(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	files := map[string]string{"a/x": "1", "a/y/z": "1", "a-b/x": "1", "a.c/x/y": "1", "a0": "1", "b": "1"}
+	_, first := putTree(t, s.Store, grow(id.B3, files))
+	files["a/y/new"], files["b"] = "2", "2"
+	delete(files, "a.c/x/y")
+	_, last := putTree(t, s.Store, grow(id.B3, files))
+	require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
+		for seq := first; seq <= last; seq++ {
+			whole, err := v.treeAt(background, seq)
+			require.NoError(t, err)
+			whole.Walk(func(path string, n *tree.Node) bool {
+				found, err := v.NodeAt(background, path, seq)
+				require.NoError(t, err)
+				assert.Equal(t, n.ID, found.ID, path)
+				entries, err := v.NodesIn(background, path, seq)
+				require.NoError(t, err)
+				require.Len(t, entries, len(n.Children), path)
+				for i, c := range n.Children {
+					assert.Equal(t, []any{c.Name, c.ID, c.Mode, c.Size}, []any{entries[i].Name, entries[i].ID, entries[i].Mode, entries[i].Size})
+				}
+				return true
+			})
+		}
+		gone, err := v.NodeAt(background, "a.c", last)
+		assert.Nil(t, gone)
+		return err
+	}))
 }
 
 func contentAt(t *testing.T, s *Store, seq uint64) (content string) {

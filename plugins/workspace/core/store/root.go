@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
@@ -26,7 +28,7 @@ type setKey struct {
 // maxKnown is the number of frames after which the sets in memory are forgotten.
 const maxKnown = 1 << 17
 
-// add notes a frame that is in the log now.
+// add notes a frame.
 func (s *frameSets) add(f *Frame) {
 	if s.changed == nil {
 		s.changed = map[setKey][]id.ID{}
@@ -71,28 +73,24 @@ func (s *frameSets) keep(key setKey, set *id.FrameTree) {
 	s.known[key] = set
 }
 
+const framesOfState = "SELECT id FROM frames WHERE path = ?1 AND node = ?2 AND seq <= ?3"
+
 func (x *index) framesOf(ctx context.Context, key setKey, seq uint64) ([]id.ID, error) {
-	rows, err := x.conn.QueryContext(ctx, "SELECT id FROM frames WHERE path = ?1 AND node = ?2 AND seq <= ?3", []byte(key.path), key.node.Sum(), int64(seq))
-	if err != nil {
-		return nil, err
-	}
-	return scanIDs(rows, x.scheme)
+	return frameIDs(ctx, x.conn, x.scheme, framesOfState,
+		[]byte(key.path), key.node.Sum(), int64(seq))
 }
 
 // FrameSet returns the root of the set of frames that were put on one state of a
 // path.
 func (v *Snapshot) FrameSet(ctx context.Context, path string, node id.ID) (id.ID, error) {
 	r := v.frames()
-	rows, err := r.q.QueryContext(ctx, "SELECT root FROM sets WHERE path = ?1 AND node = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1", []byte(path), node.Sum(), int64(v.seq))
-	if err != nil {
-		return id.ID{}, asStoreError("read", err)
-	}
-	defer func() { _ = rows.Close() }()
-	if !rows.Next() {
-		return v.store.Scheme.FrameSet(nil), readError(rows.Err())
-	}
 	var sum []byte
-	if err := rows.Scan(&sum); err != nil {
+	err := r.q.QueryRowContext(ctx, "SELECT root FROM sets WHERE path = ?1 AND node = ?2 AND seq <= ?3 ORDER BY seq DESC LIMIT 1",
+		[]byte(path), node.Sum(), int64(v.seq)).Scan(&sum)
+	if errors.Is(err, sql.ErrNoRows) {
+		return v.store.Scheme.FrameSet(nil), nil
+	}
+	if err != nil {
 		return id.ID{}, asStoreError("read", err)
 	}
 	return id.Of(id.State, v.store.Scheme.Alg(), sum)

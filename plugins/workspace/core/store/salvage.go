@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 
@@ -122,12 +123,7 @@ func (s *salvage) missingFrames(ctx context.Context, index querier) error {
 	if index == nil {
 		return nil
 	}
-	rows, err := index.QueryContext(ctx, "SELECT id, path, type, seq FROM frames")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	return eachRow(ctx, index, func(rows *sql.Rows) (err error) {
 		var f LostFrame
 		var sum, path []byte
 		if err := rows.Scan(&sum, &path, &f.Type, &f.Seq); err != nil {
@@ -140,8 +136,8 @@ func (s *salvage) missingFrames(ctx context.Context, index querier) error {
 			f.Path = string(path)
 			s.out.Lost = append(s.out.Lost, f)
 		}
-	}
-	return rows.Err()
+		return nil
+	}, "SELECT id, path, type, seq FROM frames")
 }
 
 // missingTransactions finds the numbers that are neither there nor known to be

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"slices"
 	"strings"
 
@@ -75,18 +76,16 @@ func (s Selection) Result() string {
 
 // Child is a frame of an entry of a directory.
 type Child struct {
-	Name string
-	Path string
-	Mode id.Mode
-	Node id.ID // current state of the entry
-	// The frame, and whether it is the head of its type.
+	Name    string
+	Path    string
+	Mode    id.Mode
+	Node    id.ID // current state of the entry
 	Frame   id.ID
 	Type    string
 	Agent   string
 	Origin  Origin
 	Content id.ID
 	Bytes   int
-	Head    bool
 	// State is that of the head; it is empty where it makes no difference.
 	State HeadState
 }
@@ -157,7 +156,7 @@ func (v *Snapshot) Select(ctx context.Context, dir string, sel Selection, states
 }
 
 func (r *frames) selected(ctx context.Context, dir string, sel Selection, states bool) (*Selected, error) {
-	tops, err := r.entries(ctx, dir)
+	tops, err := r.entries(ctx, dir, sel.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -213,26 +212,18 @@ func (s Selection) narrow(tops []*top) (list []*top) {
 // notReady returns the directories in dir that have frames of the type below
 // them but are not in ready.
 func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready map[string]bool) (list []string, err error) {
-	prefix := dir + "/"
-	if dir == "" {
-		prefix = ""
-	}
+	prefix := prefixOf(dir)
 	frameType := sel.Type
 	if frameType == EveryType {
 		frameType = ""
 	}
-	for next := prefix; ; {
-		var found []byte
-		err := r.row(ctx, []any{&found}, "SELECT min(dir) FROM tops WHERE dir > ?1 AND (length(?2) = 0 OR dir < ?2)", []byte(next), []byte(after(dir)))
-		if err != nil {
-			return nil, err
-		}
-		if found == nil {
-			return list, nil
-		}
-		name, _, _ := strings.Cut(strings.TrimPrefix(string(found), prefix), "/")
+	described, err := r.described(ctx, dir, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for _, found := range described {
+		name, _, _ := strings.Cut(strings.TrimPrefix(found, prefix), "/")
 		child := prefix + name
-		next = after(child)
 		if ready[child] {
 			continue
 		}
@@ -244,6 +235,38 @@ func (r *frames) notReady(ctx context.Context, dir string, sel Selection, ready 
 			list = append(list, child)
 		}
 	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// entriesBelow begins a query with found, which has the values of a column between ?1 and
+// ?2: of each entry of a directory, whose prefix ends before byte ?3, the entry itself and
+// the first value below it. It takes one step for each, however many values are below.
+func entriesBelow(table, column string) string {
+	return strings.NewReplacer("TABLE", table, "COLUMN", column).Replace(`WITH RECURSIVE found(value) AS (
+	SELECT min(COLUMN) FROM TABLE WHERE COLUMN > ?1 AND COLUMN < ?2
+	UNION ALL
+	SELECT (SELECT min(COLUMN) FROM TABLE WHERE COLUMN >= CAST(CASE instr(substr(found.value, ?3), x'2f')
+		WHEN 0 THEN found.value || x'00'
+		ELSE substr(found.value, 1, ?3 + instr(substr(found.value, ?3), x'2f') - 2) || '0' END AS BLOB)
+		AND COLUMN < ?2)
+	FROM found WHERE found.value IS NOT NULL)
+`)
+}
+
+var dirsBelow = entriesBelow("tops", "dir") + "SELECT value FROM found WHERE value IS NOT NULL"
+
+// described returns, for each directory in dir, that directory if an entry of it has a
+// head, and the first one below it of which an entry has one.
+func (r *frames) described(ctx context.Context, dir, prefix string) (list []string, err error) {
+	_, end := span(dir)
+	err = r.each(ctx, func(rows *sql.Rows) error {
+		var found []byte
+		err := rows.Scan(&found)
+		list = append(list, string(found))
+		return err
+	}, dirsBelow, []byte(prefix), end, len(prefix)+1)
+	return list, err
 }
 
 // hasBelow reports whether a path below a directory has a frame of the type and
@@ -255,6 +278,14 @@ func (r *frames) hasBelow(ctx context.Context, dir, frameType string) (bool, err
 		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))`,
 		[]byte(dir+"/"), []byte(after(dir)), frameType)
 	return found == 1, err
+}
+
+// prefixOf returns what the paths below a directory begin with.
+func prefixOf(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return dir + "/"
 }
 
 // after returns the first path that follows everything below a directory, empty

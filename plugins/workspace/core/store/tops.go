@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
@@ -73,7 +74,7 @@ func (t *top) child() Child {
 	return Child{
 		Name: name, Path: t.Path, Mode: t.Mode, Node: t.Node,
 		Frame: t.Frame, Type: t.Type, Agent: t.Agent, Origin: t.Origin, Content: t.Content, Bytes: t.Bytes,
-		Head: true, State: t.State,
+		State: t.State,
 	}
 }
 
@@ -110,24 +111,54 @@ func (r *frames) tops(ctx context.Context, where string, args ...any) (list []*t
 	return list, err
 }
 
-// entries returns the heads of the entries of a directory that are there, and
-// what is assumed of them.
-func (r *frames) entries(ctx context.Context, dir string) (list []*top, err error) {
-	var all []*top
-	if r.latest {
-		all, err = r.tops(ctx, "WHERE t.dir = ?1 AND t.path <> x'' ORDER BY t.path, t.type", []byte(dir))
-	} else {
-		all, err = r.topsAsOf(ctx, dir, func(path string) bool { d, _ := split(path); return d == dir && path != "" })
-	}
+// entries returns the heads of a type of the entries of a directory that are there,
+// and what is assumed of them.
+func (r *frames) entries(ctx context.Context, dir, frameType string) (list []*top, err error) {
+	all, err := r.storedEntries(ctx, dir, frameType)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range all {
 		if !t.Gone && r.assumed.get(t.Path, t.Type) == nil {
+			c := *t
+			list = append(list, &c)
+		}
+	}
+	for _, t := range r.assumed.entries(dir) {
+		if frameType == EveryType || frameType == t.Type {
 			list = append(list, t)
 		}
 	}
-	return append(list, r.assumed.entries(dir)...), nil
+	return list, nil
+}
+
+// maxCachedTops bounds the heads that are kept of the directories read before.
+const maxCachedTops = 10_000
+
+// storedEntries returns the heads of a type of the entries of a directory without
+// what is assumed. The result must not be changed.
+func (r *frames) storedEntries(ctx context.Context, dir, frameType string) (list []*top, err error) {
+	key := topKey{dir, frameType}
+	if known, ok := r.entriesOf[key]; ok {
+		return known, nil
+	}
+	switch {
+	case !r.latest:
+		list, err = r.topsAsOf(ctx, dir, func(path string) bool { d, _ := split(path); return d == dir && path != "" })
+		list = slices.DeleteFunc(list, func(t *top) bool { return frameType != EveryType && frameType != t.Type })
+	case frameType == EveryType:
+		list, err = r.tops(ctx, "WHERE t.dir = ?1 AND t.path <> x'' ORDER BY t.path, t.type", []byte(dir))
+	default:
+		list, err = r.tops(ctx, "WHERE t.dir = ?1 AND t.path <> x'' AND t.type = ?2 ORDER BY t.path", []byte(dir), frameType)
+	}
+	if err == nil && r.entriesOf != nil {
+		if r.cachedTops += len(list) + 1; r.cachedTops > maxCachedTops {
+			clear(r.entriesOf)
+			r.cachedTops = len(list) + 1
+		}
+		r.entriesOf[key] = list
+	}
+	return list, err
 }
 
 // topsAsOf computes tops of an earlier state from the history of each path below
@@ -239,7 +270,7 @@ func (r *frames) everyFrame(ctx context.Context, t *top) (list []Child, err erro
 			continue
 		}
 		c := t.child()
-		c.Frame, c.Agent, c.Origin, c.Content, c.Bytes, c.Head = f.ID, f.Agent, f.Origin, f.Content, f.Bytes, f.ID == t.Frame
+		c.Frame, c.Agent, c.Origin, c.Content, c.Bytes = f.ID, f.Agent, f.Origin, f.Content, f.Bytes
 		list = append(list, c)
 	}
 	return list, nil
@@ -247,18 +278,10 @@ func (r *frames) everyFrame(ctx context.Context, t *top) (list []Child, err erro
 
 // each calls visit for every row of a query.
 func (r *frames) each(ctx context.Context, visit func(*sql.Rows) error, query string, args ...any) error {
-	rows, err := r.q.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	return eachRow(ctx, r.q, func(rows *sql.Rows) error {
 		r.store.rows.Add(1)
-		if err := visit(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+		return visit(rows)
+	}, query, args...)
 }
 
 // row scans the only row of a query.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 )
@@ -24,37 +25,28 @@ func (x *index) applyMark(ctx context.Context, seq uint64, payload []byte) error
 	if err := x.setMark(ctx, seq, r.RawPath, r.Node, r.Type, 1); err != nil {
 		return err
 	}
-	if err := x.run(ctx, "UPDATE tops SET suspect = 1 WHERE path = ?1 AND type = ?2", r.RawPath, r.Type); err != nil {
-		return err
-	}
-	x.suspected = nil
-	return x.suspectAbove(ctx, string(r.RawPath))
+	return x.suspect(ctx, topKey{string(r.RawPath), r.Type})
 }
 
 func (x *index) setMark(ctx context.Context, seq uint64, path []byte, node id.ID, frameType string, marked int) error {
+	x.marks = some
 	return x.run(ctx, `INSERT INTO marks VALUES (?, ?, ?, ?, ?)
 		ON CONFLICT (path, node, type, seq) DO UPDATE SET marked = excluded.marked`, path, node.Sum(), frameType, int64(seq), marked)
 }
 
 // topMoved keeps tops up to date after a head was set.
 func (x *index) topMoved(ctx context.Context, seq uint64, r headRecord) error {
-	var marked int
-	err := x.conn.QueryRowContext(ctx, "SELECT marked FROM marks WHERE path = ?1 AND node = ?2 AND type = ?3 ORDER BY seq DESC LIMIT 1",
-		r.RawPath, r.Node.Sum(), r.Type).Scan(&marked)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := x.unmark(ctx, seq, r); err != nil {
 		return err
 	}
-	if marked == 1 {
-		if err := x.setMark(ctx, seq, r.RawPath, r.Node, r.Type, 0); err != nil {
+	if !r.current {
+		now, err := x.currentNode(ctx, string(r.RawPath))
+		if err != nil {
 			return err
 		}
-	}
-	now, err := x.currentNode(ctx, string(r.RawPath))
-	if err != nil {
-		return err
-	}
-	if now.IsZero() || now != r.Node {
-		return x.topsOfPath(ctx, string(r.RawPath), r.Type)
+		if now.IsZero() || now != r.Node {
+			return x.topsOfPath(ctx, string(r.RawPath), r.Type)
+		}
 	}
 	users, err := x.users(ctx, r.RawPath, r.Type)
 	if err != nil {
@@ -68,17 +60,36 @@ func (x *index) topMoved(ctx context.Context, seq uint64, r headRecord) error {
 	if err := x.setTop(ctx, r.RawPath, r.Type, dir, r.Node.Sum(), r.Frame.Sum(), suspect); err != nil {
 		return err
 	}
-	x.heads = true
-	delete(x.suspected, string(r.RawPath))
 	// Last, because a frame can be made from one that is made from it.
 	if err := x.suspectAll(ctx, users); err != nil {
 		return err
 	}
-	return keep(x.suspectUsers(ctx, r.RawPath, r.Type), x.suspectAbove(ctx, string(r.RawPath)))
+	if !r.unused {
+		if err := x.suspectUsers(ctx, r.RawPath, r.Type); err != nil {
+			return err
+		}
+	}
+	return x.suspectAbove(ctx, string(r.RawPath), r.Type)
+}
+
+// unmark removes the mark of a head that was set.
+func (x *index) unmark(ctx context.Context, seq uint64, r headRecord) error {
+	any, err := x.marks.find(ctx, x.conn, "marks")
+	if err != nil || !any {
+		return err
+	}
+	var marked bool
+	err = x.conn.QueryRowContext(ctx, "SELECT marked FROM marks WHERE path = ?1 AND node = ?2 AND type = ?3 ORDER BY seq DESC LIMIT 1",
+		r.RawPath, r.Node.Sum(), r.Type).Scan(&marked)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && !marked {
+		return nil
+	}
+	return keep(err, x.setMark(ctx, seq, r.RawPath, r.Node, r.Type, 0))
 }
 
 func (x *index) setTop(ctx context.Context, path []byte, frameType, dir string, node, frame []byte, suspect int) error {
-	x.headless = false
+	x.heads = some
+	delete(x.batch.takers, string(path))
 	return x.run(ctx, `INSERT INTO tops VALUES (?, ?, ?, ?, ?, ?)
 		ON CONFLICT (path, type) DO UPDATE SET node = excluded.node, frame = excluded.frame, suspect = excluded.suspect`,
 		path, frameType, []byte(dir), node, frame, suspect)
@@ -137,88 +148,68 @@ func (x *index) topsOfPath(ctx context.Context, path, onlyType string) error {
 			}
 			break
 		}
+		if err := x.suspectAbove(ctx, path, string(frameType)); err != nil {
+			return err
+		}
 	}
-	return x.suspectAbove(ctx, path)
+	return nil
 }
 
 // states returns the node ids that a path has had, the newest first.
 func (x *index) states(ctx context.Context, path string) (list []id.ID, err error) {
-	rows, err := x.conn.QueryContext(ctx, "SELECT mode, content FROM versions WHERE path = ?1 ORDER BY since DESC", []byte(path))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	err = eachRow(ctx, x.conn, func(rows *sql.Rows) error {
 		var mode id.Mode
 		var sum []byte
 		if err := rows.Scan(&mode, &sum); err != nil {
-			return nil, err
+			return err
 		}
 		content, err := id.Of(id.Content, x.scheme.ContentAlg(), sum)
-		if err != nil {
-			return nil, err
-		}
 		list = append(list, x.scheme.Node(path, mode, content))
-	}
-	return list, rows.Err()
+		return err
+	}, "SELECT mode, content FROM versions WHERE path = ?1 ORDER BY since DESC", []byte(path))
+	return list, err
 }
 
 // versionChanged keeps tops up to date after a path got another state. The head
 // at the new state becomes the top if there is one; else the top remains, since
 // it was that of the latest state before.
 func (x *index) versionChanged(ctx context.Context, path string, node id.ID) error {
-	if has, err := x.hasHeads(ctx); err != nil || !has {
-		return err
-	}
-	types, err := x.column(ctx, "SELECT type FROM tops WHERE path = ?1", []byte(path))
-	if err != nil {
+	types, err := x.suspectPath(ctx, path)
+	if err != nil || node.IsZero() {
 		return err
 	}
 	for _, frameType := range types {
-		if err := x.suspectUsers(ctx, []byte(path), string(frameType)); err != nil {
-			return err
-		}
-		if err := x.run(ctx, "UPDATE tops SET suspect = 1 WHERE path = ?1 AND type = ?2", []byte(path), string(frameType)); err != nil {
-			return err
-		}
-		if node.IsZero() {
-			continue
-		}
 		if err := x.run(ctx, `UPDATE tops SET node = ?3, frame = h.frame FROM
 			(SELECT frame FROM heads WHERE path = ?1 AND type = ?2 AND node = ?3 ORDER BY seq DESC LIMIT 1) h
 			WHERE tops.path = ?1 AND tops.type = ?2`, []byte(path), string(frameType), node.Sum()); err != nil {
 			return err
 		}
+		delete(x.batch.takers, path)
 		if err := x.suspectUsers(ctx, []byte(path), string(frameType)); err != nil {
 			return err
 		}
 	}
-	return x.suspectAbove(ctx, path)
+	return nil
 }
 
-// deletionChanged keeps tops up to date after a path was deleted or restored.
-func (x *index) deletionChanged(ctx context.Context, path string) error {
-	types, err := x.column(ctx, "SELECT type FROM tops WHERE path = ?1", []byte(path))
-	if err != nil {
-		return err
+// suspectPath makes the heads of a path suspect and returns their types. Without any head
+// of any path, a scan costs nothing more.
+func (x *index) suspectPath(ctx context.Context, path string) (types [][]byte, err error) {
+	if any, err := x.heads.find(ctx, x.conn, "tops"); err != nil || !any {
+		return nil, err
+	}
+	if types, err = x.column(ctx, "SELECT type FROM tops WHERE path = ?1", []byte(path)); err != nil {
+		return nil, err
 	}
 	for _, frameType := range types {
 		if err := x.suspectUsers(ctx, []byte(path), string(frameType)); err != nil {
-			return err
+			return nil, err
+		}
+		if err := x.suspect(ctx, topKey{path, string(frameType)}); err != nil {
+			return nil, err
 		}
 	}
-	return x.suspectAll(ctx, [][]byte{[]byte(path)})
-}
-
-// hasHeads reports whether there is any head: without one a scan costs nothing
-// more.
-func (x *index) hasHeads(ctx context.Context) (bool, error) {
-	if x.heads || x.headless {
-		return x.heads, nil
-	}
-	err := x.conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM tops)").Scan(&x.heads)
-	x.headless = err == nil && !x.heads
-	return x.heads, err
+	return types, nil
 }
 
 // suspectUsers makes the heads suspect that were made from the current top of a
@@ -232,69 +223,100 @@ func (x *index) suspectUsers(ctx context.Context, path []byte, frameType string)
 	return x.suspectAll(ctx, users)
 }
 
-// users returns the paths with a head that was made from the current top of a
-// path and type.
-func (x *index) users(ctx context.Context, path []byte, frameType string) ([][]byte, error) {
-	var sum []byte
-	err := x.conn.QueryRowContext(ctx, "SELECT frame FROM tops WHERE path = ?1 AND type = ?2", path, frameType).Scan(&sum)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	frame, err := id.Of(id.Frame, x.scheme.Alg(), sum)
-	if err != nil {
-		return nil, err
-	}
-	return x.column(ctx, `SELECT t.path FROM inputs i JOIN frames f ON f.id = i.frame
-		JOIN tops t ON t.path = f.path AND t.type = f.type WHERE i.input = ?1`, frame.String())
+// users returns the heads that were made from the current top of a path and type.
+func (x *index) users(ctx context.Context, path []byte, frameType string) ([]topKey, error) {
+	return x.pairs(ctx, `SELECT t.path, t.type FROM tops now JOIN inputs i ON i.input = now.frame JOIN frames f ON f.id = i.frame
+		JOIN tops t ON t.path = f.path AND t.type = f.type WHERE now.path = ?1 AND now.type = ?2`, path, frameType)
 }
 
-// suspectAll makes the heads of paths and of the directories above them suspect.
-func (x *index) suspectAll(ctx context.Context, paths [][]byte) error {
-	for _, path := range paths {
-		if _, err := x.stmt.suspect.ExecContext(ctx, path); err != nil {
-			return err
-		}
-		if err := x.suspectAbove(ctx, string(path)); err != nil {
+// topKey names a head by path.
+type topKey struct{ path, typ string }
+
+// suspectAll makes heads suspect, and those that may depend on their states.
+func (x *index) suspectAll(ctx context.Context, tops []topKey) error {
+	for _, t := range tops {
+		if err := x.suspect(ctx, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// suspectAbove makes every head of the directories above a path suspect.
-func (x *index) suspectAbove(ctx context.Context, path string) error {
-	for path != "" {
+// suspect makes a head suspect, and those that may depend on its state.
+func (x *index) suspect(ctx context.Context, t topKey) error {
+	if err := x.setSuspect(ctx, t.path, t.typ); err != nil {
+		return err
+	}
+	for i, k := range x.batch.takers[t.path] {
+		x.batch.takers[t.path][i].suspect = k.suspect || k.typ == t.typ
+	}
+	return x.suspectAbove(ctx, t.path, t.typ)
+}
+
+func (x *index) setSuspect(ctx context.Context, path, frameType string) error {
+	return x.run(ctx, "UPDATE tops SET suspect = 1 WHERE path = ? AND type = ? AND suspect = 0", []byte(path), frameType)
+}
+
+// taker is a head of a directory that is made from the frames of its entries.
+type taker struct {
+	typ     string
+	takes   string // their type
+	suspect bool
+}
+
+// suspectAbove makes the heads of directories suspect that may depend on the head
+// of an entry: those of the directory above that are made from frames of the type,
+// those of the next directory that are made from these, and so on.
+func (x *index) suspectAbove(ctx context.Context, path, frameType string) error {
+	for types := []string{frameType}; path != "" && len(types) > 0; {
 		path, _ = split(path)
-		if x.suspected[path] {
-			continue
-		}
-		if _, err := x.stmt.suspect.ExecContext(ctx, []byte(path)); err != nil {
+		takers, err := x.takersOf(ctx, path)
+		if err != nil {
 			return err
 		}
-		if x.suspected == nil {
-			x.suspected = map[string]bool{}
+		var next []string
+		for i, t := range takers {
+			if t.takes != EveryType && !slices.Contains(types, t.takes) {
+				continue
+			}
+			next = append(next, t.typ)
+			if t.suspect {
+				continue
+			}
+			if err := x.setSuspect(ctx, path, t.typ); err != nil {
+				return err
+			}
+			takers[i].suspect = true
 		}
-		x.suspected[path] = true
+		types = next
 	}
 	return nil
+}
+
+func (x *index) takersOf(ctx context.Context, dir string) (list []taker, err error) {
+	if known, ok := x.batch.takers[dir]; ok {
+		return known, nil
+	}
+	list, err = collect(ctx, x.conn, func(rows *sql.Rows, t *taker) error { return rows.Scan(&t.typ, &t.takes, &t.suspect) },
+		"SELECT t.type, f.takes, t.suspect FROM tops t JOIN frames f ON f.id = t.frame WHERE t.path = ?1 AND f.takes IS NOT NULL", []byte(dir))
+	if x.batch.takers == nil {
+		x.batch.takers = map[string][]taker{}
+	}
+	x.batch.takers[dir] = list
+	return list, err
+}
+
+// pairs returns the paths and types that a query finds.
+func (x *index) pairs(ctx context.Context, query string, args ...any) ([]topKey, error) {
+	return collect(ctx, x.conn, func(rows *sql.Rows, t *topKey) error {
+		var path []byte
+		err := rows.Scan(&path, &t.typ)
+		t.path = string(path)
+		return err
+	}, query, args...)
 }
 
 // column returns the values of the only column of a query.
-func (x *index) column(ctx context.Context, query string, args ...any) (list [][]byte, err error) {
-	rows, err := x.conn.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var value []byte
-		if err := rows.Scan(&value); err != nil {
-			return nil, err
-		}
-		list = append(list, value)
-	}
-	return list, rows.Err()
+func (x *index) column(ctx context.Context, query string, args ...any) ([][]byte, error) {
+	return collect(ctx, x.conn, scanText[[]byte], query, args...)
 }

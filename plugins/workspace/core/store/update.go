@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
-	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -62,6 +62,9 @@ func (s *Store) Update(ctx context.Context, actor string, run func(*Tx) error) (
 
 // wait hands a request to the writer and returns its result.
 func (s *Store) wait(r *request) (seq uint64, err error) {
+	if s.follows {
+		return 0, locked(s.dir, otherWrites)
+	}
 	if s.damage != nil {
 		return 0, contract.Errorf("store/read-only", "the log is damaged: %w", s.damage).WithOp("store", s.dir)
 	}
@@ -143,17 +146,28 @@ func (s *Store) serve(r *request) (next *request) {
 		return nil
 	}
 	batch := []*request{r}
-	for len(batch) < maxBatch && len(s.queue) > 0 {
+	for len(batch) < maxBatch && s.more() {
 		if next = <-s.queue; next.alone != nil {
 			break
 		}
 		batch, next = append(batch, next), nil
 	}
+	s.crowded = len(batch) > 1
 	s.commit(batch)
 	for _, r := range batch {
 		close(r.done)
 	}
 	return next
+}
+
+// more reports whether another request waits. If the last batch had several, those that it
+// has just answered get the processor first: their next requests then share an fsync.
+func (s *Store) more() bool {
+	for seen := -1; s.crowded && len(s.queue) > seen; {
+		seen = len(s.queue)
+		runtime.Gosched()
+	}
+	return len(s.queue) > 0
 }
 
 // commit writes a batch: all records, one fsync, then the index.
@@ -175,15 +189,14 @@ func (s *Store) commit(batch []*request) {
 		return
 	}
 	end, before := s.log.End(), s.tree
-	s.drafts = map[id.ID][]byte{}
+	s.drafts, s.cursor, s.index.batch = map[id.ID][]byte{}, s.log.Cursor(), batchCache{}
 	var drafts []log.Draft
-	var places [][]unplaced
 	var written []*request
 	for _, r := range batch {
 		if !r.taken.CompareAndSwap(false, true) {
 			continue // its caller gave up
 		}
-		draft, wait, err := s.draft(r, end.Seq+uint64(len(drafts))+1)
+		draft, err := s.draft(r, end.Seq+uint64(len(drafts))+1, end.Seq+1, len(batch) > 1)
 		if err != nil {
 			if r.err = err; errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 				r.err = contract.AsError(err)
@@ -194,11 +207,11 @@ func (s *Store) commit(batch []*request) {
 		written = append(written, r)
 		if len(draft.Records) > 0 {
 			r.seq++
-			drafts, places = append(drafts, draft), append(places, wait)
+			drafts = append(drafts, draft)
 		}
 	}
-	if err := s.append(ctx, end, drafts, places); err != nil {
-		s.tree = before
+	if err := s.append(ctx, end, drafts); err != nil {
+		s.tree, s.index.sets = before, frameSets{}
 		_ = s.index.exec(ctx, "ROLLBACK")
 		fail(written, err)
 		return
@@ -212,33 +225,49 @@ func readOnly(dir string, err error) error {
 	return contract.Errorf("store/read-only", "the store must be opened again: %w", err).WithOp("store", dir)
 }
 
-// draft runs the function of a request within a savepoint of the index. It also
-// returns what is in the index without its place in the log.
-func (s *Store) draft(r *request, seq uint64) (d log.Draft, wait []unplaced, err error) {
+// draft runs the function of a request, which a failure undoes: within a savepoint of
+// the index if other requests are in the transaction of the index. batch is the number of
+// the first transaction of the batch.
+func (s *Store) draft(r *request, seq, batch uint64, shared bool) (d log.Draft, err error) {
 	ctx := context.Background()
 	live, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.abandon, func() { cancel(context.Cause(s.abandon)) })()
 	if err := live.Err(); err != nil {
-		return d, nil, context.Cause(live)
+		return d, context.Cause(live)
 	}
-	if _, err := s.index.stmt.savepoint.ExecContext(ctx); err != nil {
-		return d, nil, err
+	if shared {
+		if err := s.index.exec(ctx, "SAVEPOINT request"); err != nil {
+			return d, err
+		}
 	}
-	s.index.suspected = nil // what an abandoned request did is undone
-	tx, before := &Tx{store: s, ctx: live, seq: seq, cache: &readCache{}}, s.tree
+	cache := &readCache{anyMarks: &s.index.marks, anyGone: &s.index.gone}
+	tx, before, cursor := &Tx{store: s, ctx: live, seq: seq, cache: cache}, s.tree, s.cursor
 	if err = run(r.run, tx); err == nil {
 		err = tx.err
 	}
 	if err == nil {
 		err = context.Cause(live)
 	}
-	if err != nil {
-		s.tree = before
-		return d, nil, errors.Join(err, s.index.exec(ctx, "ROLLBACK TO request", "RELEASE request"))
+	d = log.Draft{Actor: r.actor, Time: s.o.Now(), Records: tx.records}
+	if err == nil && len(d.Records) > 0 {
+		s.cursor.Commit(d, seq, batch)
+		if err = s.index.applied(ctx, log.Commit{Seq: seq, Time: d.Time, Records: len(d.Records), Actor: d.Actor}); err != nil {
+			s.index.sets = frameSets{} // some have frames that are undone
+		}
 	}
-	_, err = s.index.stmt.release.ExecContext(ctx)
-	return log.Draft{Actor: r.actor, Time: s.o.Now(), Records: tx.records}, tx.unplaced, err
+	if err != nil {
+		s.tree, s.cursor, s.index.batch = before, cursor, batchCache{}
+		clear(s.index.sets.changed)
+		if shared {
+			return d, errors.Join(err, s.index.exec(ctx, "ROLLBACK TO request", "RELEASE request"))
+		}
+		return d, errors.Join(err, s.index.exec(ctx, "ROLLBACK", "BEGIN IMMEDIATE"))
+	}
+	if shared {
+		err = s.index.exec(ctx, "RELEASE request")
+	}
+	return d, err
 }
 
 // run calls a function and makes a panic an error: one request must not end the
@@ -252,21 +281,17 @@ func run(f func(*Tx) error, tx *Tx) (err error) {
 	return f(tx)
 }
 
-// append makes drafts durable and then visible. The index has their rows
-// already, without the places of contents and frames.
-func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Draft, places [][]unplaced) error {
+// append makes drafts durable and then visible. The index has their rows already.
+func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Draft) error {
 	if len(drafts) == 0 {
 		return s.index.exec(ctx, "COMMIT")
 	}
-	done, err := s.log.Append(drafts...)
-	if err != nil {
+	if _, err := s.log.Append(drafts...); err != nil {
 		return err
 	}
-	err = s.fault(opIndex, func() error {
-		for i, t := range done {
-			if err := s.place(ctx, &t, places[i]); err != nil {
-				return err
-			}
+	err := s.fault(opIndex, func() error {
+		if found := s.log.Cursor(); found != s.cursor {
+			return fmt.Errorf("the log ends at %v, the index expects %v", found, s.cursor)
 		}
 		if err := s.index.mark(ctx, s.log.End()); err != nil {
 			return err
@@ -279,107 +304,4 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 		return err
 	}
 	return nil
-}
-
-// unplaced is a content or a frame that is in the index without its place.
-type unplaced struct {
-	record  int // of the transaction
-	content id.ID
-	frame   *Frame // nil for a content
-}
-
-// place records the commit and where its contents and frames are.
-func (s *Store) place(ctx context.Context, t *log.Transaction, wait []unplaced) error {
-	for _, u := range wait {
-		var err error
-		if u.frame != nil {
-			err = s.index.placeFrame(ctx, u.frame, t.Places[u.record])
-		} else {
-			err = s.index.applyContent(ctx, u.content, t.Places[u.record])
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return s.index.applied(ctx, t.Commit)
-}
-
-// Tx is a transaction that is being prepared. It must not be used after its
-// function returned.
-type Tx struct {
-	store   *Store
-	ctx     context.Context
-	seq     uint64
-	records []log.Record
-	// unplaced are the contents and frames among the records.
-	unplaced []unplaced
-	err      error
-	cache    *readCache
-}
-
-// Context ends when the caller gives up, or the store is closed and has waited
-// long enough.
-func (tx *Tx) Context() context.Context { return tx.ctx }
-
-// Seq returns the sequence number that the transaction gets if it writes.
-func (tx *Tx) Seq() uint64 { return tx.seq }
-
-// PutContent stores text once and returns its content id.
-func (tx *Tx) PutContent(text []byte) (id.ID, error) {
-	content := contentOf(tx.store.Scheme, text)
-	var found int
-	err := tx.store.index.stmt.find.QueryRowContext(context.Background(), content.Sum()).Scan(&found)
-	if err != nil || found > 0 {
-		return content, err
-	}
-	tx.unplaced = append(tx.unplaced, unplaced{record: len(tx.records), content: content})
-	return content, tx.addAs(log.Record{Kind: kindContent, Payload: text}, func(x *index) error {
-		return x.applyContent(context.Background(), content, log.Place{})
-	})
-}
-
-// add writes a record, which is neither a content nor a frame, to the transaction
-// and to the index.
-func (tx *Tx) add(r log.Record) error {
-	return tx.addAs(r, func(x *index) error { return x.apply(context.Background(), tx.seq, r, log.Place{}) })
-}
-
-// addAs is add for a record whose effect on the index is a function.
-func (tx *Tx) addAs(r log.Record, apply func(*index) error) error {
-	if tx.err == nil { // else the index has a part of a record
-		tx.err = apply(tx.store.index)
-	}
-	tx.records = append(tx.records, r)
-	return tx.err
-}
-
-// PutTree makes a tree the current one and returns what changed.
-func (tx *Tx) PutTree(t *tree.Tree) (*tree.Changes, error) {
-	if t.Scheme != tx.store.Scheme {
-		return nil, contract.Errorf("workspace/exists", "the store has the scheme %s, not %s", tx.store.Scheme, t.Scheme)
-	}
-	older, err := tx.Tree()
-	if err != nil {
-		return nil, err
-	}
-	changes := tree.Diff(older, t)
-	for _, r := range encodeVersions(changes) {
-		if err := tx.add(r); err != nil {
-			return nil, err
-		}
-		if err := tx.ctx.Err(); err != nil {
-			return nil, err
-		}
-	}
-	tx.store.tree = t
-	return changes, nil
-}
-
-// Tree returns the current tree, nil if nothing was scanned.
-func (tx *Tx) Tree() (t *tree.Tree, err error) {
-	s := tx.store
-	if s.tree == nil {
-		s.tree, err = loadTree(context.Background(), s.index.conn, s.Scheme, tx.seq)
-	}
-	return s.tree, err
 }

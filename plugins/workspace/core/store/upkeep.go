@@ -20,8 +20,8 @@ const (
 	kindGone
 	// kindDropped lists states that can no longer be read.
 	kindDropped
-	// kindRules identifies the ignore rules of the trees from here on.
-	kindRules
+	// kindScanned says how the trees from here on were scanned.
+	kindScanned
 )
 
 // upkeepSchema are the tables of these records, and of what is derived from
@@ -35,7 +35,7 @@ CREATE TABLE tombstones (path BLOB NOT NULL, since INTEGER NOT NULL, until INTEG
 CREATE TABLE snapshots (name TEXT NOT NULL, since INTEGER NOT NULL, until INTEGER, seq INTEGER NOT NULL, PRIMARY KEY (name, since)) WITHOUT ROWID;
 CREATE TABLE ignores (seq INTEGER PRIMARY KEY, text BLOB NOT NULL);
 CREATE TABLE gone (content BLOB PRIMARY KEY, seq INTEGER NOT NULL, lost INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE rules (seq INTEGER PRIMARY KEY, digest TEXT NOT NULL);
+CREATE TABLE scans (seq INTEGER PRIMARY KEY, scan TEXT NOT NULL);
 CREATE TABLE dropped (since INTEGER PRIMARY KEY, until INTEGER NOT NULL);
 `
 
@@ -78,19 +78,14 @@ func (x *index) applyUpkeep(ctx context.Context, seq uint64, r log.Record) error
 		return x.applySnapshot(ctx, seq, r.Payload)
 	case kindIgnore:
 		return x.run(ctx, "INSERT INTO ignores VALUES (?1, ?2) ON CONFLICT (seq) DO UPDATE SET text = excluded.text", int64(seq), blob(r.Payload))
-	case kindRules:
-		return x.run(ctx, "INSERT INTO rules VALUES (?1, ?2) ON CONFLICT (seq) DO UPDATE SET digest = excluded.digest", int64(seq), string(r.Payload))
+	case kindScanned:
+		return x.run(ctx, "INSERT INTO scans VALUES (?1, ?2) ON CONFLICT (seq) DO UPDATE SET scan = excluded.scan", int64(seq), string(r.Payload))
 	case kindGone:
 		return x.applyGone(ctx, seq, r.Payload)
 	case kindDropped:
 		return x.applyDropped(ctx, r.Payload)
 	}
 	return nil // of a later version
-}
-
-func (x *index) run(ctx context.Context, statement string, args ...any) error {
-	_, err := x.conn.ExecContext(ctx, statement, args...)
-	return err
 }
 
 func (x *index) applyTombstones(ctx context.Context, seq uint64, payload []byte) error {
@@ -106,7 +101,7 @@ func (x *index) applyTombstones(ctx context.Context, seq uint64, payload []byte)
 		if err := x.run(ctx, statement, blob(path), int64(seq)); err != nil {
 			return err
 		}
-		if err := x.deletionChanged(ctx, string(path)); err != nil {
+		if _, err := x.suspectPath(ctx, string(path)); err != nil {
 			return err
 		}
 	}
@@ -138,6 +133,7 @@ func (x *index) applyGone(ctx context.Context, seq uint64, payload []byte) error
 	if err := decodeRecord(payload, &r); err != nil {
 		return err
 	}
+	x.gone = some
 	for _, c := range r.Contents {
 		if err := x.run(ctx, "DELETE FROM contents WHERE id = ?", c.Sum()); err != nil {
 			return err
@@ -146,12 +142,11 @@ func (x *index) applyGone(ctx context.Context, seq uint64, payload []byte) error
 			c.Sum(), int64(seq), r.Lost); err != nil {
 			return err
 		}
-		paths, err := x.column(ctx, "SELECT DISTINCT t.path FROM frames f JOIN tops t ON t.path = f.path AND t.frame = f.id WHERE f.content = ?", c.Sum())
+		tops, err := x.pairs(ctx, "SELECT t.path, t.type FROM frames f JOIN tops t ON t.path = f.path AND t.frame = f.id WHERE f.content = ?", c.Sum())
 		if err != nil {
 			return err
 		}
-		x.suspected = nil
-		if err := x.suspectAll(ctx, paths); err != nil {
+		if err := x.suspectAll(ctx, tops); err != nil {
 			return err
 		}
 	}

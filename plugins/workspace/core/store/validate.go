@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
@@ -66,6 +67,11 @@ func (v *validator) conclude(ctx context.Context) (err error) {
 	} else {
 		v.report.Root = t.Root.ID
 		v.nodes(t)
+		var deleted int
+		if err := q.QueryRowContext(ctx, "SELECT count(*) FROM tombstones t JOIN versions v ON v.path = t.path AND v.until IS NULL WHERE t.until IS NULL").Scan(&deleted); err != nil {
+			v.wrong(Finding{Code: IndexDamaged, File: indexFile, Reason: err.Error()})
+		}
+		v.report.Nodes -= deleted // they are verified, and not counted elsewhere either
 	}
 	if err := v.dropped(ctx, q); err != nil {
 		v.wrong(Finding{Code: IndexDamaged, File: indexFile, Reason: err.Error()})
@@ -82,15 +88,7 @@ func (v *validator) conclude(ctx context.Context) (err error) {
 // dropped warns of the heads of paths in the tree whose text was dropped by a
 // compaction.
 func (v *validator) dropped(ctx context.Context, q querier) error {
-	rows, err := q.QueryContext(ctx, `SELECT t.path, t.frame, f.seq, g.seq FROM gone g JOIN frames f ON f.content = g.content
-		JOIN tops t ON t.path = f.path AND t.frame = f.id
-		WHERE g.lost = 0 AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL
-		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL) ORDER BY t.path, t.type`)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
+	return eachRow(ctx, q, func(rows *sql.Rows) error {
 		var path, sum []byte
 		var put, dropped uint64
 		if err := rows.Scan(&path, &sum, &put, &dropped); err != nil {
@@ -107,8 +105,11 @@ func (v *validator) dropped(ctx context.Context, q querier) error {
 			Frame:  frame,
 			Reason: fmt.Sprintf("the compaction in transaction %d dropped the text of this head; %s", dropped, textAgain),
 		})
-	}
-	return rows.Err()
+		return nil
+	}, `SELECT t.path, t.frame, f.seq, g.seq FROM gone g JOIN frames f ON f.content = g.content
+		JOIN tops t ON t.path = f.path AND t.frame = f.id
+		WHERE g.lost = 0 AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL
+		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL) ORDER BY t.path, t.type`)
 }
 
 // nodes computes content and node ids of directories again; those of files are

@@ -86,10 +86,14 @@ func (v *validator) identify() (err error) {
 	if lost == nil {
 		v.who, v.scheme, lost = parseIdentity(text)
 	}
-	if errors.Is(err, contract.OfType("store/version")) && (lost != nil || bytes.Equal(text, found)) {
-		return err
+	code := IdentityDamaged
+	if errors.Is(err, contract.OfType("store/version")) {
+		if lost != nil || bytes.Equal(text, found) {
+			return err
+		}
+		code = IdentityNewer
 	}
-	v.wrong(Finding{Code: IdentityDamaged, File: identityFile, Reason: contract.AsError(err).Message})
+	v.wrong(Finding{Code: code, File: identityFile, Reason: contract.AsError(err).Message})
 	if v.text = nil; lost == nil {
 		v.text = text
 	}
@@ -337,21 +341,13 @@ func (v *validator) integrity(ctx context.Context) {
 	if v.check.Level == Quick {
 		pragma = "PRAGMA quick_check"
 	}
-	rows, err := v.index.QueryContext(ctx, pragma)
-	if err != nil {
-		damaged(err.Error())
-		return
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			damaged(err.Error())
-		} else if text != "ok" {
+	lines, err := collect(ctx, v.index, scanText[string], pragma)
+	for _, text := range lines {
+		if text != "ok" {
 			damaged("SQLite: " + text)
 		}
 	}
-	if err := rows.Err(); err != nil {
+	if err != nil {
 		damaged(err.Error())
 	}
 }

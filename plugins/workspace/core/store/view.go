@@ -113,6 +113,41 @@ func (v *Snapshot) Content(ctx context.Context, content id.ID) ([]byte, error) {
 	if err != nil {
 		return nil, asStoreError("read", err)
 	}
+	return v.textAt(content, p)
+}
+
+// Contents returns texts by content id, as Content does. Those that are not kept are
+// absent.
+func (v *Snapshot) Contents(ctx context.Context, contents []id.ID) (map[id.ID][]byte, error) {
+	texts := make(map[id.ID][]byte, len(contents))
+	var stored []id.ID
+	for _, c := range contents {
+		if v.assumed != nil && v.assumed.texts[c] != nil {
+			texts[c] = v.assumed.texts[c]
+		} else {
+			stored = append(stored, c)
+		}
+	}
+	if len(stored) == 0 {
+		return texts, nil
+	}
+	err := v.frames().each(ctx, func(rows *sql.Rows) error {
+		var sum []byte
+		var p log.Place
+		if err := rows.Scan(&sum, &p.Segment, &p.Offset, &p.Length); err != nil {
+			return err
+		}
+		content, err := id.Of(id.Content, contents[0].Alg(), sum)
+		if err == nil {
+			texts[content], err = v.textAt(content, p)
+		}
+		return err
+	}, "SELECT c.id, c.segment, c.offset, c.length FROM json_each(?1) list CROSS JOIN contents c ON c.id = unhex(list.value)", sums(stored))
+	return texts, readError(err)
+}
+
+// textAt reads and verifies a text whose place in the log is known.
+func (v *Snapshot) textAt(content id.ID, p log.Place) ([]byte, error) {
 	if p.Length < 0 || p.Length > log.MaxPayload {
 		return nil, corrupt(indexFile, "the content %s has the length %d", content, p.Length)
 	}
@@ -140,6 +175,9 @@ func (v *Snapshot) HasText(ctx context.Context, content id.ID) (bool, error) {
 func (r *frames) hasText(ctx context.Context, content id.ID) (kept bool, err error) {
 	if r.assumed != nil && r.assumed.texts[content] != nil {
 		return true, nil
+	}
+	if any, err := r.anyGone.find(ctx, r.q, "gone"); err != nil || !any {
+		return true, err
 	}
 	err = r.row(ctx, []any{&kept}, "SELECT NOT EXISTS (SELECT 1 FROM gone WHERE content = ?1)", content.Sum())
 	return kept, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -163,7 +164,7 @@ func (c *composer) parent(ctx context.Context, s *store.Snapshot, source int, ma
 		c.skip(Parent, "", "", "no-parent")
 		return nil
 	}
-	up, err := s.Resolve(ctx, store.Ref{Path: dirOf(main.Path)}, false)
+	up, err := s.Resolve(ctx, store.Ref{Path: tree.Parent(main.Path)}, false)
 	if err == nil {
 		err = c.add(ctx, s, source, up)
 	}
@@ -177,7 +178,7 @@ func (c *composer) siblings(ctx context.Context, s *store.Snapshot, source int, 
 		c.skip(Siblings, "", "", "no-parent")
 		return nil
 	}
-	dir := dirOf(main.Path)
+	dir := tree.Parent(main.Path)
 	heads, err := s.HeadsIn(ctx, dir)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package view
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -12,7 +13,7 @@ import (
 type Filter struct {
 	Kind string // type, agent, origin, frame, state, since, until, meta, path
 	// Any are the values of which one must be equal, for the kinds type, agent,
-	// origin, frame and state.
+	// origin and state; for frame, the digits of which an id begins with one.
 	Any []string
 	// At is in nanoseconds since 1970. Since includes it, until does not.
 	At int64
@@ -32,7 +33,7 @@ func (f *Filter) match(x *store.Head) bool {
 	case "origin":
 		return slices.Contains(f.Any, string(x.Frame.Origin))
 	case "frame":
-		return slices.Contains(f.Any, x.Frame.ID.String())
+		return slices.ContainsFunc(f.Any, func(digits string) bool { return strings.HasPrefix(x.Frame.ID.Hex(), digits) })
 	case "state":
 		return slices.Contains(f.Any, string(x.State))
 	case "since":

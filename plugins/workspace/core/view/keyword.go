@@ -9,6 +9,3 @@ type Keyword string
 
 // MarshalEDN writes the keyword.
 func (k Keyword) MarshalEDN() ([]byte, error) { return edn.K(string(k)).Canonical(), nil }
-
-// Keywords are a list of keywords.
-type Keywords []Keyword

@@ -162,7 +162,7 @@ func HistoryOf(ctx context.Context, s *store.Snapshot, ref store.Ref, limit int,
 	r := &HistoryResult{Versions: make([]Past, len(states)), Cursor: cursor(next)}
 	for i, x := range states {
 		r.Versions[i] = Past{
-			Node: x.Node, Kind: kindOf(x.Mode), Mode: x.Mode.String(), Content: x.Content, Since: x.Since, Until: x.Until, Frames: x.Frames,
+			Node: x.Node, Kind: Keyword(x.Mode.Kind()), Mode: x.Mode.String(), Content: x.Content, Since: x.Since, Until: x.Until, Frames: x.Frames,
 		}
 		if x.RenamedFrom != "" {
 			r.Versions[i].RenamedFrom = store.ShownPath(x.RenamedFrom).Value()

@@ -62,19 +62,6 @@ type Lineage struct {
 	RenamedFrom edn.Value `edn:"renamed-from,omitempty"`
 }
 
-// kindOf names the kind of a node.
-func kindOf(m id.Mode) Keyword {
-	switch m {
-	case id.Dir:
-		return "dir"
-	case id.Link:
-		return "link"
-	case id.Repo:
-		return "repo"
-	}
-	return "file"
-}
-
 // Node reads a node with the frames that a view selects.
 func Node(ctx context.Context, s *store.Snapshot, ref store.Ref, v View) (*NodeResult, error) {
 	found, err := s.Resolve(ctx, ref, slices.Contains(v.Include, store.Deleted))
@@ -106,7 +93,7 @@ func recordOf(ctx context.Context, s *store.Snapshot, f *store.Found) (*Record, 
 	r := &Record{
 		ID:      state.Node,
 		Place:   store.PlaceOf(f.Path),
-		Kind:    kindOf(state.Mode),
+		Kind:    Keyword(state.Mode.Kind()),
 		Mode:    state.Mode.String(),
 		Content: state.Content,
 		Lineage: Lineage{Version: len(f.States) - f.At, Since: state.Since, Until: state.Until},
@@ -124,17 +111,21 @@ func recordOf(ctx context.Context, s *store.Snapshot, f *store.Found) (*Record, 
 	if !f.Current() {
 		at = state.Until - 1 // the last moment of the state
 	}
-	t, err := s.TreeAt(ctx, at)
-	if err != nil || t == nil {
-		return nil, err
-	}
 	if f.Path != "" {
-		if up := t.Lookup(dirOf(f.Path)); up != nil {
+		up, err := s.NodeAt(ctx, tree.Parent(f.Path), at)
+		if err != nil {
+			return nil, err
+		}
+		if up != nil {
 			r.Parent = &up.ID
 		}
 	}
-	if n := t.Lookup(f.Path); n != nil {
-		r.Children = childrenOf(n)
+	if state.Mode == id.Dir {
+		entries, err := s.NodesIn(ctx, f.Path, at)
+		if err != nil {
+			return nil, err
+		}
+		r.Children = childrenOf(entries)
 	}
 	return r, r.complete(ctx, s, f)
 }
@@ -157,20 +148,11 @@ func (r *Record) complete(ctx context.Context, s *store.Snapshot, f *store.Found
 	return nil
 }
 
-func dirOf(path string) string {
-	for i := len(path) - 1; i >= 0; i-- {
-		if path[i] == '/' {
-			return path[:i]
-		}
-	}
-	return ""
-}
-
-func childrenOf(n *tree.Node) []Child {
-	list := make([]Child, len(n.Children))
-	for i, c := range n.Children {
+func childrenOf(entries []*tree.Node) []Child {
+	list := make([]Child, len(entries))
+	for i, c := range entries {
 		place := store.PlaceOf(c.Name)
-		list[i] = Child{Name: place.Text, RawName: place.Raw, Kind: kindOf(c.Mode), ID: c.ID}
+		list[i] = Child{Name: place.Text, RawName: place.Raw, Kind: Keyword(c.Mode.Kind()), ID: c.ID}
 	}
 	return list
 }
@@ -236,18 +218,26 @@ type cutter struct {
 
 // cut returns the frames that fit, with their texts as far as those fit.
 func (c cutter) cut(ctx context.Context, s *store.Snapshot, list []store.Head) ([]Frame, error) {
-	out := make([]Frame, 0, min(len(list), c.frames))
+	list = list[:min(len(list), c.frames)]
+	texts, err := c.texts(ctx, s, list)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Frame, 0, len(list))
 	left := c.bytes
-	for i := range list[:min(len(list), c.frames)] {
+	for i := range list {
 		f := frameOf(&list[i])
 		switch {
 		case !c.content:
 		case f.Bytes > left:
 			f.Omitted = true
 		default:
-			text, err := s.Content(ctx, f.Content)
+			text, known := texts[f.Content]
+			if !known {
+				text, err = s.Content(ctx, f.Content)
+			}
 			if errors.Is(err, store.ErrTextDropped) {
-				f.Dropped = true
+				f.Dropped, err = true, nil
 				break
 			}
 			if err != nil {
@@ -259,4 +249,20 @@ func (c cutter) cut(ctx context.Context, s *store.Snapshot, list []store.Head) (
 		out = append(out, f)
 	}
 	return out, nil
+}
+
+// texts reads the texts that fit with one query, if none was dropped.
+func (c cutter) texts(ctx context.Context, s *store.Snapshot, list []store.Head) (map[id.ID][]byte, error) {
+	if !c.content {
+		return nil, nil
+	}
+	var fit []id.ID
+	left := c.bytes
+	for _, h := range list {
+		if h.Frame.Bytes <= left {
+			fit = append(fit, h.Frame.Content)
+			left -= h.Frame.Bytes
+		}
+	}
+	return s.Contents(ctx, fit)
 }

@@ -245,9 +245,9 @@ func TestReadsAtAState(t *testing.T) {
 	seq := w.Tree(map[string]string{"a": "2", "d/b": "1"})
 	read := func() (out string) {
 		require.NoError(t, w.View(background, seq, func(s *store.Snapshot) error {
-			n, err := Node(background, s, at("a"), BuiltIn(store.Limits{})["history"])
+			n, err := Node(background, s, at("a"), BuiltIn()["history"])
 			require.NoError(t, err)
-			d, err := Node(background, s, at("d"), Default(store.Limits{}))
+			d, err := Node(background, s, at("d"), Default())
 			require.NoError(t, err)
 			h, err := Head(background, s, at("a"), "note")
 			require.NoError(t, err)

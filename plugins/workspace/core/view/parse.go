@@ -16,8 +16,7 @@ import (
 type Options struct {
 	// Named are the views of the configuration. They replace built-in ones of the
 	// same name.
-	Named  map[string]View
-	Limits store.Limits
+	Named map[string]View
 	// At is the path of the value in the input, for errors.
 	At []edn.Value
 }
@@ -58,7 +57,7 @@ func word(v edn.Value) string {
 
 // views returns all views with a name.
 func (o Options) views() map[string]View {
-	all := BuiltIn(o.Limits)
+	all := BuiltIn()
 	maps.Copy(all, o.Named)
 	return all
 }
@@ -79,7 +78,7 @@ func Parse(v edn.Value, o Options) (View, error) {
 	case !v.IsMap():
 		return View{}, invalid(o.At, "%.80s is neither the name of a view nor a map", v)
 	}
-	p := viewParser{at: o.At, view: Default(o.Limits)}
+	p := viewParser{at: o.At, view: Default()}
 	for key, value := range v.Entries() {
 		if err := p.entry(key, value); err != nil {
 			return View{}, err
@@ -102,9 +101,9 @@ func (p *viewParser) entry(key, value edn.Value) (err error) {
 	name, _ := key.AsKeyword()
 	switch v := &p.view; name {
 	case "max-frames":
-		v.MaxFrames, err = number(at, value, store.HardLimits().ViewFrames)
+		v.MaxFrames, err = number(at, value, mostFrames)
 	case "max-bytes":
-		v.MaxBytes, err = number(at, value, store.HardLimits().ViewBytes)
+		v.MaxBytes, err = number(at, value, mostBytes)
 	case "select":
 		v.Select, err = oneOf(at, "a selection", value, Heads, History, Fresh)
 	case "ordering":
@@ -263,6 +262,13 @@ func ParseFilter(v edn.Value, composition bool, at []edn.Value) (f Filter, err e
 		f.Any, err = words(inner, part(1), "an origin", string(store.Authored), string(store.Extracted), string(store.Generated), string(store.Synthesized))
 	case "state":
 		f.Any, err = words(inner, part(1), "a state", fresh, stale, deleted, invalidState)
+	case "frame":
+		f.Any, err = texts(inner, part(1))
+		for i := 0; i < len(f.Any) && err == nil; i++ {
+			if f.Any[i], err = store.FrameDigits(f.Any[i]); err != nil {
+				err = contract.AsError(err).WithDetail("path", edn.Vector(inner...))
+			}
+		}
 	default:
 		f.Any, err = texts(inner, part(1))
 	}

@@ -36,10 +36,10 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, int64(5), got.Filters[2].At)
 
 	mine := View{MaxFrames: 3}
-	o := Options{Named: map[string]View{"mine": mine, "default": {MaxFrames: 9}}, Limits: store.Limits{ViewFrames: 50, ViewBytes: 60}}
+	o := Options{Named: map[string]View{"mine": mine, "default": {MaxFrames: 9}}}
 	assert.Equal(t, mine, parse(":mine", o))
 	assert.Equal(t, 9, parse("nil", o).MaxFrames, "a configuration can replace a built-in view")
-	assert.Equal(t, []int{50, 60}, []int{parse("{}", o).MaxFrames, parse("{}", o).MaxBytes})
+	assert.Equal(t, []int{100, 1 << 20}, []int{parse("{}", o).MaxFrames, parse("{}", o).MaxBytes}, "a map is about the default")
 }
 
 // WS-080, WS-082, WS-220: an error names the place in the input and what is

@@ -70,8 +70,7 @@ func RequestFrom(input edn.Value, o Options) (r Request, err error) {
 	if r.Node, err = store.RefFrom(input); err != nil {
 		return r, err
 	}
-	limits := o.Limits.OrDefault()
-	r.MaxFrames, r.MaxBytes = limits.ViewFrames, limits.ViewBytes
+	r.MaxFrames, r.MaxBytes = DefaultFrames, DefaultBytes
 	r.Sources, r.Ordering = []Source{{Kind: Current}}, Ordering{Kind: NewestFirst}
 	for key, value := range input.Entries() {
 		name, _ := key.AsKeyword()
@@ -81,7 +80,7 @@ func RequestFrom(input edn.Value, o Options) (r Request, err error) {
 		}
 		switch name {
 		case "sources":
-			r.Sources, err = parseSources(at, value, limits.Related)
+			r.Sources, err = parseSources(at, value)
 		case "filters":
 			r.Filters, err = parseFilters(at, value, true)
 		case "ordering":
@@ -89,9 +88,9 @@ func RequestFrom(input edn.Value, o Options) (r Request, err error) {
 		case "query":
 			r.Query, err = parseQuery(at, value)
 		case "max-frames":
-			r.MaxFrames, err = number(at, value, store.HardLimits().ViewFrames)
+			r.MaxFrames, err = number(at, value, mostFrames)
 		case "max-bytes":
-			r.MaxBytes, err = number(at, value, store.HardLimits().ViewBytes)
+			r.MaxBytes, err = number(at, value, mostBytes)
 		case "as":
 			var form string
 			form, err = oneOf(at, "a form of the result", value, "frames", "ids")
@@ -117,7 +116,7 @@ func parseQuery(at []edn.Value, v edn.Value) (string, error) {
 
 var sourceNames = []string{":current", ":parent", ":siblings", "[:related [path or id …]]"}
 
-func parseSources(at []edn.Value, v edn.Value, most int) (list []Source, err error) {
+func parseSources(at []edn.Value, v edn.Value) (list []Source, err error) {
 	if !v.IsVector() && !v.IsList() {
 		return nil, invalid(at, "%.80s is not a list of sources", v)
 	}
@@ -128,7 +127,7 @@ func parseSources(at []edn.Value, v edn.Value, most int) (list []Source, err err
 		switch first, _ := nth(x, 0).AsKeyword(); {
 		case x.IsVector() && first == string(Related) && x.Len() == 2:
 			s.Kind = Related
-			if s.Nodes, err = parseRelated(under(inner, edn.Int(1)), nth(x, 1), most); err != nil {
+			if s.Nodes, err = parseRelated(under(inner, edn.Int(1)), nth(x, 1)); err != nil {
 				return nil, err
 			}
 		case !slices.Contains([]SourceKind{Current, Parent, Siblings}, s.Kind):
@@ -142,14 +141,19 @@ func parseSources(at []edn.Value, v edn.Value, most int) (list []Source, err err
 
 func nth(v edn.Value, i int) edn.Value { x, _ := v.Nth(i); return x }
 
-// parseRelated returns related nodes: paths, or node ids in their text form, which can
-// be cut off.
-func parseRelated(at []edn.Value, v edn.Value, most int) (refs []store.Ref, err error) {
-	if v.Len() > most {
-		return nil, contract.Errorf("limit/exceeded", "%d related nodes are more than %d", v.Len(), most).
-			WithDetail("limit", edn.Text("related nodes")).WithDetail("max", edn.Int(int64(most))).WithDetail("path", edn.Vector(at...))
+// parseRelated returns related nodes: paths, node ids in their text form, which can be
+// cut off, or maps with one of :path, :path/b64 and :node/id.
+func parseRelated(at []edn.Value, v edn.Value) (refs []store.Ref, err error) {
+	if v.Len() > mostRelated {
+		return nil, contract.Errorf("limit/exceeded", "%d related nodes are more than %d", v.Len(), mostRelated).
+			WithDetail("limit", edn.Text("related nodes")).WithDetail("max", edn.Int(int64(mostRelated))).WithDetail("path", edn.Vector(at...))
 	}
 	err = each(at, v, func(x edn.Value) error {
+		if x.IsMap() {
+			ref, err := store.RefFrom(x)
+			refs = append(refs, ref)
+			return err
+		}
 		text, ok := x.AsString()
 		if !ok {
 			return invalid(at, "%.80s is not a path or a node id", x)

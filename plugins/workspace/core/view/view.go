@@ -41,12 +41,21 @@ type View struct {
 	Content bool
 }
 
+// Limits of views and compositions: what they have if nothing else is said, and what no
+// configuration and no request extends.
+const (
+	DefaultFrames = 100
+	DefaultBytes  = 1 << 20
+	mostFrames    = 1000
+	mostBytes     = 8 << 20
+	mostRelated   = 100 // nodes of a composition
+)
+
 // Default returns the view that is used without any other.
-func Default(l store.Limits) View {
-	l = l.OrDefault()
+func Default() View {
 	return View{
-		MaxFrames: l.ViewFrames,
-		MaxBytes:  l.ViewBytes,
+		MaxFrames: DefaultFrames,
+		MaxBytes:  DefaultBytes,
 		Select:    Heads,
 		Order:     Recency,
 		Include:   []store.HeadState{store.Stale},
@@ -55,14 +64,14 @@ func Default(l store.Limits) View {
 }
 
 // BuiltIn returns the views that have a name without any configuration.
-func BuiltIn(l store.Limits) map[string]View {
+func BuiltIn() map[string]View {
 	with := func(change func(*View)) View {
-		v := Default(l)
+		v := Default()
 		change(&v)
 		return v
 	}
 	return map[string]View{
-		"default":  Default(l),
+		"default":  Default(),
 		"heads":    with(func(v *View) { v.Select = Heads }),
 		"history":  with(func(v *View) { v.Select = History }),
 		"fresh":    with(func(v *View) { v.Select = Fresh }),

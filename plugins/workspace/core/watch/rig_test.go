@@ -2,6 +2,7 @@ package watch
 
 import (
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -147,10 +148,30 @@ func (r *rig) write(files ...string) {
 	}
 }
 
-func (r *rig) text(path, text string) {
+// save writes a file as most programs do: a scan in between finds it empty.
+func (r *rig) save(path, text string) {
 	r.t.Helper()
 	require.NoError(r.t, os.MkdirAll(filepath.Dir(r.path(path)), 0o755))
 	require.NoError(r.t, os.WriteFile(r.path(path), []byte(text), 0o644))
+}
+
+// text gives a file a text in one step, so that there is one change.
+func (r *rig) text(path, text string) {
+	r.t.Helper()
+	f, err := os.OpenFile(r.path(path), os.O_WRONLY, 0)
+	if err != nil { // a new file comes from elsewhere
+		made := filepath.Join(r.t.TempDir(), "f")
+		require.NoError(r.t, os.WriteFile(made, []byte(text), 0o644))
+		require.NoError(r.t, os.MkdirAll(filepath.Dir(r.path(path)), 0o755))
+		require.NoError(r.t, os.Rename(made, r.path(path)))
+		return
+	}
+	defer func() { require.NoError(r.t, f.Close()) }()
+	before, err := f.Seek(0, io.SeekEnd)
+	require.NoError(r.t, err)
+	require.LessOrEqual(r.t, before, int64(len(text)), "a shorter text takes a second step: use save")
+	_, err = f.WriteAt([]byte(text), 0)
+	require.NoError(r.t, err)
 }
 
 func (r *rig) rename(from, to string) {
@@ -263,7 +284,7 @@ func (s *sub) sees(r *rig) {
 	}))
 	slices.Reverse(dirs)
 	for _, dir := range dirs {
-		r.text(dir+"/seen.keep", dir+time.Now().String())
+		r.save(dir+"/seen.keep", dir+time.Now().String())
 	}
 	s.settles(r)
 }

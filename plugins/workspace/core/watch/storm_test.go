@@ -32,7 +32,7 @@ func TestRenameChains(t *testing.T) {
 		for _, pair := range [][2]string{{"a", "t"}, {"b", "a"}, {"c", "b"}, {"t", "c"}} { // the three change places
 			r.rename(pair[0], pair[1])
 		}
-		r.text("a/moved", time.Now().String())
+		r.save("a/moved", time.Now().String())
 		s.settles(r)
 	}
 	s.sees(r)
@@ -44,13 +44,13 @@ func TestSavesOfEditors(t *testing.T) {
 	s := r.subscribe(SubscribeOptions{})
 	s.expect(Ready)
 	saves := []func(text string){
-		func(text string) { r.text("d/f", text) },                                 // truncate and write
-		func(text string) { r.text("d/f.tmp", text); r.rename("d/f.tmp", "d/f") }, // replace
+		func(text string) { r.save("d/f", text) },                                 // truncate and write
+		func(text string) { r.save("d/f.tmp", text); r.rename("d/f.tmp", "d/f") }, // replace
 		func(text string) { // a backup, and a probe of the directory
 			r.write("d/4913")
 			r.remove("d/4913")
 			r.rename("d/f", "d/f~")
-			r.text("d/f", text)
+			r.save("d/f", text)
 			r.remove("d/f~")
 		},
 		func(text string) { // a swap file beside it, append
@@ -64,7 +64,7 @@ func TestSavesOfEditors(t *testing.T) {
 		},
 		func(text string) { // unlink and create
 			r.remove("d/f")
-			r.text("d/f", text)
+			r.save("d/f", text)
 		},
 		func(string) { require.NoError(t, os.Chmod(r.path("d/f"), 0o755)) },
 		func(string) { require.NoError(t, os.Chmod(r.path("d/f"), 0o644)) },
@@ -74,8 +74,8 @@ func TestSavesOfEditors(t *testing.T) {
 			_ = text
 		},
 		func(text string) { // the whole directory is replaced
-			r.text("new/f", text)
-			r.text("new/other", text)
+			r.save("new/f", text)
+			r.save("new/other", text)
 			r.rename("d", "old")
 			r.rename("new", "d")
 			r.remove("old")
@@ -133,7 +133,7 @@ func TestOverflowOfTheSystem(t *testing.T) {
 		require.NoError(t, os.Mkdir(name, 0o755))
 		require.NoError(t, os.Remove(name))
 	}
-	r.text("e/f", "changed")
+	r.save("e/f", "changed")
 	r.rename("d", "moved")
 	queue.mu.Unlock()
 	kinds := s.settles(r)

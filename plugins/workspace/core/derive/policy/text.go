@@ -24,7 +24,6 @@ type Frame struct {
 // Result is a combined text.
 type Result struct {
 	Text    string
-	Used    int // frames in it
 	Omitted int // frames that were cut off because the text would be too large
 }
 
@@ -68,12 +67,12 @@ func (p *Policy) bounded(dir string, parts []string, end string, limit int) (*Re
 			if !p.Truncate {
 				return nil, tooLarge(dir, limit)
 			}
-			return &Result{Text: b.String(), Used: i, Omitted: len(parts) - i}, nil
+			return &Result{Text: b.String(), Omitted: len(parts) - i}, nil
 		}
 		b.WriteString(part)
 		b.WriteString(end)
 	}
-	return &Result{Text: b.String(), Used: len(parts)}, nil
+	return &Result{Text: b.String()}, nil
 }
 
 func (p *Policy) join(dir string, frames []Frame, limit int) (*Result, error) {
@@ -172,7 +171,7 @@ func (p *Policy) custom(ctx context.Context, dir string, frames []Frame, limit i
 	case len(text) > limit:
 		return nil, tooLarge(dir, limit)
 	}
-	return &Result{Text: text, Used: len(frames)}, nil
+	return &Result{Text: text}, nil
 }
 
 // customFailed returns synthesis/custom-failed, which can be retried if its

@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Follow opens a data directory that another process writes, for reading only: it takes
+// no lock, waits for nothing, and each View sees what that process has committed. Its
+// writes fail with store/locked. A compaction of the other process can remove what a View
+// reads; that is store/corrupt, and another Follow reads what is there then.
+func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
+	s := newStore(dir, o)
+	s.follows = true
+	if s.Identity, s.Scheme, _, err = readIdentity(dir); err != nil {
+		return nil, err
+	}
+	s.index = &index{path: filepath.Join(dir, indexFile), scheme: s.Scheme}
+	defer func() {
+		if err != nil {
+			s.release()
+		}
+	}()
+	if s.index.readers, err = openReaders(s.index.path); err != nil {
+		return nil, asStoreError("follow", err)
+	}
+	if err = belongs(ctx, s.index.readers, s.Identity); err != nil {
+		err = locked(dir, "another process builds the index of the workspace")
+		return nil, err
+	}
+	end, err := checkpoint(ctx, s.index.readers)
+	if err != nil {
+		return nil, asStoreError("follow", err)
+	}
+	s.log = log.Follow(filepath.Join(dir, logDir), s.Scheme.Alg())
+	s.news.publish(end.Seq)
+	return s, nil
+}
+
+// Follows reports whether the store is one of Follow.
+func (s *Store) Follows() bool { return s.follows }
+
+// otherWrites is why a process may not write.
+const otherWrites = "another process works on the workspace"
+
+func locked(path, why string) *contract.Error {
+	return contract.Errorf("store/locked", "%s", why).WithOp("store: lock", path).
+		WithHint("wait until the other command has ended; with a daemon, omit --local: its commands share one process")
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// opened is an open workspace, or one that is being opened or closed.
+type opened struct {
+	root    string
+	data    string
+	ready   chan struct{} // closed when ws, created and err are set
+	ws      *core.Workspace
+	engine  *derive.Engine
+	created bool // the store did not exist when it was opened
+	err     error
+	uploads uploads
+
+	watching sync.Mutex
+	watch    *watch.Watcher // nil until the first request to watch
+
+	// Guarded by the mutex of the hub.
+	users int
+	idle  time.Time // since when there are no users
+}
+
+// readFile returns the bytes of a file of the workspace, at most limit and one
+// more. It follows no link out of the directory.
+func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
+	root, err := os.OpenRoot(o.root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Lstat(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, contract.Errorf("generate/binary", "it is not a regular file").WithOp("read", store.Shown(path))
+	}
+	f, err := root.Open(filepath.FromSlash(path))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return io.ReadAll(io.LimitReader(f, limit+1))
+}
+
+// watcher returns the watcher of the workspace, and makes it if there is none.
+func (o *opened) watcher(options watch.Options) *watch.Watcher {
+	o.watching.Lock()
+	defer o.watching.Unlock()
+	if o.watch == nil || o.watch.State().Subscriptions == 0 {
+		o.watch = watch.New(o.ws, options)
+	}
+	return o.watch
+}
+
+// watchState says what the watcher does.
+func (o *opened) watchState() watch.State {
+	o.watching.Lock()
+	defer o.watching.Unlock()
+	if o.watch == nil {
+		return watch.State{}
+	}
+	return o.watch.State()
+}
