@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 	"github.com/fermenthq/ferment/sdk/conformance"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
-
-	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
-	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 )
 
 // LM-008: roles reach each dialect without loss, in the places that it has for

@@ -251,7 +251,6 @@ func TestRealServer(t *testing.T) {
 		streamed := r.ask(t.Context(), "model/chat", says(l.greet), budgeted(200), func(wire.Event) {})
 		require.Nil(t, streamed.err)
 		assert.Equal(t, livetest.Text, streamed.text)
-		assert.Greater(t, len(streamed.deltas), 3, "it came piece by piece")
 		assert.Equal(t, ":stop", streamed.meta.Key("finish").String())
 		assert.Equal(t, ":exact", streamed.usage.Key("tokens-mark").String())
 		assert.Equal(t, "0", trimmed(streamed.usage.Key("cost-usd")), "it is free")

@@ -132,7 +132,10 @@ func readable(dir string) error {
 // reasonOf returns the innermost text of a file system error.
 func reasonOf(err error) string {
 	text := err.Error()
-	return text[strings.LastIndex(text, ": ")+1:]
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		text = text[i+len(": "):]
+	}
+	return text
 }
 
 // Limits of :memory.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -24,6 +25,7 @@ func main() { sdk.Serve(newPlugin()) }
 type settings struct {
 	Routes  map[string]route `edn:"route,omitempty" doc:"a row of the table of :route/decide, by intent without colon"`
 	Default string           `edn:"default,omitempty" doc:"capability of :route/decide for intents that the table does not name, without colon"`
+	Least   *float64         `edn:"min-confidence,omitempty" doc:"least confidence of :route/classify, 0 to 1; below it the intent is problem/solve. Default: 0.35"`
 	Packs   []string         `edn:"language-packs,omitempty" unit:"path" doc:"files of further languages, as in prompts.language_packs of the host; a pack of a built-in language replaces it"`
 }
 
@@ -72,6 +74,9 @@ func newPlugin() sdk.Plugin {
 
 func check(cfg settings) error {
 	_, err := languagesOf(cfg)
+	if least := cfg.Least; least != nil && !(*least >= 0 && *least <= 1) {
+		err = errors.Join(sdk.Problem(fmt.Sprintf("the confidence %v, expected 0 to 1", *least), edn.K("min-confidence")), err)
+	}
 	return errors.Join(checkRoutes(cfg), err)
 }
 

@@ -25,7 +25,8 @@ type classifyOut struct {
 	Evidence   []edn.Value `edn:"evidence"`
 }
 
-// Below leastConfidence the fallback intent is returned.
+// Below leastConfidence the fallback intent is returned, unless the settings have
+// another one.
 const (
 	leastConfidence = 0.35
 	anyIntent       = "problem/solve"
@@ -59,7 +60,11 @@ func (r router) classify(in classifyIn) (classifyOut, error) {
 	if language == "" {
 		language, _ = r.languages.Detect(*in.Text)
 	}
-	c := text.ShippedRules().Classify(*in.Text, language, leastConfidence, anyIntent)
+	least := leastConfidence
+	if r.Least != nil {
+		least = *r.Least
+	}
+	c := text.ShippedRules().Classify(*in.Text, language, least, anyIntent)
 	tag, err := edn.Keyword(language)
 	if err != nil {
 		return classifyOut{}, refused("a language such as :en", in.Language, "language")

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/fermenthq/ferment/plugins/tools/internal/worker"
+	"github.com/fermenthq/ferment/plugins/internal/worker"
+	"github.com/fermenthq/ferment/plugins/tools/internal/task"
 	"github.com/fermenthq/ferment/sdk"
 )
 
@@ -12,7 +13,7 @@ const version = "1.0.0"
 
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == worker.Arg {
-		os.Exit(worker.Main(os.Stdin, os.Stdout))
+		os.Exit(worker.Main(os.Stdin, os.Stdout, task.Hold))
 	}
 	self, err := os.Executable()
 	if err != nil {

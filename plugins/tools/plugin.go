@@ -6,9 +6,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/plugins/tools/internal/process"
+	"github.com/fermenthq/ferment/plugins/tools/internal/task"
 	"github.com/fermenthq/ferment/plugins/tools/internal/web"
-	"github.com/fermenthq/ferment/plugins/tools/internal/worker"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -52,7 +53,7 @@ func newPlugin(self string) sdk.Plugin {
 		name, _ := key.AsKeyword()
 		p.Schemas[name] = form
 	}
-	for _, tool := range contract.Tools() {
+	for _, tool := range contract.ToolsOf("tools") {
 		p.Capabilities = append(p.Capabilities, t.capability(tool))
 	}
 	return p
@@ -134,7 +135,7 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 		}
 		return out, nil
 	}
-	task := &worker.Task{
+	work := &task.Task{
 		Tool:    tool,
 		Input:   in,
 		Scope:   scope,
@@ -145,10 +146,14 @@ func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn
 	}
 	for _, name := range web.Named(in) {
 		if s, ok := cfg.Secrets[name]; ok {
-			task.Secrets[name] = web.Secret{Value: s.Value, Hosts: s.Hosts, Header: s.Header}
+			work.Secrets[name] = web.Secret{Value: s.Value, Hosts: s.Hosts, Header: s.Header}
 		}
 	}
-	return t.crew.Run(ctx, task)
+	parts, failed := work.Parts()
+	if failed != nil {
+		return edn.Nil(), failed
+	}
+	return t.crew.Run(ctx, parts)
 }
 
 // scopeOf returns the scope of one effect of a call; without one nothing is

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/plugins/tools/internal/worker"
+	"github.com/fermenthq/ferment/plugins/internal/worker"
+	"github.com/fermenthq/ferment/plugins/tools/internal/task"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -26,7 +27,7 @@ import (
 // like the shipped one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == worker.Arg {
-		os.Exit(worker.Main(os.Stdin, os.Stdout))
+		os.Exit(worker.Main(os.Stdin, os.Stdout, task.Hold))
 	}
 	sdktest.Main(m, shipped())
 }

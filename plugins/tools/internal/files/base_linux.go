@@ -117,6 +117,9 @@ func (b *Base) links() uint64 {
 func (b *Base) explain(doing string, err error) *contract.Error {
 	t := b.tool
 	switch {
+	case errors.Is(err, unix.ENOENT) && t.ID == "fs/write-file":
+		return contract.InvalidToolInput("path/not-found", t, "there is no directory %q", slashpath.Dir(b.shown)).
+			WithHint(":mkdirs? true in the input makes it")
 	case errors.Is(err, unix.ENOENT):
 		return contract.InvalidToolInput("path/not-found", t, "there is no %q", b.shown)
 	case errors.Is(err, unix.ELOOP):

@@ -119,6 +119,10 @@ func TestHostileFiles(t *testing.T) {
 		}
 		assert.Equal(t, row.want, got, "%s %s: %v", row.tool, row.input, err)
 	}
+	_, refused := try("fs/write-file", edn.MustRead(`{:path "in/absent/x" :content "x"}`), scopeOf(t, root, "in"))
+	require.NotNil(t, refused)
+	assert.Contains(t, refused.Message, `"in/absent"`, "what is missing is the directory")
+	assert.Contains(t, refused.Hint, ":mkdirs?")
 	key, err := os.ReadFile(outside + "/key")
 	require.NoError(t, err)
 	assert.Equal(t, "secret", string(key), "the other name of a hard link keeps its content")

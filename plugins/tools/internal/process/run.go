@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fermenthq/ferment/plugins/tools/internal/worker"
+	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"

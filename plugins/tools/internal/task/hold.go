@@ -1,13 +1,11 @@
-package worker
+package task
 
 import (
 	"context"
 	"crypto/x509"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 
+	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/plugins/tools/internal/files"
 	"github.com/fermenthq/ferment/plugins/tools/internal/web"
 	"github.com/fermenthq/ferment/sdk/confine"
@@ -15,55 +13,35 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Arg is the argument that makes the binary a worker: see Main.
-const Arg = "internal-worker"
-
-// Main runs the worker and returns the exit status.
-//
-// It reads its task in two steps: first the rules, by which the kernel confines
-// it, then, confined, the call itself.
-func Main(in io.Reader, out io.Writer) int {
-	closeInherited()
-	wholeModes()
-	v, err := receive(in)
-	if errors.Is(err, io.EOF) {
-		return 0 // prestarted and not needed
-	}
+// Hold confines this process to the rules of a task.
+func Hold(rules edn.Value) (worker.Held, error) {
+	t, err := taskFrom(rules)
 	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "no rules:", err)
-		return 2
+		return nil, err
 	}
-	t, err := taskFrom(v)
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "bad rules:", err)
-		return 2
-	}
-	answer := edn.Nil()
-	held, failed := t.hold()
-	if failed == nil {
-		v, err := receive(in)
-		if err != nil {
-			_, _ = fmt.Fprintln(os.Stderr, "no call:", err)
-			return 2
-		}
-		go func() { // no more input follows: its end means that the parent has gone
-			_, _ = io.Copy(io.Discard, in)
-			os.Exit(3)
-		}()
-		if failed = t.learn(v); failed == nil {
-			answer, failed = t.do(context.Background(), held)
-		}
-		held.close()
-	}
-	reply := edn.MustMap(edn.K("out"), answer)
+	h, failed := t.hold()
 	if failed != nil {
-		reply = edn.MustMap(edn.K("error"), failed.Value())
+		return nil, failed
 	}
-	if err := send(out, reply); err != nil {
-		return 2
-	}
-	return 0
+	return &confined{task: t, held: h}, nil
 }
+
+// confined is a process that is confined to the rules of a task.
+type confined struct {
+	task *Task
+	held held
+}
+
+// Do executes the call.
+func (c *confined) Do(ctx context.Context, call edn.Value) (edn.Value, *contract.Error) {
+	if failed := c.task.learn(call); failed != nil {
+		return edn.Nil(), failed
+	}
+	return c.task.do(ctx, c.held)
+}
+
+// Close closes what the call did not need any more.
+func (c *confined) Close() { c.held.close() }
 
 // held holds the resources that a worker opened before it was confined.
 type held struct {
@@ -112,7 +90,7 @@ func (t *Task) holdFile() (held, *contract.Error) {
 	if writes {
 		p.ReadPaths, p.WritePaths = nil, p.ReadPaths
 	}
-	if err := t.confine(p); err != nil {
+	if err := worker.Confine(t.Tool, p, t.Strict); err != nil {
 		base.Close()
 		return held{}, err
 	}
@@ -138,27 +116,8 @@ func (t *Task) holdRequest() (held, *contract.Error) {
 		p.ConnectPorts = append(p.ConnectPorts, uint16(port))
 	}
 	p.ConnectPorts = append(p.ConnectPorts, 53) // for DNS answers that do not fit a datagram
-	if err := t.confine(p); err != nil {
+	if err := worker.Confine(t.Tool, p, t.Strict); err != nil {
 		return held{}, err
 	}
 	return h, nil
-}
-
-// confine confines this process to the call.
-func (t *Task) confine(p confine.Policy) *contract.Error {
-	p.Level, p.BestEffort = confine.Strict, !t.Strict
-	if err := confine.Apply(p); err != nil {
-		return Unheld(t.Tool, err)
-	}
-	return nil
-}
-
-// Unheld is the error of a call that the kernel cannot confine to its scope.
-func Unheld(t contract.Tool, err error) *contract.Error {
-	e := contract.Errorf("effects/not-enforceable", ":%s: nothing holds the call to its scope: %s", t.ID, err)
-	var fault *confine.Error
-	if errors.As(err, &fault) {
-		e = e.WithDetail("layer", edn.Text(string(fault.Layer)))
-	}
-	return e
 }

@@ -1,12 +1,11 @@
 //go:build linux
 
-package worker
+package task
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -17,18 +16,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
+	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/launch"
 )
 
 // The test binary is the worker, and a disobedient worker.
 func TestMain(m *testing.M) {
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == Arg:
-		os.Exit(Main(os.Stdin, os.Stdout))
+	case len(os.Args) == 2 && os.Args[1] == worker.Arg:
+		os.Exit(worker.Main(os.Stdin, os.Stdout, Hold))
 	case len(os.Args) == 4 && os.Args[1] == "disobey":
 		os.Exit(disobey(os.Args[2], os.Args[3]))
 	}
@@ -100,55 +98,6 @@ func TestKernelHoldsAWorkerThatDisobeys(t *testing.T) {
 	assert.FileExists(t, filepath.Join(root, "in", "a"))
 }
 
-// FX-004: a confined worker has its three streams and no other descriptor, even
-// if its parent had one that would be inherited.
-func TestWorkerHasNoOtherDescriptor(t *testing.T) {
-	self, err := os.Executable()
-	require.NoError(t, err)
-	root := t.TempDir()
-	const size = 1 << 20 // more than a pipe buffer
-	require.NoError(t, os.WriteFile(filepath.Join(root, "large"), []byte(strings.Repeat("x", size)), 0o600))
-	leak, err := unix.Open(filepath.Join(root, "large"), unix.O_RDWR, 0) // without O_CLOEXEC
-	require.NoError(t, err)
-	defer func() { _ = unix.Close(leak) }()
-	tool, _ := contract.ToolNamed("fs/read-file")
-	scope, problems := contract.ParseScope(tool.Effect, edn.MustRead(fmt.Sprintf(`{:enabled true :roots [%q] :allow ["."] :max-bytes %d}`, root, 2*size)))
-	require.Empty(t, problems)
-	p, err := launch.Start(launch.Command{Path: self, Args: []string{Arg}, Env: []string{"GORACE=atexit_sleep_ms=0"}})
-	require.NoError(t, err)
-	defer func() {
-		_ = p.Kill()
-		<-p.Settled()
-		_, _ = p.CloseStdin(), p.Stderr().Close()
-		_ = p.Stdout().Close()
-	}()
-	task := &Task{Tool: tool, Scope: scope, Strict: true, Input: edn.MustRead(`{:path "large"}`)}
-	rules, failed := task.rules()
-	require.Nil(t, failed)
-	require.NoError(t, send(p.Stdin(), rules))
-	require.NoError(t, send(p.Stdin(), task.call()))
-	// The answer has begun and does not fit the pipe: the worker is confined,
-	// has acted, and blocks.
-	_, err = io.ReadFull(p.Stdout(), make([]byte, 4))
-	require.NoError(t, err)
-	dir := fmt.Sprintf("/proc/%d/fd", p.PID())
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	streams := 0
-	for _, e := range entries {
-		to, err := os.Readlink(filepath.Join(dir, e.Name()))
-		require.NoError(t, err)
-		if len(e.Name()) == 1 && e.Name() <= "2" {
-			streams++
-			assert.Regexp(t, `^(pipe|socket):`, to)
-			continue
-		}
-		// Descriptors of the Go runtime: its poller and cgroup limits.
-		assert.Regexp(t, `^(anon_inode:\[(eventpoll|eventfd)\]|/sys/fs/cgroup/.*)$`, to, "descriptor %s", e.Name())
-	}
-	assert.Equal(t, 3, streams)
-}
-
 // A worker that is killed at any moment of a write leaves the old file or the
 // new one, never a part; the next call with its key cleans up after it.
 func TestKillInEachStepOfAWrite(t *testing.T) {
@@ -158,11 +107,13 @@ func TestKillInEachStepOfAWrite(t *testing.T) {
 	tool, _ := contract.ToolNamed("fs/write-file")
 	scope, problems := contract.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :roots ["`+root+`"] :allow ["."]}`))
 	require.Empty(t, problems)
-	crew := NewCrew(self, Idle)
+	crew := worker.NewCrew(self, worker.Idle)
 	defer crew.Close()
 	write := func(ctx context.Context, content string) error {
 		in := edn.MustMap(edn.K("path"), edn.Text("f"), edn.K("content"), edn.Text(content))
-		_, err := crew.Run(ctx, &Task{Tool: tool, Scope: scope, Strict: true, Input: in, Key: "b3:1"})
+		parts, failed := (&Task{Tool: tool, Scope: scope, Strict: true, Input: in, Key: "b3:1"}).Parts()
+		require.Nil(t, failed)
+		_, err := crew.Run(ctx, parts)
 		return err
 	}
 	long := func(c string) string { return strings.Repeat(c, 1<<20) }

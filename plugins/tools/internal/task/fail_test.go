@@ -1,6 +1,6 @@
 //go:build linux
 
-package worker
+package task
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -54,9 +55,11 @@ func TestWorkersThatCannot(t *testing.T) {
 		"no certificate":  {self, "effects/runtime-missing", "empty.pem holds no certificate", ask(empty)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := NewCrew(row.self, 0)
+			c := worker.NewCrew(row.self, 0)
 			defer c.Close()
-			_, err := c.Run(t.Context(), row.task)
+			parts, failed := row.task.Parts()
+			require.Nil(t, failed)
+			_, err := c.Run(t.Context(), parts)
 			require.Error(t, err)
 			e := contract.AsError(err)
 			assert.Equal(t, row.typ, e.Type, "%v", err)
@@ -83,6 +86,6 @@ func TestWorkersThatRefuse(t *testing.T) {
 	require.NotNil(t, err)
 	assert.Equal(t, "runtime/internal", err.Type)
 
-	err = Unheld(contract.Tool{ID: "fs/read-file"}, fmt.Errorf("confine: %w", &confine.Error{Layer: confine.LayerFiles, Err: os.ErrPermission}))
+	err = worker.Unheld(contract.Tool{ID: "fs/read-file"}, fmt.Errorf("confine: %w", &confine.Error{Layer: confine.LayerFiles, Err: os.ErrPermission}))
 	assert.Equal(t, `effects/not-enforceable "landlock"`, err.Type+" "+err.Details.Key("layer").String())
 }

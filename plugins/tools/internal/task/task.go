@@ -1,11 +1,10 @@
-package worker
+package task
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 
+	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/plugins/tools/internal/web"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -31,8 +30,14 @@ type Task struct {
 	makeDirs bool
 }
 
-// maxTask bounds the encoded size of a task.
-const maxTask = 64 << 20
+// Parts returns the task in the two parts that a worker reads.
+func (t *Task) Parts() (worker.Task, *contract.Error) {
+	rules, err := t.rules()
+	if err != nil {
+		return worker.Task{}, err
+	}
+	return worker.Task{Tool: t.Tool, Rules: rules, Call: t.call()}, nil
+}
 
 // rules returns the part of the task by which the worker is confined: the tool,
 // its scope, and the place of a file tool.
@@ -111,32 +116,4 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 			t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
 	}
 	return nil
-}
-
-// send writes a value preceded by its length: the stream stays open, and its
-// end means that the other side has gone.
-func send(w io.Writer, v edn.Value) error {
-	text := edn.Write(v)
-	head := binary.BigEndian.AppendUint32(nil, uint32(len(text)))
-	if _, err := w.Write(head); err != nil {
-		return err
-	}
-	_, err := w.Write(text)
-	return err
-}
-
-func receive(r io.Reader) (edn.Value, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return edn.Nil(), err
-	}
-	n := binary.BigEndian.Uint32(head[:])
-	if n > maxTask {
-		return edn.Nil(), fmt.Errorf("a message of %d bytes", n)
-	}
-	text := make([]byte, n)
-	if _, err := io.ReadFull(r, text); err != nil {
-		return edn.Nil(), err
-	}
-	return edn.Read(text, edn.WithLimits(edn.Stored))
 }

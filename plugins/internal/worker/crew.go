@@ -36,12 +36,18 @@ type Crew struct {
 // prestarting.
 func NewCrew(self string, idle time.Duration) *Crew { return &Crew{self: self, idle: idle} }
 
+// Task is one call of a tool, in two parts.
+type Task struct {
+	Tool contract.Tool
+	// Rules are what the worker needs to confine itself. They must not depend on
+	// what the caller wrote, except where the host has checked it.
+	Rules edn.Value
+	// Call is the rest. The worker reads it when it is confined.
+	Call edn.Value
+}
+
 // Run runs a task in a worker. The end of ctx kills the worker.
-func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
-	rules, failed := t.rules()
-	if failed != nil {
-		return edn.Nil(), failed
-	}
+func (c *Crew) Run(ctx context.Context, t Task) (edn.Value, error) {
 	h, err := c.take()
 	if err != nil {
 		return edn.Nil(), contract.Errorf("effects/runtime-missing", ":%s: start a worker: %w", t.Tool.ID, err)
@@ -50,7 +56,7 @@ func (c *Crew) Run(ctx context.Context, t *Task) (edn.Value, error) {
 	sent := make(chan struct{})
 	go func() { // a dead worker is reported below
 		defer close(sent)
-		_ = errors.Join(send(h.p.Stdin(), rules), send(h.p.Stdin(), t.call()))
+		_ = errors.Join(send(h.p.Stdin(), t.Rules), send(h.p.Stdin(), t.Call))
 	}()
 	reply, err := receive(h.p.Stdout())
 	stop()
@@ -173,12 +179,16 @@ type hand struct {
 	said chan string // its standard error, sent once
 }
 
+// answerGrace is how long the answer of a worker that has ended may stay unread:
+// on a busy machine with many workers the reader may have to wait.
+const answerGrace = 30 * time.Second
+
 func hire(self string) (*hand, error) {
 	env := []string{"GOMAXPROCS=2"}
 	if race, ok := os.LookupEnv("GORACE"); ok {
 		env = append(env, "GORACE="+race)
 	}
-	p, err := launch.Start(launch.Command{Path: self, Args: []string{Arg}, Env: env})
+	p, err := launch.Start(launch.Command{Path: self, Args: []string{Arg}, Env: env, OutputGrace: answerGrace})
 	if err != nil {
 		return nil, err
 	}
@@ -219,8 +229,8 @@ func (h *hand) dismiss() {
 }
 
 // unsure adds to the error of a changing call that it may have been done.
-func (t *Task) unsure(e *contract.Error) *contract.Error {
-	if t.Tool.Effect == "fs/read" {
+func (t Task) unsure(e *contract.Error) *contract.Error {
+	if t.Tool.Effect == "fs/read" || t.Tool.Effect == "db/read" {
 		return e
 	}
 	return e.WithDetail("effect/state", edn.K("unknown"))

@@ -1,0 +1,77 @@
+package result
+
+import (
+	"fmt"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Kind is the kind of a failure.
+type Kind int
+
+// The kinds. Only Busy and Lost are worth a retry.
+const (
+	Invalid    Kind = iota // the statement or a value is wrong
+	Constraint             // the statement breaks a constraint of the data
+	NotAllowed             // the statement does more than the scope allows
+	TooLarge               // a bound of the scope or of the memory
+	Busy                   // a lock or a conflict
+	Lost                   // the database cannot be reached or read
+	Missing                // there is no such database
+	Late                   // the time is over
+	Unheld                 // the rights of the connection cannot be confined
+)
+
+// Fault is a failure in a database.
+type Fault struct {
+	Kind    Kind
+	Message string
+	Code    string // of the database; may be empty
+	// Unsure is set if the call may have been committed.
+	Unsure bool
+}
+
+// Faultf returns a fault.
+func Faultf(k Kind, format string, args ...any) *Fault {
+	return &Fault{Kind: k, Message: fmt.Sprintf(format, args...)}
+}
+
+// Error returns the error of a call.
+func (f *Fault) Error(t contract.Tool, connection string) *contract.Error {
+	var e *contract.Error
+	where := fmt.Sprintf("connection %s: %s", connection, f.Message)
+	switch f.Kind {
+	case NotAllowed:
+		e = contract.Denied("statement-not-allowed", t, "%s", where)
+	case TooLarge:
+		e = contract.Denied("max-bytes", t, "%s", where)
+	case Constraint:
+		e = contract.InvalidToolInput("sql/constraint", t, "%s", where)
+	case Busy, Lost:
+		e = contract.Errorf("effects/runtime-failed", ":%s: %s", t.ID, where)
+	case Missing:
+		e = contract.Errorf("effects/runtime-missing", ":%s: %s", t.ID, where)
+	case Late:
+		e = contract.Errorf("timeout/hard", ":%s: %s", t.ID, where)
+	case Unheld:
+		e = contract.Errorf("effects/not-enforceable", ":%s: %s", t.ID, where)
+	default:
+		e = contract.InvalidToolInput("sql/invalid", t, "%s", where)
+	}
+	if f.Code != "" {
+		e = e.WithDetail("db/code", edn.Text(f.Code))
+	}
+	if f.Unsure {
+		e = e.WithDetail("effect/state", edn.K("unknown"))
+	}
+	return e.WithDetail("connection", edn.Text(connection))
+}
+
+// EffectsTable is the table in a database that holds the keys of the calls that
+// were made. An operator may delete old rows: a key is needed as long as the run
+// that it belongs to may be resumed.
+const EffectsTable = "ferment_effects"
+
+// Stored is a row of EffectsTable: what a call executed, and its answer.
+type Stored struct{ Statements, Answer string }

@@ -1,0 +1,175 @@
+package task
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fermenthq/ferment/plugins/db/internal/lite"
+	"github.com/fermenthq/ferment/plugins/db/internal/post"
+	"github.com/fermenthq/ferment/plugins/db/internal/result"
+	"github.com/fermenthq/ferment/plugins/internal/worker"
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// database is the transaction of a call.
+type database interface {
+	Run(ctx context.Context, s contract.Statement, into *result.Rows) *result.Fault
+	Commit(ctx context.Context, s result.Stored) *result.Fault
+	Close()
+}
+
+var (
+	_ database = (*lite.DB)(nil)
+	_ database = (*post.DB)(nil)
+)
+
+// memory bounds what a worker takes for one call.
+const memory = 512 << 20
+
+// confined is a process that has a transaction and nothing else.
+type confined struct {
+	task   *Task
+	db     database
+	stored *result.Stored // of an earlier call with the key
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// Hold opens the database of the rules, begins the transaction, and confines
+// this process to what is open: no file, no address, no program.
+func Hold(rules edn.Value) (worker.Held, error) {
+	t, connection, timeout, err := taskFrom(rules)
+	if err != nil {
+		return nil, err
+	}
+	c := &confined{task: t}
+	c.ctx, c.cancel = context.WithTimeout(context.Background(), time.Duration(timeout)*time.Millisecond)
+	var fault *result.Fault
+	c.db, c.stored, fault = t.open(c.ctx, connection, time.Duration(timeout)*time.Millisecond)
+	if fault != nil {
+		c.cancel()
+		return nil, fault.Error(t.Tool, t.work.Connection)
+	}
+	p := confine.Policy{Limits: confine.ResourceLimits{OpenFiles: 64, Memory: memory}}
+	if failed := worker.Confine(t.Tool, p, t.Strict); failed != nil {
+		c.Close()
+		return nil, failed
+	}
+	return c, nil
+}
+
+func (t *Task) open(ctx context.Context, c Connection, wait time.Duration) (database, *result.Stored, *result.Fault) {
+	write := t.Tool.Effect == "db/write"
+	switch c.Driver {
+	case SQLite:
+		db, stored, fault := lite.Open(lite.Settings{
+			Path: c.Path, Write: write, DDL: t.Scope.DDL.V, Key: t.Key, Now: time.Now(), Wait: wait,
+		})
+		return db, stored, fault
+	case Postgres:
+		db, stored, fault := post.Open(ctx, post.Settings{
+			DSN: c.DSN, Write: write, DDL: t.Scope.DDL.V, Key: t.Key, Strict: t.Strict,
+			MaxBytes: t.Scope.MaxBytes.Or(contract.DefaultDBBytes),
+		})
+		return db, stored, fault
+	}
+	return nil, nil, result.Faultf(result.Missing, "its driver %q is not known", c.Driver)
+}
+
+// Close ends the transaction.
+func (c *confined) Close() {
+	c.db.Close()
+	c.cancel()
+}
+
+// Do executes the statements of the call.
+func (c *confined) Do(_ context.Context, call edn.Value) (edn.Value, *contract.Error) {
+	t := c.task
+	if err := t.learn(call); err != nil {
+		return edn.Nil(), err
+	}
+	types, err := typesOf(t.Tool, t.Input)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var out edn.Value
+	var fault *result.Fault
+	if t.Tool.Effect == "db/write" {
+		out, fault = c.exec(types)
+	} else {
+		out, fault = c.query(types)
+	}
+	if fault != nil {
+		return edn.Nil(), fault.Error(t.Tool, t.work.Connection)
+	}
+	return out.Merge(edn.MustMap(edn.K("tool/id"), edn.K(t.Tool.ID), edn.K("effect"), edn.K(t.Tool.Effect),
+		edn.K("connection"), edn.Text(t.work.Connection))), nil
+}
+
+func (c *confined) bounds() *result.Bounds {
+	s := &c.task.Scope
+	return &result.Bounds{Rows: s.MaxRows.Or(contract.DefaultDBRows), Bytes: s.MaxBytes.Or(contract.DefaultDBBytes)}
+}
+
+func (c *confined) query(types map[string]string) (edn.Value, *result.Fault) {
+	rows := result.NewRows(c.bounds(), types)
+	if fault := c.db.Run(c.ctx, c.task.work.Statements[0], rows); fault != nil {
+		return edn.Nil(), fault
+	}
+	return rows.Value(), nil
+}
+
+// exec executes the statements, or returns the answer of the call that has
+// executed them.
+func (c *confined) exec(types map[string]string) (edn.Value, *result.Fault) {
+	statements := statementsHash(c.task.work.Statements)
+	if c.stored != nil {
+		return repeated(*c.stored, statements)
+	}
+	bounds := c.bounds()
+	bounds.Whole = true
+	results := make([]edn.Value, len(c.task.work.Statements))
+	affected := int64(0)
+	for i, s := range c.task.work.Statements {
+		rows := result.NewRows(bounds, types)
+		if fault := c.db.Run(c.ctx, s, rows); fault != nil {
+			if len(results) > 1 {
+				fault.Message = fmt.Sprintf("statement %d: %s", i+1, fault.Message)
+			}
+			return edn.Nil(), fault
+		}
+		affected += rows.Affected
+		results[i] = edn.MustMap(edn.K("affected"), edn.Int(rows.Affected))
+		if rows.Columned() {
+			results[i] = rows.Value().Dissoc(edn.K("truncated?")).Merge(results[i])
+		}
+	}
+	out := edn.MustMap(edn.K("affected"), edn.Int(affected), edn.K("results"), edn.Vector(results...))
+	if fault := c.db.Commit(c.ctx, result.Stored{Statements: statements, Answer: out.String()}); fault != nil {
+		return edn.Nil(), fault
+	}
+	return out.AssocKey("repeated?", edn.Bool(false)), nil
+}
+
+// repeated returns the answer of an earlier call with the same key.
+func repeated(stored result.Stored, statements string) (edn.Value, *result.Fault) {
+	if stored.Statements != statements {
+		return edn.Nil(), result.Faultf(result.Invalid, "the effect key belongs to other statements, which were executed")
+	}
+	out, err := edn.ReadString(stored.Answer, edn.WithLimits(edn.Stored))
+	if err != nil {
+		return edn.Nil(), result.Faultf(result.Lost, "the stored answer of the call cannot be read")
+	}
+	return out.AssocKey("repeated?", edn.Bool(true)), nil
+}
+
+func statementsHash(list []contract.Statement) string {
+	vs := make([]edn.Value, len(list))
+	for i, s := range list {
+		vs[i] = edn.Vector(edn.Text(s.SQL), edn.Vector(s.Parameters...))
+	}
+	return edn.Hash(edn.Vector(vs...))
+}

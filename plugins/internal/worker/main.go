@@ -1,0 +1,95 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Arg is the argument that makes the binary a worker: see Main.
+const Arg = "internal-worker"
+
+// Held is a worker that is confined and waits for its call.
+type Held interface {
+	// Do executes the call.
+	Do(ctx context.Context, call edn.Value) (edn.Value, *contract.Error)
+	// Close releases what was opened before the process was confined.
+	Close()
+}
+
+// Hold opens what a call needs and confines the process to the rules. An error
+// that is not a *contract.Error means that the rules are not rules.
+type Hold func(rules edn.Value) (Held, error)
+
+// Main runs the worker and returns the exit status.
+//
+// It reads its task in two steps: first the rules, by which the kernel confines
+// it, then, confined, the call itself.
+func Main(in io.Reader, out io.Writer, hold Hold) int {
+	closeInherited()
+	wholeModes()
+	v, err := receive(in)
+	if errors.Is(err, io.EOF) {
+		return 0 // prestarted and not needed
+	}
+	if err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, "no rules:", err)
+		return 2
+	}
+	answer := edn.Nil()
+	var failed *contract.Error
+	held, err := hold(v)
+	switch {
+	case err == nil:
+		v, err := receive(in)
+		if err != nil {
+			held.Close()
+			_, _ = fmt.Fprintln(os.Stderr, "no call:", err)
+			return 2
+		}
+		go func() { // no more input follows: its end means that the parent has gone
+			_, _ = io.Copy(io.Discard, in)
+			os.Exit(3)
+		}()
+		answer, failed = held.Do(context.Background(), v)
+		held.Close()
+	case errors.As(err, &failed):
+	default:
+		_, _ = fmt.Fprintln(os.Stderr, "bad rules:", err)
+		return 2
+	}
+	reply := edn.MustMap(edn.K("out"), answer)
+	if failed != nil {
+		reply = edn.MustMap(edn.K("error"), failed.Value())
+	}
+	if err := send(out, reply); err != nil {
+		return 2
+	}
+	return 0
+}
+
+// Confine confines this process to a policy, at level strict. Unless strict is
+// set, it accepts what the machine cannot enforce.
+func Confine(t contract.Tool, p confine.Policy, strict bool) *contract.Error {
+	p.Level, p.BestEffort = confine.Strict, !strict
+	if err := confine.Apply(p); err != nil {
+		return Unheld(t, err)
+	}
+	return nil
+}
+
+// Unheld is the error of a call that the kernel cannot confine to its scope.
+func Unheld(t contract.Tool, err error) *contract.Error {
+	e := contract.Errorf("effects/not-enforceable", ":%s: nothing holds the call to its scope: %s", t.ID, err)
+	var fault *confine.Error
+	if errors.As(err, &fault) {
+		e = e.WithDetail("layer", edn.Text(string(fault.Layer)))
+	}
+	return e
+}
