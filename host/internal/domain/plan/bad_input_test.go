@@ -124,6 +124,22 @@ func TestWideEdges(t *testing.T) {
 	}
 }
 
+// TestManyForwardReads: one node reads a slot of a later node very often, and waits in
+// a ring with others. The check searches for each ring once, and looks up no positions
+// beyond the findings that it keeps.
+func TestManyForwardReads(t *testing.T) {
+	const n = 20_000
+	plainly := "{:nodes [{:op :let :as :x :value [" + strings.Repeat("{:slot/id :y} ", n) + "]} {:op :let :as :y :value 1} {:op :emit :input :x}]}"
+	ring := strings.Replace(plainly, ":value 1", ":value ["+strings.Repeat("{:slot/id :x} ", n)+"]", 1)
+	for text, want := range map[string]int{plainly: plan.MaxFindings, ring: 1} {
+		p, fs := readPlan(t, text)
+		require.Empty(t, fs)
+		start := time.Now()
+		assert.Len(t, plan.Check(p, testEnv(t)), want)
+		assert.Less(t, time.Since(start), 30*time.Second)
+	}
+}
+
 // TestWideTemplates: SLOT-009, filling costs time linear in the slots.
 func TestWideTemplates(t *testing.T) {
 	fill := func(n int) time.Duration {

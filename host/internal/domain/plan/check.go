@@ -148,6 +148,7 @@ type place struct {
 	reads []int
 	// asked marks writers that an earlier node tried to read.
 	asked map[int]bool
+	rings rings
 	all   []traits
 }
 

@@ -98,3 +98,44 @@ func TestOneFindingForOneMistake(t *testing.T) {
 	require.Equal(t, []string{"CHECK-010 [:mod]", "CHECK-017 [:nodes 0 :input]"}, places(t, testEnv(t),
 		`{:mod :strict :nodes [`+emit+`]}`))
 }
+
+// CHECK-003, CHECK-020, CHECK-044: a slot that is data in :bindings and does not fit
+// where the binding is read is one mistake, reported where it is read. Other data that
+// looks like a slot has its own finding.
+func TestSlotsInBindings(t *testing.T) {
+	const inner = `[{:op :call :intent :num/add :input {:n {:slot/id :b}} :as :y} {:op :emit :input [{:slot/id :c} {:slot/id :y}]}]`
+	const slots = `:bindings {:b {:slot/id :x} :c {:slot/id :x}}`
+	sub := func(bindings string) string {
+		return `{:op :plan :as :p ` + bindings + ` :plan {:nodes ` + inner + `}}`
+	}
+	for _, tt := range []struct {
+		plan string
+		want []string
+	}{
+		{`{:nodes [{:op :plan :as :p :plan {` + slots + ` :nodes ` + inner + `}} {:op :emit :input :p}]}`, []string{
+			"CHECK-044 [:nodes 0 :plan :bindings :c]", "CHECK-020 [:nodes 0 :plan :nodes 0 :input :n]"}},
+		// The bindings of the whole plan may be others in each run.
+		{`{` + slots + ` :nodes ` + inner + `}`, []string{"CHECK-044 [:bindings :b]", "CHECK-044 [:bindings :c]"}},
+		{`{:nodes [` + sub(slots) + ` {:op :emit :input :p}]}`, []string{
+			"CHECK-044 [:nodes 0 :bindings :c]", "CHECK-020 [:nodes 0 :plan :nodes 0 :input :n]"}},
+		{`{:nodes [` + sub(slots) + ` {:op :plan :as :q :bindings {:b {:slot/id :x}} :plan {:nodes [{:op :emit :input :b}]}}` +
+			` {:op :emit :input [{:slot/id :p} {:slot/id :q} {:slot/id :q :note 1}]}]}`, []string{
+			"CHECK-044 [:nodes 0 :bindings :c]", "CHECK-020 [:nodes 0 :plan :nodes 0 :input :n]",
+			"CHECK-044 [:nodes 1 :bindings :b]", "CHECK-044 [:nodes 2 :input 2]"}},
+		{`{:nodes [` + sub(`:bindings {:b 1 :c {:slot/id :x}}`) + ` {:op :emit :input :p}]}`, []string{"CHECK-044 [:nodes 0 :bindings :c]"}},
+	} {
+		assert.Equal(t, tt.want, places(t, testEnv(t), tt.plan), tt.plan)
+	}
+	got := lines(t, `{:nodes [`+sub(slots)+` {:op :emit :input :p}]}`, testEnv(t))
+	assert.Contains(t, got[1], "which can never fit :req/number, because a slot in :bindings is data")
+}
+
+// CHECK-020: a plan whose secrets are gone is not checked for what never fits, and for
+// everything else.
+func TestUncheckedValues(t *testing.T) {
+	const nodes = `{:nodes [{:op :call :intent :num/add :input {:n "one"} :as :y} {:op :emit :input [{:slot/id :y} {:slot/id :z}]}]}`
+	env := testEnv(t)
+	assert.Equal(t, []string{"CHECK-020 [:nodes 0 :input :n]", "CHECK-017 [:nodes 1 :input 1]"}, places(t, env, nodes))
+	env.Unchecked = true
+	assert.Equal(t, []string{"CHECK-017 [:nodes 1 :input 1]"}, places(t, env, nodes))
+}

@@ -214,6 +214,11 @@ func TestSlotsOfOneProducer(t *testing.T) {
 		assert.Contains(t, got[0], "CHECK-020 [:s :out] of schema :res/made")
 		assert.Contains(t, got[0], "in [:nodes 2 :input :x]")
 	}
+	// It is reused for the same one.
+	got := lines(t, `{:nodes [{:op :call :intent :flow/make :as :s}`+strings.Repeat(take(`{:slot/path [:s :out]}`), 2)+
+		strings.Repeat(take(`{:slot/path [:s :quality]}`), 2)+`]}`, env)
+	require.Len(t, got, 2)
+	assert.Contains(t, got[1], "in [:nodes 2 :input :x]")
 	// The reverse case for another place.
 	const mixed = "[:map [:a :string] [:b :int]]"
 	for in, bad := range map[string]string{"[:map [:x :int] [:y :string]]": ":x", "[:map [:x :string] [:y :int]]": ":y"} {

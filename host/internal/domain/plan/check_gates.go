@@ -155,14 +155,11 @@ func (c *checker) mayHave(n *Node, key edn.Value) bool {
 	return !n.Input.Constant() && n.Input.root.kind == partSlot || n.Input.Source().IsMap() && n.Input.Source().Has(key)
 }
 
-// learned warns about a node that learns the order of its candidates and has no
+// learned warns about a call that learns the order of its candidates and has no
 // objective must check: its outcomes would only be the grades of a judge.
 func (c *checker) learned(p *Plan, n *Node) {
 	base := c.env.base(n.Intent)
 	ordering, path := base.Ordering, p.path(n.Index, kIntent)
-	if n.Op == OpTool {
-		path = p.path(n.Index, kToolID)
-	}
 	if n.Layer != nil && n.Layer.Ordering.Set {
 		ordering, path = n.Layer.Ordering, p.path(n.Index, kDispatch, kPolicy)
 	}

@@ -76,6 +76,8 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 			at(0, "input"), ""},
 		{"nothing allowed, call disabled by the host", call("fs/save", ` :cap/id :web/save`), admin, at(0, "intent"), ""},
 		{"nothing allowed, call permitted else", call("fs/save", inside), admin, at(0, "intent"), "fs/write"},
+		{"nothing allowed, the second permitted", call("fs/save", inside+` :dispatch {:candidates [:web/save :fs/write]}`), admin,
+			at(0, "intent"), "fs/write"},
 		{"tool, effect missing in the node", tool(inside + ` :effects {:allowed #{:net/http}}`), nil, at(0, "effects"), ""},
 		{"tool, scope disabled by the node", bound + tool(filled+disabled), admin, at(1, "tool/id"), ""},
 		{"call, scope disabled by the node", bound + call("fs/write", filled+disabled), admin, at(1, "intent"), ""},

@@ -218,17 +218,17 @@ type blamed struct {
 }
 
 // blame returns the innermost part of a template that cannot fit. If all
-// alternatives fail, it follows those that fit furthest.
+// alternatives fail, it follows those that fit furthest. mayFit has found at
+// the same depth that the part does not fit, which bounds the depth here too.
 func (f *fitter) blame(s *schema.Schema, t *part, path []edn.Value, depth int) blamed {
 	for {
 		s = s.Deref()
 		var e *element
 		switch {
-		case depth > maxSchemaDepth:
 		case s.Kind() == schema.KindMaybe || s.Kind() == schema.KindOr:
 			return f.blameAll(s.Children(), t, path, depth+1)
 		case t.kind == partInner && takes(s.Kind(), t.value.Kind()) && f.requiredKeys(s, t):
-			e = f.misfit(s, t, 0)
+			e = f.misfit(s, t, depth)
 		}
 		if e == nil {
 			return blamed{part: t, where: path, wants: []*schema.Schema{s}}

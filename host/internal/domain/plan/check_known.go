@@ -105,10 +105,11 @@ func (c *checker) knownFits(pl *place, r *read) {
 	why := ""
 	if isSlot, _ := slotShape(values[0]); isSlot {
 		why = ", because a slot in :bindings is data"
-	} else if fs := wanted[0].Validate(values[0]); len(fs) > 0 {
-		why = ": " + fs[0].Message
-		if len(fs[0].Path) > 0 {
-			why = ": " + showPath(fs[0].Path) + " " + fs[0].Message
+	} else {
+		first := wanted[0].Validate(values[0])[0]
+		why = ": " + first.Message
+		if len(first.Path) > 0 {
+			why = ": " + showPath(first.Path) + " " + first.Message
 		}
 	}
 	c.report(Finding{
@@ -120,13 +121,13 @@ func (c *checker) knownFits(pl *place, r *read) {
 
 // slotCandidates reports slots among the candidates of a call whose known value
 // is not a known capability. It returns the candidates if the plan contains all
-// of them, else nil.
-func (c *checker) slotCandidates(pl *place, n *Node) (ids []string, ok bool) {
+// of them and they are known, else nil.
+func (c *checker) slotCandidates(pl *place, n *Node) (ids []string) {
 	t := n.Candidates
 	if t.Constant() {
-		return nil, true // absent, or rejected by Parse
+		return nil // absent, or rejected by Parse
 	}
-	list, said, ok := t.root.kind == partSlot, true, true
+	list, said := t.root.kind == partSlot, true
 	given := make([]edn.Value, len(t.slots))
 	for i := range t.slots {
 		r := &t.slots[i]
@@ -137,11 +138,11 @@ func (c *checker) slotCandidates(pl *place, n *Node) (ids []string, ok bool) {
 		given[i] = values[0]
 		if !slices.ContainsFunc(values, func(v edn.Value) bool { return c.isCandidate(v, list) }) {
 			c.wrongCandidate(pl, n, r, values[0], list)
-			ok = false
+			said = false
 		}
 	}
-	if !said || !ok {
-		return nil, ok
+	if !said {
+		return nil
 	}
 	all := t.source
 	if list {
@@ -156,7 +157,7 @@ func (c *checker) slotCandidates(pl *place, n *Node) (ids []string, ok bool) {
 		id, _ := capRef(e)
 		ids = append(ids, id)
 	}
-	return ids, true
+	return ids
 }
 
 // isCandidate reports whether a value is a known capability or a list of known

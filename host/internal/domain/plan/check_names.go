@@ -16,8 +16,7 @@ func (c *checker) call(pl *place, n *Node, in *wanted) {
 	p := pl.p
 	known := c.intent(p, n)
 	named := c.capabilities(p, n)
-	given, fit := c.slotCandidates(pl, n)
-	named = named && fit
+	given := c.slotCandidates(pl, n)
 	named = c.schemas(p, n) && named
 	c.role(p, n)
 	c.excluded(p, n)
@@ -415,10 +414,7 @@ func (c *checker) uncovered(p *Plan, n *Node, effect, by string, key edn.Value) 
 // refused returns the error of a capability whose effects the caller may not
 // have even if the request allows them; nil if the caller may have them.
 func (c *checker) refused(n *Node, by string) *contract.Error {
-	capability, known := c.env.Registry.Capability(by)
-	if !known {
-		capability, known = c.env.Registry.Tool(by)
-	}
+	capability, known := c.env.Registry.Tool(by) // a tool may be named by its alias
 	if !known || c.env.Grant == nil {
 		return nil
 	}
@@ -432,6 +428,7 @@ func (c *checker) refused(n *Node, by string) *contract.Error {
 func (c *checker) forbidden(path []edn.Value, err *contract.Error) {
 	c.report(Finding{
 		Check: checkEffects, Path: path, Hint: err.Hint, Message: fmt.Sprintf("%s, in %s", err.Message, showPath(path)),
+		denied: err,
 	}, false)
 }
 

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -86,5 +88,89 @@ func TestOneMistake(t *testing.T) {
 			assert.Positive(t, f.Line, tt.nodes)
 		}
 		assert.Equal(t, tt.want, strings.Join(got, "; "), tt.nodes)
+	}
+}
+
+// CHECK-012, CHECK-015, CHECK-025: candidates that a slot gives are checked as far as
+// the plan has their value, each where it is given.
+func TestCandidatesOfSlots(t *testing.T) {
+	let := func(as, v string) string { return `{:op :let :value ` + v + ` :as :` + as + `} ` }
+	ask := func(candidates string) string {
+		return `{:op :call :intent :text/respond :input {:prompt "p"} :dispatch {:candidates ` + candidates + `}}`
+	}
+	const all, one, two = `{:slot/id :a}`, `[{:slot/id :a}]`, `[{:slot/id :a} {:slot/id :b}]`
+	for _, tt := range []struct {
+		nodes string
+		want  []string
+		says  string
+	}{
+		{let("a", "[:llm/voice]") + ask(all), []string{}, ""},
+		{let("a", ":llm/voice") + ask(one), []string{}, ""},
+		{let("a", "{:cap/ref :llm/voice}") + ask(one), []string{}, ""},
+		{let("a", "[:llm/voyce]") + ask(all), []string{"CHECK-012 [:nodes 1 :dispatch :candidates]"}, "unknown capability :llm/voyce"},
+		{let("a", "[:llm/voice :llm/voyce :llm/mata]") + ask(all), []string{"CHECK-012 [:nodes 1 :dispatch :candidates]"},
+			"unknown capability :llm/voyce"},
+		{let("a", ":llm/voyce") + ask(one), []string{"CHECK-012 [:nodes 1 :dispatch :candidates 0]"}, "unknown capability :llm/voyce"},
+		{let("a", "{:cap/ref :llm/voyce}") + ask(one), []string{"CHECK-012 [:nodes 0 :value]"}, ""},
+		{let("a", "{:c {:cap/ref :llm/voyce}}") + ask(`[{:slot/path [:a :c]}]`), []string{"CHECK-012 [:nodes 1 :dispatch :candidates 0]"}, ""},
+		{`{:op :plan :bindings {:a {:cap/ref :llm/voyce}} :plan {:nodes [` + ask(one) + `]}}`,
+			[]string{"CHECK-012 [:nodes 0 :plan :nodes 0 :dispatch :candidates 0]"}, ""},
+		{let("a", ":llm/voice") + ask(all), []string{"CHECK-015 [:nodes 1 :dispatch :candidates]"},
+			"wanted a vector of capability ids and handles, got :llm/voice"},
+		{let("a", "[7 :llm/voyce]") + ask(all), []string{"CHECK-015 [:nodes 1 :dispatch :candidates]"},
+			"wanted a vector of capability ids and handles, got 7"},
+		{let("a", "7") + ask(one), []string{"CHECK-015 [:nodes 1 :dispatch :candidates 0]"}, "wanted a capability id or a handle, got 7"},
+
+		// None of the given ones serves the intent.
+		{let("a", "[:num/add]") + ask(all), []string{"CHECK-025 [:nodes 1 :dispatch :candidates]"}, ""},
+		{let("a", ":num/add") + let("b", ":chess/rules") + ask(two), []string{"CHECK-025 [:nodes 2 :dispatch :candidates]"}, ""},
+		{let("a", ":num/add") + let("b", ":llm/voice") + ask(two), []string{}, ""},
+		{let("a", ":num/add") + let("b", ":llm/voyce") + ask(two), []string{"CHECK-012 [:nodes 2 :dispatch :candidates 1]"}, ""},
+		{let("a", ":num/add") + `{:op :call :intent :plan/compile :as :b} ` + ask(two), []string{}, ""},
+	} {
+		got := places(t, testEnv(t), "{:nodes ["+tt.nodes+"]}")
+		assert.Equal(t, tt.want, got, tt.nodes)
+		if tt.says != "" {
+			assert.Contains(t, lines(t, "{:nodes ["+tt.nodes+"]}", testEnv(t))[0], tt.says)
+		}
+	}
+}
+
+// CHECK-011, CHECK-012: a name of another kind is not hidden: an unknown intent with the
+// name of a capability leads to the intent of that; an unknown excluded capability is a
+// warning.
+func TestNamesOfAnotherKind(t *testing.T) {
+	spec := testSpec(t)
+	open := serve("text/open", "llm", "", "req/any", "res/any")
+	open.Intents = nil
+	spec.Capabilities = append(spec.Capabilities, open)
+	r, err := registry.New(spec)
+	require.NoError(t, err)
+	for intent, nearest := range map[string]string{
+		"chess/rules": "nearest is :chess/verify-move",
+		"text/open":   "unknown intent :text/open",
+	} {
+		got := lines(t, `{:nodes [{:op :call :intent :`+intent+` :input {:prompt "p"}}]}`, plan.Env{Registry: r})
+		require.Len(t, got, 1)
+		assert.Contains(t, got[0], nearest)
+	}
+	const excludes = `{:nodes [{:op :call :intent :text/respond :input {:prompt "p"} :dispatch {:exclude [:llm/voyce]}}]}`
+	assert.Equal(t, []string{"CHECK-012 [:nodes 0 :dispatch :exclude 0]"}, places(t, testEnv(t), excludes))
+	got := lines(t, excludes, testEnv(t))
+	require.Len(t, got, 1)
+	assert.Contains(t, got[0], "warning CHECK-012 unknown capability :llm/voyce excludes nothing")
+}
+
+// CHECK-029, PRM-002: a tool that is a language model takes no result in its system
+// prompt, like a call.
+func TestSystemOfTools(t *testing.T) {
+	const made = `{:op :call :intent :plan/compile :input {} :result/type :value :as :x} `
+	for node, want := range map[string][]string{
+		`{:op :tool :tool/id :llm/voice :effects {:allowed #{:none}} :input {:prompt "p" :system {:slot/path [:x :text]}}}`: {
+			"CHECK-029 [:nodes 1 :input :system]"},
+		`{:op :tool :tool/id :llm/voice :effects {:allowed #{:none}} :input {:prompt {:slot/path [:x :text]} :system "p"}}`: {},
+		`{:op :tool :tool/id :fs/read :effects {:allowed #{:fs/read}} :input {:path "p" :system {:slot/path [:x :text]}}}`:  {},
+	} {
+		assert.Equal(t, want, places(t, testEnv(t), "{:nodes ["+made+node+"]}"), node)
 	}
 }

@@ -115,8 +115,8 @@ func (c *checker) unfilled(pl *place, r *read) {
 		}
 		where.asked[w] = true
 	}
-	if r.optional && (!r.final || !isLater) {
-		return
+	if r.optional && (!r.final || !isLater) || c.full(Error) {
+		return // what follows looks up positions, which is costly
 	}
 	if !isLater {
 		c.bad(checkNeverFilled, path, pl.nearestSlot(r.name), "slot :%s is filled by no node, binding or default in %s",
@@ -129,6 +129,9 @@ func (c *checker) unfilled(pl *place, r *read) {
 			writer.ID, r.name, showPath(path))
 		return
 	}
+	if c.ring(where, pl.indexIn(where, r.node), w, path) {
+		return
+	}
 	advice := "move the " + p.Nodes[r.node].Op.String()
 	if r.kind == readSlot || r.kind == readEmit {
 		advice += " or use :slot/default"
@@ -138,6 +141,85 @@ func (c *checker) unfilled(pl *place, r *read) {
 		Check: checkFilledLater, Path: path, elsewhere: filled,
 		Message: fmt.Sprintf("slot :%s is filled later, by node %d at %s; %s", r.name, w, c.at.describe(filled), advice),
 	}, false)
+}
+
+// rings caches the search for nodes of one plan that wait for each other.
+type rings struct {
+	waits    [][]int // the nodes that each node waits for; nil: not computed
+	found    map[[2]int][]int
+	reported map[string]bool // by the nodes, of which the lowest is first
+}
+
+// ring reports nodes that wait for each other because node from reads a slot of
+// the later node to, and reports whether they do. One ring is reported once, at
+// the first read that closes it.
+func (c *checker) ring(pl *place, from, to int, path []edn.Value) bool {
+	x := &pl.rings
+	loop, searched := x.found[[2]int{from, to}]
+	if !searched {
+		if x.found == nil {
+			x.found, x.reported = make(map[[2]int][]int), make(map[string]bool)
+			x.waits = make([][]int, len(pl.p.Nodes))
+		}
+		loop = c.findRing(pl, from, to)
+		x.found[[2]int{from, to}] = loop
+	}
+	if loop == nil {
+		return false
+	}
+	if key := fmt.Sprint(loop); !x.reported[key] {
+		x.reported[key] = true
+		c.bad(checkCycle, path, edn.Nil(), "nodes wait for each other: %s; take out one of the reads or use :slot/default",
+			pl.p.way(loop))
+	}
+	return true
+}
+
+// findRing returns the shortest way from node from over node to back to from,
+// along the slots that nodes must read and the nodes that they need; nil for
+// none. It begins with the lowest node.
+func (c *checker) findRing(pl *place, from, to int) []int {
+	cause := map[int]int{to: from}
+	for queue := []int{to}; len(queue) > 0; queue = queue[1:] {
+		i := queue[0]
+		for _, next := range c.awaited(pl, i) {
+			if next == from {
+				loop := []int{from}
+				for ; i != from; i = cause[i] {
+					loop = append(loop, i)
+				}
+				slices.Reverse(loop[1:])
+				lowest := slices.Index(loop, slices.Min(loop))
+				return append(loop[lowest:], loop[:lowest]...)
+			}
+			if _, seen := cause[next]; !seen {
+				cause[next] = i
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil
+}
+
+// awaited returns the nodes that must be done before a node, in program order or
+// not.
+func (c *checker) awaited(pl *place, node int) []int {
+	if out := pl.rings.waits[node]; out != nil {
+		return out
+	}
+	p := pl.p
+	out := append([]int{}, p.Nodes[node].Needs...)
+	i, _ := slices.BinarySearchFunc(p.reads, node, func(r read, node int) int { return r.node - node })
+	for ; i < len(p.reads) && p.reads[i].node == node; i++ {
+		r := &p.reads[i]
+		w, written := p.writers[r.name]
+		if k := r.slot - len(p.Nodes); written && !r.optional && (k < 0 || !c.fills(pl, k)) {
+			out = append(out, w)
+		}
+	}
+	slices.Sort(out)
+	pl.rings.waits[node] = slices.Compact(out)
+	return pl.rings.waits[node]
 }
 
 // conditional warns of a read that the condition of its writer may leave empty.

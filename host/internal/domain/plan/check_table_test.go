@@ -138,7 +138,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :call :input {}}`, []string{`1:10: error CHECK-015 the op :call needs :intent in [:nodes 0]`}},
 		{`{:op :tool}`, []string{
 			`1:10: error CHECK-015 the op :tool needs :tool/id in [:nodes 0]`,
-			`1:10: error CHECK-015 the op :tool needs :effects in [:nodes 0]`}},
+			`1:10: error CHECK-015 the op :tool needs :effects, such as :effects {:allowed #{:fs/read}}, in [:nodes 0]`}},
 		{`{:op :plan}`, []string{`1:10: error CHECK-015 the op :plan needs :plan in [:nodes 0]`}},
 		{`{:op :emit :as "x"}`, []string{`1:21: error CHECK-010 unknown key :as in [:nodes 0]; nearest is :id`}},
 		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]; nearest is :x`}},
@@ -213,7 +213,27 @@ func TestCheckTable(t *testing.T) {
 
 		// CHECK-018: slot filled later.
 		{`{:op :let :value {:slot/id :y} :as :x} {:op :let :value {:slot/id :x} :as :y} {:op :emit :input :y}`, []string{
-			`1:27: error CHECK-018 slot :y is filled later, by node 1 at 1:80; move the let or use :slot/default`}},
+			`1:27: error CHECK-019 nodes wait for each other: n0 -> n1 -> n0; take out one of the reads or use :slot/default`}},
+		{`{:op :let :id "a" :value {:slot/id :z} :as :x} {:op :let :id "b" :value {:slot/id :x} :as :y} ` +
+			`{:op :let :id "c" :value {:slot/id :y} :as :z} {:op :emit :input :z}`, []string{
+			`1:35: error CHECK-019 nodes wait for each other: a -> c -> b -> a; take out one of the reads or use :slot/default`}},
+		// Two reads go forward: the ring is reported once.
+		{`{:op :let :id "a" :value {:slot/id :y} :as :x} {:op :let :id "b" :value {:slot/id :z} :as :y} ` +
+			`{:op :let :id "c" :value {:slot/id :x} :as :z} {:op :emit :input :z}`, []string{
+			`1:35: error CHECK-019 nodes wait for each other: a -> b -> c -> a; take out one of the reads or use :slot/default`}},
+		// The read that goes forward is not in the first node of the ring: node a needs b.
+		{`{:op :let :id "a" :needs ["b"] :value 1 :as :x} {:op :let :id "b" :value {:slot/id :z} :as :y} ` +
+			`{:op :let :id "c" :value {:slot/id :x} :as :z} {:op :emit :input :z}`, []string{
+			`1:83: error CHECK-019 nodes wait for each other: a -> b -> c -> a; take out one of the reads or use :slot/default`,
+			`1:97: warning CHECK-040 slot :y is never read in [:nodes 1]`}},
+		// Two rings through one node.
+		{`{:op :let :id "a" :value [{:slot/id :y} {:slot/id :z} {:slot/id :y}] :as :x} {:op :let :id "b" :value {:slot/id :x} :as :y} ` +
+			`{:op :let :id "c" :value {:slot/id :x} :as :z} {:op :emit :input :z}`, []string{
+			`1:36: error CHECK-019 nodes wait for each other: a -> b -> a; take out one of the reads or use :slot/default`,
+			`1:50: error CHECK-019 nodes wait for each other: a -> c -> a; take out one of the reads or use :slot/default`}},
+		// A default breaks the ring, so the order is the mistake.
+		{`{:op :let :value {:slot/id :y} :as :x} {:op :let :value {:slot/id :x :slot/default 1} :as :y} {:op :emit :input :y}`, []string{
+			`1:27: error CHECK-018 slot :y is filled later, by node 1 at 1:96; move the let or use :slot/default`}},
 		{`{:op :let :value {:slot/id :x} :as :x} {:op :emit :input :x}`, []string{
 			`1:27: error CHECK-018 node n0 reads slot :x, which it fills itself; rename one of them or use :slot/default, in [:nodes 0 :value]`}},
 		{`{:op :let :value 1} {:op :plan :as :x :plan {:nodes [{:op :emit :input :x}]}}`, []string{
@@ -476,6 +496,11 @@ func TestSurroundings(t *testing.T) {
 	assert.Empty(t, lines(t, `{:nodes [{:op :emit :input :given}]}`, env))
 	assert.Len(t, lines(t, `{:nodes [{:op :emit :input :missing}]}`, env), 1)
 	assert.Empty(t, lines(t, `{:bindings {:own 1} :nodes [{:op :emit :input :own}]}`, env))
+
+	// The binding fills :x before node c does, so b waits for no other node.
+	assert.Equal(t, []string{"plan.edn:1:52: error CHECK-018 slot :y is filled later, by node 1 at 1:113; move the let or use :slot/default"},
+		lines(t, `{:bindings {:x 1} :nodes [{:op :let :id "a" :value {:slot/id :y} :as :w} {:op :let :id "b" :value {:slot/id :x} :as :y} `+
+			`{:op :let :id "c" :value {:slot/id :w} :as :x} {:op :emit :input :x}]}`, env))
 }
 
 // TestAllFindingsAtOnce: CHECK-003, at most 200, by position; errors take

@@ -59,6 +59,8 @@ type Finding struct {
 	// binding is the slot whose known value does not fit, "" for other
 	// findings.
 	binding string
+	// denied is the error of the rule that denies an effect, nil for other findings.
+	denied *contract.Error
 }
 
 // SyntaxFinding returns the only finding of a text that cannot be parsed.
@@ -110,6 +112,7 @@ func HasErrors(fs []Finding) bool {
 func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 	var errs, warnings []edn.Value
 	var first Finding
+	var denied *contract.Error
 	for _, f := range fs {
 		if f.Severity != Error {
 			warnings = append(warnings, f.Value())
@@ -117,6 +120,9 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 		}
 		if len(errs) == 0 {
 			first = f
+		}
+		if denied == nil {
+			denied = f.denied
 		}
 		errs = append(errs, f.Value())
 	}
@@ -129,6 +135,7 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 	}
 	e := contract.Errorf("plan/invalid", "%s %s%s", first.Check, first.Message, more).
 		WithSource(source).
+		WithCause(denied).
 		WithDetail("findings", edn.Vector(append(errs, warnings...)...))
 	if first.Line > 0 {
 		e = e.WithWhere("line", edn.Int(int64(first.Line))).WithWhere("column", edn.Int(int64(first.Column)))

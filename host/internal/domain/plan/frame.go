@@ -46,7 +46,8 @@ type Slot struct {
 	kind  SlotKind
 	value edn.Value
 	res   *Result
-	// weight is an upper bound of the size of any part of the value.
+	// weight is an upper bound of the size of any part of the value. A slot with a
+	// result has it once it is set in a frame: most results are read by no node.
 	weight int
 	// shown is the exposed value for emits if a plain value holds whole slots,
 	// nil if it is the value itself (IR-009).
@@ -67,14 +68,16 @@ func CallSlot(r *Result) Slot { return resultSlot(SlotCall, r) }
 // ToolSlot makes the slot of a tool. The result must not be changed afterwards.
 func ToolSlot(r *Result) Slot { return resultSlot(SlotTool, r) }
 
-func resultSlot(kind SlotKind, r *Result) Slot {
-	weight := 0
+func resultSlot(kind SlotKind, r *Result) Slot { return Slot{kind: kind, res: r} }
+
+// weight is an upper bound of the size of any part of the result.
+func (r *Result) weight() (sum int) {
 	for _, part := range [...]*edn.Value{&r.Out, &r.Envelope, &r.Error, &r.Meta, &r.Run} {
 		if !part.IsNil() {
-			weight += weigh(*part, maxFilledWeight)
+			sum += weigh(*part, maxFilledWeight)
 		}
 	}
-	return Slot{kind: kind, res: r, weight: weight}
+	return sum
 }
 
 // PlanSlot makes the slot of a plan or map node.
@@ -392,7 +395,12 @@ func (f *Frame) Names(at int) func(name string) bool {
 
 // Set stores the slot of a node. Only the owner of the frame calls it, before
 // any successor of the node reads.
-func (f *Frame) Set(node int, s Slot) { f.slots[node] = s }
+func (f *Frame) Set(node int, s Slot) {
+	if s.res != nil {
+		s.weight = s.res.weight()
+	}
+	f.slots[node] = s
+}
 
 // Env returns the filled slots visible to node at, by name, as read by
 // conditions of gates.

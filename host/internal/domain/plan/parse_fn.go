@@ -103,6 +103,10 @@ func (np *nodeParser) fnInput(v edn.Value) {
 	np.markInput()
 }
 
+// BindHandles sets the intents that follow from the capabilities of a registry. After it,
+// Check and Link with that registry only read the plan, so that runs can share it.
+func (p *Plan) BindHandles(reg *registry.Registry) { p.handlesOf(reg, nil) }
+
 // handlesOf sets the intent of calls of maps over handles to the only intent
 // that their capability serves. It is idempotent.
 func (p *Plan) handlesOf(reg *registry.Registry, report func(p *Plan, n *Node, served int)) {

@@ -184,7 +184,11 @@ func (np *nodeParser) missing(key string) {
 	if np.n.Op != OpInvalid {
 		what = "the op :" + np.n.Op.String()
 	}
-	np.bad(checkType, "%s needs :%s in %s", what, key, showPath(np.cur))
+	next := ""
+	if key == "effects" {
+		next = ", such as :effects {:allowed #{:fs/read}},"
+	}
+	np.bad(checkType, "%s needs :%s%s in %s", what, key, next, showPath(np.cur))
 }
 
 // complete checks the required keys of an op and parses nested plans, which

@@ -146,7 +146,8 @@ func (w *Worst) within(l policy.Limits) {
 // It calls no plugin.
 func WorstCase(p *Plan, env Env) Worst {
 	// The budget of the request limits the whole run, not its nodes, except for
-	// its limits per call. Its wall time ends the whole run.
+	// its limits per call and those that raise a limit of the only node. Its wall
+	// time ends the whole run.
 	walls := []time.Duration{wallOf(env.Request.Budget.Value()), env.Budgets.Wall()}
 	env.Request.Budget = perCall(env.Request.Budget)
 	env.bases, env.scratch = nil, nil
@@ -180,7 +181,7 @@ func (w *Worst) endsWithin(limits ...time.Duration) {
 func perCall(f policy.Fields) policy.Fields {
 	return slices.DeleteFunc(slices.Clone(f), func(f policy.Field) bool {
 		name, _ := f.Key.AsKeyword()
-		return name != "max-tokens"
+		return name != "max-tokens" && !f.Raises
 	})
 }
 

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -56,6 +57,7 @@ func TestRuleMonotone(t *testing.T) {
 	})
 }
 
+// AUTH-010: a name ns/* matches a namespace; an exact name takes precedence.
 func TestRulesByName(t *testing.T) {
 	rules := policy.Rules{"fs/*": {Any: []string{"role/a"}}, "fs/write": {Any: []string{"role/b"}}}
 	r, ok := rules.For("fs/read")
@@ -64,6 +66,15 @@ func TestRulesByName(t *testing.T) {
 	r, _ = rules.For("fs/write")
 	assert.Equal(t, []string{"role/b"}, r.Any, "the exact name wins")
 	_, ok = rules.For("net/http")
+	assert.False(t, ok)
+	_, ok = rules.For("fs")
+	assert.False(t, ok, "a name without a namespace is in none")
+
+	long := strings.Repeat("n", 128) // the longest namespace
+	rules = policy.Rules{long + "/*": {Any: []string{"role/a"}}, "n" + long + "/*": {Any: []string{"role/a"}}}
+	_, ok = rules.For(long + "/read")
+	assert.True(t, ok)
+	_, ok = rules.For("n" + long + "/read")
 	assert.False(t, ok)
 }
 
@@ -252,4 +263,26 @@ func TestDecideAtTheEdges(t *testing.T) {
 	got, err := reads.Grant(policy.Caller{Roles: []string{"role/a"}}).Decide(call("none", "fs/read"))
 	require.Nil(t, err)
 	assert.Equal(t, "{:fs/read {:enabled true}}", got.Value().String())
+}
+
+// FX-001, FX-002: an effect is admitted if the rules permit it to the caller and its
+// scope is enabled.
+func TestAdmits(t *testing.T) {
+	e := &policy.Effects{
+		Rules: policy.Rules{"fs/read": {Any: []string{"role/a"}}, "fs/write": {Any: []string{"role/a"}}, "db/read": {Any: []string{"role/a"}}},
+		Host: policy.ScopesOf(
+			policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", "{:enabled true}")},
+			policy.Scoped{Effect: "fs/write", Scope: scope(t, "fs/write", "{:enabled false}")},
+			policy.Scoped{Effect: "net/http", Scope: scope(t, "net/http", "{:enabled true}")},
+		),
+	}
+	g := e.Grant(policy.Caller{Roles: []string{"role/a"}})
+	assert.True(t, g.Admits("fs/read"))
+	assert.False(t, g.Admits("fs/write"), "its scope is off")
+	assert.False(t, g.Admits("db/read"), "it has no scope")
+	assert.False(t, g.Admits("net/http"), "it has no rule")
+	assert.False(t, e.Grant(policy.Caller{Roles: []string{"role/b"}}).Admits("fs/read"), "another role")
+	assert.False(t, (*policy.Effects)(nil).Grant(policy.Caller{}).Admits("fs/read"))
+	assert.Equal(t, "{:fs/read [true {}] :net/http [false {}]}", g.Value([]string{"none", "net/http", "fs/read"}).String(),
+		"no effect needs no permission")
 }

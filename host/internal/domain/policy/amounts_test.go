@@ -167,9 +167,14 @@ func TestLimits(t *testing.T) {
 		}
 		assert.Equal(t, both.Value().String(), b.Tighter(a).Value().String())
 	})
-	twice, err := policy.LimitsOf(edn.MustRead("{:max-attempts 4 :attempts 3 :max-usd 1 :usd 2 :max-depth 9}"))
-	require.NoError(t, err)
-	assert.Equal(t, "{:max-attempts 3 :max-usd 1M}", twice.Value().String())
+	for text, want := range map[string]string{
+		"{:max-attempts 4 :attempts 3 :max-usd 1 :usd 2 :max-depth 9}": "{:max-attempts 3 :max-usd 1M}",
+		"{:max-attempts 3 :attempts 4 :max-usd 2 :usd 1 :max-depth 9}": "{:max-attempts 3 :max-usd 1M}",
+	} {
+		twice, err := policy.LimitsOf(edn.MustRead(text))
+		require.NoError(t, err)
+		assert.Equal(t, want, twice.Value().String())
+	}
 	for _, bad := range []string{"{:max-attempts -1}", "{:max-attempts 1.5}", "{:max-usd 0.1}", "{:max-usd -1}"} {
 		_, err := policy.LimitsOf(edn.MustRead(bad))
 		assert.Error(t, err, bad)
@@ -267,4 +272,28 @@ func TestCountTokens(t *testing.T) {
 	assert.Zero(t, policy.CountTokens())
 	assert.Zero(t, policy.CountTokens(edn.Nil()))
 	assert.Equal(t, policy.CountTokens(edn.Text("ab"))*2, policy.CountTokens(edn.Text("ab"), edn.Nil(), edn.Text("ab")))
+}
+
+// BUD-001, JRN-009: amounts in a record are read back exactly. What is not an amount of
+// a dimension counts as zero.
+func TestAmountsAsData(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := money(t, rapid.SampledFrom(sums[:len(sums)-2]).Draw(t, "usd"))
+		for _, d := range policy.Dimensions() {
+			a = a.Plus(policy.Count(d, rapid.Int64Range(0, math.MaxInt64).Draw(t, d.String())))
+		}
+		require.True(t, a.Equal(policy.AmountsOf(edn.MustRead(a.Value().String()))), "%s", a.Value())
+	})
+	for text, want := range map[string]string{
+		"nil":                           "{}",
+		"{:usd 0.5}":                    "{}",
+		"{:usd -1 :attempts -1}":        "{}",
+		`{:usd "1" :attempts 1.5}`:      "{}",
+		"{:max-usd 1 :attempts 2}":      "{:attempts 2}",
+		"{:usd 1 :attempts nil :x 7}":   "{:usd 1M}",
+		"[:usd 1]":                      "{}",
+		"{:tokens-in 3 :tokens-out 4N}": "{:tokens-in 3 :tokens-out 4}",
+	} {
+		assert.Equal(t, want, policy.AmountsOf(edn.MustRead(text)).Value().String(), text)
+	}
 }

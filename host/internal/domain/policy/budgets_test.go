@@ -81,6 +81,11 @@ func TestBudgetsTogether(t *testing.T) {
 			{Field: "budget of " + scope + " :max-depth", Value: edn.Int(4), Origin: policy.Origin{Source: policy.SourceDefault, Where: "ferment.hcl:7:1"}},
 		}, b.Explain())
 
+		all[i].Wall, all[i].Depth = time.Millisecond, 1
+		assert.Len(t, b.Explain(), 4, "the smallest limits are shown too")
+		all[i].Wall, all[i].Depth = 0, 0
+		assert.Len(t, b.Explain(), 2, "what has no limit is not")
+
 		request := func(text string) string {
 			return b.Around(policy.FieldsOf(edn.MustRead(text), byNode)).Value().String()
 		}

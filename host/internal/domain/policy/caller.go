@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,6 +15,24 @@ type Caller struct {
 	// Narrow limits the credential that the caller has shown; nil: it has all
 	// rights of its owner.
 	Narrow *Narrowing
+	// Tenant is the name of its tenant; empty: the host itself. A caller with a tenant
+	// cannot do what concerns the whole host, whatever its roles are.
+	Tenant string
+}
+
+// HostTenant is the tenant of callers without one of their own, in budgets and caches.
+const HostTenant = "host"
+
+// TenantOf returns the tenant of a caller, HostTenant if it has none of its own.
+func TenantOf(name string) string { return cmp.Or(name, HostTenant) }
+
+// ofHost reports whether an operation concerns all tenants of the host.
+func ofHost(operation string) bool {
+	switch operation {
+	case AnySession, AdminWorkspaces, ReadDiag, ReadMetrics:
+		return true
+	}
+	return strings.HasPrefix(operation, "admin/")
 }
 
 // Narrowing limits a credential, such as a token, to a part of the rights of its
@@ -88,7 +107,7 @@ type Decision struct {
 	OK   bool
 	Rule Rule
 	// Reason names what decided: a part of the rule, no-rule, token-roles,
-	// token-operations, token-intents or role-intents.
+	// token-operations, token-intents, role-intents or tenant.
 	Reason string
 }
 
@@ -113,10 +132,30 @@ func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
 	}
 	err := contract.Errorf(typ, "the %s :%s is not permitted to %s", kind, d.What, held).
 		WithDetail(kind, edn.K(d.What)).WithDetail("rule", d.Rule.Value()).WithDetail("reason", edn.K(d.Reason))
+	if d.Reason == "tenant" {
+		return err.WithHint("it concerns the whole host; use a user without tenant")
+	}
 	if strings.HasPrefix(d.Reason, "token-") {
 		return err.WithHint("the token is limited; use one without this limit")
 	}
 	return err
+}
+
+// Denial returns the error in the chain of err with which a rule denied an operation, an
+// intent or an effect, and the decision of the rule; nil if no rule has decided.
+func Denial(err *contract.Error) (*contract.Error, edn.Value) {
+	for e := range err.Chain() {
+		for _, kind := range []string{"operation", "intent", "effect"} {
+			if d := e.Details; d.HasKey(kind) && d.HasKey("rule") && d.HasKey("reason") {
+				return e, edn.MustMap(
+					edn.K("what"), d.Key(kind),
+					edn.K("rule"), d.Key("rule"),
+					edn.K("reason"), d.Key("reason"),
+				)
+			}
+		}
+	}
+	return nil, edn.Nil()
 }
 
 // Access decides which operations and intents callers may use. It is immutable
@@ -129,6 +168,9 @@ type Access struct {
 	// RoleIntents maps a role to the intents that it is for, names or ns/*. A role
 	// without an entry is for all.
 	RoleIntents map[string][]string
+	// RolePriority maps a role to the highest priority of the acts of its holders. A role
+	// without an entry has 0, operators and administrators have 9.
+	RolePriority map[string]int
 }
 
 // ShippedAccess returns the access of a configuration without blocks about it.
@@ -146,6 +188,9 @@ func (a *Access) Operation(name string, c Caller) Decision {
 		return d
 	}
 	d.OK, d.Reason = rule.Permits(c)
+	if d.OK && c.Tenant != "" && ofHost(name) {
+		d.OK, d.Reason = false, "tenant"
+	}
 	if d.OK && c.Narrow != nil && c.Narrow.Operations != nil && !Matches(c.Narrow.Operations, name) {
 		d.OK, d.Reason = false, "token-operations"
 	}
@@ -210,3 +255,35 @@ func (a *Access) roleFor(name string, c Caller) bool {
 	}
 	return false
 }
+
+// PriorityDenied returns the error if the priority of an act is above those of all roles
+// of its caller (RUN-011), nil if it is not.
+func (a *Access) PriorityDenied(priority int, c Caller) *contract.Error {
+	if a == nil || priority <= 0 {
+		return nil
+	}
+	most := 0
+	for _, role := range c.Roles {
+		if c.Narrow == nil || c.Narrow.Roles == nil || slices.Contains(c.Narrow.Roles, role) {
+			most = max(most, a.priorityOf(role))
+		}
+	}
+	if priority <= most {
+		return nil
+	}
+	return contract.Errorf("policy/blocked", "the priority %d is above %d, the highest for the roles %s", priority, most, edn.Keywords(c.Roles...)).
+		WithDetail("max-priority", edn.Int(int64(most))).
+		WithHint("ask with a lower priority, or raise role { max_priority } in ferment.hcl")
+}
+
+func (a *Access) priorityOf(role string) int {
+	if most, set := a.RolePriority[role]; set {
+		return most
+	}
+	if role == RoleOperator || role == RoleAdmin {
+		return maxPriority
+	}
+	return 0
+}
+
+const maxPriority = 9

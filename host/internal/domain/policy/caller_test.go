@@ -1,7 +1,9 @@
 package policy_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -148,6 +151,7 @@ func TestIntents(t *testing.T) {
 		{"chess/best-move", []string{"role/a"}, &policy.Narrowing{Intents: []string{"text/*"}}, false, "token-intents"},
 		{"text/respond", []string{"role/a"}, &policy.Narrowing{Intents: []string{"text/*"}}, true, "open"},
 		{"text/respond", nil, nil, false, "role-intents"},
+		{"text/sum", []string{"role/a", "role/clerk"}, &policy.Narrowing{Intents: []string{"chess/*"}}, false, "token-intents"},
 	} {
 		c := policy.Caller{Roles: row.roles, Narrow: row.narrow}
 		d := a.Intent(row.intent, c)
@@ -160,6 +164,14 @@ func TestIntents(t *testing.T) {
 			assert.Equal(t, edn.K(row.intent).String(), err.Details.Key("intent").String())
 		}
 	}
+	d := a.Intent("text/sum", policy.Caller{Roles: []string{"role/b"}})
+	assert.Equal(t, a.Intents["text/sum"], d.Rule, "the rule that decided")
+	assert.Equal(t, policy.Rule{}, a.Intent("text/respond", policy.Caller{Roles: []string{"role/clerk"}}).Rule)
+	a.RoleIntents["role/a"] = []string{"chess/*"}
+	d = a.Intent("text/sum", policy.Caller{Roles: []string{"role/a"}})
+	assert.Equal(t, "false role-intents", fmt.Sprint(d.OK, " ", d.Reason), "the rule permits, the role is for other intents")
+	assert.True(t, policy.ShippedAccess().Intent("text/sum", policy.Caller{}).OK, "no role has intents")
+
 	var none *policy.Access
 	assert.True(t, none.Intent("a/b", policy.Caller{}).OK)
 	assert.Equal(t, "no-rule", none.Operation("a/b", policy.Caller{Roles: []string{policy.RoleAdmin}}).Reason)
@@ -196,9 +208,31 @@ func TestShippedOperations(t *testing.T) {
 	users := []string{"http.v1/act", "http.v1/session", "runs/answer", "runs/cancel", "runs/read"}
 	assert.Empty(t, of(policy.RoleAnonymous))
 	assert.Equal(t, users, of(policy.RoleUser))
-	operators := slices.Sorted(slices.Values(append(slices.Clone(users), "prompt/override", "runs/any", "runs/resume", "session/any")))
+	operators := slices.Sorted(slices.Values(append(slices.Clone(users),
+		"budget/raise", "diag/read", "metrics/read", "prompt/override", "runs/any", "runs/replay", "runs/resume", "session/any")))
 	assert.Equal(t, operators, of(policy.RoleOperator))
 	assert.ElementsMatch(t, all, of(policy.RoleAdmin))
+}
+
+// AUTH-012: a caller with a tenant has the rights of its roles, except those that concern
+// the whole host.
+func TestTenantsCannotAdministerTheHost(t *testing.T) {
+	a := policy.ShippedAccess()
+	all := append(policy.Operations(), policy.AdminOperations...)
+	of := func(role, tenant string) []string {
+		return a.Permitted(all, policy.Caller{Roles: []string{role}, Tenant: tenant})
+	}
+	assert.Equal(t, of(policy.RoleUser, ""), of(policy.RoleUser, "lab"))
+	for _, role := range []string{policy.RoleOperator, policy.RoleAdmin} {
+		want := slices.DeleteFunc(of(role, ""), func(o string) bool {
+			return strings.HasPrefix(o, "admin/") || slices.Contains([]string{policy.AnySession, policy.AdminWorkspaces, policy.ReadDiag, policy.ReadMetrics}, o)
+		})
+		assert.Equal(t, want, of(role, "lab"), role)
+		assert.Contains(t, want, policy.AnyRuns)
+	}
+	d := a.Operation("admin/create-user", policy.Caller{Roles: []string{policy.RoleAdmin}, Tenant: "lab"})
+	assert.Equal(t, "tenant", d.Reason)
+	assert.Contains(t, d.Refusal("auth/forbidden", "operation", policy.Caller{}).Hint, "without tenant")
 }
 
 // A narrowing is in records and comes back from them.
@@ -206,6 +240,8 @@ func TestNarrowingAsData(t *testing.T) {
 	var none *policy.Narrowing
 	assert.True(t, none.Value().IsNil())
 	assert.Nil(t, policy.ReadNarrowing(edn.Nil()))
+	assert.Equal(t, &policy.Narrowing{Roles: []string{"role/a", "role/b"}, Intents: []string{}},
+		policy.ReadNarrowing(edn.MustRead("{:roles [:role/b :role/a 7] :intents []}")), "in any order")
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNarrow(t)
 		if n == nil {
@@ -226,5 +262,97 @@ func BenchmarkDecision(b *testing.B) {
 		if !a.Operation(policy.Act, c).OK {
 			b.Fatal("denied")
 		}
+	}
+}
+
+// RUN-011: the highest ceiling among the roles of a caller counts, and of a narrowed
+// credential that among its own.
+func TestPriorityCeilings(t *testing.T) {
+	a := policy.ShippedAccess()
+	a.RolePriority = map[string]int{"role/batch": 4, policy.RoleOperator: 2}
+	narrow := &policy.Narrowing{Roles: []string{policy.RoleUser}}
+	for _, tc := range []struct {
+		caller policy.Caller
+		most   int
+	}{
+		{policy.Caller{}, 0},
+		{policy.Caller{Roles: []string{policy.RoleUser}}, 0},
+		{policy.Caller{Roles: []string{policy.RoleUser, "role/batch"}}, 4},
+		{policy.Caller{Roles: []string{policy.RoleOperator, "role/batch"}}, 4},
+		{policy.Caller{Roles: []string{policy.RoleOperator}}, 2},
+		{policy.Caller{Roles: []string{policy.RoleAdmin}}, 9},
+		{policy.Caller{Roles: []string{policy.RoleAdmin, policy.RoleUser}, Narrow: narrow}, 0},
+		{policy.Caller{Roles: []string{policy.RoleAdmin}, Narrow: &policy.Narrowing{Intents: []string{"text/*"}}}, 9},
+		{policy.Caller{Roles: []string{policy.RoleAdmin, "role/batch"}, Narrow: &policy.Narrowing{Roles: []string{"role/batch"}}}, 4},
+	} {
+		for priority := -9; priority <= 10; priority++ {
+			err := a.PriorityDenied(priority, tc.caller)
+			assert.Equal(t, priority > tc.most, err != nil, "%v at %d", tc.caller, priority)
+		}
+	}
+	var none *policy.Access
+	assert.Nil(t, none.PriorityDenied(9, policy.Caller{}))
+}
+
+// AUTH-003, AUTH-013: a decision is recorded with what was asked, the rule and the
+// reason; the same is found in the error that a caller gets, whatever wraps it. Only a
+// limit of a token has the hint to use another one.
+func TestDecisionsAsData(t *testing.T) {
+	a := &policy.Access{
+		Operations:  policy.Rules{"runs/read": {Any: []string{"role/a"}, Forbidden: []string{"role/x"}}},
+		RoleIntents: map[string][]string{"role/a": {"text/*"}},
+	}
+	narrowed := policy.Caller{Roles: []string{"role/a"}, Narrow: &policy.Narrowing{
+		Operations: []string{"http.v1/*"},
+		Intents:    []string{"text/sum"},
+	}}
+	const rule = "{:any #{:role/a} :forbidden #{:role/x}}"
+	for _, row := range []struct {
+		decision policy.Decision
+		kind     string
+		value    string
+		token    bool
+	}{
+		{a.Operation("runs/read", policy.Caller{Roles: []string{"role/x"}}), "operation", "{:reason :forbidden :rule " + rule + " :what :runs/read}", false},
+		{a.Operation("runs/read", narrowed), "operation", "{:reason :token-operations :rule " + rule + " :what :runs/read}", true},
+		{a.Operation("runs/any", narrowed), "operation", "{:reason :no-rule :rule {} :what :runs/any}", false},
+		{a.Intent("chess/best-move", narrowed), "intent", "{:reason :role-intents :rule {} :what :chess/best-move}", false},
+		{a.Intent("text/respond", narrowed), "intent", "{:reason :token-intents :rule {} :what :text/respond}", true},
+	} {
+		assert.False(t, row.decision.OK, row.value)
+		assert.Equal(t, row.value, row.decision.Value().String())
+		err := row.decision.Refusal("auth/forbidden", row.kind, narrowed)
+		require.NotNil(t, err)
+		assert.Equal(t, row.token, err.Hint != contract.Errorf("auth/forbidden", "x").Hint, row.value)
+		for _, at := range []*contract.Error{err, contract.Errorf("runtime/internal", "x").WithCause(err)} {
+			denial, decision := policy.Denial(at)
+			assert.Same(t, err, denial)
+			assert.Equal(t, row.value, decision.String())
+		}
+	}
+	may := a.Operation("runs/read", policy.Caller{Roles: []string{"role/a"}})
+	assert.Equal(t, "{:reason :any :rule "+rule+" :what :runs/read}", may.Value().String())
+	assert.Nil(t, may.Refusal("auth/forbidden", "operation", narrowed))
+
+	effects := &policy.Effects{Rules: policy.Rules{"fs/read": {Any: []string{"role/b"}}}}
+	reads := policy.Need{
+		Capability: &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{"fs/read"}}},
+		Layer:      &policy.Layer{},
+	}
+	_, refused := effects.Grant(narrowed).Decide(reads)
+	denial, decision := policy.Denial(refused)
+	assert.Same(t, refused, denial)
+	assert.Equal(t, "{:reason :any :rule {:any #{:role/b}} :what :fs/read}", decision.String())
+
+	for _, other := range []*contract.Error{
+		nil,
+		contract.Errorf("budget/exceeded", "x"),
+		contract.Errorf("effects/scope-denied", "x").WithDetail("effect", edn.K("fs/read")).WithDetail("reason", edn.K("disabled")),
+		contract.Errorf("effects/scope-denied", "x").WithDetail("effect", edn.K("fs/read")).WithDetail("rule", edn.MustMap()),
+		contract.Errorf("effects/scope-denied", "x").WithDetail("reason", edn.K("any")).WithDetail("rule", edn.MustMap()),
+	} {
+		denial, decision = policy.Denial(other)
+		assert.Nil(t, denial, "no rule has decided")
+		assert.True(t, decision.IsNil())
 	}
 }

@@ -21,6 +21,9 @@ type Effects struct {
 	Roles map[string]Scopes
 	// Capabilities maps a capability id to narrower scopes.
 	Capabilities map[string]Scopes
+	// OnUnknown maps an effect to a value of registry.Intent.OnUnknown. An effect without
+	// an entry suspends.
+	OnUnknown map[string]string
 }
 
 // AllowHint returns the hint that shows how a request allows an effect.
@@ -104,6 +107,30 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 		out = MeetAll(out, Scopes{{effect, s}})
 	}
 	return out, nil
+}
+
+// OnUnknown returns what happens to a run when it is not known whether a capability did
+// its work for an intent, which is nil for a tool: what the intent says, else the most
+// careful of what the scopes of its effects say (JRN-041).
+func (g *Grant) OnUnknown(in *registry.Intent, c *registry.Capability) string {
+	if in != nil && in.OnUnknown != "" {
+		return in.OnUnknown
+	}
+	if g == nil || g.effects == nil || c == nil {
+		return registry.UnknownSuspends
+	}
+	careful := []string{registry.UnknownSuspends, registry.UnknownFails, registry.UnknownIsDone, registry.UnknownRetries}
+	at := len(careful)
+	for _, effect := range c.Effects {
+		if contract.OnlyReads([]string{effect}) {
+			continue
+		}
+		at = min(at, max(0, slices.Index(careful, g.effects.OnUnknown[effect])))
+	}
+	if at == len(careful) {
+		return registry.UnknownSuspends
+	}
+	return careful[at]
 }
 
 // Admits reports whether any call may have the effect: the rules permit it, and its scope is enabled.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -232,7 +233,8 @@ type Layer struct {
 	// Context and Constraints are maps merged key by key.
 	Context     Fields
 	Constraints Fields
-	// Budget holds one limit per key (`:max-usd`); the smallest wins.
+	// Budget holds one limit per key (`:max-usd`); the smallest wins, except over
+	// one that raises.
 	Budget Fields
 
 	// Effects are the allowed effects; the sets of all layers intersect.
@@ -255,6 +257,9 @@ type Field struct {
 	Key    edn.Value
 	Value  edn.Value
 	Origin Origin
+	// Raises has a limit of a budget replace those of weaker layers, also lower ones.
+	// Stronger layers still lower it.
+	Raises bool
 }
 
 // Fields is a map as a list of entries with their origins; keys are distinct.
@@ -280,6 +285,17 @@ func (l *Layer) SetBudget(v edn.Value, from Origin) {
 		v = v.Dissoc(kTemperature)
 	}
 	l.Budget = FieldsOf(v, from)
+}
+
+// RaisedBudget returns the layer of a budget that replaces the limits of weaker
+// layers, for a caller that may do so (operation budget/raise).
+func RaisedBudget(b request.Budget, from Origin) Layer {
+	var l Layer
+	l.SetBudget(b.Value(), from)
+	for i := range l.Budget {
+		l.Budget[i].Raises = true
+	}
+	return l
 }
 
 // Value returns the fields as a map.

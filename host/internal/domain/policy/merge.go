@@ -54,16 +54,17 @@ func Merge(weak, strong Layer) Layer {
 
 func strongerField(_, strong Field) Field { return strong }
 
-// smallerField keeps the lower limit. A value that is not a number is never
-// lower, so a malformed limit cannot lift a valid one.
+// smallerField keeps the lower limit, or the stronger one if that raises. A value
+// that is not a number is never lower, so a malformed limit cannot lift a valid one.
 func smallerField(weak, strong Field) Field {
 	s, ok := strong.Value.AsNumber()
 	if !ok {
 		return weak
 	}
-	if w, ok := weak.Value.AsNumber(); ok && w.Cmp(s) <= 0 {
+	if w, ok := weak.Value.AsNumber(); ok && !strong.Raises && w.Cmp(s) <= 0 {
 		return weak
 	}
+	strong.Raises = strong.Raises || weak.Raises
 	return strong
 }
 

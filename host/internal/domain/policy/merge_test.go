@@ -2,6 +2,8 @@ package policy_test
 
 import (
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -210,6 +213,13 @@ func dump(l policy.Layer) string {
 		fmt.Fprintf(&b, "%s = %s (%v)\n", r.Field, r.Value, r.Origin)
 	}
 	fmt.Fprintln(&b, l.SwitchOn.Written(), l.SwitchOn.Base.Set, l.Checks.Written(), l.Checks.Base.Set, l.Conflicts)
+	for _, f := range l.Budget {
+		fmt.Fprintln(&b, f.Key, f.Raises)
+	}
+	fmt.Fprintln(&b, l.Swap, l.Breaker)
+	if l.Learned != nil {
+		fmt.Fprintf(&b, "%+v\n", *l.Learned)
+	}
 	return b.String()
 }
 
@@ -233,7 +243,7 @@ func TestMergeChoice(t *testing.T) {
 	choice := func(l policy.Layer) string {
 		return dump(policy.Layer{
 			Candidates: l.Candidates, Fallbacks: l.Fallbacks, Exclude: l.Exclude, Swap: l.Swap, FallbackMax: l.FallbackMax,
-			Effects: l.Effects, Requires: l.Requires, Conflicts: l.Conflicts,
+			Effects: l.Effects, Scopes: l.Scopes, Requires: l.Requires, Conflicts: l.Conflicts,
 		})
 	}
 	var dst policy.Layer
@@ -244,7 +254,8 @@ func TestMergeChoice(t *testing.T) {
 	})
 }
 
-// TestNarrowing: effects never widen, limits never rise (POL-001, EVAL-071).
+// TestNarrowing: effects never widen, and limits rise only above those of a layer that
+// may raise them (POL-001, EVAL-071).
 func TestNarrowing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := genLayer(t, "a"), genLayer(t, "b")
@@ -257,6 +268,9 @@ func TestNarrowing(t *testing.T) {
 				assert.LessOrEqual(t, m.Deadline.V, part.Deadline.V)
 			}
 			for _, f := range part.Budget {
+				if i := slices.IndexFunc(b.Budget, func(l policy.Field) bool { return l.Raises && edn.Equal(l.Key, f.Key) }); i >= 0 {
+					f = b.Budget[i] // it replaces that of a
+				}
 				was, _ := f.Value.AsInt()
 				now, ok := m.Budget.Value().Get(f.Key)
 				require.True(t, ok)
@@ -309,18 +323,54 @@ func genLayer(t *rapid.T, where string) policy.Layer {
 		}
 		return policy.FieldsOf(b.Map(), from)
 	}
+	limits := func() policy.Fields {
+		all := fields()
+		for i := range all {
+			all[i].Raises = rapid.IntRange(0, 4).Draw(t, "raises") == 0
+		}
+		return all
+	}
+	value := func() (v policy.Val[edn.Value]) {
+		if set() {
+			v = policy.Of(edn.Int(rapid.Int64Range(0, 2).Draw(t, "value")), from)
+		}
+		return v
+	}
+	share := func() (v policy.Val[float64]) {
+		if set() {
+			v = policy.Of(rapid.SampledFrom([]float64{0, 0.25, 0.5}).Draw(t, "share"), from)
+		}
+		return v
+	}
 	var swap map[string]string
 	if set() {
 		swap = map[string]string{"x/a": rapid.SampledFrom([]string{"x/b", "x/c"}).Draw(t, "swap")}
 	}
+	var learned *policy.LearnedLayer
+	if set() {
+		learned = &policy.LearnedLayer{Explore: share(), HalfLife: dur(), CostWeight: share(), LatencyWeight: share(), Bucket: str()}
+		if set() {
+			learned.Prior = policy.Of(policy.Prior{Passes: 2, Fails: float64(rapid.IntRange(1, 3).Draw(t, "fails"))}, from)
+		}
+		for _, id := range ids.Draw(t, "with a prior") {
+			if learned.Priors == nil {
+				learned.Priors = map[string]policy.Prior{}
+			}
+			learned.Priors[id] = policy.Prior{Passes: float64(rapid.IntRange(1, 3).Draw(t, "passes")), Fails: 1}
+		}
+	}
+	breaker := registry.Breaker{Window: rapid.IntRange(0, 2).Draw(t, "window"), Base: time.Duration(rapid.IntRange(0, 2).Draw(t, "base"))}
 	return policy.Layer{
+		ScoreMin: value(), Model: value(), Temperature: value(), Judge: str(), JudgeSeverity: str(), Stream: str(),
+		RepairMax: num(3), RaceWidth: num(3), TournamentWidth: num(3), HedgeMax: num(3), HedgeAfter: dur(),
+		Learned: learned, Breaker: breaker,
 		Candidates: strs(), Fallbacks: list(), Exclude: list(), Swap: swap,
 		SameCapMax: num(3), FallbackMax: num(3), InvalidRetryMax: num(3), Backoff: dur(), MaxBackoff: dur(),
 		SwitchOn: policy.Additive{Base: val(), Add: val()},
 		Checks:   policy.Additive{Base: val(), Add: val()},
 		Soft:     list(), Must: list(), Should: list(),
 		Strategy: str(), Ordering: str(), Role: str(),
-		Context: fields(), Constraints: fields(), Budget: fields(),
+		Context: fields(), Constraints: fields(), Budget: limits(),
 		Effects: strs(),
 		Requires: policy.Requires{
 			InSchema: str(), OutSchema: str(), ResultType: str(), CapKind: str(), CapTags: strs(), Effects: strs(),
@@ -354,7 +404,7 @@ func TestExplainListsEverything(t *testing.T) {
 	number := func(n int) policy.Val[int] { return policy.Of(n, byNode) }
 	wait := func(ms int) policy.Val[time.Duration] { return policy.Of(time.Duration(ms)*time.Millisecond, byNode) }
 	value := func(s string) policy.Val[edn.Value] { return policy.Of(edn.MustRead(s), byNode) }
-	fields := func(s string) policy.Fields { return policy.FieldsOf(edn.MustRead(s), byNode) }
+	entries := func(s string) policy.Fields { return policy.FieldsOf(edn.MustRead(s), byNode) }
 	layer := policy.Layer{
 		Candidates:      texts("x/a", "x/b"),
 		Fallbacks:       names(byNode, "x/c"),
@@ -383,9 +433,9 @@ func TestExplainListsEverything(t *testing.T) {
 		Role:            text("model/fast"),
 		Model:           value(`"m"`),
 		Temperature:     value("0"),
-		Context:         fields("{:a 1}"),
-		Constraints:     fields("{:b 2}"),
-		Budget:          fields("{:max-usd 3}"),
+		Context:         entries("{:a 1}"),
+		Constraints:     entries("{:b 2}"),
+		Budget:          entries("{:max-usd 3}"),
 		Effects:         texts("fs/read"),
 		Scopes:          policy.ScopesOf(policy.Scoped{Effect: "fs/read", Scope: scope(t, "fs/read", `{:max-bytes 9}`)}),
 		Requires: policy.Requires{
@@ -398,6 +448,14 @@ func TestExplainListsEverything(t *testing.T) {
 		},
 		Deadline: wait(11),
 		Extend:   wait(12),
+	}
+	fields := reflect.ValueOf(layer)
+	for i := range fields.NumField() {
+		switch name := fields.Type().Field(i).Name; name {
+		case "Swap", "Conflicts", "Learned", "Breaker": // not of a plan
+		default:
+			assert.False(t, fields.Field(i).IsZero(), "%s is not in this test", name)
+		}
 	}
 	p := resolve(t, layer)
 	var lines []string
@@ -543,4 +601,71 @@ func TestBook(t *testing.T) {
 	}
 	assert.Equal(t, 2, b.For("x/do").SameCapMax.V)
 	assert.Equal(t, 1, b.For("x/other").SameCapMax.V)
+}
+
+// LRN-002, POL-001: of each setting of learned dispatch the nearest layer wins, of the
+// priors for each capability; what no layer writes has its default.
+func TestLearnedSettings(t *testing.T) {
+	prior := func(passes, fails float64) policy.Prior { return policy.Prior{Passes: passes, Fails: fails} }
+	weak := policy.Layer{Learned: &policy.LearnedLayer{
+		Prior:         policy.Of(prior(2, 2), byDefault),
+		Priors:        map[string]policy.Prior{"x/a": prior(3, 1), "x/b": prior(1, 3)},
+		Explore:       policy.Of(0.5, byDefault),
+		LatencyWeight: policy.Of(0.0, byDefault),
+		Bucket:        policy.Of(policy.BucketSize, byDefault),
+	}}
+	strong := policy.Layer{Learned: &policy.LearnedLayer{
+		Priors:     map[string]policy.Prior{"x/b": prior(9, 9)},
+		Explore:    policy.Of(0.0, byNode),
+		HalfLife:   policy.Of(time.Hour, byNode),
+		CostWeight: policy.Of(0.7, byNode),
+	}}
+	builtin := policy.Learned{
+		Prior:         prior(1, 1),
+		Explore:       0.05,
+		CostWeight:    0.2,
+		LatencyWeight: 0.1,
+		HalfLife:      14 * 24 * time.Hour,
+		Bucket:        policy.BucketNone,
+	}
+	on := policy.Layer{Ordering: policy.Of(policy.Learning, byDefault)}
+	assert.Equal(t, builtin, *resolve(t, on).Learned)
+	assert.Nil(t, resolve(t, weak).Learned, "another ordering has none")
+	p := resolve(t, on, weak, strong)
+	assert.Equal(t, policy.Learned{
+		Prior:      prior(2, 2),
+		Priors:     map[string]policy.Prior{"x/a": prior(3, 1), "x/b": prior(9, 9)},
+		CostWeight: 0.7,
+		HalfLife:   time.Hour,
+		Bucket:     policy.BucketSize,
+	}, *p.Learned)
+	for id, want := range map[string]policy.Prior{"x/a": prior(3, 1), "x/b": prior(9, 9), "x/c": prior(2, 2)} {
+		assert.Equal(t, want, p.Learned.Of(id), id)
+	}
+	assert.Equal(t, weak.Learned.Priors, resolve(t, on, weak, policy.Layer{Learned: &policy.LearnedLayer{}}).Learned.Priors)
+	assert.Len(t, strong.Learned.Priors, 1, "the layers stay as they are")
+}
+
+// JRN-050: a replay has its capabilities in the place of those of the run, whatever
+// other layers say. The nearest layer with any wins.
+func TestSwapOfLayers(t *testing.T) {
+	first, second := map[string]string{"x/a": "x/b"}, map[string]string{"x/a": "x/c"}
+	for _, row := range []struct{ weak, strong, want map[string]string }{
+		{nil, nil, nil},
+		{first, nil, first},
+		{nil, second, second},
+		{first, second, second},
+		{first, map[string]string{}, first},
+	} {
+		a, b := policy.Layer{Swap: row.weak}, policy.Layer{Swap: row.strong}
+		var dst policy.Layer
+		policy.MergeChoice(&dst, &a, &b)
+		assert.Equal(t, row.want, policy.Merge(a, b).Swap)
+		assert.Equal(t, row.want, dst.Swap)
+	}
+	d := policy.Demand{Registry: openRegistry(t), Intent: "x/do", Layer: &policy.Layer{
+		Candidates: policy.Of([]string{"x/a", "x/b"}, byNode),
+		Swap:       second,
+	}}
+	assert.Equal(t, []string{"x/c", "x/b"}, d.List())
 }

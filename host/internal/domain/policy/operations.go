@@ -16,12 +16,23 @@ const (
 	CancelRuns = "runs/cancel"
 	AnswerRuns = "runs/answer" // answers a question of a run
 	ResumeRuns = "runs/resume"
-	PurgeRuns  = "runs/purge" // decides what is kept of a run, and how long
+	ReplayRuns = "runs/replay" // executes a run once more, to compare or complete it
+	PurgeRuns  = "runs/purge"  // decides what is kept of a run, and how long
 	// AnyRuns extends the others to the runs of other principals (AUTH-012).
 	AnyRuns = "runs/any"
 
+	// ReadMetrics reads what a daemon counts as metrics, ReadDiag its state and events.
+	ReadMetrics = "metrics/read"
+	ReadDiag    = "diag/read"
+
 	// OverridePrompt sends a caller's own system prompt to a model (PRM-003).
 	OverridePrompt = "prompt/override"
+	// RaiseBudget gives a request more than the budget of its intent (POL-001, PRM-006).
+	RaiseBudget = "budget/raise"
+	// PluginLogs reads the logs of plugins, as an admin action or as a stream.
+	PluginLogs = "admin/plugin-logs"
+	// AuditTrail reads the audit trail, as an admin action or as JSON lines.
+	AuditTrail = "admin/audit"
 	// AdminWorkspaces creates, repairs and deletes workspaces (WS-061).
 	AdminWorkspaces = "workspace/admin"
 	// Admin is the name of the rule of all admin actions. Each is an operation of
@@ -32,13 +43,14 @@ const (
 // AdminOperations are the operations of all admin actions, sorted. The table of actions
 // is that of the HTTP API; a test compares both.
 var AdminOperations = []string{
-	"admin/budget-adjust", "admin/budget-show", "admin/config-diff", "admin/config-reload", "admin/config-show",
-	"admin/create-user", "admin/delete-user", "admin/dispatch-stats", "admin/drain", "admin/events",
-	"admin/explain", "admin/grant-role", "admin/judge-calibrate", "admin/judge-list", "admin/list-roles",
-	"admin/list-users", "admin/lock-user", "admin/plugin-approve", "admin/plugin-attach", "admin/plugin-detach",
-	"admin/plugin-drain", "admin/plugin-inspect", "admin/plugin-list", "admin/plugin-logs",
-	"admin/plugin-quarantine", "admin/plugin-release", "admin/plugin-restart", "admin/plugin-swap",
-	"admin/protocol-export", "admin/reset-login-attempts", "admin/revoke-role", "admin/runs-answer",
+	"admin/audit", "admin/backup", "admin/breaker-reset", "admin/budget-adjust", "admin/budget-show", "admin/config-diff", "admin/config-reload",
+	"admin/config-show", "admin/create-role", "admin/create-user", "admin/db-status", "admin/delete-role", "admin/delete-user", "admin/dispatch-stats",
+	"admin/drain", "admin/events", "admin/explain", "admin/gc", "admin/grant-role", "admin/judge-calibrate",
+	"admin/judge-list", "admin/list-known-roles", "admin/list-roles", "admin/list-users", "admin/lock-user", "admin/log-level", "admin/migrate-db",
+	"admin/plugin-approve", "admin/plugin-attach", "admin/plugin-detach", "admin/plugin-drain",
+	"admin/plugin-inspect", "admin/plugin-list", "admin/plugin-logs", "admin/plugin-quarantine",
+	"admin/plugin-release", "admin/plugin-restart", "admin/plugin-swap", "admin/protocol-export",
+	"admin/reset-login-attempts", "admin/revoke-role", "admin/rollback-db", "admin/runs-answer",
 	"admin/runs-cancel", "admin/runs-diff", "admin/runs-export", "admin/runs-import", "admin/runs-interrupts",
 	"admin/runs-list", "admin/runs-pin", "admin/runs-purge", "admin/runs-records", "admin/runs-replay",
 	"admin/runs-resume", "admin/runs-show", "admin/runs-stats", "admin/runs-unpin", "admin/runs-verify",
@@ -58,7 +70,8 @@ func ShippedOperationRules() Rules {
 	admins := Rule{All: []string{RoleAdmin}}
 	return Rules{
 		Act: users, Session: users, ReadRuns: users, CancelRuns: users, AnswerRuns: users,
-		AnySession: operators, ResumeRuns: operators, AnyRuns: operators, OverridePrompt: operators,
+		AnySession: operators, ResumeRuns: operators, ReplayRuns: operators, AnyRuns: operators, OverridePrompt: operators, RaiseBudget: operators,
+		ReadMetrics: operators, ReadDiag: operators,
 		PurgeRuns: admins, AdminWorkspaces: admins, Admin: admins,
 	}
 }

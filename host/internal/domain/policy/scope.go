@@ -41,6 +41,10 @@ func Meet(a, b contract.Scope) contract.Scope {
 		AllowPrivate:      meetFlag(a.AllowPrivate, b.AllowPrivate),
 		IdempotencyHeader: meetWord(a.IdempotencyHeader, b.IdempotencyHeader),
 
+		Connections: meetNames(contract.ScopeNames, a.Connections, b.Connections),
+		MaxRows:     meetBound(a.MaxRows, b.MaxRows),
+		DDL:         meetFlag(a.DDL, b.DDL),
+
 		Timeout: meetBound(a.Timeout, b.Timeout),
 	}
 }

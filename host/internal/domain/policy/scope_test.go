@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -73,7 +74,15 @@ func notWider(f contract.ScopeField, narrow, wide edn.Value) bool {
 		return true
 	}
 	switch f.Kind {
-	case contract.ScopeArguments:
+	case contract.ScopeArguments: // each pattern of a command is one more that its arguments may not miss
+		for command, patterns := range wide.Entries() {
+			for pattern := range patterns.Elems() {
+				kept, _ := narrow.Get(command)
+				if !slices.ContainsFunc(slices.Collect(kept.Elems()), func(v edn.Value) bool { return edn.Equal(v, pattern) }) {
+					return false
+				}
+			}
+		}
 		return true
 	case contract.ScopeFlag:
 		return !narrow.IsNil() && (wide.Truthy() || !narrow.Truthy())
@@ -183,7 +192,7 @@ func TestMeetOfArgumentRules(t *testing.T) {
 	rule := func(command string, patterns ...[]string) contract.ArgumentRule {
 		return contract.ArgumentRule{Command: command, Patterns: patterns}
 	}
-	a := rules(rule("wc", []string{"-l"}), rule("go", []string{"test"}))
+	a := rules(rule("go", []string{"test"}), rule("wc", []string{"-l"}))
 	b := rules(rule("cat"), rule("go", []string{"vet"}, []string{"test"}))
 	want := []contract.ArgumentRule{rule("cat"), rule("go", []string{"test"}, []string{"vet"}), rule("wc", []string{"-l"})}
 	assert.Equal(t, want, policy.Meet(a, b).Arguments.V)

@@ -109,6 +109,8 @@ func TestFullSwitchSet(t *testing.T) {
 		}
 	}
 	assert.True(t, full.Matches(contract.Errorf("demo/own", "x")))
+	assert.Equal(t, []string{"class/repair", "class/retry", "class/switch"}, full.Members())
+	assert.Equal(t, "#{:class/repair :class/retry :class/switch}", full.Value().String())
 }
 
 // ATT-002: parsing the members of a set returns the same set.
@@ -127,6 +129,10 @@ func TestSwitchSetLaws(t *testing.T) {
 		again, err := ParseSwitchSet(a.Members())
 		require.NoError(t, err)
 		assert.Equal(t, a.Members(), again.Members())
+		for _, row := range contract.Rows() {
+			e := contract.Errorf(row.Type, "x")
+			assert.Equal(t, a.Matches(e), again.Matches(e), row.Type)
+		}
 	})
 }
 

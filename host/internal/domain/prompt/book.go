@@ -2,8 +2,10 @@ package prompt
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
@@ -21,15 +23,15 @@ type Book struct {
 	// Languages are the languages that {language} can name; nil: the built-in
 	// ones.
 	Languages *text.Packs
-	// Router are the roles of the router block.
-	Router RouterRoles
+	// Router are the roles of the router block, and Models its model keys.
+	Router, Models RouterRules
 }
 
-// RouterRoles are roles that the router block gives (RTE-003), by capability and
+// RouterRules are names that the router block gives (RTE-003), by capability and
 // by intent.
-type RouterRoles struct {
+type RouterRules struct {
 	Capability, Intent map[string]string
-	IntentDefault      map[string]string // replace built-in roles only
+	IntentDefault      map[string]string // replace built-in names only
 }
 
 // Layers returns the layers of an intent and a role, in order, without absent
@@ -68,6 +70,10 @@ const (
 	RuleRouterCapability = "router/capability-role"
 	RuleRouterIntent     = "router/intent-role"
 	RuleRouterDefault    = "router/intent-default-role"
+
+	RuleRouterCapabilityModel = "router/capability-model-key"
+	RuleRouterIntentModel     = "router/intent-model-key"
+	RuleRouterDefaultModel    = "router/intent-default-model-key"
 )
 
 // DefaultRole is the role of an intent without a configured or builtin role.
@@ -121,11 +127,11 @@ func builtinRole(intent string) (string, bool) {
 // rule that determined it. Asked is the role of request or node; capability and
 // intent may be nil.
 func (b *Book) RoleOf(asked, intent string, c *registry.Capability, in *registry.Intent) (role, rule string) {
-	var router RouterRoles
+	var router RouterRules
 	if b != nil {
 		router = b.Router
 	}
-	own := [...]struct{ role, rule string }{
+	own := []ruled{
 		{asked, RuleCall},
 		{"", RuleCapability},
 		{"", RuleRouterCapability},
@@ -134,18 +140,73 @@ func (b *Book) RoleOf(asked, intent string, c *registry.Capability, in *registry
 		{router.IntentDefault[intent], RuleRouterDefault},
 	}
 	if c != nil {
-		own[1].role, own[2].role = c.Role, router.Capability[c.ID]
+		own[1].name, own[2].name = c.Role, router.Capability[c.ID]
 	}
 	if in != nil {
-		own[3].role = in.Role
+		own[3].name = in.Role
 	}
-	for _, x := range own {
-		if x.role != "" {
-			return x.role, x.rule
-		}
+	if role, rule := strongest(own); role != "" {
+		return role, rule
 	}
 	if role, ok := builtinRole(intent); ok {
 		return role, RuleBuiltin
 	}
 	return DefaultRole, RuleDefault
 }
+
+// ruled is a name and the rule that gives it; an empty name: the rule says nothing.
+type ruled struct{ name, rule string }
+
+// strongest returns the first of the names, strongest rule first.
+func strongest(all []ruled) (name, rule string) {
+	for _, x := range all {
+		if x.name != "" {
+			return x.name, x.rule
+		}
+	}
+	return "", ""
+}
+
+// ModelOf returns the model key with which a language model is asked for an intent, and
+// the rule that determined it (RTE-003). Asked is the :model of request or node, nil for
+// none. Without a rule the key is nil: the capability uses its own model.
+func (b *Book) ModelOf(asked edn.Value, intent string, c *registry.Capability, in *registry.Intent) (key edn.Value, rule string) {
+	if !asked.IsNil() {
+		return asked, RuleCall
+	}
+	var router RouterRules
+	if b != nil {
+		router = b.Models
+	}
+	own := []ruled{
+		{"", RuleCapability},
+		{"", RuleRouterCapabilityModel},
+		{"", RuleIntent},
+		{router.Intent[intent], RuleRouterIntentModel},
+		{router.IntentDefault[intent], RuleRouterDefaultModel},
+	}
+	if c != nil {
+		own[0].name, own[1].name = c.ModelKey, router.Capability[c.ID]
+	}
+	if in != nil {
+		own[2].name = in.ModelKey
+	}
+	name, rule := strongest(own)
+	if name == "" {
+		return edn.Nil(), ""
+	}
+	return edn.Text(name), rule
+}
+
+// IsModelKey reports whether a text can be a model key: a name, or "provider/name" with
+// both parts.
+func IsModelKey(s string) bool {
+	if s == "" || len(s) > maxModelKey || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' }) {
+		return false
+	}
+	provider, name, both := strings.Cut(s, "/")
+	return !both || provider != "" && name != ""
+}
+
+// maxModelKey limits a model key, in bytes.
+const maxModelKey = 256

@@ -142,16 +142,20 @@ func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 	switch {
 	case strings.TrimSpace(call) != "":
 		return ":system", true
-	case intent == ChatIntent:
-		return "", false // its messages are the conversation; no prompt is replaced
 	case System("", input) != "":
 		return ":input :system", true
+	case intent == ChatIntent, Converses(intent):
+		return "", false // its messages are the conversation; no prompt is replaced
 	}
 	for range systemMessages(input) {
 		return ":input :messages", true
 	}
 	return "", false
 }
+
+// Converses reports whether an intent has a model answer a conversation that the host
+// keeps. The host gives the model the :system of its input.
+func Converses(intent string) bool { return strings.HasPrefix(intent, "conversation/") }
 
 // SystemPlaces returns the paths of the parts of an input that a language model
 // reads in its system prompt: :system, the text of each message with that role

@@ -229,6 +229,9 @@ func TestOverrides(t *testing.T) {
 		{"text/respond", "", `{:messages "x"}`, ""},
 		{"model/chat", "", `{:messages [{:role :system :content "Mine."}]}`, ""},
 		{"model/chat", "Mine.", `{:messages []}`, ":system"},
+		{"model/chat", "", `{:system "Mine." :messages []}`, ":input :system"},
+		{"conversation/send", "", `{:system "Mine." :text "x"}`, ":input :system"},
+		{"conversation/append", "", `{:messages [{:role :system :content "Mine."}]}`, ""},
 	} {
 		where, ok := prompt.Overrides(tc.intent, tc.call, edn.MustRead(tc.input))
 		assert.Equal(t, tc.where, where, tc.input)

@@ -1,6 +1,10 @@
 package registry
 
-import "github.com/fermenthq/ferment/sdk/contract"
+import (
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
 
 // Absent is a capability that the configuration names and no plugin provides,
 // because its plugin is disabled or could not be described. It is not ready.
@@ -14,4 +18,24 @@ type Absent struct {
 	Where string
 	// Why is the reason why it is not ready; its hint is how to make it ready.
 	Why *contract.Error
+}
+
+// Undescribed is an enabled plugin that could not be described: which intents
+// it would serve is unknown.
+type Undescribed struct {
+	Plugin string
+	Why    *contract.Error
+}
+
+// Undescribed returns the plugin without a description that may serve an intent
+// that nothing else knows: the one that has the namespace of the intent as its
+// name.
+func (r *Registry) Undescribed(intent string) (*Undescribed, bool) {
+	space, _, _ := strings.Cut(intent, "/")
+	for i := range r.undescribed {
+		if u := &r.undescribed[i]; u.Plugin == space {
+			return u, true
+		}
+	}
+	return nil, false
 }

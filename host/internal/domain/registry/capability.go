@@ -38,6 +38,8 @@ type Capability struct {
 	Human *Human
 	// Host is set for a capability of the host itself; no plugin serves it.
 	Host bool
+	// ModelKey is the model that its plugin is asked for, empty for its own.
+	ModelKey string
 	// Where is the place in the configuration that names it, as
 	// "file:line:column"; empty if no block does.
 	Where string

@@ -24,8 +24,12 @@ type Intent struct {
 	// Role is the role of the prompts of its calls, empty if it has none of its
 	// own.
 	Role string
+	// ModelKey is the model that its calls ask for, empty if it does not say.
+	ModelKey string
+	// Plan is the template of the plan of its acts (RTE-002); nil: one call.
+	Plan edn.Value
 	// OnUnknown says what happens to a run that has a call of class once whose
-	// outcome is unknown; empty: it is suspended.
+	// outcome is unknown; empty: what the scopes of its effects say.
 	OnUnknown string
 	// Cacheable permits the cache of answers to answer requests of the intent, and
 	// CacheScope says whose: those of one principal, one tenant, or all.
@@ -45,8 +49,11 @@ type Intent struct {
 
 // Values of Intent.OnUnknown.
 const (
-	UnknownFails   = "fail"  // the node fails
-	UnknownRetries = "retry" // it is called again with the same effect key, as class idempotent
+	UnknownSuspends = "suspend" // the run waits for a decision
+	UnknownFails    = "fail"    // the node fails
+	UnknownRetries  = "retry"   // it is called again with the same effect key, as class idempotent
+	// UnknownIsDone: the node goes on with an empty answer, if its schema accepts one.
+	UnknownIsDone = "assume-done"
 )
 
 // Values of Intent.CacheScope.

@@ -16,6 +16,8 @@ type Spec struct {
 	// Absent are capabilities that have a name and no plugin that provides
 	// them.
 	Absent []Absent
+	// Undescribed are enabled plugins without a description.
+	Undescribed []Undescribed
 	// Intents that blocks declare.
 	Intents []Intent
 	// Checks that can be named, built-in ones included.
@@ -36,6 +38,8 @@ type Registry struct {
 	serving map[string][]string
 	schemas *schema.Registry
 
+	undescribed []Undescribed
+
 	capNames, intentNames, checkNames []string
 }
 
@@ -45,13 +49,14 @@ type Registry struct {
 // a duplicate.
 func New(spec Spec) (*Registry, error) {
 	r := &Registry{
-		caps:    make(map[string]*Capability, len(spec.Capabilities)),
-		absent:  make(map[string]*Absent, len(spec.Absent)),
-		intents: make(map[string]*Intent, len(spec.Intents)),
-		checks:  make(map[string]*Check, len(spec.Checks)),
-		judges:  make(map[string]*Judge, len(spec.Judges)),
-		serving: make(map[string][]string),
-		schemas: spec.Schemas,
+		caps:        make(map[string]*Capability, len(spec.Capabilities)),
+		absent:      make(map[string]*Absent, len(spec.Absent)),
+		intents:     make(map[string]*Intent, len(spec.Intents)),
+		checks:      make(map[string]*Check, len(spec.Checks)),
+		judges:      make(map[string]*Judge, len(spec.Judges)),
+		serving:     make(map[string][]string),
+		schemas:     spec.Schemas,
+		undescribed: spec.Undescribed,
 	}
 	for i := range spec.Intents {
 		in := spec.Intents[i]

@@ -62,6 +62,9 @@ type Requires struct {
 type Env struct {
 	// Intents are the declared or advertised intents.
 	Intents Names
+	// Unserved returns why a plugin of the configuration does not serve an
+	// unknown intent, and nil if no plugin of the configuration has its namespace.
+	Unserved func(intent string) *contract.Error
 	// Schemas are the names of the known schemas.
 	Schemas Names
 	// Schema returns a named schema.
@@ -76,9 +79,9 @@ type Env struct {
 	Checks Names
 	// Classes are the queue classes that a caller may name.
 	Classes []string
-	// Ceiling is the largest budget that the intent allows the caller. It is
-	// nil for no ceiling and for callers who may exceed it.
-	Ceiling *Budget
+	// Ceiling returns the largest budget that the caller of a request may ask for,
+	// nil for no ceiling.
+	Ceiling func(r *Request) *Budget
 }
 
 // Names is a set of names that can be listed in the error about a misspelled
@@ -97,6 +100,23 @@ func (n Names) list() []string {
 	return n.List()
 }
 
+// unknownIntent is the error of an intent that is neither declared nor served. It
+// names the plugin that would serve it in place of a similar intent.
+func unknownIntent(intent string, env *Env) *contract.Error {
+	f := invalidRequest("intent/not-supported", "the intent is neither declared nor served: :"+intent, path(kTask, kIntent))
+	if env.Unserved != nil {
+		if why := env.Unserved(intent); why != nil {
+			f.Message += ": " + why.Message
+			return f.Named(edn.K(intent), nil).Err().WithHint(why.Hint).WithCause(why)
+		}
+	}
+	err := f.Named(edn.K(intent), env.Intents.list()).Err()
+	if hint := ModelHint(intent); hint != "" {
+		err = err.WithHint(hint)
+	}
+	return err
+}
+
 // Parse validates a request in the form of the contract (see [Translate]). Of
 // several faults it reports the first in the order of the contract: shape,
 // intent, requires, done, effects, dispatch, budget, input. The error is of type
@@ -107,13 +127,7 @@ func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 		return Request{}, err
 	}
 	if !env.Intents.known(r.Intent) {
-		err := invalidRequest("intent/not-supported", "the intent is neither declared nor served: :"+r.Intent,
-			path(kTask, kIntent)).
-			Named(edn.K(r.Intent), env.Intents.list()).Err()
-		if hint := ModelHint(r.Intent); hint != "" {
-			err = err.WithHint(hint)
-		}
-		return Request{}, err
+		return Request{}, unknownIntent(r.Intent, &env)
 	}
 	task := v.Key("task")
 	var err *contract.Error
@@ -146,15 +160,22 @@ func (r *Request) checkBudget(env *Env) *contract.Error {
 	if err != nil {
 		return err
 	}
-	if env.Ceiling != nil {
-		if key := limits.Raises(*env.Ceiling); key != "" {
-			return invalidRequest("budget/raised", "the budget allows more than the intent does", path(kBudget, edn.K(key))).
-				Expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), env.Ceiling.Value().Key(key))),
-					limits.Value().Key(key)).Err()
-		}
-	}
 	r.BudgetLimits = limits
-	return nil
+	if env.Ceiling == nil {
+		return nil
+	}
+	ceiling := env.Ceiling(r)
+	if ceiling == nil {
+		return nil
+	}
+	key := limits.Raises(*ceiling)
+	if key == "" {
+		return nil
+	}
+	most := ceiling.Value().Key(key)
+	return invalidRequest("budget/raised", "the budget allows more than the intent does", path(kBudget, edn.K(key))).
+		Expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), most)), limits.Value().Key(key)).Err().
+		WithHint("ask for at most " + most.String() + ", or have a role permitted: operations { rule \"budget/raise\" }")
 }
 
 // checkInput validates the input against the schema that the request requires,

@@ -33,7 +33,7 @@ func testEnv() Env {
 		Schemas:  namesOf("req/text", "res/text", "res/patch+tests"),
 		Checks:   namesOf("schema-valid", "patch-applies", "tests-pass"),
 		Classes:  []string{"sync", "interactive", "batch"},
-		Ceiling:  &ceiling,
+		Ceiling:  func(*Request) *Budget { return &ceiling },
 		InSchema: func(intent string) string { return map[string]string{"text/respond": "req/text"}[intent] },
 		Schema: func(name string) (*schema.Schema, bool) {
 			if name == "req/text" {
@@ -54,6 +54,42 @@ func with(path, value string) edn.Value {
 		panic(err)
 	}
 	return v
+}
+
+// ENV-015: a plan in a place that has none: the error says how it is sent.
+func TestPlanInTheWrongPlace(t *testing.T) {
+	_, other := Parse(with(`[:other]`, `1`), testEnv())
+	require.NotNil(t, other)
+	for path, value := range map[string]string{
+		`[:plan]`: `{:nodes []}`, `[:plan/body]`: `{:nodes []}`, `[:nodes]`: `[]`, `[:task :plan]`: `{:nodes []}`,
+	} {
+		_, err := Parse(with(path, value), testEnv())
+		require.NotNil(t, err)
+		assert.Equal(t, ":shape/unknown-key", err.Details.Key("reason").String())
+		assert.NotEqual(t, other.Hint, err.Hint, path)
+		assert.False(t, err.Details.HasKey("nearest"), path)
+	}
+}
+
+// ENV-015: an unknown intent in the namespace of a plugin without a description is blamed on the plugin, and no similar
+// intent is suggested.
+func TestIntentOfAnUndescribedPlugin(t *testing.T) {
+	env := testEnv()
+	env.Unserved = func(intent string) *contract.Error {
+		if !strings.HasPrefix(intent, "chess/") {
+			return nil
+		}
+		return contract.Errorf("config/plugin-unknown", "it ended").WithHint("look at it")
+	}
+	_, err := Parse(with(`[:task :intent]`, `:chess/best-mov`), env)
+	require.NotNil(t, err)
+	assert.Equal(t, ":intent/not-supported", err.Details.Key("reason").String())
+	assert.True(t, err.Details.Key("nearest").IsNil())
+	assert.ErrorIs(t, err, contract.OfType("config/plugin-unknown"))
+	assert.Equal(t, "look at it", err.Hint)
+	_, err = Parse(with(`[:task :intent]`, `:code/patc`), env)
+	require.NotNil(t, err)
+	assert.Equal(t, ":code/patch", err.Details.Key("nearest").String())
 }
 
 // ENV-015: every reason, with path, expected and got; ENV-001, ENV-003 and

@@ -45,6 +45,9 @@ var requestKeys = []string{
 	"system", "task", "trace",
 }
 
+// Keys returns the keys of a request, sorted.
+func Keys() []string { return slices.Clone(requestKeys) }
+
 var (
 	taskKeys    = []string{"cap/id", "dispatch", "intent", "requires"}
 	traceKeys   = []string{"id", "parent", "turn"}
@@ -299,10 +302,18 @@ func meant(m, missing edn.Value) string {
 	return ""
 }
 
+// planKeys are keys under which a plan is sent by mistake.
+var planKeys = []string{"plan", "plan/body", "plan/id", "nodes"}
+
 func (s *shape) unknown(parent, key edn.Value, known []string) {
 	s.add(rankUnknown, func() contract.Fault {
-		return invalidRequest("shape/unknown-key", "the request has an unknown key "+contract.Excerpt(key),
+		f := invalidRequest("shape/unknown-key", "the request has an unknown key "+contract.Excerpt(key),
 			at(parent, edn.Value{})).Named(key, known)
+		if name, _ := key.AsKeyword(); slices.Contains(planKeys, name) {
+			f.Hint = "send a plan as {:task {:intent :plan/run} :input {:plan {:nodes [...]}}}"
+			f.Nearest = edn.Nil()
+		}
+		return f
 	})
 }
 

@@ -54,17 +54,14 @@ type Profile struct {
 
 // over returns the settings of p, and those of weak that p leaves unset.
 func (p Profile) over(weak Profile) Profile {
-	for at, other := range map[**bool]*bool{&p.Meta: weak.Meta, &p.Strict: weak.Strict, &p.Force: weak.Force} {
-		if *at == nil {
-			*at = other
-		}
+	return Profile{
+		Meta:       cmp.Or(p.Meta, weak.Meta),
+		Strict:     cmp.Or(p.Strict, weak.Strict),
+		Force:      cmp.Or(p.Force, weak.Force),
+		OnError:    cmp.Or(p.OnError, weak.OnError),
+		Intent:     cmp.Or(p.Intent, weak.Intent),
+		Capability: cmp.Or(p.Capability, weak.Capability),
 	}
-	for at, other := range map[*string]string{&p.OnError: weak.OnError, &p.Intent: weak.Intent, &p.Capability: weak.Capability} {
-		if *at == "" {
-			*at = other
-		}
-	}
-	return p
 }
 
 func is(b *bool) bool { return b != nil && *b }

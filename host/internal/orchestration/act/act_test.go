@@ -334,7 +334,7 @@ func TestPanicInAStep(t *testing.T) {
 	var told string
 	s := service(t, two(t), func(c *act.Config) {
 		c.NewSeed = func() int64 { panic("no entropy") }
-		c.Panicked = func(where string, v any, stack []byte) { told = where + " " + v.(string) }
+		c.Panicked = func(_, where string, v any, stack []byte) { told = where + " " + v.(string) }
 	})
 	_, err := s.Do(context.Background(), request(ask+`}`))
 	require.NotNil(t, err)
@@ -342,10 +342,31 @@ func TestPanicInAStep(t *testing.T) {
 	assert.Equal(t, "step accept no entropy", told)
 }
 
+// RUN-005: a run that was accepted has its end in the journal also after a panic, and its
+// budget is settled.
+func TestPanicInARun(t *testing.T) {
+	told := make(chan string, 1)
+	w := two(t)
+	w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step { panic("no luck") })
+	s := service(t, w, func(c *act.Config) {
+		c.Panicked = func(_, _ string, v any, stack []byte) {
+			assert.NotEmpty(t, stack)
+			told <- v.(string)
+		}
+	})
+	_, err, records := do(t, s, ask+`}`)
+	require.NotNil(t, err)
+	assert.Equal(t, "runtime/internal", err.Type)
+	assert.Equal(t, "no luck", <-told)
+	end := finished(t, records)
+	assert.Equal(t, journal.StatusFailed, end.Status)
+	assert.Equal(t, "runtime/internal", end.Err.Type)
+	assert.Empty(t, journal.NewHistory(records).Reserved)
+}
+
 // RUN-004, DET-001: the same request, configuration and seed give the same
 // plan, the same steps and the same response, whether the caller waits for the
-// answer, streams it, or has it accepted. The interfaces of this build reject
-// accepted acts (queue/disabled): only the pipeline runs them here.
+// answer, streams it, or has it accepted.
 func TestSameRequestSamePlan(t *testing.T) {
 	type result struct{ plan, response, steps string }
 	results := map[string]result{}
@@ -508,8 +529,7 @@ func (k *keeping) Append(ctx context.Context, r journal.Record) error {
 
 // PRM-006: constraints of the defaults, of the intent and of the request merge
 // per key, the later wins; budgets merge per key and the lowest limit wins, so
-// a caller can lower one and never raise it. This build has no session
-// bindings, and no operation budget/raise.
+// a caller can lower one. TestRaisedBudget is about those that may raise one.
 func TestDefaultsMergePerKey(t *testing.T) {
 	layer := func(constraints, budget string) policy.Layer {
 		from := policy.Origin{Source: policy.SourceIntent}
@@ -526,7 +546,6 @@ func TestDefaultsMergePerKey(t *testing.T) {
 		{"defaults and intent", "", merged, lowest},
 		{"the request wins per key", ":constraints {:tone :cold :n 1}", "{:lang :pl :n 1 :style :dry :tone :cold}", lowest},
 		{"the request lowers", ":budget {:max-tokens 300 :max-usd 0.1M}", merged, "{:max-tokens 300 :max-usd 0.1M}"},
-		{"the request cannot raise", ":budget {:max-tokens 900 :max-usd 2}", merged, lowest},
 		{"a limit of its own", ":budget {:max-attempts 2}", merged, "{:max-attempts 2 :max-tokens 400 :max-usd 0.5M}"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -549,16 +568,27 @@ func TestDefaultsMergePerKey(t *testing.T) {
 	}
 }
 
-// RUN-021: transport keys do not change the identity of a request.
+// RUN-021: transport keys do not change the identity of a request; every other key does.
 func TestFingerprint(t *testing.T) {
 	print := func(text string) string {
-		w := two(t)
-		_, _, records := do(t, service(t, w), text)
+		_, refused, records := do(t, service(t, two(t)), text)
+		require.NotEmpty(t, records, "%s: %v", text, refused)
 		return records[0].Body.(*journal.RunAccepted).Fingerprint.Hash()
 	}
-	a := print(ask + `}`)
-	assert.Equal(t, a, print(`{:proto "1" :trace {:id "other"} :task {:intent :text/respond} :input {:prompt "p"} :deadline-ms 1000 :request/id "x"}`))
-	assert.NotEqual(t, a, print(ask+`:context {:summary "s"}}`))
+	same := print(ask + `}`)
+	assert.Equal(t, same, print(`{:proto "1" :trace {:id "other" :turn 3} :task {:intent :text/respond} :input {:prompt "p"}}`))
+	for _, key := range []string{
+		`:deadline-ms 1000`, `:request/id "x"`, `:response/type :accepted`, `:response/type :stream`, `:stream? true`, `:queue {:priority 3}`,
+	} {
+		assert.Equal(t, same, print(ask+key+`}`), key)
+	}
+	for _, key := range []string{
+		`:context {:summary "s"}`, `:constraints {:language :pl}`, `:budget {:max-attempts 3}`, `:effects {:allowed #{}}`, `:done {:must #{:json-valid}}`,
+		`:debug/plan? true`,
+	} {
+		assert.NotEqual(t, same, print(ask+key+`}`), key)
+	}
+	assert.NotEqual(t, same, print(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {:prompt "q"}}`))
 }
 
 // RUN-008: relative paths are resolved against the directory of the caller,

@@ -63,7 +63,7 @@ func (f *flight) scopes() (wide []wideScope) {
 	if f.act.Stack != nil {
 		a.around, a.atLeast = f.act.Within, f.act.AtLeast
 	} else {
-		wide = wideScopes(budgets, f.act.Principal)
+		wide = wideScopes(budgets, &f.act)
 		a.atLeast = budgets.AtLeast()
 		a.take(budgets.Wall())
 		if d := budgets.Depth(); d > 0 {
@@ -147,14 +147,14 @@ func (a *allowance) take(wall time.Duration) {
 	}
 }
 
-// Tenant is the id of the only tenant of a host.
-const Tenant = "host"
+// Tenant is the id of the budget of callers without a tenant of their own.
+const Tenant = policy.HostTenant
 
 // Windows returns the windows beyond its run in which a recorded reservation
 // counts. principal is the caller of the run.
 func Windows(r *journal.BudgetReserved, principal string) []budget.Window {
 	var out []budget.Window
-	for kind, id := range map[budget.Kind]string{budget.Tenant: Tenant, budget.User: principal} {
+	for kind, id := range map[budget.Kind]string{budget.Tenant: policy.TenantOf(r.Tenant), budget.User: principal} {
 		if name := kind.String(); slices.Contains(r.Scopes, name) {
 			out = append(out, budget.Window{Kind: kind, ID: id, Begin: r.Windows[name].UTC()})
 		}
@@ -168,7 +168,7 @@ type wideScope struct {
 	block *policy.ScopeBudget
 }
 
-func wideScopes(b *policy.Budgets, principal string) []wideScope {
+func wideScopes(b *policy.Budgets, a *Act) []wideScope {
 	if b == nil {
 		return nil
 	}
@@ -177,7 +177,7 @@ func wideScopes(b *policy.Budgets, principal string) []wideScope {
 		block *policy.ScopeBudget
 		kind  budget.Kind
 		id    string
-	}{{&b.Tenant, budget.Tenant, Tenant}, {&b.User, budget.User, principal}} {
+	}{{&b.Tenant, budget.Tenant, policy.TenantOf(a.Tenant)}, {&b.User, budget.User, a.Principal}} {
 		if w.block.Written {
 			out = append(out, wideScope{budget.Scope{
 				Kind:   w.kind,
@@ -268,6 +268,7 @@ func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 		Scopes:  chain.Kinds(),
 		Amount:  w.Amounts.Value(),
 		Windows: hold.Begins(),
+		Tenant:  chain.Tenant(),
 	}
 	return nil
 }

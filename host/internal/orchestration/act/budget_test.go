@@ -60,6 +60,37 @@ func block(t testing.TB, limits string) policy.ScopeBudget {
 
 func budgets(b policy.Budgets) func(*act.Config) { return func(c *act.Config) { c.Budgets = &b } }
 
+// LED-001, BUD-001: the callers of one tenant share its budget, and no other; the records
+// of a run say which one, so that it is settled there after a crash.
+func TestBudgetsOfTenants(t *testing.T) {
+	w := priced(t)
+	ledger := budget.NewMemory(time.Now)
+	s := service(t, w, budgets(policy.Budgets{Tenant: block(t, "{:max-attempts 1}")}), func(c *act.Config) { c.Ledger = ledger })
+	served := func(who, tenant string) bool {
+		out, _ := s.Do(context.Background(), act.Act{Request: edn.MustRead(askOne), Principal: who, PrincipalType: "user", Tenant: tenant})
+		if e := out.Key("error"); !e.IsNil() {
+			assert.Equal(t, ":budget/exceeded :tenant", e.Key("type").String()+" "+e.Key("details").Key("scope").String())
+			return false
+		}
+		return true
+	}
+	assert.True(t, served("ann", "lab"))
+	assert.False(t, served("bob", "lab"), "they share one budget")
+	assert.True(t, served("cat", "shop"))
+	assert.True(t, served("root", ""), "callers without a tenant have that of the host")
+	assert.False(t, served("oper", ""))
+	for _, id := range []string{"lab", "shop", act.Tenant} {
+		all, err := ledger.Balances(context.Background(), []budget.Scope{{Kind: budget.Tenant, ID: id, Per: budget.Total}})
+		require.NoError(t, err)
+		assert.Equal(t, "{:attempts 1 :roundtrips 1 :usd 0.01M}", all[0].Used.Value().String(), id)
+	}
+	for tenant, want := range map[string]string{"lab": "lab", "": act.Tenant} {
+		windows := act.Windows(&journal.BudgetReserved{Scopes: []string{"tenant"}, Tenant: tenant}, "ann")
+		require.Len(t, windows, 1)
+		assert.Equal(t, want, windows[0].ID)
+	}
+}
+
 // settled sums up budget records: the amounts settled for attempts, repairs
 // and checks in a scope.
 func settled(t testing.TB, records []journal.Record, scope string) (reserved, spent policy.Amounts, open int) {

@@ -123,6 +123,9 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 		Policy:    c.Answers,
 		Rights:    f.grant.Value(effects),
 	}
+	if f.raised {
+		k.Rights = edn.Vector(k.Rights, edn.K(policy.RaiseBudget))
+	}
 	if _, overrides := prompt.Overrides(r.Intent, r.System, r.Input); overrides {
 		may := c.Access.Denied(policy.OverridePrompt, f.act.caller()) == nil || f.inside != nil && c.Registry.Permits(f.inside.CapID, policy.OverridePrompt)
 		k.Rights = edn.Vector(k.Rights, edn.Bool(may))
@@ -138,7 +141,7 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 	case registry.CachePublic:
 		k.Scope = edn.K(registry.CachePublic)
 	case registry.CacheTenant:
-		k.Scope = edn.Vector(edn.K(registry.CacheTenant), edn.Text(Tenant))
+		k.Scope = edn.Vector(edn.K(registry.CacheTenant), edn.Text(policy.TenantOf(f.act.Tenant)))
 	default:
 		k.Scope = edn.Vector(edn.K(registry.CachePrincipal), edn.Text(f.act.Principal))
 	}

@@ -439,7 +439,7 @@ var mutations = []struct {
 	{"trace", false, func(k *variant) { k.set("trace", `{:id "other" :turn 7}`) }, ""},
 	{"request id", false, func(k *variant) { k.set("request/id", `"q"`) }, ""},
 	{"deadline", false, func(k *variant) { k.set("deadline-ms", "77") }, ""},
-	{"queue", false, func(k *variant) { k.set("queue", `{:class :batch :priority 3}`) }, ""},
+	{"queue", false, func(k *variant) { k.set("queue", `{:class :batch :priority -3}`) }, ""},
 	{"money", false, func(k *variant) { k.budget("max-usd", "0.5M") }, ""},
 	{"attempts", false, func(k *variant) { k.budget("max-attempts", "9") }, ""},
 	{"wall time", false, func(k *variant) { k.budget("max-wall-ms", "9000") }, ""},
@@ -554,5 +554,7 @@ func TestCacheScope(t *testing.T) {
 		require.Equal(t, journal.CacheMiss, cached(t, s, ask+`}`, as("ann")).outcome)
 		assert.Equal(t, journal.CacheHit, cached(t, s, ask+`}`, as("ann")).outcome)
 		assert.Equal(t, shared, cached(t, s, ask+`}`, as("bob")).outcome == journal.CacheHit, scope)
+		ofLab := func(a *act.Act) { as("lea")(a); a.Tenant = "lab" }
+		assert.Equal(t, scope == registry.CachePublic, cached(t, s, ask+`}`, ofLab).outcome == journal.CacheHit, scope)
 	}
 }

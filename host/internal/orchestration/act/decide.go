@@ -18,13 +18,15 @@ import (
 // ResumedDecision for a suspended one, which needs a decision for each of its open
 // questions, and for a failed one, which needs none. Cancel cancels it instead. By is
 // who continues a failed run, and Lasts the time that it has; 0: as much as when it was
-// accepted.
+// accepted. TraceParent is the trace context of that caller; empty: none.
 type Resumption struct {
 	Why       string
 	Decisions []Decision
 	Cancel    *journal.CancelRequested
 	By        string
 	Lasts     time.Duration
+
+	TraceParent string
 }
 
 // Decision answers an open question of a suspended run.
@@ -76,6 +78,10 @@ func suspended(run string, why *journal.RunSuspended) *contract.Error {
 		return contract.Errorf("run/poison", "run %s was under way in %d crashes of its host in a row, and is suspended", run, maxCrashes).
 			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs resume %s\" continues it, \"ferment runs cancel %[1]s\" ends it", run))
 	}
+	if why.Why == "run/restored" {
+		return contract.Errorf("run/restored", "run %s came back from a backup, and is suspended: its original may still be executed", run).
+			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs resume %s\" continues it here, \"ferment runs cancel %[1]s\" ends it", run))
+	}
 	if why.Why == "journal/damaged" {
 		return contract.Errorf("run/suspended", "run %s lost records when the journal was repaired, and is suspended", run).
 			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs show %s\" shows what is left, \"ferment runs resume %[1]s\" continues "+
@@ -106,6 +112,7 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 		return nil, nil // it was never under way, or its new epoch is recorded
 	}
 	r := s.resumption(how.Why, past.Config)
+	r.TraceParent = how.TraceParent
 	switch by := how.Why == journal.ResumedDecision; {
 	case by && past.Suspended == nil:
 		return nil, contract.Errorf("run/not-resumable", "run %s is not suspended: it goes on by itself", run)
@@ -119,7 +126,8 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 	done := 0
 	for i, d := range how.Decisions {
 		if i > 0 && slices.ContainsFunc(how.Decisions[:i], func(e Decision) bool { return e.Node == d.Node }) {
-			return nil, contract.Errorf("run/decision-invalid", "there are two decisions about %s", aboutNode(d.Node)).WithWhere("run", edn.Text(run))
+			return nil, contract.Errorf("run/decision-invalid", "there are two decisions about %s", aboutNode(d.Node)).
+				WithDetail("reason", edn.K("decided-twice")).WithWhere("run", edn.Text(run))
 		}
 		q, err := decided(&open, d)
 		if err == nil && d.Choice == journal.DecisionDone {
@@ -146,10 +154,22 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 // aboutNode names the node of a decision.
 func aboutNode(node string) string { return cmp.Or(node, "the call") }
 
+// nodesOf names the nodes of questions, each once.
+func nodesOf(open []journal.Question) []string {
+	var out []string
+	for _, q := range open {
+		if name := aboutNode(q.Node); !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // decided removes and returns the question that a decision answers.
 func decided(open *[]journal.Question, d Decision) (q journal.Question, err *contract.Error) {
-	invalid := func(format string, args ...any) *contract.Error {
-		return contract.Errorf("run/decision-invalid", "decision about %s: "+format, append([]any{aboutNode(d.Node)}, args...)...)
+	invalid := func(reason, format string, args ...any) *contract.Error {
+		return contract.Errorf("run/decision-invalid", "decision about %s: "+format, append([]any{aboutNode(d.Node)}, args...)...).
+			WithDetail("reason", edn.K(reason))
 	}
 	var found []int
 	for i, q := range *open {
@@ -159,25 +179,25 @@ func decided(open *[]journal.Question, d Decision) (q journal.Question, err *con
 	}
 	switch {
 	case len(found) == 0 && len(*open) == 0:
-		return q, invalid("no question of the run is open any more")
+		return q, invalid("no-question", "no question of the run is open any more")
 	case len(found) == 0 && d.Node == "":
-		return q, invalid("%d calls are open: name a node, as %s", len(*open), (*open)[0].Node)
+		return q, invalid("node-missing", "%d calls are open: name a node, as %s", len(*open), (*open)[0].Node)
 	case len(found) == 0:
-		return q, invalid("no open question of the run is about that node")
+		return q, invalid("node-unknown", "no open question of the run is about that node, but about %s", strings.Join(nodesOf(*open), ", "))
 	case len(found) > 1:
-		return q, invalid("%d nodes have this id: name one by its path, as %s", len(found), (*open)[found[0]].Path)
+		return q, invalid("node-ambiguous", "%d nodes have this id: name one by its path, as %s", len(found), (*open)[found[0]].Path)
 	}
 	switch given := !d.Value.IsNil(); d.Choice {
 	case journal.DecisionRetry, journal.DecisionFail:
 		if given {
-			return q, invalid("%s takes no value", d.Choice)
+			return q, invalid("value-unwanted", "%s takes no value", d.Choice)
 		}
 	case journal.DecisionDone:
 		if !given {
-			return q, invalid("%s needs the value that the call would have given", d.Choice)
+			return q, invalid("value-missing", "%s needs the value that the call would have given", d.Choice)
 		}
 	default:
-		return q, invalid("%q is not one of retry, skip-as-done, fail", d.Choice)
+		return q, invalid("choice-unknown", "%q is not one of retry, skip-as-done, fail", d.Choice)
 	}
 	q = (*open)[found[0]]
 	*open = slices.Delete(*open, found[0], found[0]+1)
@@ -193,14 +213,14 @@ func (s *Service) fits(place *journal.Place, d Decision) *contract.Error {
 	if tool, ok := reg.Tool(place.Resolved.ToolID); ok {
 		intent = tool.ToolIntent()
 	}
-	name := reg.OutSchema(intent, "")
+	name := reg.OutSchema(intent, place.Resolved.OutSchema)
 	sch, ok := reg.Schema(name)
 	if !ok {
 		return nil
 	}
 	if found := sch.Validate(d.Value); len(found) > 0 {
 		return contract.Errorf("run/decision-invalid", "decision about %s: the value does not fit :%s: %s", aboutNode(d.Node), name, found[0]).
-			WithDetail("findings", schema.Findings(found))
+			WithDetail("reason", edn.K("value-invalid")).WithDetail("findings", schema.Findings(found))
 	}
 	return nil
 }

@@ -34,6 +34,14 @@ func losing(t testing.TB, calls int) *dispatchtest.World {
 	return w
 }
 
+// givesRoutes lets a/adds answer in the schema res/route, which accepts no empty answer.
+func givesRoutes(t testing.TB, w *dispatchtest.World) *dispatchtest.World {
+	c, ok := w.Registry.Capability("a/adds")
+	require.True(t, ok)
+	c.OutSchema = contract.SchemaRef{Name: "res/route"}
+	return w
+}
+
 func suspending(c *act.Config) { c.Effects, c.Suspends = dispatchtest.Open(), true }
 
 // resumed resumes a run from its records and returns all of them, with its error.
@@ -221,18 +229,31 @@ func TestDeadlineLeavesAQuestion(t *testing.T) {
 // JRN-041: an intent says what happens to a run whose call of class once has an
 // unknown outcome.
 func TestUnknownOutcomes(t *testing.T) {
-	for on, want := range map[string]struct {
-		calls []string
-		typ   string
+	once, twice := []string{"a/adds"}, []string{"a/adds", "a/adds"}
+	for _, want := range []struct {
+		intent, effect string
+		calls          []string
+		typ            string
 	}{
-		"":                      {[]string{"a/adds"}, "run/suspended"},
-		registry.UnknownFails:   {[]string{"a/adds"}, "effects/outcome-unknown"},
-		registry.UnknownRetries: {[]string{"a/adds", "a/adds"}, ""},
+		{"", "", once, "run/suspended"},
+		{registry.UnknownFails, "", once, "effects/outcome-unknown"},
+		{registry.UnknownRetries, "", twice, ""},
+		{"", registry.UnknownFails, once, "effects/outcome-unknown"},
+		{"", registry.UnknownRetries, twice, ""},
+		{registry.UnknownSuspends, registry.UnknownRetries, once, "run/suspended"},
+		{registry.UnknownFails, registry.UnknownRetries, once, "effects/outcome-unknown"},
+		{registry.UnknownRetries, registry.UnknownSuspends, twice, ""},
 	} {
+		on := want.intent + " " + want.effect
 		w := losing(t, 1)
 		in, _ := w.Registry.Intent("text/respond")
-		in.OnUnknown = on
-		run, refused := service(t, w, suspending).Start(t.Context(), request(ownPlan(`{:nodes [
+		in.OnUnknown = want.intent
+		treated := func(c *act.Config) {
+			effects := *c.Effects
+			effects.OnUnknown = map[string]string{"fs/write": want.effect}
+			c.Effects = &effects
+		}
+		run, refused := service(t, w, suspending, treated).Start(t.Context(), request(ownPlan(`{:nodes [
 		  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds :a/one] :retry {:same-cap-max 1 :fallback-max 1}} :input {:n 1} :as :pay}
 		  {:op :emit :input {:slot/path [:pay :out :by]}}]}`, "", writes)))
 		require.Nil(t, refused, "%v", refused)
@@ -247,6 +268,38 @@ func TestUnknownOutcomes(t *testing.T) {
 		}
 		require.NotNil(t, err, on)
 		assert.Equal(t, want.typ, err.Type, on)
+	}
+}
+
+// JRN-041: with assume-done a node whose outcome is unknown goes on with an empty answer.
+// If its schema accepts none, which is that of the intent or the one that the node requires,
+// the run is suspended.
+func TestAssumedDone(t *testing.T) {
+	for out, want := range map[string]string{"res/any": "{:paid {}}", "res/route": "", "required": ""} {
+		w := losing(t, 100)
+		in, _ := w.Registry.Intent("text/respond")
+		in.OnUnknown, in.Out = registry.UnknownIsDone, out
+		requires := ""
+		if out == "required" {
+			in.Out, requires = "res/any", ":requires {:out-schema :res/route}"
+			givesRoutes(t, w)
+		}
+		text := `{:nodes [
+		  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds]} ` + requires + ` :input {:n 1} :as :pay}
+		  {:op :emit :input {:paid {:slot/path [:pay :out]}}}]}`
+		run, refused := service(t, w, suspending).Start(t.Context(), request(ownPlan(text, "", writes)))
+		require.Nil(t, refused, "%v", refused)
+		response, err := run.Wait()
+		assert.Len(t, w.Calls(), 1, out)
+		if want == "" {
+			require.NotNil(t, err, out)
+			assert.Equal(t, "run/suspended", err.Type, out)
+			continue
+		}
+		require.Nil(t, err, "%s: %v", out, err)
+		assert.Equal(t, want, response.Key("result").Key("out").String(), out)
+		attempt := journal.NewHistory(run.Records()).At(edn.Vector(edn.Int(0))).Attempts[0]
+		assert.Equal(t, journal.OutcomeUnknown, attempt.Finished.Outcome, "the record does not say that it was done")
 	}
 }
 
@@ -296,33 +349,47 @@ func TestInvalidDecisions(t *testing.T) {
 	records, _ := suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
 	past := decoded(t, records)
 	for name, tc := range map[string]struct {
-		how     act.Resumption
-		typ     string
-		message string
+		how    act.Resumption
+		typ    string
+		reason string
 	}{
-		"none":          {act.Resumption{Why: journal.ResumedDecision}, "run/decision-required", ":a/adds did its work for node n0"},
-		"another node":  {deciding("x", journal.DecisionRetry, edn.Nil()), "run/decision-invalid", "no open question"},
-		"another word":  {deciding("n0", "again", edn.Nil()), "run/decision-invalid", "retry, skip-as-done, fail"},
-		"no value":      {deciding("n0", journal.DecisionDone, edn.Nil()), "run/decision-invalid", "needs the value"},
-		"another value": {deciding("n0", journal.DecisionDone, edn.Int(1)), "run/decision-invalid", ":res/any"},
-		"a value":       {deciding("n0", journal.DecisionFail, edn.Int(1)), "run/decision-invalid", "takes no value"},
-		"by itself":     {crashed, "run/suspended", "waits for a decision"},
+		"none":          {act.Resumption{Why: journal.ResumedDecision}, "run/decision-required", "nil"},
+		"another node":  {deciding("x", journal.DecisionRetry, edn.Nil()), "run/decision-invalid", ":node-unknown"},
+		"another word":  {deciding("n0", "again", edn.Nil()), "run/decision-invalid", ":choice-unknown"},
+		"no value":      {deciding("n0", journal.DecisionDone, edn.Nil()), "run/decision-invalid", ":value-missing"},
+		"another value": {deciding("n0", journal.DecisionDone, edn.Int(1)), "run/decision-invalid", ":value-invalid"},
+		"a value":       {deciding("n0", journal.DecisionFail, edn.Int(1)), "run/decision-invalid", ":value-unwanted"},
+		"by itself":     {crashed, "run/suspended", "nil"},
 	} {
 		_, refused := service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past, tc.how)
 		require.NotNil(t, refused, name)
 		assert.Equal(t, tc.typ, refused.Type, name)
-		assert.Contains(t, refused.Message, tc.message, name)
+		assert.Equal(t, tc.reason, refused.Details.Key("reason").String(), name)
 	}
 	twice := deciding("n0", journal.DecisionRetry, edn.Nil())
 	twice.Decisions = append(twice.Decisions, twice.Decisions[0])
 	_, refused := service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past, twice)
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/decision-invalid", refused.Type)
-	assert.Contains(t, refused.Message, "two decisions about n0")
+	assert.Equal(t, ":decided-twice", refused.Details.Key("reason").String())
 
 	_, refused = service(t, resumeWorld(t), suspending).Resume(t.Context(), past[0].Run, past[:4], act.Resumption{Why: journal.ResumedDecision})
 	require.NotNil(t, refused)
 	assert.Equal(t, "run/not-resumable", refused.Type, "an open run is not suspended")
+}
+
+// JRN-044: a value in the place of an answer fits the schema that its node requires.
+func TestDecisionsFitWhatTheNodeRequires(t *testing.T) {
+	const text = `{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds]} :requires {:out-schema :res/route} :input {:n 1} :as :pay}
+	  {:op :emit :input {:slot/path [:pay :out]}}]}`
+	records, _ := suspendedRun(t, givesRoutes(t, losing(t, 1)), ownPlan(text, "", writes))
+	past := decoded(t, records)
+	_, refused := service(t, givesRoutes(t, resumeWorld(t)), suspending).Resume(t.Context(), past[0].Run, past,
+		deciding("n0", journal.DecisionDone, edn.MustRead(`{:by :hand}`)))
+	require.NotNil(t, refused)
+	assert.Equal(t, "run/decision-invalid", refused.Type)
+	assert.Contains(t, refused.Message, ":res/route")
 }
 
 // JRN-044: a suspended run may be canceled. Its deadline does not pass while it

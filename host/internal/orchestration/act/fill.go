@@ -55,6 +55,7 @@ func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) 
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,
 		Narrow:        policy.ReadNarrowing(accepted.Narrow),
+		Tenant:        accepted.Tenant,
 		Dir:           accepted.Dir,
 		Fill:          &Fill{Fill: how, run: run, past: past},
 	}, nil

@@ -96,6 +96,7 @@ func TestFillCallsWhatDoesNotFit(t *testing.T) {
 			again := filled(t, service(t, w, open), changed, dispatch.Fill{Effects: []string{"fs/write"}})
 			require.NotEmpty(t, w.Calls(), "%s, record %d", name, rec.Seq)
 			assert.Equal(t, start.CapID, w.Calls()[0].CapID)
+			assert.True(t, w.Calls()[0].Behalf.Unkept, "CNV-014: agents leave no conversation within a replay")
 			assertSameEnd(t, finished(t, records), finished(t, again), name)
 			assert.True(t, journal.Compare(records, again).Equal(), "%s, record %d", name, rec.Seq)
 		}

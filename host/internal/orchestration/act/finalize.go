@@ -108,7 +108,7 @@ func respond(f *flight) *contract.Error {
 			edn.K("nodes"), journal.Resolved(f.records))
 	}
 	if f.request.DebugTranscript {
-		r.transcript = journal.Transcript(f.records)
+		r.transcript = f.service.config.Content.Transcript(f.records)
 	}
 	usage := f.account.Usage()
 	if f.cache.answer != nil {
@@ -132,15 +132,15 @@ var (
 	answerLayout = edn.NewLayout("proto", "trace", "run/id", "request/id", "error", "result", "invoke/meta", "quality",
 		"usage", "models/used", "budget", "warnings", "session/warnings", "plan/debug", "plan/run", "transcript")
 	valueLayout = edn.NewLayout("type", "out")
+	usedLayout  = edn.NewLayout("type", "out", "usage")
 	typeValue   = edn.K("value")
 )
 
 func (f *flight) result() edn.Value {
-	result := valueLayout.Map(typeValue, f.out())
 	if f.single() && f.outcome.Last != nil && f.outcome.Last.Usage.Len() > 0 {
-		result = result.AssocKey("usage", f.outcome.Last.Usage)
+		return usedLayout.Map(typeValue, f.out(), f.outcome.Last.Usage)
 	}
-	return result
+	return valueLayout.Map(typeValue, f.out())
 }
 
 func (f *flight) quality() edn.Value {

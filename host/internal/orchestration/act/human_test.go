@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -288,5 +289,111 @@ func TestInterruptIsNotPoison(t *testing.T) {
 		require.Nil(t, run.Answer("0-1-1", edn.MustRead(`{:approved true}`), "clerk"))
 		_, err := run.Wait()
 		require.Nil(t, err, "%v", err)
+	})
+}
+
+// SCHED-010, JRN-042: when a node fails, a question to people that is earlier in program
+// order stays open, because its failure would be the reported one; a later one is taken
+// back at once. A call of class once is awaited in both cases, and a question that has the
+// class once up to its deadline: it is answered then, and its outcome is never unknown.
+func TestFailureBesidePeople(t *testing.T) {
+	const (
+		fails = `{:op :call :intent :text/respond :dispatch {:candidates [:a/bad] :retry {:fallback-max 0}} :input {:n 1} :as :f}`
+		asks  = `{:op :call :intent :text/respond :dispatch {:candidates [:a/clerk]} :input {:n 2} :as :x}`
+		once  = `{:op :call :intent :text/respond :dispatch {:candidates [:a/once]} :effects {:allowed #{:fs/write}} :input {:n 3} :as :o}`
+		soon  = 10 * time.Second // the call of class once ends
+	)
+	for name, tc := range map[string]struct {
+		plan    []string
+		more    string        // of the people
+		open    bool          // after the failure
+		answer  time.Duration // when a person answers; 0: never
+		ended   time.Duration
+		outcome string // of the question
+	}{
+		"earlier":                 {plan: []string{asks, once, fails}, open: true, answer: time.Minute, ended: time.Minute, outcome: "ok"},
+		"later":                   {plan: []string{fails, asks, once}, ended: soon, outcome: "canceled"},
+		"of class once, answered": {plan: []string{fails, asks}, more: ":cap/effects #{:fs/write}", open: true, answer: time.Minute, ended: time.Minute, outcome: "ok"},
+		"of class once, in vain":  {plan: []string{fails, asks}, more: ":cap/effects #{:fs/write}", open: true, ended: time.Hour, outcome: "error"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := dispatchtest.New(t, dispatchtest.Spec{
+					Caps: []string{
+						dispatchtest.Cap("a/clerk", ":cap/cost {:usd 0} "+tc.more), dispatchtest.Cap("a/bad", ""),
+						dispatchtest.Cap("a/once", ":cap/effects #{:fs/write}"),
+					},
+					Humans: map[string]registry.Human{"a/clerk": {Deadline: time.Hour, OnDeadline: registry.DeadlineDeny}},
+				})
+				w.On("a/bad", dispatchtest.Step{Err: contract.Errorf("input/invalid", "it does not work").WithRetryable(false), Delay: time.Second})
+				w.On("a/once", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`), Delay: soon})
+				s := service(t, w, func(c *act.Config) { c.Effects = dispatchtest.Open() })
+				begun := time.Now()
+				run := started(t, s, `{:proto 1 :trace {:id "r"} :deadline-ms 86400000 :task {:intent :plan/run} :effects {:allowed #{:fs/write}}
+				  :input {:plan {:nodes [`+strings.Join(tc.plan, " ")+`]}}}`)
+				asked := openOf(t, s, run.ID())
+				require.Len(t, asked, 1)
+				time.Sleep(2 * time.Second) // the node has failed
+				synctest.Wait()
+				assert.Equal(t, tc.open, len(openOf(t, s, run.ID())) == 1)
+				if tc.answer > 0 {
+					time.Sleep(tc.answer - time.Since(begun))
+					require.Nil(t, run.Answer(asked[0], edn.MustRead(`{:n 2}`), "ann"))
+				}
+				_, err := endOf(t, s, run)
+				require.NotNil(t, err)
+				assert.Equal(t, "input/invalid", err.Type)
+				assert.Equal(t, tc.ended, time.Since(begun))
+				outcomes := map[string]string{}
+				for _, rec := range run.Records() {
+					if end, ok := rec.Body.(*journal.AttemptFinished); ok {
+						outcomes[rec.Node] = end.Outcome
+					}
+				}
+				node := fmt.Sprint("n", slices.Index(tc.plan, asks))
+				assert.Equal(t, tc.outcome, outcomes[node], "%v", outcomes)
+			})
+		})
+	}
+}
+
+// SCHED-010, OPS-004, JRN-045: a run whose host goes down while it waits for people, in a
+// call of class once whose sibling has failed, has no unknown outcome: the next host asks
+// the same question again, and the run fails as it would have.
+func TestInterruptedWaitOfClassOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := journal.NewMemory()
+		host := func() *act.Service {
+			w := dispatchtest.New(t, dispatchtest.Spec{
+				Caps:   []string{dispatchtest.Cap("a/clerk", ":cap/cost {:usd 0} :cap/effects #{:fs/write}"), dispatchtest.Cap("a/bad", "")},
+				Humans: map[string]registry.Human{"a/clerk": {}},
+			})
+			w.On("a/bad", dispatchtest.Step{Err: contract.Errorf("input/invalid", "it does not work").WithRetryable(false)})
+			return service(t, w, func(c *act.Config) {
+				c.Effects, c.Journal, c.Suspends = dispatchtest.Open(), kept, true
+			})
+		}
+		run := started(t, host(), `{:proto 1 :trace {:id "r"} :deadline-ms 86400000 :task {:intent :plan/run} :effects {:allowed #{:fs/write}}
+		  :input {:plan {:nodes [
+		    {:op :call :intent :text/respond :dispatch {:candidates [:a/clerk]} :input {:n 1} :as :x}
+		    {:op :call :intent :text/respond :dispatch {:candidates [:a/bad] :retry {:fallback-max 0}} :input {:n 2} :as :f}]}}}`)
+		run.Interrupt()
+		_, err := run.Wait()
+		require.NotNil(t, err)
+		assert.Equal(t, "runtime/draining", err.Type)
+		past := decoded(t, run.Records())
+		require.Len(t, journal.OpenInterrupts(past), 1)
+
+		kept.Drop(run.ID())
+		kept.Load(run.ID(), past)
+		s := host()
+		again, refused := s.Resume(t.Context(), run.ID(), past, act.Resumption{Why: journal.ResumedRestart})
+		require.Nil(t, refused, "%v", refused)
+		synctest.Wait()
+		require.Equal(t, []string{"0-1-1"}, openOf(t, s, run.ID()))
+		require.Nil(t, again.Answer("0-1-1", edn.MustRead(`{:n 1}`), "ann"))
+		_, err = endOf(t, s, again)
+		require.NotNil(t, err)
+		assert.Equal(t, "input/invalid", err.Type)
 	})
 }

@@ -78,10 +78,11 @@ func (f *flight) await() *contract.Error {
 // unbegun returns the error of a run whose context has ended before it began, nil if it
 // has not.
 func (f *flight) unbegun() *contract.Error {
+	if f.ctx.Err() == nil {
+		return nil
+	}
 	var draining *contract.Error
 	switch {
-	case f.ctx.Err() == nil:
-		return nil
 	case errors.As(context.Cause(f.ctx), &draining):
 		return draining
 	case f.unknown != "":

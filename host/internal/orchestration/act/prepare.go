@@ -37,6 +37,22 @@ func (f *flight) essence(request edn.Value) journal.Ref {
 	return journal.RefTo(f.mask.Value(essence{request}.Value()))
 }
 
+// trace returns the :trace of the run. Its :parent is the trace context of the caller,
+// which the host adds; what the envelope has there is not used.
+func (f *flight) trace() edn.Value {
+	trace := f.request.Trace.Dissoc(edn.K("parent"))
+	if f.act.TraceParent != "" {
+		trace = trace.AssocKey("parent", edn.Text(f.act.TraceParent))
+	}
+	return trace
+}
+
+// parentOf returns the trace context of the caller in the :trace of a run.
+func parentOf(trace edn.Value) string {
+	text, _ := trace.Key("parent").AsString()
+	return text
+}
+
 // translate converts the accepted spellings of a request to the contract form.
 func translate(f *flight) *contract.Error {
 	f.older = request.IsV03(f.act.Request)
@@ -69,6 +85,12 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 			},
 			List: func() []string { return append([]string{PlanIntent}, reg.Intents()...) },
 		},
+		Unserved: func(intent string) *contract.Error {
+			if u, ok := reg.Undescribed(intent); ok {
+				return u.Why
+			}
+			return nil
+		},
 		Schemas: request.Names{
 			Has: func(name string) bool { _, ok := reg.Schema(name); return ok },
 			List: func() []string {
@@ -95,6 +117,9 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		env := s.env
 		f.unchecked = (f.past != nil || f.act.Fill != nil) && journal.Masked(f.act.Request)
 		env.Unchecked = f.unchecked
+		if f.act.Request.HasKey("budget") {
+			env.Ceiling = f.ceiling
+		}
 		req, err := request.Parse(f.act.Request, env)
 		f.request = req
 		if f.act.Watched {
@@ -112,6 +137,12 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 func readPlan(f *flight) *contract.Error {
 	if f.request.Intent == PlanIntent {
 		return f.readOwnPlan()
+	}
+	switch t, err := f.template(); {
+	case err != nil:
+		return err
+	case t != nil:
+		return f.readTemplate(t)
 	}
 	return f.readIntent()
 }
@@ -202,6 +233,7 @@ func (f *flight) newShape() (*shape, *contract.Error) {
 	if d := f.route.decision; d != nil {
 		sh.layer = policy.Merge(d.layer, sh.layer)
 	}
+	f.raise(&sh.layer)
 	f.swap(&sh.layer)
 	sh.plan, sh.findings = plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(f.node())), nil,
 		plan.WithLimits(*f.service.config.Limits))
@@ -232,14 +264,18 @@ func authorize(f *flight) *contract.Error {
 	return dispatch.Unbound(f.shape.plan.Nodes[0].ID, f.request.Intent, b)
 }
 
-// mayUse checks that the caller may use an intent, and keeps the decision of a rule
+// mayUse checks that the caller may use an intent with its priority, and keeps the decision of a rule
 // (AUTH-011, AUTH-013).
 func (f *flight) mayUse(intent string) *contract.Error {
-	access := f.service.config.Access
-	if err := access.IntentDenied(intent, f.act.caller()); err != nil {
+	access, caller := f.service.config.Access, f.act.caller()
+	d := access.Intent(intent, caller)
+	if err := d.Refusal("auth/forbidden", "intent", caller); err != nil {
 		return err
 	}
-	if d := access.Intent(intent, f.act.caller()); d.Reason != "open" {
+	if err := access.PriorityDenied(f.request.Priority, caller); err != nil {
+		return err
+	}
+	if d.Reason != "open" {
 		f.act.Decisions = append(slices.Clip(f.act.Decisions), d.Value())
 	}
 	return nil
@@ -348,12 +384,12 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		if f.learn(); f.mask != nil { // its session may have filled the request
 			f.recorder.Mask(f.mask)
 		}
-		if !f.alone {
-			f.follow = c.Journal.Follow(f.id, 0)
-		}
 		f.pace, f.live = f.reader()
 		if err := f.recorder.Record(edn.Nil(), "", f.accepted()); err != nil {
 			return contract.AsError(err)
+		}
+		if !f.alone { // now the journal has the run, and need not look for it on disk
+			f.follow = c.Journal.Follow(f.id, 0)
 		}
 		if f.budget.aside != nil {
 			if err := f.recorder.Record(edn.Vector(), "", f.budget.aside); err != nil {
@@ -382,6 +418,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		PrincipalType: a.PrincipalType,
 		Roles:         a.Roles,
 		Narrow:        a.Narrow.Value(),
+		Tenant:        a.Tenant,
 		Access:        a.Decisions,
 		Operation:     "act/run",
 		Intent:        r.Intent,
@@ -395,7 +432,7 @@ func (f *flight) accepted() *journal.RunAccepted {
 		Evaluator:     eval.Version,
 		Seed:          f.seed,
 		Budget:        amounts(r.Budget),
-		Trace:         r.Trace,
+		Trace:         f.trace(),
 		RequestID:     r.RequestID,
 		Dir:           a.Dir,
 	}

@@ -18,6 +18,11 @@ func Reach(c Config, a Act) ([]string, *contract.Error) {
 	if err != nil {
 		return nil, contract.AsError(err)
 	}
+	templates, failed := readTemplates(c.Registry, *c.Limits)
+	if failed != nil {
+		return nil, failed
+	}
+	s.templates = templates
 	f := s.flight(a)
 	if err := s.stage(read, f); err != nil {
 		return nil, err

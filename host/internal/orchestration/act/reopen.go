@@ -123,7 +123,7 @@ func (s *Service) reopen(run string, past *journal.History, how Resumption) *con
 	c := &s.config
 	now := c.Clock.Now()
 	resumed := s.resumption(how.Why, past.Config)
-	resumed.By = how.By
+	resumed.By, resumed.TraceParent = how.By, how.TraceParent
 	resumed.DeadlineAt = now.Add(cmp.Or(how.Lasts, past.Accepted.DeadlineAt.Sub(past.Begun)))
 	recorder := eval.NewRecorder(context.Background(), c.Journal, c.Clock, run, past.Epoch+1)
 	recorder.Continue(past.Last)

@@ -46,6 +46,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 		PrincipalType: past.Accepted.PrincipalType,
 		Roles:         past.Accepted.Roles,
 		Narrow:        policy.ReadNarrowing(past.Accepted.Narrow),
+		Tenant:        past.Accepted.Tenant,
 		Dir:           past.Accepted.Dir,
 	})
 	f.ctx, f.past, f.replay, f.id, f.seed = ctx, past, true, run, past.Accepted.Seed

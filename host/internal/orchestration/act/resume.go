@@ -80,8 +80,10 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 		PrincipalType: accepted.PrincipalType,
 		Roles:         accepted.Roles,
 		Narrow:        policy.ReadNarrowing(accepted.Narrow),
+		Tenant:        accepted.Tenant,
 		Dir:           accepted.Dir,
 		Watched:       accepted.ResponseType == "stream",
+		TraceParent:   parentOf(accepted.Trace),
 	})
 	if past.Suspended != nil && how.Cancel != nil {
 		f.unknown = questions(past.Suspended.Open)

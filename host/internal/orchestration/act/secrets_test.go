@@ -97,8 +97,12 @@ func TestSecretsAreNotRecorded(t *testing.T) {
 			require.Nil(t, err, "%v", err)
 			assertSilent(t, records)
 			assert.Contains(t, response.Key("result").String(), secretAnswer, "the caller gets the answer")
-			token, _ := w.Calls()[0].Request.Key("input").Key("token").AsString()
-			assert.Equal(t, secretText, token, "the plugin gets the secret")
+			var tokens []string // of calls that run at once, in any order
+			for _, c := range w.Calls() {
+				token, _ := c.Request.Key("input").Key("token").AsString()
+				tokens = append(tokens, token)
+			}
+			assert.Contains(t, tokens, secretText, "the plugin gets the secret")
 			require.NoError(t, journal.Watch(t.Context(), journal.Recorded(records), func(e journal.Event) bool {
 				assert.NotContains(t, e.Value().String()+e.Response.String(), "CANARY")
 				return true

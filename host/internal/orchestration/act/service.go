@@ -109,14 +109,17 @@ type Config struct {
 	// SecretKey is the key of the hashes that stand for secrets in records, 32 bytes;
 	// nil: a new one. Services whose records are compared must share it.
 	SecretKey []byte
+	// Content says what transcripts have of inputs and outputs; empty: all.
+	Content journal.Content
 	// Root is the base of relative paths in inputs, unless the act names a
 	// directory. Empty leaves paths unchanged.
 	Root string
 	// NewID returns run ids, NewSeed the seeds of runs.
 	NewID   func() string
 	NewSeed func() int64
-	// Panicked is called with defects, with the stack for the log.
-	Panicked func(where string, value any, stack []byte)
+	// Panicked is called with defects, with the run, empty before it has an id, and the stack
+	// for the log; it may be nil.
+	Panicked func(run, where string, value any, stack []byte)
 }
 
 // Act is one request with its caller.
@@ -133,8 +136,12 @@ type Act struct {
 	Roles []string
 	// Narrow limits the credential of the principal; nil: it has all its rights.
 	Narrow *policy.Narrowing
+	// Tenant is the name of its tenant; empty: the host itself.
+	Tenant string
 	// Decisions are those that admitted the act, as its record has them.
 	Decisions []edn.Value
+	// TraceParent is the trace context of the caller, which the run joins; empty: none.
+	TraceParent string
 	// Dir is the working directory of the caller, for relative paths.
 	Dir string
 	// Stack holds the capabilities that wait for the act, outermost first,
@@ -143,6 +150,8 @@ type Act struct {
 	Stack   []string
 	Within  budget.Chain
 	AtLeast bool
+	// Behalf is the place in a conversation for which its agents run.
+	Behalf dispatch.Behalf
 	// Deepest limits the nesting below the calling call.
 	Deepest request.Limit
 	// Grading marks a request for a judge's verdict on a labelled answer: it
@@ -186,7 +195,8 @@ type Service struct {
 	// lead is what an act does late that has waited for the answer of another one.
 	lead      chain
 	flights   flights
-	secretive bool // a schema marks secrets
+	secretive bool                  // a schema marks secrets
+	templates map[string]*plan.Plan // of plans, by intent
 }
 
 // New compiles the stages. The error is act/middleware-invalid and names the
@@ -194,6 +204,13 @@ type Service struct {
 func New(c Config) (*Service, error) {
 	c.defaults()
 	s := &Service{config: c, secretive: hidesSecrets(c.Registry)}
+	if c.Registry != nil {
+		templates, failed := readTemplates(c.Registry, *c.Limits)
+		if failed != nil {
+			return nil, failed
+		}
+		s.templates = templates
+	}
 	for _, st := range []struct {
 		name string
 		into *chain
@@ -224,6 +241,9 @@ func (c *Config) defaults() {
 	}
 	if c.Routing == nil {
 		c.Routing = &routing.Settings{}
+	}
+	if c.Content == "" {
+		c.Content = journal.ContentFull
 	}
 	if c.Clock == nil {
 		c.Clock = dispatch.SystemClock{}
@@ -343,7 +363,9 @@ func (r *Run) end(keys *Keys) {
 }
 
 // caller returns the principal as rules see it.
-func (a *Act) caller() policy.Caller { return policy.Caller{Roles: a.Roles, Narrow: a.Narrow} }
+func (a *Act) caller() policy.Caller {
+	return policy.Caller{Roles: a.Roles, Narrow: a.Narrow, Tenant: a.Tenant}
+}
 
 // flight creates the state of an act.
 func (s *Service) flight(a Act) *flight {
@@ -482,7 +504,7 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 	defer func() {
 		if p := recover(); p != nil {
 			if s.config.Panicked != nil {
-				s.config.Panicked("step "+name, p, debug.Stack())
+				s.config.Panicked(f.id, "step "+name, p, debug.Stack())
 			}
 			err = contract.Errorf("runtime/internal", "step %s panicked: %v", name, p)
 		}
@@ -502,6 +524,9 @@ func (r *Run) ID() string { return r.flight().id }
 // Principal returns the caller of the run.
 func (r *Run) Principal() string { return r.flight().act.Principal }
 
+// Tenant returns the tenant of the caller; empty: the host itself.
+func (r *Run) Tenant() string { return r.flight().act.Tenant }
+
 // Follow reads the records of the run from its start, as they are written.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
@@ -510,6 +535,19 @@ func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 // show. Events that are not recorded (see [stream.Live]) come after the first
 // recorded one. It must be called at most once, and not together with Follow.
 func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
+	return r.WatchPages(ctx, func(events []journal.Event) error {
+		for _, e := range events {
+			if err := show(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// WatchPages is Watch for a show that takes the events together that can be read
+// together.
+func (r *Run) WatchPages(ctx context.Context, show func([]journal.Event) error) error {
 	f := r.flight()
 	defer f.pace.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -523,13 +561,15 @@ func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 		}()
 	}
 	w := watching{show: show, cancel: cancel}
-	open := sync.OnceFunc(func() { f.live.Open(func(e journal.Event) { w.take(e) }) })
+	open := sync.OnceFunc(func() { f.live.Open(func(e journal.Event) { w.take([]journal.Event{e}) }) })
 	defer f.live.Close()
-	err := journal.Watch(ctx, f.follow, func(e journal.Event) bool {
-		goes := w.take(e)
-		if e.Shown() {
-			text, _ := e.Details.Key("text").AsString()
-			f.pace.Read(len(text))
+	err := journal.WatchPages(ctx, f.follow, func(events []journal.Event) bool {
+		goes := w.take(events)
+		for _, e := range events {
+			if e.Shown() {
+				text, _ := e.Details.Key("text").AsString()
+				f.pace.Read(len(text))
+			}
 		}
 		open()
 		return goes
@@ -543,19 +583,19 @@ func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 // watching is the reader of a run. It takes recorded events and others from
 // different goroutines.
 type watching struct {
-	show   func(journal.Event) error
+	show   func([]journal.Event) error
 	cancel func()
 
 	mu     sync.Mutex
 	failed error
 }
 
-// take shows an event; false if show has failed.
-func (w *watching) take(e journal.Event) bool {
+// take shows events; false if show has failed.
+func (w *watching) take(events []journal.Event) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.failed == nil {
-		if w.failed = w.show(e); w.failed != nil {
+		if w.failed = w.show(events); w.failed != nil {
 			w.cancel()
 		}
 	}

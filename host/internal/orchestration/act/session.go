@@ -129,9 +129,15 @@ func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
 }
 
 // sessionTurns are the turns that a completed run adds to its session: the text of
-// the request and that of the answer. An act without both adds none.
+// the request and that of the answer. An act without both, such as a plan of the caller,
+// adds none, and neither does a call of conversation/* that has committed them to the
+// conversation of the session itself.
 func (f *flight) sessionTurns() []session.Turn {
-	if f.request.SessionID == "" || f.err != nil || f.act.Fill != nil || !f.single() {
+	if f.request.SessionID == "" || f.err != nil || f.act.Fill != nil {
+		return nil
+	}
+	if strings.HasPrefix(f.request.Intent, "conversation/") &&
+		textIn(f.request.Input, "conversation/id") == session.ConversationOf(f.request.SessionID) {
 		return nil
 	}
 	asked, answered := textIn(f.request.Input, "prompt", "text", "content"), textIn(f.out(), "text", "content")

@@ -2,6 +2,7 @@ package act_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
@@ -34,8 +36,10 @@ type talk struct {
 	sessions *session.Service
 }
 
-func newTalk(t testing.TB, rules session.Rules) talk {
-	x := talk{t: t, world: two(t), sessions: session.New(&session.Memory{}, rules, nil, nil)}
+func newTalk(t testing.TB, rules session.Rules) talk { return newTalkIn(t, two(t), rules) }
+
+func newTalkIn(t testing.TB, world *dispatchtest.World, rules session.Rules) talk {
+	x := talk{t: t, world: world, sessions: session.New(&session.Memory{}, rules, nil, nil)}
 	_, err := x.sessions.Open(context.Background(), owner, inS, edn.Nil())
 	require.Nil(t, err)
 	x.Service = service(t, x.world, func(c *act.Config) { c.Sessions = x.sessions })
@@ -186,6 +190,27 @@ func TestTurnsOfASession(t *testing.T) {
 	assert.Equal(t, []string{"user hello", "assistant one", "user again", "assistant two"}, x.turns())
 }
 
+// SES-031, RTE-002: an act of an intent with a plan template is a turn like that of any
+// intent; a plan of the caller is none.
+func TestTurnsOfAnActWithATemplate(t *testing.T) {
+	x := newTalkIn(t, dispatchtest.New(t, dispatchtest.Spec{
+		Caps: []string{dispatchtest.Cap("a/one", "")},
+		Intents: []registry.Intent{
+			{ID: "text/respond", In: "req/any", Out: "res/any"},
+			{ID: "text/explain", In: "req/any", Out: "res/any", Plan: edn.MustRead(`{:nodes [
+			  {:op :call :intent :text/respond :input {:slot/id :input} :as :x} {:op :emit :input {:slot/path [:x]}}]}`)},
+		},
+	}), session.Permissive())
+	x.world.On("a/one", value(`{:text "because"}`), value(`{:text "because"}`))
+	_, _, err := x.ask(strings.Replace(inSession, "text/respond", "text/explain", 1))
+	require.Nil(t, err, "%v", err)
+	require.Equal(t, []string{"user hello", "assistant because"}, x.turns())
+	_, _, err = x.ask(`{:proto 1 :trace {:id "t"} :session/id "s" :task {:intent :plan/run} :input {:plan {:nodes [
+	  {:op :call :intent :text/respond :input {} :as :x} {:op :emit :input :x}]}}}`)
+	require.Nil(t, err, "%v", err)
+	assert.Len(t, x.turns(), 2)
+}
+
 // SES-031: the turns of an act whose session was deleted under way do not reach
 // another session with its id, whether the act runs through or is resumed; nor do
 // those of a record that names the id alone.
@@ -308,6 +333,34 @@ func TestSessionTurnsOfARecord(t *testing.T) {
 		end.SessionOwner, end.SessionCreated = of.Owner, of.Created
 		read := decoded(t, []journal.Record{{Run: "run_1", Seq: 1, At: at, Epoch: 1, Body: end}})
 		assert.Equal(t, of, act.SessionOf(read[0].Body.(*journal.RunFinished)), "also without the keys that older records lack")
+	}
+}
+
+// CNV-022, SES-031: a call of conversation/* that has changed the conversation of its session
+// adds no turns besides. One in another conversation does, and so does an act of another intent
+// whose input names the conversation of its session.
+func TestTurnsOfAnActInTheConversationOfItsSession(t *testing.T) {
+	for _, row := range []struct {
+		intent, conversation string
+		kept                 bool
+	}{
+		{"conversation/send", "session/s", false},
+		{"conversation/send", "c", true},
+		{"text/respond", "session/s", true},
+	} {
+		x := newTalkIn(t, dispatchtest.New(t, dispatchtest.Spec{
+			Caps:    []string{strings.Replace(dispatchtest.Cap("a/one", ""), "#{", "#{:conversation/send ", 1)},
+			Intents: []registry.Intent{{ID: "conversation/send", In: "req/any", Out: "res/any"}},
+		}), session.Permissive())
+		x.world.On("a/one", value(`{:text "so"}`))
+		_, _, err := x.ask(fmt.Sprintf(`{:proto 1 :trace {:id "t"} :session/id "s" :task {:intent :%s} :input {:text "why" :conversation/id %q}}`,
+			row.intent, row.conversation))
+		require.Nil(t, err, "%v", err)
+		var want []string
+		if row.kept {
+			want = []string{"user why", "assistant so"}
+		}
+		assert.Equal(t, want, x.turns(), "%s in %s", row.intent, row.conversation)
 	}
 }
 

@@ -43,6 +43,7 @@ type shapes struct {
 type shapeKey struct {
 	intent, capID, role, model, system                     string
 	dispatch, done, constraints, effects, requires, budget string
+	raised                                                 bool   // the budget may be above that of the intent
 	ownEffects                                             bool   // of the request, not of the intent
 	context                                                bool   // the request has a context
 	swap                                                   string // of a replay
@@ -55,6 +56,7 @@ func (f *flight) shapeKey() shapeKey {
 		intent: r.Intent, capID: r.CapID, role: r.Role, model: r.Model, system: r.System,
 		dispatch: spelled(r.Dispatch), done: spelled(r.Done), constraints: spelled(r.Constraints), budget: spelled(r.Budget),
 		requires:   spelled(f.act.Request.Key("task").Key("requires")),
+		raised:     f.raised,
 		ownEffects: f.act.Request.HasKey("effects"),
 		context:    r.Context.Len() > 0,
 	}

@@ -57,6 +57,7 @@ type flight struct {
 	stopped   *contract.Error          // it is suspended
 	replay    bool
 	recalled  bool            // its past costs are counted
+	raised    bool            // its budget may be above that of its intent
 	unchecked bool            // the request was checked before, and has lost its secrets
 	mask      *journal.Mask   // of secrets in records; nil: no schema marks any
 	given     edn.Value       // the request without what its session filled; nil: no session

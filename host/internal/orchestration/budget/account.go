@@ -22,6 +22,17 @@ func (c Chain) Bounds(d policy.Dimension) bool {
 	return slices.ContainsFunc(c, func(s Scope) bool { return s.Limits.Bounds(d) })
 }
 
+// Tenant returns the tenant among the scopes; empty if there is none, or if it is the host
+// itself.
+func (c Chain) Tenant() string {
+	for _, s := range c {
+		if s.Kind == Tenant && s.ID != policy.HostTenant {
+			return s.ID
+		}
+	}
+	return ""
+}
+
 // Kinds returns the kinds of the scopes, each once, the widest first.
 func (c Chain) Kinds() []string {
 	var out []string

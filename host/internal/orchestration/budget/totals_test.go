@@ -92,13 +92,17 @@ func TestRenew(t *testing.T) {
 	assert.Zero(t, l.Len())
 }
 
-// lame is a ledger whose balances cannot be read.
+// lame is a ledger whose balances cannot be read, and that takes nothing over.
 type lame struct {
 	*budget.Memory
 	err error
 }
 
 func (l lame) Balances(context.Context, []budget.Scope) ([]budget.Balance, error) { return nil, l.err }
+
+func (l lame) Adopt(context.Context, []budget.Window, policy.Amounts) (budget.Reservation, error) {
+	return budget.Reservation{}, l.err
+}
 
 // BUD-005: the cost of a run with a reservation for the whole run is that of
 // its scope; without a scope it is the sum of the account, with a weaker mark.
@@ -200,6 +204,41 @@ func TestExceededError(t *testing.T) {
 	} {
 		assert.Equal(t, want, v.String())
 	}
+	for m := budget.Exact; m <= budget.Unknown; m++ {
+		assert.Equal(t, m, budget.MarkOf(m.String()))
+	}
+	assert.Equal(t, budget.Unknown, budget.MarkOf("guessed"), "LLM-020: another name is no accuracy")
+}
+
+// LED-001: the counters of tenants and users outlive runs, the others end with a run
+// or a session.
+func TestLastingKinds(t *testing.T) {
+	for k := budget.Tenant; k <= budget.Node; k++ {
+		assert.Equal(t, k == budget.Tenant || k == budget.User, k.Lasts(), k.String())
+	}
+}
+
+// LED-002: changes of a counter add up, and its mark is the worst of all.
+func TestCounterPlus(t *testing.T) {
+	c := budget.Counter{Window: budget.Window{Kind: budget.User, ID: "ann"}, Term: 7}
+	change := budget.Counter{
+		Used:     attempts(1),
+		Reserved: attempts(2),
+		Granted:  attempts(3),
+		Released: attempts(4),
+		Mark:     budget.AtLeast,
+		Term:     8,
+	}
+	got := c.Plus(change).Plus(budget.Counter{Mark: budget.Estimated}).Plus(change)
+	assert.Equal(t, budget.Counter{
+		Window:   c.Window,
+		Used:     attempts(2),
+		Reserved: attempts(4),
+		Granted:  attempts(6),
+		Released: attempts(8),
+		Mark:     budget.AtLeast,
+		Term:     7,
+	}, got)
 }
 
 // LED-004: a counter is kept for a day after its window, and while it has
@@ -250,4 +289,54 @@ func TestForgotten(t *testing.T) {
 	assert.True(t, all[0].Used.IsZero())
 	assert.Equal(t, attempts(1), all[1].Used)
 	assert.True(t, all[1].Reserved.IsZero())
+}
+
+// LED-005: an account that leaves its run keeps what it has reserved for it in the
+// enclosing scopes, and nothing in those of the run. The account of the resumed run
+// takes that over and settles it once, with the cost of the whole run.
+func TestLeaveAndAdopt(t *testing.T) {
+	ctx := context.Background()
+	now := func() time.Time { return time.Date(2026, 11, 21, 13, 0, 0, 0, time.UTC) }
+	l := budget.NewMemory(now)
+	user := budget.Scope{Kind: budget.User, ID: "u", Per: budget.Day}
+	run := budget.Scope{Kind: budget.Run, ID: "r"}
+	chain := budget.Chain{run}
+	first := budget.NewAccount(l)
+	first.Owns(run)
+	wide, err := first.ReserveRun(ctx, budget.Chain{user}, attempts(9))
+	require.NoError(t, err)
+	assert.Equal(t, attempts(9), wide.Want())
+	assert.Equal(t, map[string]time.Time{"user": time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)}, wide.Begins())
+	_, err = first.Reserve(ctx, chain, attempts(4))
+	require.NoError(t, err)
+	used := func() [2]policy.Amounts {
+		all, err := l.Balances(ctx, []budget.Scope{user})
+		require.NoError(t, err)
+		return [2]policy.Amounts{all[0].Used, all[0].Reserved}
+	}
+	first.Leave(ctx)
+	assert.Equal(t, 1, l.Len(), "the scope of the run is gone")
+	_, err = first.Reserve(ctx, chain, attempts(1))
+	require.ErrorIs(t, err, budget.ErrClosed)
+	first.Close(ctx)
+	_, _, ok := first.SettleRun(ctx)
+	assert.False(t, ok, "it has nothing to settle any more")
+	assert.Equal(t, [2]policy.Amounts{{}, attempts(9)}, used())
+
+	second := budget.NewAccount(l)
+	second.Owns(run)
+	windows := budget.Windows([]budget.Scope{user}, now())
+	require.NoError(t, second.AdoptRun(ctx, windows, attempts(9)))
+	h, err := second.Reserve(ctx, chain, attempts(4))
+	require.NoError(t, err)
+	require.NoError(t, h.Settle(ctx, attempts(3), budget.Exact))
+	assert.Equal(t, [2]policy.Amounts{{}, attempts(9)}, used(), "until the end of the run")
+	second.Close(ctx)
+	assert.Equal(t, [2]policy.Amounts{attempts(3), {}}, used())
+
+	lost := errors.New("lost")
+	third := budget.NewAccount(lame{l, lost})
+	require.ErrorIs(t, third.AdoptRun(ctx, windows, attempts(1)), lost)
+	_, _, ok = third.SettleRun(ctx)
+	assert.False(t, ok, "what was not taken over is not settled")
 }

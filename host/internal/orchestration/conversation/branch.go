@@ -121,6 +121,9 @@ func (s *Service) branch(ctx context.Context, c *Call, kind string,
 			ID: id, Owner: c.Caller.Principal, Session: c.Session, Title: st.Title, Created: now, Updated: now,
 			From: Relation{Kind: kind, ID: from},
 		}
+		if len(c.task) > 0 {
+			of.From.Run = c.Run
+		}
 		if title := text(c.Input, "title"); title != "" {
 			of.Title = title
 		}
@@ -132,20 +135,34 @@ func (s *Service) branch(ctx context.Context, c *Call, kind string,
 			return Change{}, err
 		}
 		of.From.Turn = turn
-		made := Change{Set: &of}
-		if copied != nil && copied.Keep > 0 {
-			of.Version, of.Turns = 1, copied.Keep
-			made.Copy, made.Commit = copied, &Commit{Version: 1, Kind: "fork", Key: c.Key, At: now}
-		}
-		set := of
-		made.Set = &set
-		return made, nil
+		return begun(c, &of, copied)
 	})
 	if failure != nil {
 		return edn.Nil(), failed(nameOf(c.Intent)+" conversation "+from, failure)
 	}
 	b := of.value()
 	return b.Map(), nil
+}
+
+// begun is the change that makes a conversation with the first steps of another one, or
+// with the task of its call.
+func begun(c *Call, of *Conversation, copied *Copy) (made Change, err error) {
+	first := Commit{Version: 1, Kind: nameOf(c.Intent), Key: c.Key, At: of.Created}
+	switch {
+	case copied != nil && copied.Keep > 0:
+		of.Version, of.Turns = 1, copied.Keep
+		made.Copy, made.Commit = copied, &first
+	case len(c.task) > 0:
+		do := turns.Append(0, c.task)
+		if err := do.Fits(0); err != nil {
+			return made, err
+		}
+		of.Version, of.Turns, of.Archived = 1, len(do.Steps), true
+		made.Path, made.Commit = &do, &first
+	}
+	set := *of
+	made.Set = &set
+	return made, nil
 }
 
 // existing returns the error of a new conversation whose id one has, which is also how
@@ -160,7 +177,9 @@ func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversati
 		*of = there
 		return nil
 	}
-	return conflict(there.ID, 0, there.Version).WithRetryable(false).WithHint("choose another :new/id, or leave it out")
+	return contract.Errorf("conversation/conflict", "there is a conversation %s already", there.ID).
+		WithDetail("path", edn.Vector(edn.K(keyNew))).
+		WithRetryable(false).WithHint("choose another id for the new conversation, or leave it out")
 }
 
 // result returns the text of the last message of an assistant. With :link? it also
@@ -169,18 +188,14 @@ func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversati
 func (s *Service) result(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	var of Conversation
-	said := noResult
+	var said string
 	err := s.read(ctx, c, id, func(st state) error {
 		of = st.Conversation
 		all, err := st.Messages(0, 0)
 		if err != nil {
 			return err
 		}
-		for m := range flat(all) {
-			if m.Role() == conversation.RoleAssistant && m.Text() != "" {
-				said = m.Text()
-			}
-		}
+		said = resultOf(flat(all))
 		return nil
 	})
 	if err != nil {

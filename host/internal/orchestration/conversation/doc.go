@@ -5,6 +5,10 @@
 // namespace conversation on a [Store]: each is one [Call]. [Memory] is the store without
 // durability.
 //
+// The turns of a session are the path of a conversation (session.ConversationOf), which
+// the first act in the session makes. A conversation that was spawned from another one
+// goes with it; a fork does not.
+//
 // Each operation that writes is one call of [Store.Update], whose decision is a pure
 // function of what is stored. A commit carries the effect key of its call, so a call
 // that is repeated after a crash finds what it has committed.

@@ -48,6 +48,25 @@ func tail(input edn.Value) turns.Tail {
 	return turns.Cut
 }
 
+// wellFormed rejects ids of turns and spans that none can have, in the words of the
+// caller.
+func wellFormed(input edn.Value) *contract.Error {
+	for _, id := range []struct {
+		key, typ, noun, example string
+		parse                   func(string) int64
+	}{
+		{keyTurn, "conversation/turn-not-in-path", "turn", "t-3", turns.ParseTurn},
+		{keySpan, "conversation/span-not-in-turn", "span", "s-3", turns.ParseSpan},
+	} {
+		if written := text(input, id.key); input.HasKey(id.key) && id.parse(written) == 0 {
+			return contract.Errorf(id.typ, ":%s %.80q is not the id of a %s: expected one such as %q", id.key, written, id.noun, id.example).
+				WithDetail(id.key, edn.Text(written)).
+				WithHint(":conversation/get lists the ids")
+		}
+	}
+	return nil
+}
+
 // turnOf is the turn that an input names, 0 for an id that no turn has.
 func turnOf(input edn.Value) int64 { return turns.ParseTurn(text(input, keyTurn)) }
 

@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
@@ -17,6 +19,8 @@ type Memory struct {
 	byID  map[string]*kept
 	spans map[int64]span
 	last  int64 // number of a span
+	// sessions are those whose turns are conversations; nil: none.
+	sessions *memorySessions
 }
 
 type kept struct {
@@ -30,6 +34,7 @@ type kept struct {
 type span struct {
 	turn     int64
 	messages []conversation.Message
+	at       time.Time
 }
 
 var _ Store = (*Memory)(nil)
@@ -45,10 +50,13 @@ func (m *Memory) Update(ctx context.Context, id string, decide func(Reader) (Cha
 	if err != nil {
 		return nil, err
 	}
+	if err := m.forget(ctx, id, c); err != nil {
+		return nil, err
+	}
 	k := m.byID[id]
 	switch {
 	case c.Delete:
-		delete(m.byID, id)
+		m.remove(id)
 		return nil, nil
 	case k == nil && c.Set == nil:
 		return nil, nil
@@ -65,7 +73,11 @@ func (m *Memory) Update(ctx context.Context, id string, decide func(Reader) (Cha
 	}
 	var steps []turns.Step
 	if c.Path != nil {
-		steps = c.Path.Numbered(m.add(c.Path.Spans))
+		var at time.Time
+		if c.Commit != nil {
+			at = c.Commit.At
+		}
+		steps = c.Path.Numbered(m.add(c.Path.Spans, at))
 		if c.Path.Keep < len(path) {
 			path = slices.Clone(path[:c.Path.Keep])
 		}
@@ -75,8 +87,31 @@ func (m *Memory) Update(ctx context.Context, id string, decide func(Reader) (Cha
 	return steps, nil
 }
 
+// forget removes the summary of a session that tells of what a change takes from its path.
+func (m *Memory) forget(ctx context.Context, id string, c Change) error {
+	of, turn, err := Forgotten(memoryReader{m, m.byID[id]}, c)
+	if c.Delete {
+		of, _ = session.OfConversation(id)
+		turn = 1
+	}
+	if err != nil || of == "" {
+		return err
+	}
+	return m.sessions.forget(ctx, of, turn)
+}
+
+// remove deletes a conversation and those that were spawned from it.
+func (m *Memory) remove(id string) {
+	delete(m.byID, id)
+	for child, k := range m.byID {
+		if k.From.Kind == SpawnedFrom && k.From.ID == id {
+			m.remove(child)
+		}
+	}
+}
+
 // add keeps new spans.
-func (m *Memory) add(spans []turns.Span) []turns.Number {
+func (m *Memory) add(spans []turns.Span, at time.Time) []turns.Number {
 	numbers := make([]turns.Number, len(spans))
 	for i, s := range spans {
 		m.last++
@@ -84,7 +119,7 @@ func (m *Memory) add(spans []turns.Span) []turns.Number {
 		if s.Turn == 0 {
 			numbers[i].Turn = m.last
 		}
-		m.spans[m.last] = span{numbers[i].Turn, slices.Clone(s.Messages)}
+		m.spans[m.last] = span{numbers[i].Turn, slices.Clone(s.Messages), at}
 	}
 	return numbers
 }

@@ -31,11 +31,11 @@ func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contrac
 			return nil
 		}
 		version := st.Version
-		if v, ok := c.Input.Key("version").AsInt(); ok {
-			version = v
-		}
-		if version < 0 || version > st.Version {
-			return conflict(st.ID, version, st.Version)
+		if !c.Input.Key("version").IsNil() {
+			var err *contract.Error
+			if version, err = st.versionIn(c.Input); err != nil {
+				return err
+			}
 		}
 		if err := st.pathInto(&b, version, c.Input.Key("window")); err != nil {
 			return err

@@ -11,11 +11,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Intents that answer in a conversation.
-const (
-	modelIntent = "model/chat"
-	agentIntent = "agent/run"
-)
+// AgentIntent is the intent of agents.
+const AgentIntent = "agent/run"
+
+const modelIntent = "model/chat"
 
 // maxDrafts limits the drafts of a conversation. Beyond it none is taken, so that no
 // text is lost; one that is there can still be sent.
@@ -44,7 +43,10 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	if err != nil {
 		return edn.Nil(), err
 	}
-	w, err := s.change(ctx, c, id, at.version, func(st state) (commit, *contract.Error) {
+	w, err := s.change(ctx, c, id, 0, func(st state) (commit, *contract.Error) {
+		if err := st.onlyActsSince(at.version); err != nil {
+			return commit{}, err
+		}
 		do := turns.Append(st.Turns, append([]conversation.Message{draft.Message}, out...))
 		drop, failure := st.drafted(draft, text(c.Input, "draft/id"))
 		if failure != nil {
@@ -53,6 +55,23 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 		return commit{Change: do, drop: drop}, follows(st, do)
 	})
 	return s.answered(c, w, out, err)
+}
+
+// onlyActsSince rejects the commit of an answer to the path of a version if that has changed
+// since. Turns that acts added to the conversation of their session do not count: an answer
+// that is paid for follows them.
+func (st state) onlyActsSince(version int64) *contract.Error {
+	if version == 0 || version == st.Version {
+		return nil
+	}
+	since, err := st.Commits(int(max(0, st.Version-version)))
+	if err != nil {
+		return failed("read conversation "+st.ID, err)
+	}
+	if len(since) == 0 || slices.ContainsFunc(since, func(k Commit) bool { return k.Kind != kindAct }) {
+		return conflict(st.ID, version, st.Version)
+	}
+	return nil
 }
 
 // answerAt is what an answer is asked for: a path at a version.
@@ -117,11 +136,11 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		was := text(c.Input, "draft/id")
 		change := Change{AddDraft: &draft}
 		for _, d := range all { // a text has one draft besides the one that is sent again
-			if d.Key != was && d.Message.Equal(draft.Message) {
+			if d.Key == was && c.replaces() || d.Key != was && d.Message.Equal(draft.Message) {
 				change.DropDrafts = append(change.DropDrafts, d.Key)
 			}
 		}
-		if n := len(all) - len(change.DropDrafts); n >= maxDrafts && was == "" {
+		if n := len(all) - len(change.DropDrafts); n >= maxDrafts && (was == "" || c.replaces()) {
 			return Change{}, contract.Errorf("conversation/too-large", "the conversation has %d drafts, which is the limit", n).
 				WithDetail("limit", edn.Int(maxDrafts)).WithDetail("found", edn.Int(int64(n))).
 				WithHint(":conversation/get lists them, and :draft/id of a send sends one")
@@ -131,9 +150,12 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 	return draft, at, failed("send to conversation "+id, failure)
 }
 
+// replaces reports whether a call has a text of its own in place of a draft.
+func (c *Call) replaces() bool { return c.Input.HasKey("text") || c.Input.HasKey("content") }
+
 // message is the message of a call: its text, its parts, or one of the drafts.
 func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
-	if id := text(c.Input, "draft/id"); id != "" {
+	if id := text(c.Input, "draft/id"); id != "" && !c.replaces() {
 		for _, d := range drafts {
 			if d.Key == id {
 				return d.Message, nil
@@ -141,6 +163,11 @@ func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 		}
 		return conversation.Message{}, contract.Errorf("conversation/invalid-message", "the conversation has no draft %q", id).
 			WithDetail("path", edn.Vector(edn.K("draft/id")))
+	}
+	if !c.replaces() {
+		return conversation.Message{}, contract.Errorf("conversation/invalid-message",
+			"the input has no message: expected one of :text, :content and :draft/id").
+			WithDetail("path", edn.Vector()).WithDetail("expected", edn.Vector(edn.K("text"), edn.K("content"), edn.K("draft/id")))
 	}
 	if !c.Input.HasKey("content") {
 		return userText(text(c.Input, "text"))
@@ -288,15 +315,52 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
 }
 
-// turn is the last turn that is committed, to which what an agent spawns belongs;
-// empty: there is none.
+// turn is the last turn that is committed, to which what an agent spawns belongs; the
+// number 0: there is none.
 func (at *answerAt) turn() string {
 	for _, step := range slices.Backward(at.path) {
 		if step.Turn != 0 {
 			return turns.TurnID(step.Turn)
 		}
 	}
-	return ""
+	return turns.TurnID(0)
+}
+
+// Resolve returns the input of an agent. If it names a conversation, that has to be one of
+// the caller, and the input gets the turn that the agent answers, which is on the path
+// (CNV-014). Without :messages it gets those of the conversation, at most of the last
+// :window turns (CNV-013).
+func (s *Service) Resolve(ctx context.Context, c Call) (edn.Value, *contract.Error) {
+	id := text(c.Input, keyID)
+	if id == "" {
+		return c.Input, nil
+	}
+	var at *answerAt
+	err := s.read(ctx, &c, id, func(st state) (err error) {
+		at, err = s.at(&c, st, -1)
+		return err
+	})
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if c.Input.HasKey("messages") {
+		if named := text(c.Input, keyTurn); named != "" && named != turns.TurnID(0) {
+			if _, err := at.path.Index(turns.ParseTurn(named)); err != nil {
+				return edn.Nil(), err
+			}
+			return c.Input, nil
+		}
+		return c.Input.AssocKey(keyTurn, edn.Text(at.turn())), nil
+	}
+	messages, _, err := at.messages(ctx)
+	switch {
+	case err != nil:
+		return edn.Nil(), err
+	case len(messages) == 0:
+		return edn.Nil(), contract.Errorf("conversation/invalid-message", "conversation %s has no message that an agent could answer", id).
+			WithDetail("path", edn.Vector(edn.K(keyID)))
+	}
+	return c.Input.AssocKey("messages", messageList(messages)).AssocKey(keyTurn, edn.Text(at.turn())), nil
 }
 
 // askAgent asks an agent. It gets the model and the tools as they are in the input of
@@ -305,7 +369,7 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	var input edn.MapBuilder
 	input.Key("messages", messageList(messages))
 	input.Key(keyID, edn.Text(at.id))
-	input.OptText(keyTurn, at.turn())
+	input.Key(keyTurn, edn.Text(at.turn()))
 	model := c.Input.Key("model")
 	if model.IsNil() {
 		model = edn.K(modelIntent)
@@ -313,7 +377,7 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	input.Key("model", model)
 	input.Opt("tools", c.Input.Key("tools"))
 	response, err := c.Ask(ctx, edn.MustMap(
-		edn.K("task"), target(c.Input.Key("agent"), agentIntent),
+		edn.K("task"), target(c.Input.Key("agent"), AgentIntent),
 		edn.K("input"), input.Map()), c.Show)
 	if err != nil {
 		return nil, err

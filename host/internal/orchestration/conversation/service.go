@@ -38,6 +38,8 @@ type Call struct {
 	// Show and Event receive pieces of text and events as they come; nil: not wanted.
 	Show  func(piece edn.Value)
 	Event func(event edn.Value)
+
+	task []conversation.Message // the first turns of a conversation that it makes
 }
 
 func (c *Call) holder() holder { return holder{c.Run, c.Path} }
@@ -56,7 +58,6 @@ type Service struct {
 	now      func() time.Time
 	rules    atomic.Pointer[Rules]
 	lines    lines
-	deleted  atomic.Bool // since the last Sweep
 }
 
 // New returns a service. sessions can freeze their conversations; a nil clock is
@@ -66,7 +67,6 @@ func New(store Store, sessions *session.Service, rules Rules, now func() time.Ti
 		now = time.Now
 	}
 	s := &Service{store: store, sessions: sessions, now: now}
-	s.deleted.Store(true) // by an earlier process, perhaps
 	s.Configure(rules)
 	return s
 }
@@ -76,16 +76,9 @@ func (s *Service) Configure(r Rules) { s.rules.Store(&r) }
 
 func (s *Service) clock() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Sweep deletes content that no conversation names, if one was deleted since the last
-// time.
+// Sweep deletes content that no conversation names.
 func (s *Service) Sweep(ctx context.Context) (Swept, *contract.Error) {
-	if !s.deleted.Swap(false) {
-		return Swept{}, nil
-	}
 	out, err := s.store.Sweep(ctx)
-	if err != nil {
-		s.deleted.Store(true)
-	}
 	return out, failed("delete content that no conversation names", err)
 }
 
@@ -105,6 +98,9 @@ func (s *Service) Do(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	do, ok := operations[nameOf(c.Intent)]
 	if !ok {
 		return edn.Nil(), contract.Errorf("intent/not-supported", "the host has no intent :%s", c.Intent)
+	}
+	if err := wellFormed(c.Input); err != nil {
+		return edn.Nil(), err
 	}
 	return do(s, ctx, &c)
 }
@@ -127,7 +123,11 @@ func failed(doing string, err error) *contract.Error {
 }
 
 func notFound(id string) *contract.Error {
-	return contract.Errorf("conversation/not-found", "there is no conversation %q", id)
+	err := contract.Errorf("conversation/not-found", "there is no conversation %q", id)
+	if of, ok := session.OfConversation(id); ok {
+		return err.WithHint("the first act in session " + of + " makes it")
+	}
+	return err
 }
 
 func conflict(id string, base, current int64) *contract.Error {
@@ -164,6 +164,16 @@ func (c *Call) open(r Reader, id string) (state, *contract.Error) {
 		return state{}, notFound(id)
 	}
 	return state{r, of}, nil
+}
+
+// versionIn returns the version that an input names.
+func (st state) versionIn(input edn.Value) (int64, *contract.Error) {
+	version, ok := input.Key("version").AsInt()
+	if !ok || version < 0 || version > st.Version {
+		return 0, contract.Errorf("invalid-request", "conversation %s has the versions 0 to %d, not %s", st.ID, st.Version,
+			input.Key("version")).WithDetail("path", edn.Vector(edn.K("version"))).WithDetail("current", edn.Int(st.Version))
+	}
+	return version, nil
 }
 
 // read reads a conversation of the caller.

@@ -219,6 +219,14 @@ func TestBadInput(t *testing.T) {
 		"unknown role":   {"append", `:messages [{:role :robot :content "x"}]`, "conversation/invalid-message"},
 		"foreign turn":   {"truncate", `:turn/id "t-99"`, "conversation/turn-not-in-path"},
 		"foreign span":   {"select", `:turn/id "t-2" :span/id "s-99"`, "conversation/span-not-in-turn"},
+		"no turn id":     {"truncate", `:turn/id "nope"`, "conversation/turn-not-in-path"},
+		"no span id":     {"select", `:turn/id "t-2" :span/id "x"`, "conversation/span-not-in-turn"},
+		"late version":   {"restore", `:version 99`, "invalid-request"},
+		"late to get":    {"get", `:version 99`, "invalid-request"},
+		"before all":     {"get", `:version -1`, "invalid-request"},
+		"of a session":   {"open", `:conversation/id "session/s"`, "conversation/not-found"},
+		"malformed new":  {"open", `:conversation/id "a/b"`, "invalid-request"},
+		"no message":     {"send", "", "conversation/invalid-message"},
 		"stale version":  {"append", `:base-version 9 :messages [` + one + `]`, "conversation/conflict"},
 		"cyclic spawn":   {"spawn", `:new/id "c"`, "conversation/conflict"},
 		"malformed id":   {"fork", `:new/id "a b"`, "invalid-request"},
@@ -234,6 +242,31 @@ func TestBadInput(t *testing.T) {
 		require.ErrorIs(t, err, contract.OfType(row.typ), name)
 		assert.Equal(t, before, x.must(x.do("get", "")).String(), name)
 	}
+}
+
+// CNV-029: an error repeats what the caller wrote, not the number that it was read as; a conversation that exists is not
+// said to have changed.
+func TestBadInputIsNamed(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	_, err := x.do("truncate", `:turn/id "nope"`)
+	require.NotNil(t, err)
+	assert.Equal(t, `"nope"`, err.Details.Key("turn/id").String())
+	_, err = x.do("select", `:turn/id "t-2" :span/id "x"`)
+	require.NotNil(t, err)
+	assert.Equal(t, `"x"`, err.Details.Key("span/id").String())
+	_, err = x.do("fork", `:new/id "c"`)
+	require.NotNil(t, err)
+	assert.Equal(t, "[:new/id]", err.Details.Key("path").String())
+	assert.False(t, err.Details.HasKey("base"))
+	for _, intent := range []string{"get", "restore"} {
+		_, err = x.do(intent, ":version 99")
+		require.NotNil(t, err)
+		assert.Equal(t, "{:current 1 :path [:version]}", err.Details.String(), intent)
+	}
+	_, err = x.do("send", "")
+	require.NotNil(t, err)
+	assert.Equal(t, "{:expected [:text :content :draft/id] :path []}", err.Details.String())
 }
 
 // CNV-024, CNV-029: a kept tail whose results of tools lost their calls is refused; cut,
@@ -285,7 +318,7 @@ func TestAgent(t *testing.T) {
 	assert.Equal(t, "1", out.Key("version").String())
 	r := x.asked[0]
 	assert.Equal(t, `{:cap/id :agent/one :intent :agent/run}`, r.Key("task").String())
-	assert.Equal(t, `{:conversation/id "c" :messages [{:content "go" :role :user}] :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}]}`, r.Key("input").String())
+	assert.Equal(t, `{:conversation/id "c" :messages [{:content "go" :role :user}] :model {:cap/ref :llm/voice} :tools [{:cap/ref :x/y}] :turn/id "t-0"}`, r.Key("input").String())
 	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
 		return contract.ValueResult(edn.MustRead(`{:messages [{:role :tool :tool/id "9" :content "r"}]}`)), nil
 	}

@@ -29,6 +29,8 @@ type Relation struct {
 	ID   string // of the other conversation
 	Turn int64  // of its path, 0: it had none
 	Call string // the tool call that the result of a spawned conversation answers
+	// Run is the run within which an agent asked for it; empty: a caller did.
+	Run string
 	// Depth counts the spawned conversations up to one that was not spawned.
 	Depth int
 }
@@ -77,7 +79,8 @@ type Change struct {
 	AddDraft   *Draft
 	DropDrafts []string // keys
 	Summary    *Summary
-	// Delete removes the conversation. Turns that others share stay.
+	// Delete removes the conversation, and those that were spawned from it. Turns that
+	// others share stay.
 	Delete bool
 }
 
@@ -126,7 +129,8 @@ type Filter struct {
 //  2. If decide fails, nothing is stored, and the error is its own.
 //  3. decide may be called again if the first attempt was not stored.
 //  4. Read calls read with what is stored.
-//  5. Content is stored once. Sweep deletes what no path names any more.
+//  5. Content is stored once. Sweep deletes what no path names any more; it costs
+//     nothing if no conversation was deleted since the last time.
 type Store interface {
 	Update(ctx context.Context, id string, decide func(Reader) (Change, error)) ([]turns.Step, error)
 	Read(ctx context.Context, id string, read func(Reader) error) error

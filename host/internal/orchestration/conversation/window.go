@@ -52,7 +52,8 @@ func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bo
 			first = summary.Turns
 		}
 		if summary.Text != "" {
-			out = append(out, conversation.System(tellSummary+summary.Text))
+			// Not a message of the system: it is text of callers and models (PRM-002).
+			out = append(out, conversation.User(tellSummary+summary.Text))
 		}
 	}
 	for _, messages := range v.said[v.begin(first):] {

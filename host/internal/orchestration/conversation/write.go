@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -31,11 +32,12 @@ func (s *Service) changed(ctx context.Context, c *Call, event string, decide fun
 	return b.Map(), nil
 }
 
-// open returns a conversation, and creates it if there is none.
+// open returns a conversation, and creates it if there is none. That of a session is made by
+// its acts.
 func (s *Service) open(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
-	id, err := s.newID(c.Input, keyID)
-	if err != nil {
-		return edn.Nil(), err
+	id, malformed := s.newID(c.Input, keyID)
+	if malformed != nil {
+		id = text(c.Input, keyID)
 	}
 	var of Conversation
 	_, failure := s.store.Update(ctx, id, func(r Reader) (Change, error) {
@@ -46,6 +48,12 @@ func (s *Service) open(ctx context.Context, c *Call) (edn.Value, *contract.Error
 			}
 			of = st.Conversation
 			return Change{}, nil
+		}
+		if _, ofSession := session.OfConversation(id); ofSession {
+			return Change{}, notFound(id)
+		}
+		if malformed != nil {
+			return Change{}, malformed
 		}
 		now := s.clock()
 		of = Conversation{
@@ -152,9 +160,9 @@ func (s *Service) truncate(ctx context.Context, c *Call) (edn.Value, *contract.E
 // restore makes the path that of an earlier version.
 func (s *Service) restore(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.changed(ctx, c, "restored", func(st state) (commit, *contract.Error) {
-		version, ok := c.Input.Key("version").AsInt()
-		if !ok || version < 0 || version > st.Version {
-			return commit{}, conflict(st.ID, version, st.Version).WithRetryable(false)
+		version, err := st.versionIn(c.Input)
+		if err != nil {
+			return commit{}, err
 		}
 		now, failure := st.Path(0)
 		old := turns.Path(nil)
@@ -189,7 +197,8 @@ func (s *Service) archive(ctx context.Context, c *Call) (edn.Value, *contract.Er
 	return b.Map(), failed("archive conversation "+id, failure)
 }
 
-// delete deletes a conversation. Its forks keep the turns that they share with it.
+// delete deletes a conversation with those that were spawned from it. Its forks keep the
+// turns that they share with it.
 func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	leave, err := s.lines.enter(ctx, id, c.holder())
@@ -213,6 +222,5 @@ func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Err
 	if failure != nil {
 		return edn.Nil(), failed("delete conversation "+id, failure)
 	}
-	s.deleted.Store(true)
 	return edn.MustMap(edn.K(keyID), edn.Text(id), edn.K("deleted?"), edn.Bool(true)), nil
 }

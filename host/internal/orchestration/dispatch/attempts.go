@@ -130,6 +130,7 @@ func (s *attempts) recordStart(a *attempt, st CapState, strategy string) {
 		Attempt:     a.number,
 		CapID:       c.ID,
 		CapVersion:  c.Version,
+		CapKind:     c.Kind,
 		Request:     journal.RefTo(a.call.Request),
 		Effects:     c.Effects,
 		Recovery:    a.recovery.String(),

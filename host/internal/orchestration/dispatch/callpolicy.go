@@ -241,7 +241,7 @@ func (p *CallPolicy) fixed(c *registry.Capability) edn.Value {
 		budget = budget.AssocKey("temperature", p.Temperature)
 	}
 	set("budget", budget)
-	set("model", p.Model)
+	set("model", p.modelOf(c))
 	if role := p.roleOf(c); role != "" {
 		b.Key("role", journal.Keyword(role))
 	}

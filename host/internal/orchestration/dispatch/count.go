@@ -78,6 +78,7 @@ func (q *callRequest) callCount(ctx context.Context, c *registry.Capability) int
 	answer, err := q.n.d.Executor.Invoke(ctx, Call{
 		CapID:    c.ID,
 		Run:      q.n.run.ID,
+		Epoch:    q.n.run.Epoch,
 		Session:  q.n.run.Session,
 		Node:     q.n.w.Node,
 		Path:     q.n.w.Path,

@@ -29,7 +29,8 @@ func (o *operation) drive(ctx context.Context) {
 	if o.node.d.Observer != nil {
 		observe = o.node.d.Observer(rules)
 	}
-	commands, events := o.machine.Begin(rules), o.events[:0]
+	var room [1]flow.Event
+	commands, events := o.machine.Begin(rules), room[:0]
 	for {
 		for i := range commands {
 			c := &commands[i]
@@ -54,7 +55,7 @@ func (o *operation) drive(ctx context.Context) {
 			observe(events[0], o.machine.Open())
 		}
 		if events = events[1:]; len(events) == 0 {
-			events = o.events[:0]
+			events = room[:0]
 		}
 	}
 }

@@ -34,6 +34,7 @@ type Executor interface {
 type Call struct {
 	CapID    string
 	Run      string
+	Epoch    int    // number of times that the run was started or resumed
 	Session  string // empty: none
 	Node     string
 	Path     edn.Value // node path, a vector
@@ -48,6 +49,7 @@ type Call struct {
 	Allowed      []string
 	AllowedScope edn.Value
 	Principal    string        // the caller of the run
+	Behalf       Behalf        // where the agent runs; zero: not known, or not an agent
 	Permits      []string      // operations that plugins check and the caller may do
 	Caller       policy.Caller // its rights, for host calls made by the capability
 	EffectKey    string        // the same for every attempt at the same effect
@@ -63,6 +65,17 @@ type Call struct {
 	OnDelta    func(edn.Value)
 	OnProgress func(edn.Value)
 	Stop       <-chan struct{} // closed when the answer is no longer needed; nil: never
+}
+
+// Behalf is the place in a conversation for which an agent runs. Only the host states
+// it: nothing in a request does.
+type Behalf struct {
+	Principal    string // whose conversations those of sub-agents will be
+	Conversation string
+	Turn         string // the last one before the answer of the agent
+	// Unkept is set within shadow calls and replays: what agents ask each other there
+	// leaves no conversation.
+	Unkept bool
 }
 
 // Answer is a whole response envelope and the process that returned it.

@@ -69,7 +69,7 @@ func (n *node) recoveryOf(c *registry.Capability, scopes policy.Scopes) contract
 		return class
 	}
 	sent := c.Confines && len(scopes) == 1 && scopes[0].Effect == "net/http" && scopes[0].Scope.Idempotent()
-	if in, _ := n.d.Registry.Intent(n.w.Intent); sent || in != nil && in.OnUnknown == registry.UnknownRetries {
+	if in, _ := n.d.Registry.Intent(n.w.Intent); sent || n.run.Grant.OnUnknown(in, c) == registry.UnknownRetries {
 		return contract.RecoveryIdempotent
 	}
 	return class

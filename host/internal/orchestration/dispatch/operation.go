@@ -23,9 +23,7 @@ type operation struct {
 	timer    *timer         // of a hedge; nil: none runs
 	accepted []Result       // answers of a tournament
 
-	// Space for the common case, one attempt that is accepted. resolved is written
-	// once and then belongs to the journal.
-	events   [1]flow.Event
+	// resolved is written once and then belongs to the journal.
 	resolved journal.NodeResolved
 }
 
@@ -82,11 +80,12 @@ func (o *operation) noCandidate() *contract.Error {
 func (o *operation) resolvedRecord() *journal.NodeResolved {
 	n, w, b := &o.resolved, o.node.w, &o.candidates.binding
 	*n = journal.NodeResolved{
-		Op:       w.Op,
-		Policy:   w.Policy.Ordering,
-		Strategy: o.strategy.name,
-		Width:    o.strategy.recordedWidth(),
-		Coerced:  w.Coerced,
+		Op:        w.Op,
+		Policy:    w.Policy.Ordering,
+		Strategy:  o.strategy.name,
+		Width:     o.strategy.recordedWidth(),
+		Coerced:   w.Coerced,
+		OutSchema: w.Policy.Layer.Requires.OutSchema.V,
 	}
 	n.Learned = o.candidates.learning.record
 	if o.candidates.ranked != nil {

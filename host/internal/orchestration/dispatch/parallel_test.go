@@ -231,19 +231,26 @@ func TestRaceAsksAgain(t *testing.T) {
 	})
 }
 
-// ATT-004: candidates with effects are not called in parallel.
+// ATT-004: candidates with effects are not called in parallel by any strategy,
+// whichever of them has the effect.
 func TestEffectsAreNotRaced(t *testing.T) {
-	w := world(t, "", ":cap/effects #{:fs/write}")
-	w.On("t/a", out(`{:n 1}`)).On("t/b", out(`{:n 2}`))
-	l := race(2, 0)
-	l.Effects = policy.Of([]string{"fs/write"}, here)
-	r := serve(t, w, order{layer: l})
-	require.Nil(t, r.Err)
-	assert.Equal(t, []string{"a ", "a ok"}, r.events())
-	resolved, ok := r.records[0].Body.(*journal.NodeResolved)
-	require.True(t, ok)
-	assert.Equal(t, policy.Cascade, resolved.Strategy)
-	assert.Zero(t, resolved.Width)
+	const writes = ":cap/effects #{:fs/write}"
+	for name, l := range map[string]policy.Layer{"race": race(2, 0), "hedge": hedge(ms, 1, 0, 0), "tournament": tournament(2, 0)} {
+		for _, more := range [][]string{{"", writes}, {writes, ""}, {writes, writes}} {
+			synctest.Test(t, func(t *testing.T) {
+				w := world(t, more...)
+				w.On("t/a", in(10*ms, out(`{:n 1}`))).On("t/b", out(`{:n 2}`))
+				l.Effects = policy.Of([]string{"fs/write"}, here)
+				r := serve(t, w, order{layer: l})
+				require.Nil(t, r.Err, name)
+				assert.Equal(t, []string{"a ", "a ok"}, r.events(), "%s of %q", name, more)
+				resolved, ok := r.records[0].Body.(*journal.NodeResolved)
+				require.True(t, ok)
+				assert.Equal(t, policy.Cascade, resolved.Strategy)
+				assert.Zero(t, resolved.Width)
+			})
+		}
+	}
 }
 
 // ATT-012: without recorded latencies a hedge waits twice the declared latency;

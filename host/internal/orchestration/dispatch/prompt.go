@@ -36,6 +36,16 @@ func (p *CallPolicy) roleOf(c *registry.Capability) string {
 	return role
 }
 
+// modelOf returns the model key for calls to a capability; nil: it uses its own model.
+func (p *CallPolicy) modelOf(c *registry.Capability) edn.Value {
+	if c.Kind != registry.ModelKind {
+		return p.Model
+	}
+	in, _ := p.reg.Intent(p.intent)
+	key, _ := p.prompts.ModelOf(p.Model, p.intent, c, in)
+	return key
+}
+
 // preparation returns the cached constant part of the prompts.
 func (p *CallPolicy) preparation(c *registry.Capability) *prepared {
 	p.mu.Lock()
@@ -75,7 +85,7 @@ func (n *node) checkPromptOverride() *contract.Error {
 		return nil
 	}
 	where, ok := prompt.Overrides(n.w.Intent, n.w.System, n.w.Input)
-	if !ok || where != ":system" && !n.hasModelCandidate() {
+	if !ok || where != ":system" && !n.hasModelCandidate() && !prompt.Converses(n.w.Intent) {
 		return nil
 	}
 	if why == nil {
@@ -84,9 +94,13 @@ func (n *node) checkPromptOverride() *contract.Error {
 			n.w.Node, where).
 			WithDetail("operation", edn.K(policy.OverridePrompt))
 	}
+	hint := "leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }"
+	if !prompt.Composes(n.w.Intent) || prompt.Converses(n.w.Intent) {
+		hint = "leave " + where + " out, or have a role permitted: operations { rule \"" + policy.OverridePrompt + "\" }"
+	}
 	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", n.w.Node, where,
 		why.Message).
-		WithHint("leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }")
+		WithHint(hint)
 	for _, key := range [...]string{"operation", "rule", "reason"} {
 		e = e.WithDetail(key, why.Details.Key(key))
 	}

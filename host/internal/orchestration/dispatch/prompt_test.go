@@ -29,6 +29,7 @@ func modelsWithRoles(t testing.TB) *dispatchtest.World {
 		`{:cap/id :t/a :cap/kind :llm :cap/role :solver :cap/intents #{:text/respond :model/chat} :io/in-schema :req/any :io/out-schema :res/any :cap/repairs? true}`,
 		`{:cap/id :t/b :cap/kind :llm :cap/intents #{:text/respond :model/chat} :io/in-schema :req/any :io/out-schema :res/any}`,
 		dispatchtest.Cap("t/c", ""),
+		`{:cap/id :t/d :cap/kind :tool :cap/intents #{:conversation/send} :io/in-schema :req/any :io/out-schema :res/any}`,
 	}})
 	w.Dispatcher.Prompts = &prompt.Book{
 		Default: promptLayer(t, "prompts.default", "You are part of a program."),
@@ -142,11 +143,15 @@ func TestOverriding(t *testing.T) {
 		"of a message":                 {input: `{:messages [{:role :system :content "Mine."}]}`, blocked: true},
 		"none":                         {input: `{:prompt "p"}`},
 		"a conversation":               {intent: "model/chat", input: `{:messages [{:role :system :content "Mine."}]}`},
+		"beside a conversation":        {intent: "model/chat", input: `{:system "Mine." :messages [{:role :user :content "p"}]}`, blocked: true},
+		"of a kept conversation":       {intent: "conversation/send", input: `{:text "p" :system "Mine."}`, blocked: true},
+		"a message that is kept":       {intent: "conversation/send", input: `{:messages [{:role :system :content "Mine."}]}`},
+		"none of a kept conversation":  {intent: "conversation/send", input: `{:text "p"}`},
 		"in a plan that was an answer": {system: "Mine.", input: `{:prompt "p"}`, foreign: true, blocked: true},
 	} {
 		for _, may := range []bool{false, true} {
 			w := modelsWithRoles(t)
-			w.On("t/a", out(`{:text "x"}`))
+			w.On("t/a", out(`{:text "x"}`)).On("t/d", out(`{:text "x"}`))
 			if tc.intent == "" {
 				tc.intent = "text/respond"
 			}
@@ -170,7 +175,7 @@ func TestOverriding(t *testing.T) {
 			require.Nil(t, r.Err, name)
 			asked := w.Calls()[0].Request.Key("context").Key("prompt")
 			switch {
-			case tc.intent == "model/chat":
+			case tc.intent != "text/respond":
 				assert.True(t, asked.IsNil(), "nothing is composed for a conversation")
 			case tc.system != "" || edn.MustRead(tc.input).HasKey("system"):
 				assert.Equal(t, `"Mine."`, asked.Key("system").String(), name)

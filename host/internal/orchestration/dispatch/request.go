@@ -28,8 +28,6 @@ type callRequest struct {
 	// repair round of these counts.
 	counted   map[string]int64
 	countedIn int
-
-	space [192]byte // for the text of the key
 }
 
 var _ funds.Request = (*callRequest)(nil)
@@ -86,6 +84,7 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 	call := Call{
 		CapID:     c.ID,
 		Run:       run.ID,
+		Epoch:     run.Epoch,
 		Session:   run.Session,
 		Node:      w.Node,
 		Path:      w.Path,
@@ -95,6 +94,7 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 		Effects:   effects(c),
 		Scope:     scopeValue(scopes),
 		Principal: run.Principal,
+		Behalf:    run.behalf(),
 		Permits:   run.Permits,
 		Caller:    run.Grant.Caller(),
 		EffectKey: q.effectKey(),
@@ -110,6 +110,13 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 		call.Allowed, call.AllowedScope = w.Policy.Effects, scopeValue(w.Policy.Layer.Scopes)
 	}
 	return call
+}
+
+// behalf returns the place for which the agents of the run are called.
+func (r *Run) behalf() Behalf {
+	b := r.Behalf
+	b.Unkept = b.Unkept || r.Shadow || r.Fill != nil
+	return b
 }
 
 // envelope returns the envelope, with the findings of the last round in a repair
@@ -140,14 +147,15 @@ func (q *callRequest) envelope(c *registry.Capability, asked prompt.Composed) ed
 // round, and of the request if the run is one of a plugin (JRN-043, JRN-046).
 func (q *callRequest) effectKey() string {
 	if q.key == "" {
-		text := append(q.space[:0], q.n.run.ID...)
+		var room [192]byte
+		text := append(room[:0], q.n.run.ID...)
 		text = append(text, '\n')
 		text = q.n.w.Path.AppendCanonical(text)
 		text = append(text, '\n')
 		text = strconv.AppendInt(text, int64(q.round), 10)
 		text = append(text, q.n.run.Asked...)
 		sum := blake3.Sum256(text)
-		q.key = string(hex.AppendEncode(append(q.space[:0], "b3:"...), sum[:]))
+		q.key = string(hex.AppendEncode(append(room[:0], "b3:"...), sum[:]))
 	}
 	return q.key
 }

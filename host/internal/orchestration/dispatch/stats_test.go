@@ -32,6 +32,39 @@ func (s served) resolved(t testing.TB) *journal.NodeResolved {
 	return n
 }
 
+// BRK-001, HTTP-008: an operator closes the breakers of a capability, for one intent or
+// all, and the failures before no longer count. Others stay as they are.
+func TestResetBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := worldWithStats(t, "", "")
+		down := true
+		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
+			if down {
+				return fails("provider/unavailable")
+			}
+			return out(`{:n 1}`)
+		})
+		w.On("t/b", out(`{:n 2}`))
+		one := func() []string { return serve(t, w, order{layer: retries(0, 1)}).events() }
+		for range 5 {
+			one()
+		}
+		require.Equal(t, []string{"b ", "b ok"}, one(), "its breaker is open")
+		down = false
+		table := w.Dispatcher.Stats
+		assert.Empty(t, table.Reset("t/c", "", time.Now()))
+		assert.Empty(t, table.Reset("t/a", "t/other", time.Now()))
+		require.Equal(t, []string{"b ", "b ok"}, one(), "that was another breaker")
+		reset := table.Reset("t/a", "", time.Now())
+		require.Len(t, reset, 1)
+		assert.Equal(t, "ok", reset[0].State())
+		assert.Equal(t, []string{"a ", "a ok"}, one(), "at once, without a ramp")
+		down = true
+		assert.Equal(t, []string{"a ", "a provider/unavailable", "b ", "b ok"}, one())
+		assert.Equal(t, "a ", one()[0], "one failure does not open it: the earlier ones do not count")
+	})
+}
+
 // BRK-001, BRK-004, BRK-005: a failing candidate is rejected for all calls, and
 // comes back by one probe and the ramp.
 func TestBreaker(t *testing.T) {

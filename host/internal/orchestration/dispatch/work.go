@@ -27,14 +27,17 @@ type Recorder interface {
 // Run holds what all calls of one run share.
 type Run struct {
 	ID      string
+	Epoch   int    // number of times that it was started or resumed
 	Session string // empty: none
 	// Principal is the caller, Permits are the operations that plugins check and
 	// the caller may do. Capabilities learn both with each call.
 	Principal string
 	Permits   []string
-	Seed      int64
-	Trace     edn.Value
-	Recorder  Recorder
+	// Behalf is the place for which its agents run; zero: not known.
+	Behalf   Behalf
+	Seed     int64
+	Trace    edn.Value
+	Recorder Recorder
 	// Grant holds the effects that the roles of the caller permit; nil permits
 	// none.
 	Grant *policy.Grant

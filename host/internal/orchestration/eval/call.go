@@ -38,10 +38,17 @@ func (s *scope) callNode(
 		if result.DoneOnce {
 			s.doneOnce.Store(true)
 		}
+		unknown := err != nil && err.Type == "effects/outcome-unknown" && !result.Decided
+		on := ""
+		if unknown {
+			if on = s.onUnknown(w, result); on == registry.UnknownIsDone && s.assumeDone(w, result) {
+				unknown, err = false, nil
+			}
+		}
 		if w.Replay {
 			err = s.replayed(n, e, err)
 		}
-		if err != nil && err.Type == "effects/outcome-unknown" && !result.Decided && s.suspends(w.Intent) {
+		if unknown && on != registry.UnknownFails && s.run.task.Suspend != nil {
 			begun()
 			return attempts, s.run.waiting.wait(ctx, Undecided{e.path, n.ID})
 		}
@@ -53,11 +60,34 @@ func (s *scope) callNode(
 	return attempts, nil
 }
 
-// suspends reports whether a call of an intent whose outcome is unknown waits for a
-// decision.
-func (s *scope) suspends(intent string) bool {
-	in, _ := s.run.ev.Registry.Intent(intent)
-	return s.run.task.Suspend != nil && (in == nil || in.OnUnknown != registry.UnknownFails)
+// onUnknown returns what happens to a node whose outcome is unknown. The result gets the
+// attempt that it is about, if that was made before a crash.
+func (s *scope) onUnknown(w *dispatch.Work, r *dispatch.Result) string {
+	if r.CapID == "" && w.Past != nil && len(w.Past.Attempts) > 0 {
+		last := w.Past.Attempts[len(w.Past.Attempts)-1].Started
+		r.CapID, r.Attempt = last.CapID, last.Attempt
+	}
+	in, _ := s.run.ev.Registry.Intent(w.Intent)
+	capability, _ := s.run.ev.Registry.Capability(r.CapID)
+	return s.run.call.Grant.OnUnknown(in, capability)
+}
+
+// assumeDone gives a node whose outcome is unknown an empty answer, which its schema must
+// accept.
+func (s *scope) assumeDone(w *dispatch.Work, r *dispatch.Result) bool {
+	reg, intent := s.run.ev.Registry, w.Intent
+	if tool, ok := reg.Tool(w.ToolID); ok {
+		intent = tool.ToolIntent()
+	}
+	answer := edn.MustMap()
+	if sch, ok := reg.Schema(reg.OutSchema(intent, w.Policy.Layer.Requires.OutSchema.V)); ok && len(sch.Validate(answer)) > 0 {
+		if answer = edn.Nil(); len(sch.Validate(answer)) > 0 {
+			return false
+		}
+	}
+	r.Out, r.Response, r.Err, r.DoneOnce = answer, contract.ValueResult(answer), nil, true
+	s.doneOnce.Store(true)
+	return true
 }
 
 // endsRun reports errors that no node may keep, because the run itself ends.

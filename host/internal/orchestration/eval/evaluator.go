@@ -40,7 +40,7 @@ type Evaluator struct {
 	Limits plan.Limits
 	// Panicked is called with a defect before the run ends with
 	// runtime/internal.
-	Panicked func(where string, value any, stack []byte)
+	Panicked func(run, where string, value any, stack []byte)
 }
 
 // Task is one run: a program and its parameters.
@@ -62,6 +62,8 @@ type Task struct {
 	// Principal names the caller, Caller has its rights.
 	Principal string
 	Caller    policy.Caller
+	// Behalf is the place in a conversation for which its agents run.
+	Behalf dispatch.Behalf
 	// Explain records the figures of every candidate.
 	Explain bool
 	// Stack holds the capabilities that wait for the run, outermost first; nil
@@ -221,7 +223,28 @@ func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 		t.Request = &policy.Layer{}
 	}
 	r := &run{ev: ev, task: t, verbose: calls(t.Program)}
-	r.call = dispatch.Run{ID: t.Run, Session: t.Session, Principal: t.Principal, Permits: ev.Access.Permitted(policy.PluginOperations, t.Caller), Seed: t.Seed, Trace: t.Trace, Recorder: t.Recorder, Grant: ev.Effects.Grant(t.Caller), Base: ctx, Account: t.Account, AtLeast: t.AtLeast, Host: t.Host, Grading: t.Grading, Interrupts: t.Interrupts, Explain: t.Explain, Fill: t.Fill, Secrets: t.Secrets, Overriding: ev.Access.Denied(policy.OverridePrompt, t.Caller)}
+	r.call = dispatch.Run{
+		ID:         t.Run,
+		Epoch:      t.Recorder.Epoch(),
+		Session:    t.Session,
+		Principal:  t.Principal,
+		Behalf:     t.Behalf,
+		Permits:    ev.Access.Permitted(policy.PluginOperations, t.Caller),
+		Seed:       t.Seed,
+		Trace:      t.Trace,
+		Recorder:   t.Recorder,
+		Grant:      ev.Effects.Grant(t.Caller),
+		Base:       ctx,
+		Account:    t.Account,
+		AtLeast:    t.AtLeast,
+		Host:       t.Host,
+		Grading:    t.Grading,
+		Interrupts: t.Interrupts,
+		Explain:    t.Explain,
+		Fill:       t.Fill,
+		Secrets:    t.Secrets,
+		Overriding: ev.Access.Denied(policy.OverridePrompt, t.Caller),
+	}
 	if in := t.Inside; in != nil {
 		r.call.Asked = in.Request.Hash()
 		if ev.Registry.Permits(in.CapID, policy.OverridePrompt) {
@@ -363,7 +386,7 @@ func (r *run) degrade(rs []policy.Rejection) {
 // is finalized and the host continues.
 func (r *run) recovered(where string, value any) *contract.Error {
 	if r.ev.Panicked != nil {
-		r.ev.Panicked(where, value, debug.Stack())
+		r.ev.Panicked(r.task.Run, where, value, debug.Stack())
 	}
 	return contract.Errorf("runtime/internal", "%s: the evaluator panicked: %s", where, fmt.Sprint(value))
 }

@@ -119,7 +119,7 @@ func (o *order) release(i int) {
 func (o *order) isWanted(i int) bool { return o.wanted == nil || o.wanted[i] }
 
 // want keeps the nodes before the failed node in program order, with their
-// dependencieo. Any of them may fail too, and would then be the error to
+// dependencies. Any of them may fail too, and would then be the error to
 // report; running them to the end makes the outcome independent of timing.
 func (o *order) want() {
 	o.wanted = make([]bool, o.n)
@@ -137,9 +137,6 @@ func (o *order) want() {
 				stack = append(stack, int(p))
 			}
 		}
-	}
-	if o.failed < o.n {
-		o.wanted[o.failed] = false
 	}
 }
 

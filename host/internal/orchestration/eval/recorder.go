@@ -43,6 +43,13 @@ func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, 
 // resumed. It must be called before the first record.
 func (r *Recorder) Continue(seq int) { r.seq = seq }
 
+// Epoch returns the epoch of the next record.
+func (r *Recorder) Epoch() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.epoch
+}
+
 // Mask has the recorder replace secrets in the records from now on.
 func (r *Recorder) Mask(m *journal.Mask) {
 	r.mu.Lock()
@@ -109,9 +116,13 @@ func (r *Recorder) record(path edn.Value, node string, body journal.Body) error 
 	if n, ok := body.(journal.Numbered); ok {
 		n.SetSeq(r.seq + 1)
 	}
-	rec, err := r.mask.Record(journal.Record{
+	rec := journal.Record{
 		Run: r.run, Seq: r.seq + 1, At: r.clock.Now(), Epoch: r.epoch, Path: path, Node: node, Body: body,
-	})
+	}
+	var err error
+	if r.mask.Any() {
+		rec, err = r.mask.Record(rec)
+	}
 	if err == nil {
 		err = r.to.Append(r.ctx, rec)
 	}

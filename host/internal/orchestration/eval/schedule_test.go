@@ -180,6 +180,19 @@ func TestOtherFailuresAreCounted(t *testing.T) {
 	})
 }
 
+// SCHED-004, EVAL-070: not in the error of an item that is kept, a value: a replay,
+// where nothing takes time, may count others.
+func TestOtherFailuresAreNoValue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, echo(t), nodes("lazy", `{:op :map :over [1] :on-item-error :keep :as :ys :body [`+
+			call("a", `{:ms 20 :fail :provider/error}`, "")+call("b", `{:ms 10 :fail :input/invalid}`, "")+`]}`,
+			`{:op :emit :input {:error {:slot/path [:ys :out 0 :error]}}}`))
+		require.Nil(t, r.Err)
+		assert.Equal(t, ":provider/error", r.Out.Key("error").Key("type").String())
+		assert.False(t, r.Out.Key("error").Key("details").HasKey("others-failed"))
+	})
+}
+
 // SCHED-009, IR-002: a skipped node satisfies its edges and leaves its slot
 // unfilled; the record has its condition.
 func TestSkip(t *testing.T) {
@@ -278,7 +291,7 @@ func TestPanicInANode(t *testing.T) {
 	w := echo(t)
 	var told []string
 	observe := func(_ *taskOf, ev *evaluatorOf, _ *plan.Env) {
-		ev.Panicked = func(where string, value any, stack []byte) {
+		ev.Panicked = func(_, where string, value any, stack []byte) {
 			told = append(told, fmt.Sprint(where, " ", value, " ", len(stack) > 0))
 		}
 	}
@@ -289,19 +302,26 @@ func TestPanicInANode(t *testing.T) {
 	assert.Equal(t, "runtime/internal", r.failure(), "not even where failures are allowed")
 }
 
-// RUN-006, RUN-013: the end of the run's context ends the run.
+// RUN-006, RUN-013: the end of the run's context ends the run at once, and no new
+// attempt starts.
 func TestEndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text := nodes("hybrid", call("a", `{:ms 1000}`, ":as :x"), call("b", `{:x {:slot/id :x}}`, ""), call("c", `{:ms 5000}`, ""))
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
+		begun := time.Now()
 		r := runValue(ctx, t, echo(t), edn.MustRead(text))
 		assert.Equal(t, "timeout/hard", r.failure())
+		assert.Equal(t, 100*time.Millisecond, time.Since(begun))
+		assert.Equal(t, "a c", begins(r))
 
 		ctx, stop := context.WithCancel(context.Background())
-		time.AfterFunc(100*time.Millisecond, stop)
+		time.AfterFunc(1200*time.Millisecond, stop)
+		begun = time.Now()
 		r = runValue(ctx, t, echo(t), edn.MustRead(text))
 		assert.Equal(t, "canceled", r.failure())
+		assert.Equal(t, 1200*time.Millisecond, time.Since(begun))
+		assert.Equal(t, "a c b", begins(r), "what began before it")
 
 		gone, stop := context.WithCancel(context.Background())
 		stop()

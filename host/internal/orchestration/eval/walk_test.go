@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -44,4 +45,16 @@ func TestLetOfAWholeSlot(t *testing.T) {
 	  {:op :emit :input {:slot/id :y}}]}`)
 	require.Nil(t, r.Err)
 	assert.Equal(t, `{:deep [{:text "hello"}]}`, r.out())
+
+	w = two(t)
+	w.On("a/one", dispatchtest.Step{Err: contract.Errorf("provider/error", "no")})
+	r = run(t, w, `{:nodes [
+	  {:op :call :intent :text/respond :input {:prompt "A"} :dispatch {:candidates [:a/one] :allow-failure? true} :as :x}
+	  {:op :let :value {:deep [{:slot/id :x}]} :as :y}
+	  {:op :emit :input {:slot/id :y}}]}`)
+	require.Nil(t, r.Err)
+	deep, _ := r.Out.Key("deep").Nth(0)
+	assert.Equal(t, 2, deep.Len(), "of a failed one its failure, and nothing else")
+	assert.Equal(t, `:provider/error`, deep.Key("failure/type").String())
+	assert.Equal(t, `:provider/error`, deep.Key("error").Key("type").String())
 }

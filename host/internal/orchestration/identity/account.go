@@ -15,6 +15,8 @@ type User struct {
 	ID    string // user/ and a number that is never used again
 	Login string
 	Type  string // of the account
+	// Tenant is the name of its tenant; empty: the host itself.
+	Tenant string
 	// Roles are those granted to it, sorted, qualified and without colon.
 	Roles []string
 	// Password is the hash in PHC format; empty: it has none.
@@ -26,21 +28,38 @@ type User struct {
 
 // Token is a credential of a user. It is immutable.
 type Token struct {
-	ID      string
-	Owner   string // id of a user
-	Label   string
+	ID    string
+	Kind  TokenKind
+	Owner string // id of a user
+	Label string
+	// Session is the session of a token ForSession.
+	Session string
+	// Parent is the id of the token that its maker has shown; empty: it had another
+	// credential. The token ends with its parent.
+	Parent  string
 	Hash    [32]byte // of the text of the token
 	Narrow  policy.Narrowing
 	Created time.Time
 	Expires time.Time
 }
 
-// Accounts are all users and tokens.
+// TokenKind is how a token is sent. One of another kind is not accepted.
+type TokenKind string
+
+// The kinds of tokens.
+const (
+	ForPrograms TokenKind = ""        // as bearer, until it expires
+	ForSession  TokenKind = "session" // in a header of its own, while its session is used
+	ForBrowser  TokenKind = "browser" // as cookie, after a login with a password
+)
+
+// Accounts are all users, tokens and created roles.
 type Accounts struct {
 	// Version grows with every change.
 	Version int64
 	Users   []User
 	Tokens  []Token
+	Roles   []Role // by name
 }
 
 // Change is what an update writes.
@@ -49,11 +68,13 @@ type Change struct {
 	Drop      []string
 	PutToken  []Token
 	DropToken []string
+	PutRole   []Role // new ones
+	DropRole  []string
 }
 
 // Empty reports whether the change writes nothing.
 func (c *Change) Empty() bool {
-	return len(c.Put)+len(c.Drop)+len(c.PutToken)+len(c.DropToken) == 0
+	return len(c.Put)+len(c.Drop)+len(c.PutToken)+len(c.DropToken)+len(c.PutRole)+len(c.DropRole) == 0
 }
 
 // Store keeps accounts.
@@ -77,6 +98,8 @@ type Settings struct {
 	// Known are all roles of the configuration, sorted. A granted role that is not
 	// among them is ignored.
 	Known []string
+	// Intents are those that a token may be limited to; nil: any.
+	Intents []string
 	// Anonymous is the role of callers without credentials, LoggedIn that of all
 	// others, Global are those of both.
 	Anonymous, LoggedIn string
@@ -88,7 +111,14 @@ type Settings struct {
 	// TokenTTL is the lifetime of a token that is made without one, MaxTokenTTL the
 	// longest.
 	TokenTTL, MaxTokenTTL time.Duration
-	Locks                 Locks
+	Sessions              SessionTokens
+	// BrowserTTL is how long a login of a browser lasts; 0: browsers cannot log in.
+	BrowserTTL time.Duration
+	// Certificates maps the names of client certificates to logins or ids of users.
+	Certificates map[string]string
+	Locks        Locks
+	// Issuers are other servers whose tokens identify callers. Their URLs differ.
+	Issuers []Issuer
 }
 
 // Basic are the settings of passwords.
@@ -98,6 +128,14 @@ type Basic struct {
 	MinBytes int
 	// Memory in KiB and Time are the parameters of argon2id.
 	Memory, Time uint32
+}
+
+// SessionTokens are the settings of tokens of sessions.
+type SessionTokens struct {
+	// Operations that they may do; empty: there are no such tokens.
+	Operations []string
+	// IdleTTL is how long an unused token lasts. Its use is noted at most every Refresh.
+	IdleTTL, Refresh time.Duration
 }
 
 // Locks limit failed logins. A counter loses one failure per Forgive; one that
@@ -119,9 +157,10 @@ func (s *Settings) Types() []string {
 }
 
 // RolesOf returns the roles of a user: those of its account type, its own, the role
-// of all users, and the global ones (AUTH-006).
-func (s *Settings) RolesOf(u *User) []string {
-	return s.known(slices.Concat(s.Account[u.Type], u.Roles, []string{s.LoggedIn}, s.Global))
+// of all users, and the global ones (AUTH-006). A created role comes with those that it
+// includes.
+func (a *Accounts) RolesOf(s *Settings, u *User) []string {
+	return s.known(a.withIncluded(slices.Concat(s.Account[u.Type], u.Roles, []string{s.LoggedIn}, s.Global)), a.Roles...)
 }
 
 // Nameless returns the principal of callers without credentials.
@@ -129,8 +168,13 @@ func (s *Settings) Nameless(name string) Principal {
 	return Principal{Name: name, Type: name, Roles: s.known(slices.Concat([]string{s.Anonymous}, s.Global))}
 }
 
-func (s *Settings) known(roles []string) []string {
-	return slices.DeleteFunc(sorted(roles), func(role string) bool { return !slices.Contains(s.Known, role) })
+// known returns those of the roles that the configuration has or that were created.
+func (s *Settings) known(roles []string, created ...Role) []string {
+	return slices.DeleteFunc(sorted(roles), func(role string) bool { return !s.has(role, created) })
+}
+
+func (s *Settings) has(role string, created []Role) bool {
+	return slices.Contains(s.Known, role) || slices.ContainsFunc(created, func(r Role) bool { return r.Name == role })
 }
 
 // sorted returns the distinct strings in order.
@@ -144,12 +188,20 @@ type Principal struct {
 	Type string // account type
 	// Login is how people know it; empty for callers without account.
 	Login string
+	// Tenant is the name of its tenant; empty: the host itself.
+	Tenant string
 	// Token is the id of the token that the caller has shown; empty: it has another
 	// credential.
-	Token  string
-	Roles  []string
-	Narrow *policy.Narrowing // limits of the token; nil: none
+	Token string
+	// Session is the only session that the caller may use; empty: all of its own.
+	Session string
+	Roles   []string
+	Narrow  *policy.Narrowing // limits of the token; nil: none
+	// Expires is when the credential of a caller without account ends; zero: it does not.
+	Expires time.Time
 }
 
 // Caller returns the principal as rules see it.
-func (p *Principal) Caller() policy.Caller { return policy.Caller{Roles: p.Roles, Narrow: p.Narrow} }
+func (p *Principal) Caller() policy.Caller {
+	return policy.Caller{Roles: p.Roles, Narrow: p.Narrow, Tenant: p.Tenant}
+}

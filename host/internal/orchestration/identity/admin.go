@@ -19,6 +19,7 @@ var loginForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@+-]{0,63}$`)
 // NewUser describes a user to create.
 type NewUser struct {
 	Login, Type string // the type may be empty: simple
+	Tenant      string // empty: the host itself
 	Roles       []string
 	Password    string // empty: the user has none, and can have tokens
 }
@@ -57,7 +58,7 @@ func (a *Accounts) user(who string) (User, *contract.Error) {
 
 // AddUser creates a user.
 func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, *contract.Error) {
-	u := User{Login: n.Login, Type: n.Type, Roles: sorted(n.Roles), Created: time.Now().UTC().Truncate(time.Millisecond)}
+	u := User{Login: n.Login, Type: n.Type, Tenant: n.Tenant, Roles: sorted(n.Roles), Created: time.Now().UTC().Truncate(time.Millisecond)}
 	if u.Type == "" {
 		u.Type = SimpleType
 	}
@@ -69,7 +70,12 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 			WithHint("one of " + strings.Join(types, ", ") + "; auth { account_roles = { ... } } in ferment.hcl adds others").
 			DidYouMean(contract.Nearest(u.Type, types))
 	}
-	if err := set.grantable(u.Roles); err != nil {
+	if u.Tenant != "" {
+		if err := CheckTenant(u.Tenant); err != nil {
+			return User{}, err
+		}
+	}
+	if err := set.grantable(u.Roles, s.now.Load().Roles); err != nil {
 		return User{}, err
 	}
 	if n.Password != "" {
@@ -86,6 +92,9 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 			return Change{}, contract.Errorf("user/already-exists", "there is a user %q already", u.Login).
 				WithHint("\"ferment user show " + u.Login + "\" shows it")
 		}
+		if err := set.grantable(u.Roles, a.Roles); err != nil {
+			return Change{}, err // a role was deleted meanwhile
+		}
 		u.ID = "user/" + strconv.FormatInt(a.Version+1, 10)
 		return Change{Put: []User{u}}, nil
 	})
@@ -93,17 +102,21 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 }
 
 // grantable rejects roles that users cannot have.
-func (set *Settings) grantable(roles []string) *contract.Error {
+func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 	for _, role := range roles {
 		if role == policy.RoleAny || role == policy.RoleAnonymous {
 			return contract.Errorf("user/invalid-role", "the role :%s cannot be granted: callers have it or not by themselves", role)
 		}
-		if !slices.Contains(set.Known, role) {
-			return contract.Errorf("user/unknown-role", "the configuration has no role :%.80s", role).
-				WithHint("add a block role \"" + strings.TrimPrefix(role, "role/") + "\" to ferment.hcl, or use one of " +
-					edn.Keywords(set.Known...).String()).
-				DidYouMean(contract.Nearest(role, set.Known))
+		if set.has(role, created) {
+			continue
 		}
+		known := slices.Clone(set.Known)
+		for _, r := range created {
+			known = append(known, r.Name)
+		}
+		return contract.Errorf("user/unknown-role", "there is no role :%.80s", role).
+			WithHint("add a block role \"" + strings.TrimPrefix(role, "role/") + "\" to ferment.hcl, or use one of " + edn.Keywords(known...).String()).
+			DidYouMean(contract.Nearest(role, known))
 	}
 	return nil
 }
@@ -118,12 +131,21 @@ func (s *Service) SetPassword(ctx context.Context, set *Settings, who, password 
 	if err != nil {
 		return User{}, err
 	}
-	return s.alter(ctx, set, who, false, func(u *User) { u.Password = hash })
+	return s.shutOut(ctx, set, who, false, func(u *User) { u.Password = hash })
 }
 
 // Lock locks an account, which also disables its tokens; unlock ends that.
 func (s *Service) Lock(ctx context.Context, set *Settings, who string, locked, dry bool) (User, *contract.Error) {
-	return s.alter(ctx, set, who, dry, func(u *User) { u.Locked = locked })
+	if !locked {
+		return s.alter(ctx, set, who, dry, func(u *User) { u.Locked = false })
+	}
+	return s.shutOut(ctx, set, who, dry, func(u *User) { u.Locked = true })
+}
+
+// shutOut is alter for a change that also ends the logins of browsers and the tokens of
+// sessions.
+func (s *Service) shutOut(ctx context.Context, set *Settings, who string, dry bool, change func(*User)) (User, *contract.Error) {
+	return s.alterWith(ctx, set, who, dry, change, func(t *Token) bool { return t.Kind != ForPrograms })
 }
 
 // Forgive forgets the failed logins of an account on this host.
@@ -137,9 +159,6 @@ func (s *Service) Forgive(ctx context.Context, who string) (User, *contract.Erro
 
 // Grant gives a user a role.
 func (s *Service) Grant(ctx context.Context, set *Settings, who, role string) (User, *contract.Error) {
-	if err := set.grantable([]string{role}); err != nil {
-		return User{}, err
-	}
 	return s.alter(ctx, set, who, false, func(u *User) { u.Roles = sorted(append(slices.Clone(u.Roles), role)) })
 }
 
@@ -152,13 +171,30 @@ func (s *Service) Revoke(ctx context.Context, set *Settings, who, role string, d
 
 // alter changes one user.
 func (s *Service) alter(ctx context.Context, set *Settings, who string, dry bool, change func(*User)) (User, *contract.Error) {
+	return s.alterWith(ctx, set, who, dry, change, func(*Token) bool { return false })
+}
+
+// alterWith changes one user and deletes those of its tokens that end.
+func (s *Service) alterWith(
+	ctx context.Context, set *Settings, who string, dry bool, change func(*User), ends func(*Token) bool,
+) (User, *contract.Error) {
 	var out User
 	err := s.update(ctx, dry, func(a *Accounts) (c Change, err *contract.Error) {
 		if out, err = a.user(who); err != nil {
 			return Change{}, err
 		}
+		had := out.Roles
 		change(&out)
+		granted := slices.DeleteFunc(slices.Clone(out.Roles), func(role string) bool { return slices.Contains(had, role) })
+		if err := set.grantable(granted, a.Roles); err != nil {
+			return Change{}, err
+		}
 		c.Put = []User{out}
+		for i := range a.Tokens {
+			if t := &a.Tokens[i]; t.Owner == out.ID && ends(t) {
+				c.DropToken = append(c.DropToken, t.ID)
+			}
+		}
 		return c, set.keepsAdmin(a, c)
 	})
 	return out, err
@@ -166,16 +202,17 @@ func (s *Service) alter(ctx context.Context, set *Settings, who string, dry bool
 
 // keepsAdmin rejects a change that would leave no administrator.
 func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
-	if set.administered(a.Users) && !set.administered(a.with(c).Users) {
+	if after := a.with(c); a.administered(set) && !after.administered(set) {
 		return contract.Errorf("user/last-admin", "no administrator would remain").
 			WithHint("grant role admin to another user before")
 	}
 	return nil
 }
 
-func (set *Settings) administered(users []User) bool {
-	return slices.ContainsFunc(users, func(u User) bool {
-		return !u.Locked && slices.Contains(set.RolesOf(&u), policy.RoleAdmin)
+// administered reports whether a user can administer the host, which those of tenants cannot.
+func (a *Accounts) administered(set *Settings) bool {
+	return slices.ContainsFunc(a.Users, func(u User) bool {
+		return !u.Locked && u.Tenant == "" && slices.Contains(a.RolesOf(set, &u), policy.RoleAdmin)
 	})
 }
 
@@ -215,32 +252,16 @@ func (s *Service) AddToken(ctx context.Context, set *Settings, n NewToken) (t To
 		return t, "", contract.Errorf("invalid-request", "the token would last %s, expected up to %s", ttl, set.MaxTokenTTL).
 			WithHint("the limit is auth { tokens { max_ttl } } in ferment.hcl")
 	}
-	if err := set.grantable(n.Narrow.Roles); err != nil {
-		return t, "", err
-	}
 	if err := knownOperations(n.Narrow.Operations); err != nil {
 		return t, "", err
 	}
-	id, text, fault := newToken(s.random)
-	if fault != nil {
-		return t, "", contract.Errorf("runtime/internal", "create a token: %w", fault)
+	if err := set.knownIntents(n.Narrow.Intents); err != nil {
+		return t, "", err
 	}
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	t = Token{ID: id, Label: n.Label, Hash: tokenHash(text), Narrow: n.Narrow, Created: now, Expires: now.Add(ttl)}
-	err = s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
-		u, err := a.user(n.Owner)
-		if err != nil {
-			return Change{}, err
-		}
-		if slices.ContainsFunc(a.Tokens, func(x Token) bool { return x.ID == id }) {
-			return Change{}, contract.Errorf("auth/busy", "the id of the new token exists already").WithHint("try again")
-		}
-		t.Owner = u.ID
-		return Change{PutToken: []Token{t}}, nil
+	t = Token{Owner: n.Owner, Label: n.Label, Narrow: n.Narrow}
+	text, err = s.issue(ctx, &t, ttl, func(a *Accounts, _ *Change) *contract.Error {
+		return set.grantable(n.Narrow.Roles, a.Roles)
 	})
-	if err != nil {
-		text = ""
-	}
 	return t, text, err
 }
 
@@ -255,6 +276,20 @@ func knownOperations(names []string) *contract.Error {
 		return contract.Errorf("invalid-request", "there is no operation :%.80s", name).
 			WithHint("one of " + edn.Keywords(policy.Operations()...).String() + " or :admin/*").
 			DidYouMean(contract.Nearest(name, known))
+	}
+	return nil
+}
+
+// knownIntents rejects intents that the configuration neither declares nor serves: a
+// token that is limited to them could do nothing. A namespace may get intents later.
+func (set *Settings) knownIntents(names []string) *contract.Error {
+	for _, name := range names {
+		if set.Intents == nil || strings.HasSuffix(name, "/*") || slices.ContainsFunc(set.Intents, func(k string) bool { return policy.Matches([]string{name}, k) }) {
+			continue
+		}
+		return contract.Errorf("invalid-request", "there is no intent :%.80s", name).
+			WithHint("\"ferment plugin list\" shows what is served; write all of a namespace as text/*").
+			DidYouMean(contract.Nearest(name, set.Intents))
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func TestRolesOfPrincipals(t *testing.T) {
 	set := settings()
 	set.Global = []string{"role/auditor"}
 	u := identity.User{ID: "user/1", Type: "system", Roles: []string{policy.RoleOperator, "role/gone"}}
-	assert.Equal(t, []string{"role/auditor", "role/machine", policy.RoleOperator, policy.RoleUser}, set.RolesOf(&u))
+	assert.Equal(t, []string{"role/auditor", "role/machine", policy.RoleOperator, policy.RoleUser}, (&identity.Accounts{}).RolesOf(set, &u))
 	assert.Equal(t, []string{policy.RoleAnonymous, "role/auditor"}, set.Nameless("anonymous").Roles)
 	assert.Equal(t, []string{"manager", "simple", "system"}, set.Types())
 }
@@ -233,6 +233,7 @@ func TestWrongTokens(t *testing.T) {
 func TestNewTokens(t *testing.T) {
 	w := newWorld(t, &identity.Memory{})
 	w.add("ann", "")
+	w.set.Intents = []string{"text/render"}
 	for name, row := range map[string]struct {
 		n   identity.NewToken
 		typ string
@@ -241,6 +242,7 @@ func TestNewTokens(t *testing.T) {
 		"negative":          {identity.NewToken{Owner: "ann", TTL: -1}, "invalid-request"},
 		"unknown owner":     {identity.NewToken{Owner: "an"}, "user/not-found"},
 		"unknown role":      {identity.NewToken{Owner: "ann", Narrow: policy.Narrowing{Roles: []string{"role/x"}}}, "user/unknown-role"},
+		"unknown intent":    {identity.NewToken{Owner: "ann", Narrow: policy.Narrowing{Intents: []string{"text/rendr"}}}, "invalid-request"},
 		"unknown operation": {identity.NewToken{Owner: "ann", Narrow: policy.Narrowing{Operations: []string{"http.v1/acts"}}}, "invalid-request"},
 		"unknown space":     {identity.NewToken{Owner: "ann", Narrow: policy.Narrowing{Operations: []string{"http.v2/*"}}}, "invalid-request"},
 	} {

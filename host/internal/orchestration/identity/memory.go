@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -18,7 +19,7 @@ var _ Store = (*Memory)(nil)
 func (m *Memory) Accounts(context.Context) (Accounts, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Accounts{m.now.Version, slices.Clone(m.now.Users), slices.Clone(m.now.Tokens)}, nil
+	return m.now.clone(), nil
 }
 
 // Version implements Store.
@@ -38,7 +39,7 @@ func (m *Memory) Update(ctx context.Context, change func(Accounts) (Change, erro
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c, err := change(Accounts{m.now.Version, slices.Clone(m.now.Users), slices.Clone(m.now.Tokens)})
+	c, err := change(m.now.clone())
 	if err != nil || c.Empty() {
 		return err
 	}
@@ -46,13 +47,32 @@ func (m *Memory) Update(ctx context.Context, change func(Accounts) (Change, erro
 	return nil
 }
 
+func (a Accounts) clone() Accounts {
+	return Accounts{
+		Version: a.Version,
+		Users:   slices.Clone(a.Users),
+		Tokens:  slices.Clone(a.Tokens),
+		Roles:   slices.Clone(a.Roles),
+	}
+}
+
 // with returns the accounts after a change.
 func (a Accounts) with(c Change) Accounts {
-	users := slices.DeleteFunc(slices.Clone(a.Users), func(u User) bool {
-		return slices.Contains(c.Drop, u.ID) || slices.ContainsFunc(c.Put, func(p User) bool { return p.ID == u.ID })
+	roles := without(a.Roles, c.DropRole, c.PutRole, func(r *Role) string { return r.Name })
+	slices.SortFunc(roles, func(a, b Role) int { return strings.Compare(a.Name, b.Name) })
+	return Accounts{
+		Version: a.Version + 1,
+		Users:   without(a.Users, c.Drop, c.Put, func(u *User) string { return u.ID }),
+		Tokens:  without(a.Tokens, c.DropToken, c.PutToken, func(t *Token) string { return t.ID }),
+		Roles:   roles,
+	}
+}
+
+// without returns a list without the members of drop, and with those of put.
+func without[T any](list []T, drop []string, put []T, key func(*T) string) []T {
+	list = slices.DeleteFunc(slices.Clone(list), func(member T) bool {
+		k := key(&member)
+		return slices.Contains(drop, k) || slices.ContainsFunc(put, func(p T) bool { return key(&p) == k })
 	})
-	tokens := slices.DeleteFunc(slices.Clone(a.Tokens), func(t Token) bool {
-		return slices.Contains(c.DropToken, t.ID) || slices.ContainsFunc(c.PutToken, func(p Token) bool { return p.ID == t.ID })
-	})
-	return Accounts{a.Version + 1, append(users, c.Put...), append(tokens, c.PutToken...)}
+	return append(list, put...)
 }

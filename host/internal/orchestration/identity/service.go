@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"io"
 	"slices"
@@ -27,6 +26,7 @@ type Service struct {
 	random io.Reader
 	hashes *hashes
 	failed *attempts
+	issued Verifier // nil: tokens of issuers are not accepted
 
 	now     atomic.Pointer[directory]
 	reading sync.Mutex
@@ -56,11 +56,11 @@ func (d *directory) principal(set *Settings, u *User) Principal {
 	if t == nil || t.set != set {
 		t = &roleTable{set, make(map[string][]string, len(d.Users))}
 		for i := range d.Users {
-			t.byUser[d.Users[i].ID] = set.RolesOf(&d.Users[i])
+			t.byUser[d.Users[i].ID] = d.RolesOf(set, &d.Users[i])
 		}
 		d.roles.Store(t)
 	}
-	return Principal{Name: u.ID, Type: u.Type, Login: u.Login, Roles: t.byUser[u.ID]}
+	return Principal{Name: u.ID, Type: u.Type, Login: u.Login, Tenant: u.Tenant, Roles: t.byUser[u.ID]}
 }
 
 // Open reads the accounts of a store.
@@ -137,46 +137,22 @@ func (s *Service) current(ctx context.Context) (*directory, *contract.Error) {
 // Empty reports whether there are no users.
 func (s *Service) Empty() bool { return len(s.now.Load().Users) == 0 }
 
-var errUnknown = contract.Errorf("auth/unauthorized", "the credentials are not valid")
-
-// Token returns the principal of a token (AUTH-003).
-func (s *Service) Token(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
-	id, err := tokenID(text)
-	if err != nil {
-		return Principal{}, err
-	}
-	d, err := s.current(ctx)
-	if err != nil {
-		return Principal{}, err
-	}
-	var none Token
-	t := d.tokens[id]
-	if t == nil {
-		t = &none
-	}
-	sum := tokenHash(text)
-	if subtle.ConstantTimeCompare(sum[:], t.Hash[:]) != 1 || t == &none {
-		return Principal{}, contract.Errorf("auth/unauthorized", "the token is not valid: it does not exist or was revoked")
-	}
-	if !time.Now().Before(t.Expires) {
-		return Principal{}, contract.Errorf("auth/unauthorized", "the token %s has expired", t.ID).
-			WithHint("an administrator makes another one with \"ferment token create\"")
-	}
-	u := d.byID[t.Owner]
-	if u == nil || u.Locked {
-		return Principal{}, errUnknown
-	}
-	p := d.principal(set, u)
-	p.Token = t.ID
-	if n := t.Narrow; n.Roles != nil || n.Operations != nil || n.Intents != nil {
-		p.Narrow = &t.Narrow
-	}
-	return p, nil
-}
+var (
+	errUnknown = contract.Errorf("auth/unauthorized", "the credentials are not valid")
+	// errPassword is the same for an unknown login, a wrong password and a locked
+	// account.
+	errPassword = errUnknown.WithHint("send the login and the password of a user")
+)
 
 // Holds reports whether the credential of a principal that was admitted before is
 // still valid.
 func (s *Service) Holds(ctx context.Context, p *Principal) bool {
+	if !p.Expires.IsZero() && !time.Now().Before(p.Expires) {
+		return false
+	}
+	if p.Login == "" {
+		return true // it has no account that could be locked
+	}
 	d, err := s.current(ctx)
 	if err != nil {
 		return false
@@ -185,8 +161,7 @@ func (s *Service) Holds(ctx context.Context, p *Principal) bool {
 	if u == nil || u.Locked {
 		return false
 	}
-	t := d.tokens[p.Token]
-	return p.Token == "" || t != nil && time.Now().Before(t.Expires)
+	return p.Token == "" || d.live(p.Token, time.Now())
 }
 
 // Login is a login with a password from a network.
@@ -236,7 +211,7 @@ func (s *Service) Password(ctx context.Context, set *Settings, l Login) (Princip
 	case !same || !usable:
 		strong := u != nil && slices.Contains(set.Strong, u.Type)
 		s.failed.failed(l.Name, l.Network, strong, time.Now(), set.Locks)
-		return Principal{}, errUnknown
+		return Principal{}, errPassword
 	}
 	s.failed.forget(l.Name, l.Network)
 	if hash.weaker(set.Basic) {
@@ -320,7 +295,11 @@ func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (
 			c.Put[i].Changed = a.Version + 1
 		}
 		for _, t := range a.Tokens {
-			if !time.Now().Before(t.Expires.Add(keepExpired)) {
+			keep := keepExpired
+			if t.Kind != ForPrograms {
+				keep = 0
+			}
+			if !time.Now().Before(t.Expires.Add(keep)) && !slices.ContainsFunc(c.PutToken, func(p Token) bool { return p.ID == t.ID }) {
 				c.DropToken = append(c.DropToken, t.ID)
 			}
 		}
@@ -340,7 +319,7 @@ func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (
 	return asContract(err)
 }
 
-// keepExpired is how long an expired token is listed.
+// keepExpired is how long an expired token of a program is listed.
 const keepExpired = 30 * 24 * time.Hour
 
 func asContract(err error) *contract.Error {

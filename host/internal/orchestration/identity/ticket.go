@@ -13,10 +13,11 @@ import (
 )
 
 // The text of a token is fmt_<id>_<secret><check>: the id in base32, 256 random bits
-// and a checksum of what precedes it in base64url. The checksum tells a mistyped text
+// and a checksum of what precedes it in base64url. Tokens of sessions begin with fms_,
+// those of browsers with fmb_. The checksum tells a mistyped text
 // from a revoked token without a lookup, and lets programs find tokens in files.
 const (
-	tokenPrefix = "fmt_"
+	tokenPrefix = "fmt_" // as long as those of the other kinds
 	idLength    = 8
 	secretBytes = 32
 	secretText  = 43
@@ -26,14 +27,25 @@ const (
 
 var idCode = base32.NewEncoding("abcdefghjkmnpqrstvwxyz0123456789").WithPadding(base32.NoPadding)
 
+// prefix returns what the texts of a kind begin with.
+func (k TokenKind) prefix() string {
+	switch k {
+	case ForSession:
+		return "fms_"
+	case ForBrowser:
+		return "fmb_"
+	}
+	return tokenPrefix
+}
+
 // newToken returns the id and the text of a new token.
-func newToken(random io.Reader) (id, text string, err error) {
+func newToken(random io.Reader, kind TokenKind) (id, text string, err error) {
 	var b [secretBytes + 5]byte
 	if _, err := io.ReadFull(random, b[:]); err != nil {
 		return "", "", err
 	}
 	id = idCode.EncodeToString(b[secretBytes:])
-	text = tokenPrefix + id + "_" + base64.RawURLEncoding.EncodeToString(b[:secretBytes])
+	text = kind.prefix() + id + "_" + base64.RawURLEncoding.EncodeToString(b[:secretBytes])
 	return id, text + check(text), nil
 }
 
@@ -47,13 +59,21 @@ func check(text string) string {
 func IsToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 
 // tokenID returns the id in the text of a token.
-func tokenID(text string) (string, *contract.Error) {
-	if len(text) != tokenLength || !IsToken(text) || text[len(tokenPrefix)+idLength] != '_' ||
+func tokenID(text string, kind TokenKind) (string, *contract.Error) {
+	if len(text) != tokenLength || !strings.HasPrefix(text, kind.prefix()) || text[len(tokenPrefix)+idLength] != '_' ||
 		check(text[:tokenLength-checkText]) != text[tokenLength-checkText:] {
-		return "", contract.Errorf("auth/unauthorized", "the bearer credential is not a token of Ferment, or a part of it is missing").
-			WithHint("send the whole text that \"ferment token create\" has printed")
+		return "", malformed[kind]
 	}
 	return text[len(tokenPrefix) : len(tokenPrefix)+idLength], nil
+}
+
+// malformed are the errors for texts that are not tokens.
+var malformed = map[TokenKind]*contract.Error{
+	ForPrograms: contract.Errorf("auth/unauthorized", "the bearer credential is not a token of Ferment, or a part of it is missing").
+		WithHint("send the whole text that \"ferment token create\" has printed"),
+	ForSession: contract.Errorf("auth/unauthorized", "the session token is not one of Ferment, or a part of it is missing").
+		WithHint("send the whole text that the action open of POST /v1/session has returned"),
+	ForBrowser: contract.Errorf("auth/unauthorized", "the login cookie is malformed").WithHint("log in again"),
 }
 
 func tokenHash(text string) [32]byte { return sha256.Sum256([]byte(text)) }

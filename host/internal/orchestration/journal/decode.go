@@ -7,7 +7,7 @@ import (
 
 // Decoder reads the stored records of one run, in the order of their Seq. It may
 // start at any record. The zero value decodes records whose values are not kept.
-// It belongs to one goroutine.
+// It belongs to one goroutine, except for records that are not [Decoder.Ordered].
 type Decoder struct {
 	// Values returns a value by its hash, nil if it is not kept. It is called
 	// when the value of a Ref is asked for, and is as safe for concurrent use as
@@ -15,6 +15,13 @@ type Decoder struct {
 	Values func(hash string) edn.Value
 
 	reserved map[int]*BudgetReserved
+}
+
+// Ordered reports whether a stored record has to be decoded in its place: it is a
+// reservation, or refers to one. The others may be decoded in any order, and at once.
+func (d *Decoder) Ordered(v edn.Value) bool {
+	kind, _ := v.Key("kind").AsKeyword()
+	return Kind(kind) == KindBudgetReserved || Kind(kind) == KindBudgetSettled
 }
 
 // Decode is the inverse of [Record.Value]. The error is a *contract.Error of type
@@ -48,7 +55,9 @@ func (d *Decoder) decode(v edn.Value) (rec Record, bad string) {
 		return rec, ":kind is " + v.Key("kind").String() + ", and this build does not know it"
 	}
 	if description.hasPath() {
-		rec.Path = v.Key("path")
+		if rec.Path = v.Key("path"); !isPath(rec.Path) {
+			return rec, ":path is ill-typed"
+		}
 		rec.Node, _ = v.Key("node").AsString()
 	}
 	if rec.Body, bad = description.take(v, d); bad != "" {

@@ -27,6 +27,7 @@ func TestHistoryOfAttempts(t *testing.T) {
 	h := journal.NewHistory(new(past).
 		add(1, "[0]", &journal.AttemptStarted{Attempt: 1}).
 		add(1, "[0]", &journal.AttemptFinished{Attempt: 1, Outcome: journal.OutcomeOK}).
+		add(1, "[0]", &journal.GateVerdict{Attempt: 1, Gate: "first", Pass: true}).
 		add(1, "[0]", &journal.GateVerdict{Attempt: 1, Gate: "a", Pass: false}).
 		add(1, "[0]", &journal.GateVerdict{Attempt: 1, Gate: "a", Pass: true}).
 		add(1, "[0]", &journal.AttemptStarted{Attempt: 2, Recovery: "once"}).
@@ -38,6 +39,7 @@ func TestHistoryOfAttempts(t *testing.T) {
 	assert.False(t, first.Lost)
 	assert.Equal(t, []int{1, 2}, []int{first.Begun, first.Ended})
 	assert.True(t, first.Verdict("a").Pass, "the newest verdict")
+	assert.NotNil(t, first.Verdict("first"))
 	assert.Nil(t, first.Verdict("b"))
 	assert.False(t, first.HadEffectOnce())
 	assert.True(t, second.Lost)
@@ -47,7 +49,7 @@ func TestHistoryOfAttempts(t *testing.T) {
 	assert.False(t, p.IsCommitted())
 	assert.True(t, h.At(edn.MustRead("[1]")).Skipped)
 	assert.Nil(t, h.At(edn.MustRead("[2]")))
-	assert.Equal(t, []int{7, 2}, []int{h.Last, h.Epoch})
+	assert.Equal(t, []int{8, 2}, []int{h.Last, h.Epoch})
 	assert.Nil(t, (*journal.History)(nil).At(edn.MustRead("[0]")))
 }
 
@@ -79,6 +81,8 @@ func TestHistoryOfPlanAnswers(t *testing.T) {
 	assert.EqualValues(t, 2, at(first.Answer(edn.MustRead(inner), 2), inner[:len(inner)-1]+" 0]"))
 	assert.EqualValues(t, 3, at(third, `[0 "p1" 0]`))
 	assert.Zero(t, at(third, inner[:len(inner)-1]+" 0]"), "it is of the first plan")
+	assert.Zero(t, at(third.Answer(edn.MustRead(inner), 1), inner[:len(inner)-1]+" 0]"))
+	assert.Same(t, h, h.Answer(edn.MustRead("[9]"), 1), "nothing is recorded there")
 	assert.Zero(t, at(h.Answer(edn.MustRead(plan), 2), `[0 "p1" 0]`), "no plan of this attempt is recorded")
 	for _, each := range []*journal.History{h, first, first.Answer(edn.MustRead(inner), 1), h.Answer(edn.MustRead(plan), 2)} {
 		assert.Equal(t, journal.StatusCompleted, each.Status)

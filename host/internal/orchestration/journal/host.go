@@ -8,53 +8,149 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // HostRun is the run id of records of the host itself.
 const HostRun = "host"
 
-// HostEvent records a change of a candidate outside of attempts: its breaker
-// opened, its quality fell below the floor. It is in the event stream of the
-// host, and in the run that caused it.
-type HostEvent struct {
-	Event   string
-	Details edn.Value // a map
-	CapID   string
-	Intent  string
+// HostStream is the event stream of a host: what it decides and does outside of runs,
+// and a row for each run that has ended. Its records are numbered without gaps.
+//
+// A HostStream is safe for concurrent use.
+type HostStream interface {
+	// Record appends a record and returns when it is queued; the end of ctx ends the wait
+	// for room in the queue. wait returns when it is durable; its error is a
+	// *contract.Error of type journal/unavailable.
+	Record(ctx context.Context, at time.Time, body Body) (wait func(ctx context.Context) error, err error)
+	// Bounds returns the number of the oldest record that is kept and that of the last
+	// one. Without records first is last+1.
+	Bounds(ctx context.Context) (first, last int, err error)
+	// Read returns records in their order.
+	Read(ctx context.Context, q HostQuery) ([]Record, error)
+	// More returns a channel that is closed when there may be records after the last
+	// one.
+	More() <-chan struct{}
 }
 
-// Kind implements Body.
-func (*HostEvent) Kind() Kind { return KindHostEvent }
+// View is a part of the stream of a host.
+type View uint8
 
-func (*HostEvent) describe() description { return hostEvent }
-
-var hostEvent = kindOf(KindHostEvent, false,
-	keyword("event", func(x *HostEvent) *string { return &x.Event }),
-	value("details", tMap, func(x *HostEvent) *edn.Value { return &x.Details }, isMap),
-	keyword("cap/id", func(x *HostEvent) *string { return &x.CapID }).optional("it concerns one"),
-	keyword("intent", func(x *HostEvent) *string { return &x.Intent }).optional("it concerns one"),
+// The views of a stream.
+const (
+	// ViewEvents is what concerns operators at the moment: states of plugins, breakers,
+	// swaps, reloads, denied requests.
+	ViewEvents View = iota
+	// ViewAudit is who did what (TEL-002).
+	ViewAudit
 )
+
+// Has reports whether a record belongs to the view.
+func (v View) Has(b Body) bool {
+	switch b := b.(type) {
+	case *HostEvent, *PluginTransition:
+		return v == ViewEvents
+	case *ConfigReloaded:
+		return true
+	case *AuthEvent:
+		return v == ViewAudit || b.Event == "auth/denied"
+	}
+	return v == ViewAudit
+}
+
+// HostQuery selects records of a stream.
+type HostQuery struct {
+	View  View
+	After int // a number; negative: the last Limit records of ViewEvents, or all of ViewAudit
+	Limit int
+}
+
+// HostCursor returns the cursor behind a record of the stream.
+func HostCursor(seq int) string { return HostRun + "." + strconv.Itoa(seq) }
+
+// HostPage is what a reader of a stream gets.
+type HostPage struct {
+	Records []Record
+	Cursor  string // behind the last record that was looked at
+	More    bool   // there may be more of them now
+}
+
+// HostAfter returns the records of a view after a cursor, at most limit of them. An
+// empty cursor begins as HostQuery.After says. Without a later record it blocks until
+// one is appended or ctx is done; the end of ctx is not an error. Errors are
+// :stream/bad-cursor, :stream/cursor-ahead, :stream/gone and those of the stream.
+func HostAfter(ctx context.Context, s HostStream, v View, cursor string, limit int) (HostPage, *contract.Error) {
+	after, err := parseHostCursor(cursor)
+	if err != nil {
+		return HostPage{}, err
+	}
+	// The end of ctx ends the waiting, not a read that can be answered.
+	reading := context.WithoutCancel(ctx)
+	for {
+		more := s.More()
+		first, last, err := s.Bounds(reading)
+		switch {
+		case err != nil:
+			return HostPage{}, contract.AsError(err)
+		case after > last:
+			return HostPage{}, contract.Errorf("stream/cursor-ahead", "the stream of the host ends at %s, before %s",
+				HostCursor(last), cursor)
+		case after >= 0 && after < first-1:
+			return HostPage{}, contract.Errorf("stream/gone", "the stream of the host begins after %s, and %s is before",
+				HostCursor(first-1), cursor)
+		}
+		records, err := s.Read(reading, HostQuery{View: v, After: after, Limit: limit})
+		if err != nil {
+			return HostPage{}, contract.AsError(err)
+		}
+		if n := len(records); n > 0 {
+			return HostPage{records, HostCursor(records[n-1].Seq), n == limit}, nil
+		}
+		after = last // records after it are not in the view, or come later
+		cursor = HostCursor(last)
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return HostPage{Cursor: cursor}, nil
+		}
+	}
+}
+
+func parseHostCursor(cursor string) (int, *contract.Error) {
+	if cursor == "" {
+		return -1, nil
+	}
+	number, ok := strings.CutPrefix(cursor, HostRun+".")
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 0 || HostCursor(n) != cursor {
+		return 0, contract.Errorf("stream/bad-cursor", "%q is not a place in the stream of the host, such as host.12", cursor)
+	}
+	return n, nil
+}
 
 // hostKept is the number of its own records that a host keeps in memory.
 const hostKept = 1000
 
-// Host is the event stream of the host itself, limited to hostKept records.
-// The zero value is ready to use. Safe for concurrent use.
+// Host is a HostStream in memory, limited to hostKept records. The zero value is
+// ready to use.
 type Host struct {
+	// Observer, if not nil, is called with each record. It is set before the first one.
+	Observer Observer
+
 	mu   sync.Mutex
 	seq  int
 	last []Record      // a ring once it is full
 	more chan struct{} // closed when the next record is appended; nil without a waiting reader
 }
 
-// Record appends a record.
-func (h *Host) Record(at time.Time, body Body) error {
+var _ HostStream = (*Host)(nil)
+
+// Record implements HostStream.
+func (h *Host) Record(_ context.Context, at time.Time, body Body) (wait func(ctx context.Context) error, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	rec := Record{Run: HostRun, Seq: h.seq + 1, At: at, Epoch: 1, Body: body}
 	if err := rec.Check(); err != nil {
-		return err
+		return nil, err
 	}
 	if len(h.last) < hostKept {
 		h.last = append(h.last, rec)
@@ -62,77 +158,52 @@ func (h *Host) Record(at time.Time, body Body) error {
 		h.last[h.seq%hostKept] = rec
 	}
 	h.seq++
+	if h.Observer != nil {
+		h.Observer.Observe(rec, nil)
+	}
 	if h.more != nil {
 		close(h.more)
 		h.more = nil
 	}
-	return nil
+	return func(context.Context) error { return nil }, nil
 }
 
-// Cursor returns the current end of the stream: later records are after it.
-func (h *Host) Cursor() string {
+// Bounds implements HostStream.
+func (h *Host) Bounds(context.Context) (first, last int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return hostCursor(h.seq)
+	return h.seq - len(h.last) + 1, h.seq, nil
 }
 
-func hostCursor(seq int) string { return HostRun + "." + strconv.Itoa(seq) }
-
-// After returns the records after cursor, oldest first, and the cursor behind the
-// last of them. An empty cursor starts at the oldest record in memory. Without a
-// later record After blocks until one is appended or ctx is done; the end of ctx is
-// not an error. Errors are :stream/bad-cursor, :stream/cursor-ahead and :stream/gone.
-func (h *Host) After(ctx context.Context, cursor string) ([]Record, string, *contract.Error) {
-	seq := -1
-	if cursor != "" {
-		number, ok := strings.CutPrefix(cursor, HostRun+".")
-		n, err := strconv.Atoi(number)
-		if !ok || err != nil || n < 0 || hostCursor(n) != cursor {
-			return nil, "", contract.Errorf("stream/bad-cursor",
-				"%q is no place in the stream of the host, such as host.12", cursor)
-		}
-		seq = n
-	}
-	for {
-		h.mu.Lock()
-		kept, end := h.kept(), h.seq
-		if h.more == nil {
-			h.more = make(chan struct{})
-		}
-		more := h.more
-		h.mu.Unlock()
-		switch first := end - len(kept); {
-		case seq > end:
-			return nil, "", contract.Errorf("stream/cursor-ahead", "the stream of the host ends at %s, before %s",
-				hostCursor(end), cursor)
-		case seq >= 0 && seq < first:
-			return nil, "", contract.Errorf("stream/gone", "the stream of the host begins after %s, and %s is before",
-				hostCursor(first), cursor)
-		case seq >= 0:
-			kept = kept[seq-first:]
-		}
-		if len(kept) > 0 {
-			return kept, hostCursor(end), nil
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return nil, hostCursor(end), nil
-		}
-	}
-}
-
-// Records returns the kept records, oldest first.
-func (h *Host) Records() []Record {
+// Read implements HostStream.
+func (h *Host) Read(_ context.Context, q HostQuery) (out []Record, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.kept()
+	for i := range h.last {
+		rec := h.last[i]
+		if len(h.last) == hostKept {
+			rec = h.last[(h.seq+i)%hostKept]
+		}
+		if rec.Seq > q.After && q.View.Has(rec.Body) {
+			out = append(out, rec)
+		}
+	}
+	switch extra := len(out) - q.Limit; {
+	case extra <= 0:
+	case q.After < 0 && q.View == ViewEvents:
+		out = out[extra:]
+	default:
+		out = out[:q.Limit]
+	}
+	return out, nil
 }
 
-func (h *Host) kept() []Record {
-	if len(h.last) < hostKept {
-		return append([]Record(nil), h.last...)
+// More implements HostStream.
+func (h *Host) More() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.more == nil {
+		h.more = make(chan struct{})
 	}
-	oldest := h.seq % hostKept
-	return append(append([]Record(nil), h.last[oldest:]...), h.last[:oldest]...)
+	return h.more
 }

@@ -16,18 +16,28 @@ import (
 // records, and rejects invalid records.
 func TestHostStream(t *testing.T) {
 	var h journal.Host
-	assert.Empty(t, h.Records())
+	assert.Empty(t, kept(t, &h))
 	at := time.Unix(1, 0)
-	require.Error(t, h.Record(at, &journal.HostEvent{Details: edn.MustMap()}))
+	_, err := h.Record(t.Context(), at, &journal.HostEvent{Details: edn.MustMap()})
+	require.Error(t, err)
 	for range 2500 {
-		require.NoError(t, h.Record(at, &journal.HostEvent{Event: "quality/swap", CapID: "t/a", Intent: "x/y", Details: edn.MustMap()}))
+		_, err := h.Record(t.Context(), at, &journal.HostEvent{Event: "quality/swap", CapID: "t/a", Intent: "x/y", Details: edn.MustMap()})
+		require.NoError(t, err)
 	}
-	all := h.Records()
+	all := kept(t, &h)
 	require.Len(t, all, 1000)
 	for i, rec := range all {
 		assert.Equal(t, 1501+i, rec.Seq)
 	}
 	assert.Equal(t, `{:at #inst "1970-01-01T00:00:01.000Z" :cap/id :t/a :details {} :epoch 1 :event :quality/swap :intent :x/y :kind :host/event :run "host" :seq 1501 :v 1}`, all[0].Value().String())
+}
+
+// kept returns the events that a stream has.
+func kept(t *testing.T, h journal.HostStream) []journal.Record {
+	t.Helper()
+	records, err := h.Read(t.Context(), journal.HostQuery{View: journal.ViewEvents, After: -1, Limit: 5000})
+	require.NoError(t, err)
+	return records
 }
 
 // EVAL-061: a remediation is placed after the attempts that caused it.
@@ -44,46 +54,24 @@ func TestTranscriptTellsDeeds(t *testing.T) {
 	assert.Equal(t, `{:attempt 3 :cap/id :a/one :input {:action :swap :event :quality/swap :passes 4 :samples 10 :to :a/two} :intent :a/b :node "n0" :op :quality :path [0]}`, last.String())
 }
 
-// HTTP-009: a cursor resumes the host stream, a dropped position is
-// :stream/gone, and After blocks until the next record.
-func TestHostCursor(t *testing.T) {
+// HTTP-009: a position that the stream has dropped is :stream/gone.
+func TestHostCursorThatIsGone(t *testing.T) {
 	const hostKept = 1000
 	var h journal.Host
-	event := func() {
-		require.NoError(t, h.Record(time.Unix(1, 0), &journal.HostEvent{Event: "x", Details: edn.MustMap()}))
+	for range hostKept + 2 {
+		_, err := h.Record(t.Context(), time.Unix(1, 0), &journal.HostEvent{Event: "x", Details: edn.MustMap()})
+		require.NoError(t, err)
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	none, at, err := h.After(over, "")
+	got, err := journal.HostAfter(over, &h, journal.ViewEvents, "host.1000", 10)
 	require.Nil(t, err)
-	assert.Empty(t, none)
-	assert.Equal(t, "host.0", at)
-	go event()
-	got, at, err := h.After(t.Context(), at)
-	require.Nil(t, err)
-	assert.Len(t, got, 1)
-	assert.Equal(t, "host.1", at)
-	for range hostKept + 1 {
-		event()
-	}
-	got, at, err = h.After(over, "host.1000")
-	require.Nil(t, err)
-	require.Len(t, got, 2)
-	assert.Equal(t, 1001, got[0].Seq)
-	assert.Equal(t, h.Cursor(), at)
-	got, _, err = h.After(over, "")
-	require.Nil(t, err)
-	assert.Len(t, got, hostKept)
-	for cursor, typ := range map[string]string{
-		"host.0":    "stream/gone",
-		"host.1":    "stream/gone",
-		"host.2000": "stream/cursor-ahead",
-		"host.-1":   "stream/bad-cursor",
-		"host.01":   "stream/bad-cursor",
-		"x":         "stream/bad-cursor",
-	} {
-		_, _, err := h.After(over, cursor)
+	require.Len(t, got.Records, 2)
+	assert.Equal(t, 1001, got.Records[0].Seq)
+	assert.Equal(t, journal.HostPage{Records: got.Records, Cursor: "host.1002"}, got)
+	for _, cursor := range []string{"host.0", "host.1"} {
+		_, err := journal.HostAfter(over, &h, journal.ViewEvents, cursor, 10)
 		require.NotNil(t, err, cursor)
-		assert.Equal(t, typ, err.Type, cursor)
+		assert.Equal(t, "stream/gone", err.Type, cursor)
 	}
 }

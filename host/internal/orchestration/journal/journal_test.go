@@ -124,6 +124,14 @@ func samples() map[journal.Kind]journal.Body {
 		&journal.CancelRequested{By: "local"},
 		&journal.RunSuspended{Why: "effects/outcome-unknown"},
 		&journal.HostEvent{Event: "quality/swap", Details: empty, CapID: "a/one", Intent: "a/b"},
+		&journal.ActRejected{Operation: "http.v1/act", Trace: empty, Err: contract.Errorf("auth/forbidden", "no"), Principal: "uid/7"},
+		&journal.ActFinished{Run: "run_1", Operation: "act/run", Trace: empty, Principal: "local", PrincipalType: "local", Intent: "a/b",
+			Outcome: "ok", Status: "completed"},
+		&journal.AuthEvent{Event: "auth/login", Operation: "http.v1/act", Success: true, Level: "info", Message: "in"},
+		&journal.SessionAction{Action: "session/get", Principal: "local", OK: true},
+		&journal.AdminAction{Action: "admin/drain", Principal: "local", OK: true},
+		&journal.ConfigReloaded{Old: someHash, New: someHash},
+		&journal.PluginTransition{Plugin: "p", From: "stopped", To: "starting", Cause: "start"},
 		&journal.RunFinished{Status: "completed", Response: ref, Totals: edn.MustMap(edn.K("operations"), empty, edn.K("attempts"), empty)},
 	}
 	out := map[journal.Kind]journal.Body{}
@@ -294,6 +302,14 @@ func drawBody(t *rapid.T) journal.Body {
 		if spoil("details") {
 			b.Details = odd
 		}
+	case *journal.ActRejected:
+		drop(spoil, &b.Operation)
+		if spoil("trace") {
+			b.Trace = odd
+		}
+		if spoil("error") {
+			b.Err = nil
+		}
 	case *journal.RunFinished:
 		drop(spoil, &b.Status)
 		if spoil("totals") {
@@ -353,7 +369,9 @@ func TestOpenLog(t *testing.T) {
 		assert.Equal(t, i+1, rec.Seq)
 	}
 	require.NoError(t, log.Append(ctx, at(41, all[journal.KindRunFinished])))
+	assert.True(t, m.Has("run_x"))
 	m.Drop("run_x")
+	assert.False(t, m.Has("run_x"))
 	require.ErrorIs(t, log.Append(ctx, at(42, all[journal.KindRunStarted])), contract.OfType("runtime/internal"))
 	assert.Empty(t, recordsOf(t, m, "run_x"))
 }
@@ -513,6 +531,56 @@ func TestHeldRecords(t *testing.T) {
 		}
 		assert.Equal(t, []int{1, 2, 3}, all, "the cursor ends after run/finished")
 	})
+}
+
+// RUN-040: a reader gets the records that became readable together in one page, of a
+// bounded size, whatever was appended while it had an earlier page; each once.
+func TestPages(t *testing.T) {
+	m := journal.NewHeld()
+	ctx := t.Context()
+	n := 0
+	grow := func(by int) {
+		for range by {
+			n++
+			require.NoError(t, m.Append(ctx, at(n, samples()[journal.KindCancelRequested])))
+		}
+		m.Show("run_x", n)
+	}
+	cursor, seen := m.Follow("run_x", 0), 0
+	page := func(size int) []journal.Record {
+		t.Helper()
+		records, err := cursor.Page(ctx)
+		require.NoError(t, err)
+		require.Len(t, records, size)
+		for _, rec := range records {
+			seen++
+			require.Equal(t, seen, rec.Seq)
+		}
+		return records
+	}
+	grow(4)
+	first := page(4)
+	grow(1)
+	page(1)
+	grow(3)
+	require.NoError(t, m.Append(ctx, at(n+1, samples()[journal.KindRunFinished]))) // not readable yet
+	page(3)
+	assert.Equal(t, 4, cap(first), "what is appended to a page does not change the run")
+	m.Show("run_x", n+1)
+	page(1)
+	page(0)
+
+	var long []journal.Record
+	for i := range 70 {
+		long = append(long, at(i+1, samples()[journal.KindCancelRequested]))
+	}
+	cursor, seen = journal.Recorded(long), 0
+	page(32)
+	page(32)
+	page(6)
+	page(0)
+	_, err := journal.Unreadable(errors.New("lost")).Page(ctx)
+	assert.EqualError(t, err, "lost")
 }
 
 func TestRecorded(t *testing.T) {

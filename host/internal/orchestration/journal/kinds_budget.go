@@ -22,6 +22,8 @@ type BudgetReserved struct {
 	// Windows has the start of the window of each scope that counts per day or
 	// month. The reservation is settled in the same window.
 	Windows map[string]time.Time
+	// Tenant is the tenant among the scopes; empty: none, or the host itself.
+	Tenant  string
 	Attempt int    // not for a run
 	Gate    string // for a check or a vote
 
@@ -67,6 +69,7 @@ var budgetReserved = kindOf(KindBudgetReserved, true,
 			return false
 		},
 	}.optional("a scope counts per day or month"),
+	text("tenant", func(x *BudgetReserved) *string { return &x.Tenant }).optional("a scope is that of a tenant other than the host"),
 	ordinal("attempt", func(x *BudgetReserved) *int { return &x.Attempt }).
 		needed("not for run", func(x *BudgetReserved) bool { return x.For != "run" }),
 	keyword("gate", func(x *BudgetReserved) *string { return &x.Gate }).
@@ -115,7 +118,7 @@ var budgetSettled = kindOf(KindBudgetSettled, true,
 			}
 			return ok && x.Of != nil
 		},
-		bad: func(x *BudgetSettled) bool { return !isAmount(x.Amount) },
+		bad: func(x *BudgetSettled) bool { return len(x.Of.Scopes) == 0 || !isAmount(x.Amount) },
 	},
 	enum("mark", func(x *BudgetSettled) *string { return &x.Mark }, marks...),
 )

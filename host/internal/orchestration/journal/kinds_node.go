@@ -89,6 +89,7 @@ type NodeResolved struct {
 	Strategy   string
 	Width      int         // of a race or tournament; else 0
 	Coerced    []edn.Value // paths in the request where the text of a slot was taken
+	OutSchema  string      // that is required of the answer; empty: that of the intent
 	Stream     string      // streaming policy, if the node gives the answer of a streaming run
 	Learned    *Learned    // how the policy learned has decided; nil: it had nothing to decide
 }
@@ -113,6 +114,7 @@ var nodeResolved = kindOf(KindNodeResolved, true,
 	keyword("tool/id", func(x *NodeResolved) *string { return &x.ToolID }).
 		required("op tool", func(x *NodeResolved) bool { return x.Op == "tool" }),
 	ordinal("width", func(x *NodeResolved) *int { return &x.Width }).as(tInt).optional("strategy race or tournament"),
+	keyword("out-schema", func(x *NodeResolved) *string { return &x.OutSchema }).optional("the request or the node requires a schema of the answer"),
 	some(list("coerced", `[:vector [:vector :any]]`, coerced, same, anything, isVector), "a slot stands where text is wanted", coerced),
 	enum("stream", func(x *NodeResolved) *string { return &x.Stream }, "gate-passed", "first-token", "provisional").optional("its text is the answer of a run that streams"),
 	learned("learned", func(x *NodeResolved) **Learned { return &x.Learned }).optional("the policy learned has ordered several candidates"),
@@ -175,6 +177,7 @@ type AttemptStarted struct {
 	Attempt    int
 	CapID      string
 	CapVersion string
+	CapKind    string // records of older hosts lack it
 	Request    Ref
 	Effects    []string
 	Recovery   string
@@ -207,6 +210,7 @@ var attemptStarted = kindOf(KindAttemptStarted, true,
 	ordinal("attempt", func(x *AttemptStarted) *int { return &x.Attempt }),
 	keyword("cap/id", func(x *AttemptStarted) *string { return &x.CapID }),
 	text("cap/version", func(x *AttemptStarted) *string { return &x.CapVersion }),
+	keyword("cap/kind", func(x *AttemptStarted) *string { return &x.CapKind }).optional("its host recorded it"),
 	reference("request", func(x *AttemptStarted) *Ref { return &x.Request }),
 	keywords("effects", func(x *AttemptStarted) *[]string { return &x.Effects }),
 	enum("recovery", func(x *AttemptStarted) *string { return &x.Recovery }, "none", "idempotent", "once"),
@@ -318,7 +322,7 @@ var gateVerdict = kindOf(KindGateVerdict, true,
 		only("a capability served it", byCapability).
 		unless(func(x *GateVerdict) bool { return !isMapOrNone(x.Usage) }),
 	hash("judge/key", func(x *GateVerdict) *string { return &x.JudgeKey }).optional("a judge graded"),
-	some(list("votes", `[:vector `+tScore+`]`, votes, same, anything, nil), "a judge graded", votes),
+	some(list("votes", `[:vector `+tScore+`]`, votes, same, anything, isGrade), "a judge graded", votes),
 	mark("memo?", "the judge graded an equal answer before", true, func(x *GateVerdict) *bool { return &x.Memo }),
 	ordinal("judge-calls", func(x *GateVerdict) *int { return &x.JudgeCalls }).optional("the judge was called").
 		unless(func(x *GateVerdict) bool { return x.JudgeCalls < 0 }),

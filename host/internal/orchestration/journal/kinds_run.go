@@ -17,6 +17,7 @@ type RunAccepted struct {
 	PrincipalType string
 	Roles         []string
 	Narrow        edn.Value // limits of the credential, a map; nil: none
+	Tenant        string    // of the caller; empty: the host itself
 	Operation     string
 	Intent        string
 	Request       Ref
@@ -53,6 +54,7 @@ var runAccepted = kindOf(KindRunAccepted, false,
 	keyword("principal/type", func(x *RunAccepted) *string { return &x.PrincipalType }),
 	keywords("roles", func(x *RunAccepted) *[]string { return &x.Roles }),
 	value("narrow", tMap, func(x *RunAccepted) *edn.Value { return &x.Narrow }, isMap).optional("the credential has a part of these rights"),
+	text("tenant", func(x *RunAccepted) *string { return &x.Tenant }).optional("the caller has a tenant"),
 	keyword("operation", func(x *RunAccepted) *string { return &x.Operation }),
 	keyword("intent", func(x *RunAccepted) *string { return &x.Intent }),
 	reference("request", func(x *RunAccepted) *Ref { return &x.Request }),
@@ -67,7 +69,8 @@ var runAccepted = kindOf(KindRunAccepted, false,
 		func(x *RunAccepted) *int64 { return &x.Seed }, edn.Value.AsInt),
 	amounts("budget", func(x *RunAccepted) *edn.Value { return &x.Budget }),
 	value("trace", tMap, func(x *RunAccepted) *edn.Value { return &x.Trace }, isMap),
-	list("access", `[:vector [:map [:what :any] [:rule :any] [:reason :any]]]`, func(x *RunAccepted) *[]edn.Value { return &x.Access }, same, anything, nil),
+	list("access", `[:vector [:map [:what :any] [:rule :any] [:reason :any]]]`,
+		func(x *RunAccepted) *[]edn.Value { return &x.Access }, same, anything, isDecision),
 	hash("key", func(x *RunAccepted) *string { return &x.Key }).optional("an idempotency key was given"),
 	text("request/id", func(x *RunAccepted) *string { return &x.RequestID }).optional("given"),
 	text("dir", func(x *RunAccepted) *string { return &x.Dir }).optional("a caller on this machine named its working directory"),
@@ -155,12 +158,14 @@ type RunResumed struct {
 	Decisions []Decision
 	Values    Ref
 	// The following fields are those of a run that is reopened. DeadlineAt is its
-	// deadline from now on, By the principal who continues it. A job is retried at
+	// deadline from now on, By the principal that continues it. A job is retried at
 	// RetryAt after the failure Err, which no run/finished records.
 	DeadlineAt time.Time
 	By         string
 	RetryAt    time.Time
 	Err        *contract.Error
+	// TraceParent is the trace context of the request that continues it.
+	TraceParent string
 }
 
 // Reopens reports whether the run had failed.
@@ -188,6 +193,7 @@ var runResumed = kindOf(KindRunResumed, false,
 	text("by", func(x *RunResumed) *string { return &x.By }).optional("a caller continues a run that had failed"),
 	instant("retry-at", func(x *RunResumed) *time.Time { return &x.RetryAt }).needed("why is retry", (*RunResumed).retries),
 	failure("error", func(x *RunResumed) **contract.Error { return &x.Err }).needed("why is retry", (*RunResumed).retries),
+	text("traceparent", func(x *RunResumed) *string { return &x.TraceParent }).optional("its caller has a trace context"),
 )
 
 // Question is a call whose outcome is unknown and that must not be repeated

@@ -117,7 +117,7 @@ func (l *Learned) good() bool {
 			return false
 		}
 	}
-	return len(l.Order) == len(l.Counts) && l.Propensity >= 0 && l.Propensity <= 1
+	return len(l.Order) == len(l.Counts) && l.Propensity >= 0 && l.Propensity <= 1 && (l.Seed == "" || isHash(l.Seed))
 }
 
 // Choice is a recorded decision of learned dispatch.

@@ -253,22 +253,25 @@ func (m *Mask) restore(v edn.Value) edn.Value {
 		return secret
 	}
 	if text, ok := v.AsString(); ok {
-		for at := strings.Index(text, maskStart); at >= 0 && at+maskLength <= len(text); {
-			if secret, known := m.known[text[at:at+maskLength]].AsString(); known {
-				text = text[:at] + secret + text[at+maskLength:]
-				at += len(secret)
-			} else {
-				at += maskLength
-			}
-			next := strings.Index(text[at:], maskStart)
-			if next < 0 {
-				break
-			}
-			at += next
-		}
-		return edn.Text(text)
+		return edn.Text(m.restoreText(text))
 	}
 	return mapValues(v, func(_, v edn.Value) edn.Value { return m.restore(v) })
+}
+
+// restoreText is Restore for the replacements in a text; it needs mu.
+func (m *Mask) restoreText(text string) string {
+	for at := 0; ; {
+		next := strings.Index(text[at:], maskStart)
+		if at += next; next < 0 || at+maskLength > len(text) {
+			return text
+		}
+		if secret, known := m.known[text[at:at+maskLength]].AsString(); known {
+			text = text[:at] + secret + text[at+maskLength:]
+			at += len(secret)
+		} else {
+			at += len(maskStart)
+		}
+	}
 }
 
 // Masked reports whether v has a replacement of a secret in it.

@@ -51,8 +51,22 @@ var (
 	_ Opener  = (*Memory)(nil)
 )
 
+// Observer is called with every record, in the order of its run, once cursors
+// return it. It must not block. past returns the present records of the run, which
+// is needed only for a run that an earlier process began.
+type Observer interface {
+	Observe(rec Record, past func() []Record)
+}
+
 // Memory keeps runs in memory. The zero value is ready to use.
 type Memory struct {
+	// Observer, if not nil, is called with the records of a Memory that does not
+	// hold them. It is set before the first run.
+	Observer Observer
+	// Acts, if not nil, takes a row for each run that ends (TEL-002). It is set before
+	// the first run.
+	Acts HostStream
+
 	mu   sync.Mutex
 	runs map[string]*run
 	held bool
@@ -66,6 +80,8 @@ type run struct {
 	count    int
 	shown    int // records that cursors return
 	held     bool
+	observer Observer
+	acts     HostStream
 	finished bool
 	ended    bool                 // finished, or suspended: cursors end
 	failed   error                // of cursors that have read the records
@@ -159,7 +175,7 @@ func (m *Memory) open(id string) *run {
 		if m.runs == nil {
 			m.runs = make(map[string]*run)
 		}
-		r = &run{held: m.held}
+		r = &run{held: m.held, observer: m.Observer, acts: m.Acts}
 		m.runs[id] = r
 	}
 	return r
@@ -207,6 +223,14 @@ func (r *run) append(rec Record) error {
 	r.ended = r.finished || rec.Body.Kind() == KindRunSuspended
 	if !r.held {
 		r.show(r.count)
+		if r.observer != nil {
+			r.observer.Observe(rec, nil)
+		}
+		if r.finished && r.acts != nil {
+			if _, err := r.acts.Record(context.Background(), rec.At, ActOf(r.all())); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -240,6 +264,19 @@ func (m *Memory) Records(id string) ([]Record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.all(), nil
+}
+
+// Has reports whether a run has records.
+func (m *Memory) Has(id string) bool {
+	m.mu.Lock()
+	r := m.runs[id]
+	m.mu.Unlock()
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.count > 0
 }
 
 // Get returns a value that a record of the run refers to, by its hash.
@@ -284,34 +321,53 @@ type Cursor struct {
 // Next returns the next record, waiting if the run goes on; ok is false after
 // run/finished. The error is that of ctx, or that of the journal.
 func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
+	page, err := c.page(ctx, 1)
+	if err != nil || len(page) == 0 {
+		return Record{}, false, err
+	}
+	return page[0], true, nil
+}
+
+// Page implements Reader. A page has the records that can be read at once, up to
+// chunkSize of them.
+func (c *Cursor) Page(ctx context.Context) ([]Record, error) { return c.page(ctx, chunkSize) }
+
+func (c *Cursor) page(ctx context.Context, most int) ([]Record, error) {
 	if c.err != nil {
-		return Record{}, false, c.err
+		return nil, c.err
 	}
 	for {
-		c.run.mu.Lock()
-		if c.next < c.run.shown {
-			rec = *c.run.at(c.next)
-			c.next++
-			c.run.mu.Unlock()
-			return rec, true, nil
+		page, wait, err := c.run.page(c.next, most)
+		if err != nil || wait == nil {
+			c.next += len(page)
+			return page, err
 		}
-		if c.run.ended && c.run.shown == c.run.count {
-			c.run.mu.Unlock()
-			return Record{}, false, nil
-		}
-		if err := c.run.failed; err != nil {
-			c.run.mu.Unlock()
-			return Record{}, false, err
-		}
-		if c.run.changed == nil {
-			c.run.changed = make(chan struct{})
-		}
-		wait := c.run.changed
-		c.run.mu.Unlock()
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return Record{}, false, ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
+}
+
+// page returns records after the first n, for reading; none at the end of the run. If
+// there are none yet, wait is closed when that changes.
+func (r *run) page(n, most int) (page []Record, wait <-chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n < r.shown {
+		chunk, from := r.chunks[n/chunkSize], n%chunkSize
+		to := from + min(most, r.shown-n, chunkSize-from)
+		return chunk[from:to:to], nil, nil
+	}
+	switch {
+	case r.ended && r.shown == r.count:
+		return nil, nil, nil
+	case r.failed != nil:
+		return nil, nil, r.failed
+	}
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	return nil, r.changed, nil
 }

@@ -244,32 +244,53 @@ func (a asked) named(e Event) Event {
 	return e
 }
 
-// Reader returns the records of a run in order, as a Cursor does.
+// Reader returns the records of a run in order, a page at a time. A page waits for at
+// least one record if the run goes on; an empty one is the end. The caller may not change
+// it.
 type Reader interface {
-	Next(ctx context.Context) (rec Record, ok bool, err error)
+	Page(ctx context.Context) ([]Record, error)
 }
 
 // Watch calls show with the events of a run until it has no more records, ctx
 // ends, or show returns false. The event finished is shown for the last end of the run
 // only: one after which it was reopened is left out, as far as that is known by then.
 func Watch(ctx context.Context, c Reader, show func(Event) bool) error {
+	return WatchPages(ctx, c, func(events []Event) bool {
+		for _, e := range events {
+			if !show(e) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// WatchPages is Watch for a show that takes the events together that can be read
+// together.
+func WatchPages(ctx context.Context, c Reader, show func([]Event) bool) error {
 	who := asked{}
 	var end *Record
 	for {
-		rec, ok, err := c.Next(ctx)
-		if err != nil || !ok {
+		page, err := c.Page(ctx)
+		if err != nil || len(page) == 0 {
 			if e, ends := lastEvent(end); ends {
-				show(e)
+				show([]Event{e})
 			}
 			return err
 		}
-		if _, ends := rec.Body.(*RunFinished); ends { // the reader has nothing to wait for after it
-			end = &rec
-			continue
+		events := make([]Event, 0, len(page))
+		for i, rec := range page {
+			if _, ends := rec.Body.(*RunFinished); ends { // the reader has nothing to wait for after it
+				end = &page[i]
+				continue
+			}
+			end = nil
+			who.note(rec)
+			if e, ok := Progress(rec); ok {
+				events = append(events, who.named(e))
+			}
 		}
-		end = nil
-		who.note(rec)
-		if e, ok := Progress(rec); ok && !show(who.named(e)) {
+		if len(events) > 0 && !show(events) {
 			return nil
 		}
 	}

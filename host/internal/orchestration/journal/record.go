@@ -255,6 +255,27 @@ func isAmount(v edn.Value) bool {
 	return true
 }
 
+// isGrade reports whether v is a number of 0 to 1.
+func isGrade(v edn.Value) bool {
+	r, ok := v.AsNumber()
+	return ok && r.Sign() >= 0 && r.Cmp(big.NewRat(1, 1)) <= 0
+}
+
+// isDecision reports whether v is a decision of a rule.
+func isDecision(v edn.Value) bool {
+	return isMap(v) && v.HasKey("what") && v.HasKey("rule") && v.HasKey("reason")
+}
+
+// isPath reports whether the elements of a path are those that a path can have.
+func isPath(v edn.Value) bool {
+	for e := range v.Elems() {
+		if _, isInt := e.AsInt(); !isInt && e.Kind() != edn.KindString {
+			return false
+		}
+	}
+	return isVector(v)
+}
+
 func isNumber(v edn.Value) bool {
 	switch v.Kind() {
 	case edn.KindInt, edn.KindFloat, edn.KindDecimal:

@@ -133,6 +133,7 @@ func wholes() []struct {
 			Attempt:     2,
 			CapID:       "a/one",
 			CapVersion:  "1.2.3",
+			CapKind:     "llm",
 			Request:     oneRef,
 			Effects:     []string{"fs/write"},
 			Recovery:    "once",
@@ -145,7 +146,7 @@ func wholes() []struct {
 			Entrant:     "hedge",
 			Waited:      1500 * time.Microsecond,
 			Recorded:    true,
-		}, `{:attempt 2 :binary "H2" :budget {:attempts 1} :cap/id :a/one :cap/version "1.2.3" :effect/key "H1"
+		}, `{:attempt 2 :binary "H2" :budget {:attempts 1} :cap/id :a/one :cap/kind :llm :cap/version "1.2.3" :effect/key "H1"
 			:effects #{:fs/write}
 			:enforcement :port-only :entrant :hedge :generation 4 :recorded? true :recovery :once :request "H1" :round 1 :waited-ms 1}`},
 		{&journal.AttemptChunk{Attempt: 2, Chunk: 3, Text: "so", Visible: "provisional"},
@@ -228,6 +229,28 @@ func wholes() []struct {
 			:totals {:attempts {:total 2} :operations {:failed 1}}}`},
 		{&journal.HostEvent{Event: "quality/swap", Details: edn.MustRead(`{:to :a/two}`), CapID: "a/one", Intent: "a/b"},
 			`{:cap/id :a/one :details {:to :a/two} :event :quality/swap :intent :a/b}`},
+		{&journal.ActRejected{Operation: "http.v1/act", Trace: edn.MustRead(`{:id "t"}`), Err: refusal, Latency: 7 * time.Millisecond,
+			Principal: "ann", Address: "::1"},
+			`{:address "::1" :error E1 :latency-ms 7 :operation :http.v1/act :principal "ann" :trace {:id "t"}}`},
+		{&journal.ActFinished{
+			Run: "run_1", Operation: "http.v1/act", Trace: edn.MustRead(`{:id "t"}`), RequestID: "q-1", SessionID: "s-1",
+			Principal: "uid/7", PrincipalType: "user", Roles: []string{"admin", "any"}, Intent: "a/b", CapID: "a/one", Outcome: journal.ActError,
+			Status: "failed", ErrorType: "provider/error", Latency: 7 * time.Millisecond, Executed: true, Message: "no",
+		}, `{:act/run "run_1" :cap/id :a/one :error/type :provider/error :executed? true :intent :a/b :latency-ms 7 :message "no"
+			:operation :http.v1/act :outcome :error :principal "uid/7" :principal/type :user :request/id "q-1" :roles #{:admin :any}
+			:session/id "s-1" :status :failed :trace {:id "t"}}`},
+		{&journal.AuthEvent{Event: "auth/denied", User: "uid/7", Address: "::1", Operation: "http.v1/act", Level: journal.LevelWarn,
+			Message: "no", Rule: edn.MustRead(`{:ok? false}`), Reason: "auth/forbidden"},
+			`{:address "::1" :event :auth/denied :level :warn :message "no" :operation :http.v1/act :reason :auth/forbidden
+			:rule {:ok? false} :success? false :user "uid/7"}`},
+		{&journal.SessionAction{Action: "session/put-var", Principal: "uid/7", SessionID: "s-1", Keys: []string{"session/a", "session/b"}, Err: refusal, TraceParent: "00-1-2-01"},
+			`{:action :session/put-var :error E1 :keys #{"session/a" "session/b"} :ok? false :principal "uid/7" :session/id "s-1" :traceparent "00-1-2-01"}`},
+		{&journal.AdminAction{Action: "admin/drain", Principal: "uid/7", Address: "::1", Input: edn.MustRead(`{:wait 1}`), Err: refusal, Replayed: true, TraceParent: "00-1-2-01"},
+			`{:action :admin/drain :address "::1" :error E1 :input {:wait 1} :ok? false :principal "uid/7" :replayed? true :traceparent "00-1-2-01"}`},
+		{&journal.PluginTransition{Plugin: "x", Generation: 3, From: "ready", To: "backoff", Cause: "exit", PID: 7, Calls: 2, Err: refusal},
+			`{:calls 2 :cause :exit :error E1 :from :ready :generation 3 :instance 0 :pid 7 :plugin "x" :to :backoff}`},
+		{&journal.ConfigReloaded{Old: edn.Hash(edn.Int(1)), New: edn.Hash(edn.Int(2)), Actions: []edn.Value{edn.MustRead(`{:path ["a"]}`)}},
+			`{:actions [{:path ["a"]}] :new "H2" :old "H1"}`},
 	}
 }
 
@@ -346,6 +369,7 @@ func TestRefusedRecords(t *testing.T) {
 		cancel   = *journal.CancelRequested
 		finished = *journal.RunFinished
 		host     = *journal.HostEvent
+		rejected = *journal.ActRejected
 	)
 	none, text := journal.Ref{}, edn.Text("x")
 	for _, row := range []struct {
@@ -459,6 +483,9 @@ func TestRefusedRecords(t *testing.T) {
 		{"error", spoilt(func(b finished) { b.Err = nil })},
 		{"event", spoilt(func(b host) { b.Event = "" })},
 		{"details", spoilt(func(b host) { b.Details = edn.Nil() })},
+		{"operation", spoilt(func(b rejected) { b.Operation = "" })},
+		{"trace", spoilt(func(b rejected) { b.Trace = edn.Nil() })},
+		{"error", spoilt(func(b rejected) { b.Err = nil })},
 	} {
 		err := record(row.body).Check()
 		require.ErrorIs(t, err, contract.OfType("runtime/internal"), "%s %s", row.body.Kind(), row.key)
@@ -518,13 +545,13 @@ func TestRecordsAtLimits(t *testing.T) {
 
 // A reservation is referred to by the number of its record.
 func TestReservationIsNumbered(t *testing.T) {
-	r := &journal.BudgetReserved{}
+	r := &journal.BudgetReserved{Scopes: []string{"run"}}
 	assert.Zero(t, r.Seq())
 	r.SetSeq(7)
 	assert.Equal(t, 7, r.Seq())
 	settled := &journal.BudgetSettled{Of: r, Mark: "exact"}
 	assert.Equal(t, "7", record(settled).Value().Key("of").String())
-	assert.Equal(t, "{}", record(settled).Value().Key("amounts").String())
+	assert.Equal(t, "{:run {}}", record(settled).Value().Key("amounts").String())
 	r.SetSeq(1)
 	require.NoError(t, record(settled).Check(), "the first record of a run")
 	assert.False(t, record(&journal.BudgetSettled{}).Value().HasKey("of"))

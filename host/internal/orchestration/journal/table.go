@@ -39,6 +39,13 @@ const (
 	KindRunSuspended      Kind = "run/suspended"
 	KindRunFinished       Kind = "run/finished"
 	KindHostEvent         Kind = "host/event"
+	KindActRejected       Kind = "act/rejected"
+	KindActFinished       Kind = "act/finished"
+	KindAuthEvent         Kind = "auth/event"
+	KindSessionAction     Kind = "session/action"
+	KindAdminAction       Kind = "admin/action"
+	KindConfigReloaded    Kind = "config/reloaded"
+	KindPluginTransition  Kind = "plugin/transition"
 )
 
 // docColumn is one key of a kind: its EDN name, its schema as EDN text, and its
@@ -73,7 +80,8 @@ var pathColumns = []docColumn{
 var descriptions = []description{
 	runAccepted, runStarted, runResumed, planResolved, nodeResolved, nodeSkipped, attemptStarted, attemptChunk,
 	attemptRetracted, attemptFinished, gateVerdict, nodeCommitted, nodeFailed, budgetReserved, budgetSettled, envRead,
-	interruptOpened, interruptAnswered, cancelRequested, runSuspended, runFinished, hostEvent,
+	interruptOpened, interruptAnswered, cancelRequested, runSuspended, runFinished, hostEvent, actRejected,
+	actFinished, authEvent, sessionAction, adminAction, configReloaded, pluginTransition,
 }
 
 // byKind finds the description of a kind; kinds are their rows for documentation.
@@ -145,7 +153,7 @@ func Schema(k Kind) (*schema.Schema, bool) {
 // RECORDS.md.
 func Page() string {
 	var b strings.Builder
-	b.WriteString("# Records of a run\n\nGenerated from the descriptions of the kinds; a test keeps it current. Version " +
+	b.WriteString("# Records of a run and of a host\n\nGenerated from the descriptions of the kinds; a test keeps it current. Version " +
 		fmt.Sprint(Version) + ".\n")
 	b.WriteString("\nEvery record is a closed EDN map. Hashes are the canonical hash of a value, written `b3:` and 64 hexadecimal digits.\n")
 	section := func(title string, cols []docColumn) {

@@ -32,10 +32,13 @@ type remediation struct {
 	after int
 }
 
+// opQuality is the :op of a remediation, which is not a call and has no content.
+const opQuality = "quality"
+
 func (d remediation) entry() edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
-	p.kw("op", "quality")
+	p.kw("op", opQuality)
 	for _, key := range []string{"node", "path", "attempt"} {
 		p.val(key, d.Details.Key(key))
 	}

@@ -69,6 +69,19 @@ func (s *Service) Use(id string) (release func()) {
 	}
 }
 
+// Count returns the number of hot sessions and of the others.
+func (s *Service) Count(ctx context.Context) (hot, warm int, err *contract.Error) {
+	all, failure := s.store.Count(ctx)
+	if failure != nil {
+		return 0, 0, failed("count sessions", failure)
+	}
+	list, failure := s.store.Hot(ctx)
+	if failure != nil {
+		return 0, 0, failed("list hot sessions", failure)
+	}
+	return len(list), max(0, all-len(list)), nil
+}
+
 // Cool freezes the hot sessions that were not used for the idle time of the rules,
 // then the least recently used ones above their maximum, and stops the model servers
 // that plugins run for them. Sessions in use stay hot.

@@ -110,6 +110,13 @@ func (m *Memory) Hot(context.Context) (out []Session, _ error) {
 	return out, nil
 }
 
+// Count implements Store.
+func (m *Memory) Count(context.Context) (int, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.byID), nil
+}
+
 // Vars implements Store.
 func (m *Memory) Vars(_ context.Context, id string, keys ...string) (out []Var, _ error) {
 	m.mu.RLock()

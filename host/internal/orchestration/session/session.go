@@ -2,6 +2,7 @@ package session
 
 import (
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -38,6 +39,19 @@ func (s Session) Identity() Identity { return Identity{s.ID, s.Owner, s.Created}
 // is reports whether a session has the identity.
 func (i Identity) is(s Session) bool {
 	return s.ID == i.ID && (i.Owner == "" || s.Owner == i.Owner) && (i.Created.IsZero() || s.Created.Equal(i.Created))
+}
+
+// inConversations begins the ids of the conversations that have the turns of sessions.
+// Callers cannot choose such ids.
+const inConversations = "session/"
+
+// ConversationOf returns the id of the conversation whose path is the turns of a session.
+func ConversationOf(id string) string { return inConversations + id }
+
+// OfConversation returns the session whose turns are the path of a conversation; false: it
+// is that of no session.
+func OfConversation(id string) (session string, ok bool) {
+	return strings.CutPrefix(id, inConversations)
 }
 
 // NoteKeys are the keys of what a client may keep with a session.

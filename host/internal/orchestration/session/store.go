@@ -19,6 +19,8 @@ type Store interface {
 	// Hot returns the sessions that are not frozen, in any order, without their notes:
 	// it is asked after each run of a session.
 	Hot(ctx context.Context) ([]Session, error)
+	// Count returns the number of sessions.
+	Count(ctx context.Context) (int, error)
 	// Vars returns the named variables of a session, all without names, ordered by
 	// key. They include expired ones.
 	Vars(ctx context.Context, id string, keys ...string) ([]Var, error)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -19,6 +20,28 @@ const summarizedTurns = "summarized-turns"
 func (s Session) summarized() int64 {
 	n, _ := s.Notes.Key(summarizedTurns).AsInt()
 	return n
+}
+
+// Limited returns the session with a summary that covers no turn after a number, and
+// whether it differs.
+func (s Session) Limited(last int64) (_ Session, changed bool) {
+	if s.summarized() <= last {
+		return s, false
+	}
+	s.Notes = s.Notes.AssocKey(summarizedTurns, edn.Int(last))
+	return s, true
+}
+
+// Forgetting returns the session without its summary if that covers a turn with the number
+// or a later one, which are said no longer, and whether it differs. Every summary of turns
+// covers the number 1.
+func (s Session) Forgetting(turn int64) (_ Session, changed bool) {
+	if s.summarized() < turn {
+		return s, false
+	}
+	s.Version++
+	s.Notes = s.Notes.Dissoc(edn.K("summary"), edn.K(summarizedTurns))
+	return s, true
 }
 
 // maxSummarized limits the turns of one summary.
@@ -64,10 +87,14 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 	turns = after(turns, of.summarized())
 	half := Window{rules.Window.Turns / 2, rules.Window.Chars / 2}
 	kept, _ := half.Cut(turns)
-	old := turns[:len(turns)-len(kept)]
+	old := turns[:boundary(turns, len(turns)-len(kept))]
 	summary, err := by(ctx, of, said(of, old), rules.SummaryChars)
 	if err != nil {
 		return false, err
+	}
+	again, failure := s.store.Turns(ctx, id, maxSummarized)
+	if failure != nil || !holds(again, old) { // what it tells of is said no longer
+		return false, failed("read session "+id, failure)
 	}
 	return true, failed("summarize session "+id, s.store.Update(ctx, id, func(st Stored) (Change, error) {
 		if !st.Found || !of.Identity().is(st.Session) || st.Session.summarized() != of.summarized() || !st.Session.Notes.Key("summary").Equal(of.Notes.Key("summary")) {
@@ -81,12 +108,34 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 	}))
 }
 
-// after returns the turns with greater numbers.
+// boundary returns the first length from n on at which the last turn has a lower number than
+// all turns that follow it. A turn that was regenerated or edited has a greater number than
+// those after it.
+func boundary(turns []Turn, n int) int {
+	for i := n; i < len(turns); i++ {
+		if turns[i].N < turns[n-1].N {
+			n = i + 1
+		}
+	}
+	return n
+}
+
+// after returns the turns behind the last one that a summary covers, which has at most the
+// number n. Turns before it may have greater numbers: they changed after the summary.
 func after(turns []Turn, n int64) []Turn {
-	for len(turns) > 0 && turns[0].N <= n {
-		turns = turns[1:]
+	for i, t := range slices.Backward(turns) {
+		if t.N <= n {
+			return turns[i+1:]
+		}
 	}
 	return turns
+}
+
+// holds reports whether other turns follow each other among the turns, as they are.
+func holds(turns, other []Turn) bool {
+	same := func(a, b Turn) bool { return a.N == b.N }
+	i := slices.IndexFunc(turns, func(t Turn) bool { return same(t, other[0]) })
+	return i >= 0 && len(turns) >= i+len(other) && slices.EqualFunc(turns[i:i+len(other)], other, same)
 }
 
 // said is the text of the summary and of turns that follow it.

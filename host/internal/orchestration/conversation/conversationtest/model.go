@@ -352,9 +352,21 @@ func (m *model) delete(c *talk) error {
 	if _, err := m.call("delete", `{:conversation/id %q}`, c.id); err != nil {
 		return err
 	}
-	m.talks = slices.DeleteFunc(m.talks, func(other *talk) bool { return other == c })
-	_, err := m.call("get", `{:conversation/id %q}`, c.id)
-	return expect(err, "conversation/not-found")
+	var gone []*talk // with what was spawned from it, not with its forks
+	m.talks = slices.DeleteFunc(m.talks, func(other *talk) bool {
+		is := other == c || slices.Contains(gone, other.parent) // a parent is before its children
+		if is {
+			gone = append(gone, other)
+		}
+		return is
+	})
+	for _, other := range gone {
+		_, err := m.call("get", `{:conversation/id %q}`, other.id)
+		if err := expect(err, "conversation/not-found"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep deletes the alternatives that no version of a conversation selects.
@@ -383,7 +395,7 @@ func (m *model) refused(c *talk) error {
 		{"fork", fmt.Sprintf(`:turn/id %q :new/id "%sx"`, foreign, m.prefix), "conversation/turn-not-in-path"},
 		{"append", fmt.Sprintf(`:base-version %d :messages [{:role :user :content "x"}]`, len(c.versions)), "conversation/conflict"},
 		{"send", fmt.Sprintf(`:base-version %d :text "x"`, len(c.versions)), "conversation/conflict"},
-		{"restore", fmt.Sprintf(`:version %d`, len(c.versions)), "conversation/conflict"},
+		{"restore", fmt.Sprintf(`:version %d`, len(c.versions)), "invalid-request"},
 		{"append", `:messages [{:role :tool :tool/id "none" :content "x"}]`, "conversation/invalid-message"},
 		{"append", `:messages []`, "conversation/invalid-message"},
 		{"append", `:messages [{:role :robot :content "x"}]`, "conversation/invalid-message"},

@@ -198,6 +198,17 @@ func drafts(t *testing.T, store conversation.Store) {
 	assert.Equal(t, 1, left.Len(), "%s", left)
 	_, err = x.call("send", `:draft/id "none"`)
 	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+
+	// A text in place of a draft: it replaces the draft at once, also if it fails too.
+	third := textOf(lastOf(left), "draft/id")
+	_, err = x.call("send", fmt.Sprintf(`:draft/id %q :text "four"`, third), fail)
+	require.ErrorIs(t, err, contract.OfType("provider/unavailable"))
+	left = x.must(x.call("get", "")).Key("drafts")
+	require.Equal(t, 1, left.Len(), "%s", left)
+	assert.Equal(t, "four", textOf(lastOf(left).Key("message"), "content"))
+	x.must(x.call("send", fmt.Sprintf(`:draft/id %q :text "five"`, textOf(lastOf(left), "draft/id"))))
+	assert.Equal(t, "one|re: one|two|re: two|five|re: five", x.said())
+	assert.True(t, x.must(x.call("get", "")).Key("drafts").IsNil())
 }
 
 // shared: forks share turns and content, live on when the other is deleted, and leave

@@ -298,8 +298,8 @@ func (b *Breaker) Ejected(now time.Time) bool {
 	return b.ejected
 }
 
-// Reset closes the breaker and clears its history after a change of the
-// configuration.
+// Reset closes the breaker and clears its history, after a change of the
+// configuration or by order of an operator.
 func (b *Breaker) Reset(now time.Time) {
 	b.openings, b.ejects = 0, 0
 	b.setState(Closed, now)

@@ -366,3 +366,14 @@ func TestRulesInTurn(t *testing.T) {
 	}
 	require.Equal(t, breaker.Closed, c.state())
 }
+
+// BRK-005: a success does not open the breaker, even as the outcome with which there are
+// enough: the next failure does.
+func TestSuccessDoesNotOpen(t *testing.T) {
+	c := newClocked(t)
+	c.fail(4)
+	c.call(breaker.Success)
+	assert.Equal(t, breaker.Closed, c.state(), "four of five have failed, and it serves again")
+	c.fail(1)
+	assert.Equal(t, breaker.Open, c.state())
+}

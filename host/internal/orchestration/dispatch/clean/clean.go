@@ -27,8 +27,8 @@ type Cleaner struct {
 	calls []edn.Value
 }
 
-// Answer returns the answer without reasoning, and with the tool calls of its
-// text as structured ones.
+// Answer returns the answer without reasoning and control characters, and with the
+// tool calls of its text as structured ones.
 func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 	if s, ok := out.AsString(); ok {
 		clean, err := c.prose(s, "text")
@@ -42,6 +42,9 @@ func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 	}
 	if out.Kind() != edn.KindMap {
 		return out, nil
+	}
+	if controlled(out.Key("parts")) {
+		out = out.Dissoc(edn.K("parts"))
 	}
 	hasProse, remains := false, false
 	for _, key := range proseKeys {
@@ -67,6 +70,21 @@ func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 		return edn.Nil(), c.empty()
 	}
 	return out, nil
+}
+
+// controlled reports whether a text of the parts of an answer holds a control
+// character. Such parts are dropped, not cleaned: a provider takes them back only
+// unchanged, and refuses a NUL in them. The text of the answer has what they say.
+func controlled(parts edn.Value) bool {
+	if !parts.IsVector() && !parts.IsList() {
+		return false
+	}
+	for part := range parts.Elems() {
+		if s, _ := part.Key("text").AsString(); text.WithoutControls(s) != s {
+			return true
+		}
+	}
+	return false
 }
 
 // prose cleans one text. Only the key :text is limited in length; other keys

@@ -37,7 +37,16 @@ func TestAnswer(t *testing.T) {
 		"an empty text beside code": {
 			answer: edn.MustRead(`{:text "" :code "x"}`), want: `{:code "x" :text ""}`,
 		},
-		"an empty explanation": {answer: edn.MustRead(`{:explanation "" :n 1}`), want: `{:explanation "" :n 1}`},
+		"control characters": {
+			answer: edn.MustRead(`{:text "a\u0000b\tc\nd" :parts [{:type :text :text "a\u0000b\tc\nd"}]}`),
+			want:   `{:text "ab\tc\nd"}`,
+		},
+		"parts without control characters": {
+			answer: edn.MustRead(`{:text "a" :parts [{:type :thinking :text "b\nc"} {:type :text :text "a"}]}`),
+			want:   `{:parts [{:text "b\nc" :type :thinking} {:text "a" :type :text}] :text "a"}`,
+		},
+		"control characters alone": {answer: edn.MustRead(`{:text "\u0000\u0007"}`), typ: "provider/empty"},
+		"an empty explanation":     {answer: edn.MustRead(`{:explanation "" :n 1}`), want: `{:explanation "" :n 1}`},
 		"a patch keeps its tags": {
 			answer: edn.MustRead(`{:patch "<think>x</think>"}`), want: `{:patch "<think>x</think>"}`,
 		},

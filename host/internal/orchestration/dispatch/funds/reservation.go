@@ -57,6 +57,7 @@ func (p *Payer) Reserve(ctx context.Context, c *registry.Capability, purpose Pur
 			Scopes:  p.Chain.Kinds(),
 			Amount:  want.Value(),
 			Windows: hold.Begins(),
+			Tenant:  p.Chain.Tenant(),
 			Attempt: number,
 			Gate:    p.Gate,
 		},

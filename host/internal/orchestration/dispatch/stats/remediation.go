@@ -322,6 +322,18 @@ func remediationDetails(rate edn.Value, action, why string) edn.Value {
 	return rate.AssocKey("action", edn.K(action)).AssocKey("why", edn.Text(why))
 }
 
+// reset closes the breaker by order of an operator.
+func (cs *Candidate) reset(now time.Time) {
+	cs.mu.Lock()
+	defer cs.unlock(now)
+	ejected := cs.breaker.Ejected(now)
+	cs.breaker.Reset(now)
+	cs.health.renewed(now)
+	if ejected {
+		cs.note(now, EventReleased, edn.MustMap())
+	}
+}
+
 // release readmits the capability after an operator released its plugin.
 func (cs *Candidate) release(plugin string, now time.Time) {
 	cs.mu.Lock()

@@ -78,6 +78,20 @@ func (t *Table) Released(plugin string, now time.Time) {
 	}
 }
 
+// Reset closes the breakers of a capability and forgets the failures that they count,
+// for one intent or, if it is empty, for all. It returns the standings of those
+// candidates.
+func (t *Table) Reset(capID, intent string, now time.Time) (reset []Standing) {
+	for _, cs := range t.sorted() {
+		if cs.capID == capID && (intent == "" || cs.intent == intent) {
+			cs.reset(now)
+		}
+	}
+	return slices.DeleteFunc(t.Standings(now), func(s Standing) bool {
+		return s.CapID != capID || intent != "" && s.Intent != intent
+	})
+}
+
 // Believe applies a measurement of a judge to its breaker at once, before the
 // next answer is graded: drift is the reason why the judge must not be called,
 // empty if it may (JDG-011). edition is the current one of the capability.

@@ -1,0 +1,119 @@
+package conversation
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/domain/turns"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Delegation is a task that an agent gives to another one. The answer is kept in a
+// conversation of its own, spawned from that of the first agent (CNV-014).
+type Delegation struct {
+	// Owner is the principal for whom the first agent runs, and Session that of its run.
+	Owner, Session string
+	// Conversation and Turn are the place of the first agent.
+	Conversation, Turn string
+	// Run and Path are the place of the request in the run. A request with the same
+	// Input at the same place is the same delegation, however often it is made.
+	Run  string
+	Path edn.Value
+	// Agent is the capability that asks, Input the input for the one that is asked.
+	Agent string
+	Input edn.Value
+}
+
+// Delegated is the conversation of a delegation.
+type Delegated struct {
+	ID    string
+	Depth int // conversations that were spawned one from the other, up to this one
+	key   string
+	by    Call
+}
+
+// Delegate opens the conversation of a delegation, with the task as its first turn. It
+// is archived, so that lists of conversations do not have it.
+func (s *Service) Delegate(ctx context.Context, d Delegation) (out Delegated, err *contract.Error) {
+	task, err := messagesOf(d.Input)
+	if err != nil {
+		return out, err
+	}
+	hash := edn.Hash(edn.Vector(edn.Text(d.Run), d.Path, edn.Text(d.Conversation), edn.Text(d.Agent), d.Input))
+	out.key = "delegate-" + hash[strings.IndexByte(hash, ':')+1:]
+	out.ID = "c-" + strings.TrimPrefix(out.key, "delegate-")[:32]
+	in := edn.MustMap(edn.K(keyID), edn.Text(d.Conversation), edn.K(keyNew), edn.Text(out.ID))
+	if turns.ParseTurn(d.Turn) != 0 {
+		in = in.AssocKey(keyTurn, edn.Text(d.Turn))
+	}
+	// The place of the first agent was checked when it was called.
+	out.by = Call{
+		Caller:  session.Caller{Principal: d.Owner, Any: true},
+		Intent:  "conversation/spawn",
+		Input:   in,
+		Session: d.Session,
+		Run:     d.Run,
+		Path:    d.Path,
+		Key:     out.key,
+		task:    task,
+	}
+	if _, err = s.spawn(ctx, &out.by); err != nil {
+		return out, err
+	}
+	return out, failed("read conversation "+out.ID, s.store.Read(ctx, out.ID, func(r Reader) error {
+		of, found := r.Conversation()
+		if !found {
+			return notFound(out.ID)
+		}
+		out.Depth = of.From.Depth
+		return nil
+	}))
+}
+
+// Return commits the answer of the agent that was asked. The result is what the first
+// agent gets: the answer with the text of its last message, and its conversation.
+func (s *Service) Return(ctx context.Context, d Delegated, response edn.Value) (edn.Value, *contract.Error) {
+	out := response.Key("result").Key("out")
+	if !out.IsMap() {
+		return edn.Nil(), contract.Errorf("schema/invalid",
+			"the answer of the agent that was asked: expected a map, got %s", out.Kind()).WithSource(contract.SourcePlugin)
+	}
+	var said []conversation.Message
+	if out.Key("messages").Len() > 0 {
+		var err *contract.Error
+		if said, err = messagesOf(out); err != nil {
+			return edn.Nil(), err
+		}
+		by := d.by
+		by.Key, by.Intent = d.key+"-result", "conversation/append"
+		agent, _ := response.Key("invoke/meta").Key("cap/id").AsKeyword()
+		for i, m := range said {
+			said[i] = m.WithAttribution(attribution(m, &by, response, agent))
+		}
+		_, err = s.change(ctx, &by, d.ID, 0, func(st state) (commit, *contract.Error) {
+			do := turns.Append(st.Turns, said)
+			return commit{Change: do}, follows(st, do)
+		})
+		if err != nil {
+			return edn.Nil(), err
+		}
+	}
+	out = out.AssocKey("text", edn.Text(resultOf(slices.Values(said)))).AssocKey(keyID, edn.Text(d.ID))
+	return response.AssocKey("result", response.Key("result").AssocKey("out", out)), nil
+}
+
+// resultOf is the text of the last message of an assistant that has one.
+func resultOf(messages iter.Seq[conversation.Message]) string {
+	said := noResult
+	for m := range messages {
+		if m.Role() == conversation.RoleAssistant && m.Text() != "" {
+			said = m.Text()
+		}
+	}
+	return said
+}

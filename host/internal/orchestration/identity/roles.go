@@ -1,0 +1,164 @@
+package identity
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Role is a role that an administrator has created. Who has it also has the roles of the
+// configuration that it includes; rules name only those. It is immutable.
+type Role struct {
+	Name     string // qualified and without colon
+	Doc      string
+	Includes []string // roles of the configuration, sorted
+	Created  time.Time
+}
+
+// roleForm is what the names of created roles look like, as those of blocks role.
+var roleForm = regexp.MustCompile(`^role/[a-z0-9][a-z0-9._+-]{0,63}$`)
+
+// withIncluded returns roles together with those that the created ones among them include.
+func (a *Accounts) withIncluded(roles []string) []string {
+	for _, r := range a.Roles {
+		if slices.Contains(roles, r.Name) {
+			roles = append(slices.Clone(roles), r.Includes...)
+		}
+	}
+	return roles
+}
+
+// Roles returns the created roles by name.
+func (s *Service) Roles(ctx context.Context) ([]Role, *contract.Error) {
+	d, err := s.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return d.Roles, nil
+}
+
+// RolesOf returns the roles of a user.
+func (s *Service) RolesOf(set *Settings, u *User) []string { return s.now.Load().RolesOf(set, u) }
+
+// CreateRole creates a role. Users and tokens may have the name of one that the
+// configuration had: they would get what the new role includes, so it must be revoked first.
+func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, *contract.Error) {
+	r.Includes, r.Created = sorted(r.Includes), time.Now().UTC().Truncate(time.Millisecond)
+	short := strings.TrimPrefix(r.Name, "role/")
+	if !roleForm.MatchString(r.Name) {
+		return r, contract.Errorf("role/invalid-role", "%.80q is not the name of a role: expected 1 to 64 of a-z 0-9 . _ + -, beginning with a letter or digit", short)
+	}
+	if slices.Contains(set.Known, r.Name) || slices.Contains(policy.BuiltinRoles(), r.Name) {
+		return r, contract.Errorf("role/invalid-role", "the configuration has the role :%s", r.Name).
+			WithHint("choose another name; \"ferment role grant USER " + short + "\" gives this one to a user")
+	}
+	err := s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
+		if set.has(r.Name, a.Roles) {
+			return Change{}, contract.Errorf("role/invalid-role", "the role :%s was created already", r.Name).
+				WithHint("delete it first, or choose another name")
+		}
+		for _, role := range r.Includes {
+			if slices.ContainsFunc(a.Roles, func(c Role) bool { return c.Name == role }) {
+				return Change{}, contract.Errorf("role/invalid-role", "the role :%s cannot include :%s, which was created too", r.Name, role).
+					WithHint("include roles of the configuration")
+			}
+		}
+		if users, tokens := a.holding(r.Name); len(users)+len(tokens) > 0 { // from a time when it existed
+			return Change{}, inUse(r.Name, users, tokens)
+		}
+		return Change{PutRole: []Role{r}}, set.grantable(r.Includes, nil)
+	})
+	return r, err
+}
+
+// DeleteRole deletes a created role that no user and no token has.
+func (s *Service) DeleteRole(ctx context.Context, set *Settings, name string, dry bool) (out Role, err *contract.Error) {
+	err = s.update(ctx, dry, func(a *Accounts) (Change, *contract.Error) {
+		i := slices.IndexFunc(a.Roles, func(r Role) bool { return r.Name == name })
+		if i < 0 {
+			return Change{}, set.notCreated(name, a.Roles)
+		}
+		out = a.Roles[i]
+		if users, tokens := a.holding(name); len(users)+len(tokens) > 0 {
+			return Change{}, inUse(name, users, tokens)
+		}
+		return Change{DropRole: []string{name}}, nil
+	})
+	return out, err
+}
+
+// holding returns the logins of the users that have a role, and the ids of the tokens that
+// are limited to it.
+func (a *Accounts) holding(role string) (users, tokens []string) {
+	for _, u := range a.Users {
+		if slices.Contains(u.Roles, role) {
+			users = append(users, u.Login)
+		}
+	}
+	for _, t := range a.Tokens {
+		if slices.Contains(t.Narrow.Roles, role) {
+			tokens = append(tokens, t.ID)
+		}
+	}
+	return sorted(users), sorted(tokens)
+}
+
+// manyNamed is how many users or tokens the text of an error names.
+const manyNamed = 3
+
+func inUse(role string, users, tokens []string) *contract.Error {
+	held, who := "users have", users
+	hint := "ferment role revoke " + strings.Join(append(slices.Clone(users[:min(len(users), 1)]), strings.TrimPrefix(role, "role/")), " ")
+	if len(users) == 0 {
+		held, who, hint = "tokens are limited to", tokens, "ferment token revoke "+tokens[0]
+	}
+	named := strings.Join(who[:min(len(who), manyNamed)], ", ")
+	if len(who) > manyNamed {
+		named += " ..."
+	}
+	return contract.Errorf("role/in-use", "%d %s the role :%s: %s", len(who), held, role, named).
+		WithDetail("users", texts(users)).WithDetail("tokens", texts(tokens)).
+		WithHint("revoke it first, for example: " + hint)
+}
+
+func texts(list []string) edn.Value {
+	out := make([]edn.Value, len(list))
+	for i, text := range list {
+		out[i] = edn.Text(text)
+	}
+	return edn.Vector(out...)
+}
+
+// notCreated is the error for a role that cannot be deleted, because it is one of the
+// configuration or does not exist.
+func (set *Settings) notCreated(name string, created []Role) *contract.Error {
+	if slices.Contains(set.Known, name) {
+		return contract.Errorf("role/invalid-role", "the role :%s is one of the configuration and cannot be deleted here", name).
+			WithHint("delete its block from ferment.hcl and reload; the built-in roles stay")
+	}
+	var known []string
+	for _, r := range created {
+		known = append(known, r.Name)
+	}
+	return contract.Errorf("role/not-found", "there is no role :%.80s", name).
+		WithHint("\"ferment role list\" lists the roles").DidYouMean(contract.Nearest(name, known))
+}
+
+// Clash returns the error for a configuration that has a role which was created as well:
+// it would not be clear which of both counts. It is nil if there is none.
+func (s *Service) Clash(set *Settings) *contract.Error {
+	for _, r := range s.now.Load().Roles {
+		if slices.Contains(set.Known, r.Name) {
+			short := strings.TrimPrefix(r.Name, "role/")
+			return contract.Errorf("config/duplicate", "the role %q of the configuration was created by an administrator as well", short).
+				WithHint("rename the block role \"" + short + "\", or delete the created role: ferment role delete " + short)
+		}
+	}
+	return nil
+}

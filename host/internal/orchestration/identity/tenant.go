@@ -1,0 +1,23 @@
+package identity
+
+import (
+	"regexp"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// tenantForm says what the names of tenants look like.
+const tenantForm = "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit, and not \"" + policy.HostTenant + "\""
+
+var tenants = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+
+// CheckTenant returns the error for a text that is not the name of a tenant.
+func CheckTenant(name string) *contract.Error {
+	if validTenant(name) {
+		return nil
+	}
+	return contract.Errorf("invalid-request", "%.80q is not the name of a tenant: expected %s", name, tenantForm)
+}
+
+func validTenant(name string) bool { return name != policy.HostTenant && tenants.MatchString(name) }

@@ -1,0 +1,260 @@
+package identity
+
+import (
+	"context"
+	"crypto/subtle"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Token returns the principal of a token for programs (AUTH-003).
+func (s *Service) Token(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
+	_, p, err := s.shown(ctx, set, ForPrograms, text)
+	return p, err
+}
+
+// shown returns a token of a kind and its principal.
+func (s *Service) shown(ctx context.Context, set *Settings, kind TokenKind, text string) (*Token, Principal, *contract.Error) {
+	id, err := tokenID(text, kind)
+	if err != nil {
+		return nil, Principal{}, err
+	}
+	d, err := s.current(ctx)
+	if err != nil {
+		return nil, Principal{}, err
+	}
+	var none Token
+	t := d.tokens[id]
+	if t == nil {
+		t = &none
+	}
+	sum, now := tokenHash(text), time.Now()
+	same := subtle.ConstantTimeCompare(sum[:], t.Hash[:]) == 1
+	switch {
+	case !same || t == &none || t.Kind != kind || t.Parent != "" && !d.live(t.Parent, now):
+		return nil, Principal{}, contract.Errorf("auth/unauthorized", "the token is not valid: it does not exist or was revoked")
+	case !now.Before(t.Expires):
+		return nil, Principal{}, expired(t)
+	}
+	u := d.byID[t.Owner]
+	if u == nil || u.Locked {
+		return nil, Principal{}, errUnknown
+	}
+	p := d.principal(set, u)
+	p.Token, p.Session = t.ID, t.Session
+	if n := t.Narrow; n.Roles != nil || n.Operations != nil || n.Intents != nil {
+		if len(d.Roles) > 0 && n.Roles != nil {
+			n.Roles = sorted(d.withIncluded(n.Roles))
+		}
+		p.Narrow = &n
+	}
+	return t, p, nil
+}
+
+func expired(t *Token) *contract.Error {
+	switch t.Kind {
+	case ForSession:
+		return contract.Errorf("auth/unauthorized", "the session token was not used for too long").
+			WithHint("open the session again with :token? true and another credential")
+	case ForBrowser:
+		return contract.Errorf("auth/unauthorized", "the login has ended").WithHint("log in again")
+	}
+	return contract.Errorf("auth/unauthorized", "the token %s has expired", t.ID).
+		WithHint("an administrator makes another one with \"ferment token create\"")
+}
+
+// live reports whether a token exists, with its parent, and has not expired.
+func (d *directory) live(id string, now time.Time) bool {
+	t := d.tokens[id]
+	return t != nil && now.Before(t.Expires) && (t.Parent == "" || d.live(t.Parent, now))
+}
+
+// SessionToken returns the principal of a token of a session, and extends its life
+// (AUTH-004). It may do the operations of the configuration, as far as the credential
+// that made it may.
+func (s *Service) SessionToken(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
+	if len(set.Sessions.Operations) == 0 {
+		return Principal{}, contract.Errorf("auth/unauthorized", "this host has no session tokens (auth.session_token.operations)")
+	}
+	t, p, err := s.shown(ctx, set, ForSession, text)
+	if err != nil {
+		return Principal{}, err
+	}
+	narrow := policy.Narrowing{}
+	if p.Narrow != nil {
+		narrow = *p.Narrow
+	}
+	narrow.Operations = []string{}
+	for _, o := range set.Sessions.Operations {
+		if t.Narrow.Operations == nil || policy.Matches(t.Narrow.Operations, o) {
+			narrow.Operations = append(narrow.Operations, o)
+		}
+	}
+	p.Narrow = &narrow
+	until := time.Now().UTC().Truncate(time.Millisecond).Add(set.Sessions.IdleTTL)
+	if until.Sub(t.Expires) >= set.Sessions.Refresh && until.After(t.Expires) {
+		s.extend(ctx, t.ID, until, set.Sessions.Refresh)
+	}
+	return p, nil
+}
+
+// extend moves the end of a token, unless another request has just done it. The token
+// holds as it is if that cannot be written.
+func (s *Service) extend(ctx context.Context, id string, until time.Time, by time.Duration) {
+	_ = s.update(context.WithoutCancel(ctx), false, func(a *Accounts) (Change, *contract.Error) {
+		i := slices.IndexFunc(a.Tokens, func(t Token) bool { return t.ID == id })
+		if i < 0 || until.Sub(a.Tokens[i].Expires) < by {
+			return Change{}, nil
+		}
+		t := a.Tokens[i]
+		t.Expires = until
+		return Change{PutToken: []Token{t}}, nil
+	})
+}
+
+// OpenSession makes the token of a session for a caller who owns the session, in place
+// of an earlier one, and returns its text, which is kept nowhere.
+func (s *Service) OpenSession(ctx context.Context, set *Settings, p *Principal, session string) (string, time.Time, *contract.Error) {
+	switch {
+	case len(set.Sessions.Operations) == 0:
+		return "", time.Time{}, contract.Errorf("auth/not-configured", "this host has no session tokens").
+			WithHint("list what they may do in auth { session_token { operations = [...] } }")
+	case p.Login == "":
+		return "", time.Time{}, contract.Errorf("auth/forbidden", "session tokens are for users of this host, and the caller is %s", p.Name)
+	}
+	t := Token{Kind: ForSession, Owner: p.Name, Session: session}
+	text, err := s.issue(ctx, &t, set.Sessions.IdleTTL, func(a *Accounts, c *Change) *contract.Error {
+		i := slices.IndexFunc(a.Tokens, func(x Token) bool { return x.ID == p.Token })
+		switch {
+		case p.Token == "":
+		case i < 0:
+			return errUnknown // it was revoked meanwhile
+		case a.Tokens[i].Kind == ForSession:
+			t.Parent, t.Narrow = a.Tokens[i].Parent, a.Tokens[i].Narrow
+		default:
+			t.Parent, t.Narrow = p.Token, a.Tokens[i].Narrow
+		}
+		c.DropToken = ofSession(a, session)
+		return nil
+	})
+	return text, t.Expires, err
+}
+
+// CloseSession ends the token of a session.
+func (s *Service) CloseSession(ctx context.Context, session string) *contract.Error {
+	return s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
+		return Change{DropToken: ofSession(a, session)}, nil
+	})
+}
+
+func ofSession(a *Accounts, session string) (ids []string) {
+	for _, t := range a.Tokens {
+		if t.Kind == ForSession && t.Session == session {
+			ids = append(ids, t.ID)
+		}
+	}
+	return ids
+}
+
+// maxBrowsers is the number of logins of browsers that a user has at once. The oldest
+// one ends.
+const maxBrowsers = 32
+
+// LogIn makes the token of a browser for a user that was verified, and returns its text
+// and its end.
+func (s *Service) LogIn(ctx context.Context, set *Settings, p *Principal) (string, time.Time, *contract.Error) {
+	t := Token{Kind: ForBrowser, Owner: p.Name}
+	text, err := s.issue(ctx, &t, set.BrowserTTL, func(a *Accounts, c *Change) *contract.Error {
+		var own []Token
+		for _, x := range a.Tokens {
+			if x.Kind == ForBrowser && x.Owner == p.Name {
+				own = append(own, x)
+			}
+		}
+		slices.SortFunc(own, func(a, b Token) int { return strings.Compare(a.ID, b.ID) })
+		slices.SortStableFunc(own, func(a, b Token) int { return a.Created.Compare(b.Created) })
+		for len(own) >= maxBrowsers {
+			c.DropToken, own = append(c.DropToken, own[0].ID), own[1:]
+		}
+		return nil
+	})
+	return text, t.Expires, err
+}
+
+// Browser returns the principal of the token of a browser.
+func (s *Service) Browser(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
+	_, p, err := s.shown(ctx, set, ForBrowser, text)
+	return p, err
+}
+
+// LogOut ends the token of a principal.
+func (s *Service) LogOut(ctx context.Context, p *Principal) *contract.Error {
+	return s.update(ctx, false, func(*Accounts) (Change, *contract.Error) {
+		return Change{DropToken: []string{p.Token}}, nil
+	})
+}
+
+// issue stores a new token. also adds to the change, with what is stored.
+func (s *Service) issue(ctx context.Context, t *Token, life time.Duration, also func(*Accounts, *Change) *contract.Error) (string, *contract.Error) {
+	id, text, fault := newToken(s.random, t.Kind)
+	if fault != nil {
+		return "", contract.Errorf("runtime/internal", "create a token: %w", fault)
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	t.ID, t.Hash, t.Created, t.Expires = id, tokenHash(text), now, now.Add(life)
+	err := s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
+		u, err := a.user(t.Owner)
+		if err != nil {
+			return Change{}, err
+		}
+		if u.Locked && t.Kind != ForPrograms {
+			return Change{}, errUnknown // it was locked meanwhile
+		}
+		t.Owner = u.ID
+		if slices.ContainsFunc(a.Tokens, func(x Token) bool { return x.ID == id }) {
+			return Change{}, contract.Errorf("auth/busy", "the id of the new token exists already").WithHint("try again")
+		}
+		var c Change
+		if err := also(a, &c); err != nil {
+			return Change{}, err
+		}
+		c.PutToken = []Token{*t}
+		return c, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+// Certificate returns the principal of a client certificate that was verified, by one of
+// its names. known is false if none of them has a user in the configuration.
+func (s *Service) Certificate(ctx context.Context, set *Settings, names []string) (p Principal, known bool, err *contract.Error) {
+	var owners []string
+	for _, name := range names {
+		if owner, ok := set.Certificates[name]; ok && !slices.Contains(owners, owner) {
+			owners = append(owners, owner)
+		}
+	}
+	switch len(owners) {
+	case 0:
+		return Principal{}, false, nil
+	case 1:
+	default:
+		return Principal{}, true, contract.Errorf("auth/ambiguous", "the names of the client certificate are those of %d users: %s",
+			len(owners), strings.Join(owners, ", ")).WithHint("map one of them in auth.client_cert.subjects")
+	}
+	d, err := s.current(ctx)
+	if err != nil {
+		return Principal{}, true, err
+	}
+	u, missing := d.user(owners[0])
+	if missing != nil || u.Locked {
+		return Principal{}, true, errUnknown
+	}
+	return d.principal(set, &u), true, nil
+}

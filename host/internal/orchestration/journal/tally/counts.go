@@ -1,0 +1,249 @@
+package tally
+
+import (
+	"cmp"
+	"maps"
+	"math/big"
+	"slices"
+	"time"
+)
+
+// Name is what a Key counts. The comment of each name says which labels a key
+// has, in their order.
+type Name uint8
+
+// The names of counts, durations and costs.
+const (
+	Acts            Name = iota // intent, status: completed, failed, canceled, expired, rejected
+	ActErrors                   // error type of acts that did not complete
+	Operations                  // intent or tool, outcome: committed, kept, failed, canceled
+	Attempts                    // capability, intent or tool, outcome
+	ParseFailures               // attempts whose answer was not what the schema or format says
+	Retries                     // further attempts on the same candidate
+	Fallbacks                   // attempts on another candidate than the one before
+	Verdicts                    // gate, severity, verdict: pass, fail, error
+	JudgeVerdicts               // verdict
+	MustFailed                  // operations with a failed must verdict on any attempt
+	MustFailedFinal             // operations with a failed must verdict on the last attempt
+	Failures                    // error type of failed operations and rejected acts
+	CacheLookups                // result: hit, miss, bypass
+	Routings                    // what became of asking a router
+
+	ActTime       // duration: intent
+	OperationTime // duration: intent or tool
+	AttemptTime   // duration: capability
+	QueueWait     // duration: class
+	ModelTime     // duration of attempts at language models: capability, error type or NoError
+	Tokens        // numbers, as milliseconds, per attempt at a language model: capability, input or output
+
+	Cost // USD: capability
+)
+
+// NoError is the error type of what has succeeded.
+const NoError = "none"
+
+// Other is the label that stands for all names above the limit of a Counts.
+const Other = "other"
+
+// Key is one series: a name with its labels.
+type Key struct {
+	Name   Name
+	Labels [3]string
+}
+
+func keyOf(name Name, labels ...string) Key {
+	k := Key{Name: name}
+	copy(k.Labels[:], labels)
+	return k
+}
+
+func (k Key) compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Name, other.Name), slices.Compare(k.Labels[:], other.Labels[:]))
+}
+
+// MaxSeries bounds the number of series of one name. Further ones count under the
+// label Other.
+const MaxSeries = 2000
+
+// Counts are the counts of a period. The zero value is empty.
+type Counts struct {
+	N     map[Key]int64
+	Times map[Key]*Durations
+	USD   map[Key]*big.Rat
+
+	// Now counts what had not ended at the end of the period, under Acts, Operations
+	// and Attempts. A live meter has none.
+	Now map[Key]int64
+	// Unread counts runs whose records are gone: only Acts and ActErrors have them.
+	Unread int64
+
+	series map[Name]int
+}
+
+// admit returns the key under which k is counted: k, or that of Other if there are
+// too many series of its name. known reports whether k is counted already.
+func (c *Counts) admit(k Key, known bool) Key {
+	if known || k.Labels[0] == Other {
+		return k
+	}
+	if c.series == nil {
+		c.series = map[Name]int{}
+	}
+	if c.series[k.Name] >= MaxSeries-1 {
+		other := Key{Name: k.Name}
+		for i, label := range k.Labels {
+			if label != "" {
+				other.Labels[i] = Other
+			}
+		}
+		return other
+	}
+	c.series[k.Name]++
+	return k
+}
+
+func (c *Counts) count(k Key, n int64) {
+	if c.N == nil {
+		c.N = map[Key]int64{}
+	}
+	_, known := c.N[k]
+	c.N[c.admit(k, known)] += n
+}
+
+func (c *Counts) open(name Name, labels ...string) {
+	if c.Now == nil {
+		c.Now = map[Key]int64{}
+	}
+	c.Now[keyOf(name, labels...)]++
+}
+
+func (c *Counts) times(k Key) *Durations {
+	if c.Times == nil {
+		c.Times = map[Key]*Durations{}
+	}
+	d := c.Times[k]
+	if k = c.admit(k, d != nil); d == nil {
+		if d = c.Times[k]; d == nil {
+			d = &Durations{}
+			c.Times[k] = d
+		}
+	}
+	return d
+}
+
+func (c *Counts) time(k Key, took time.Duration) { c.times(k).add(took) }
+
+func (c *Counts) spend(k Key, usd *big.Rat) {
+	if c.USD == nil {
+		c.USD = map[Key]*big.Rat{}
+	}
+	sum := c.USD[k]
+	if k = c.admit(k, sum != nil); sum == nil {
+		sum = c.USD[k]
+	}
+	if sum == nil {
+		sum = new(big.Rat)
+	}
+	c.USD[k] = new(big.Rat).Add(sum, usd)
+}
+
+// Merge adds the counts of another period.
+func (c *Counts) Merge(other *Counts) {
+	for k, n := range other.N {
+		c.count(k, n)
+	}
+	for k, d := range other.Times {
+		c.times(k).merge(d)
+	}
+	for k, usd := range other.USD {
+		c.spend(k, usd)
+	}
+	for k, n := range other.Now {
+		if c.Now == nil {
+			c.Now = map[Key]int64{}
+		}
+		c.Now[k] += n
+	}
+	c.Unread += other.Unread
+}
+
+// Total returns the sum of all series of a name.
+func (c *Counts) Total(name Name) (n int64) {
+	for k, one := range c.N {
+		if k.Name == name {
+			n += one
+		}
+	}
+	return n
+}
+
+// Having returns the sum of the series of a name with a value at a label.
+func (c *Counts) Having(name Name, label int, value string) (n int64) {
+	for k, one := range c.N {
+		if k.Name == name && k.Labels[label] == value {
+			n += one
+		}
+	}
+	return n
+}
+
+// By returns the counts of a name by one of its labels.
+func (c *Counts) By(name Name, label int) map[string]int64 { return by(c.N, name, label) }
+
+func by(counts map[Key]int64, name Name, label int) map[string]int64 {
+	out := map[string]int64{}
+	for k, n := range counts {
+		if k.Name == name {
+			out[k.Labels[label]] += n
+		}
+	}
+	return out
+}
+
+// SpentBy returns the cost in USD by capability.
+func (c *Counts) SpentBy() map[string]*big.Rat {
+	out := map[string]*big.Rat{}
+	for k, usd := range c.USD {
+		if k.Name == Cost {
+			out[k.Labels[0]] = usd
+		}
+	}
+	return out
+}
+
+// Spent returns the cost of all attempts in USD, nil if none is known.
+func (c *Counts) Spent() *big.Rat {
+	var sum *big.Rat
+	for _, usd := range c.SpentBy() {
+		if sum == nil {
+			sum = new(big.Rat)
+		}
+		sum.Add(sum, usd)
+	}
+	return sum
+}
+
+// TimesOf returns the durations of a name with a value at their first label; all
+// of the name if value is empty.
+func (c *Counts) TimesOf(name Name, value string) *Durations {
+	all := &Durations{}
+	for k, d := range c.Times {
+		if k.Name == name && (value == "" || k.Labels[0] == value) {
+			all.merge(d)
+		}
+	}
+	return all
+}
+
+// Series returns the keys of a name in a fixed order.
+func (c *Counts) Series(name Name) []Key {
+	var keys []Key
+	for _, k := range slices.Concat(slices.Collect(maps.Keys(c.N)), slices.Collect(maps.Keys(c.Times)),
+		slices.Collect(maps.Keys(c.USD))) {
+		if k.Name == name {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, Key.compare)
+	return keys
+}

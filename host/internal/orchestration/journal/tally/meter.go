@@ -1,0 +1,133 @@
+package tally
+
+import (
+	"math/big"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+)
+
+// The windows of a Meter, and the grain at which they begin.
+const (
+	Grain       = 10 * time.Second
+	ShortWindow = 5 * time.Minute
+	LongWindow  = time.Hour
+)
+
+// Meter counts the records of all runs while they are written.
+//
+// Observe folds a record at once: nothing is queued, so nothing can be lost, and a
+// record costs its writer about a microsecond.
+type Meter struct {
+	mu    sync.Mutex
+	begin time.Time
+	runs  map[string]*Run
+	total Counts
+	slots map[int64]*Counts // of one Grain each, by their begin
+	last  int64             // the newest slot
+	seen  int64             // records
+}
+
+// NewMeter returns a meter that counts from begin on.
+func NewMeter(begin time.Time) *Meter {
+	return &Meter{begin: begin.Truncate(time.Millisecond), runs: map[string]*Run{}, slots: map[int64]*Counts{}}
+}
+
+// Observe implements journal.Observer: it counts a record. A run that goes on after
+// an earlier process has written to it is known by its past, which is not counted
+// again.
+func (m *Meter) Observe(rec journal.Record, past func() []journal.Record) {
+	switch rec.Body.(type) {
+	case *journal.AttemptChunk, *journal.AttemptRetracted, *journal.EnvRead, *journal.BudgetReserved, *journal.HostEvent:
+		return // nothing of them is counted
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen++
+	r := m.runs[rec.Run]
+	if r == nil {
+		r = &Run{}
+		if rec.Run != journal.HostRun {
+			m.runs[rec.Run] = r
+		}
+		if rec.Seq > 1 && past != nil {
+			for _, old := range past() {
+				if old.Seq < rec.Seq {
+					r.add(old, unheard{})
+				}
+			}
+		}
+	}
+	r.add(rec, meterPeriods{m})
+	switch rec.Body.(type) {
+	case *journal.RunFinished, *journal.RunSuspended:
+		delete(m.runs, rec.Run)
+	}
+}
+
+// meterPeriods adds to all periods of a meter that has its lock held.
+type meterPeriods struct{ *Meter }
+
+func (m meterPeriods) each(at time.Time, add func(*Counts)) {
+	if at.Before(m.begin) {
+		return
+	}
+	add(&m.total)
+	slot := at.Truncate(Grain).Unix()
+	oldest := m.last - int64((LongWindow+Grain)/time.Second)
+	if slot < oldest {
+		return
+	}
+	if m.slots[slot] == nil {
+		m.slots[slot] = &Counts{}
+	}
+	add(m.slots[slot])
+	if slot <= m.last {
+		return
+	}
+	m.last, oldest = slot, slot-int64((LongWindow+Grain)/time.Second)
+	for old := range m.slots {
+		if old < oldest {
+			delete(m.slots, old)
+		}
+	}
+}
+
+func (m meterPeriods) count(at time.Time, k Key) {
+	m.each(at, func(c *Counts) { c.count(k, 1) })
+}
+
+func (m meterPeriods) time(at time.Time, k Key, took time.Duration) {
+	m.each(at, func(c *Counts) { c.time(k, took) })
+}
+
+func (m meterPeriods) spend(at time.Time, k Key, usd *big.Rat) {
+	m.each(at, func(c *Counts) { c.spend(k, usd) })
+}
+
+// Total returns the counts since the begin of the meter, and that instant.
+func (m *Meter) Total() (*Counts, time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := &Counts{}
+	out.Merge(&m.total)
+	return out, m.begin
+}
+
+// Window returns the counts of the last hour or a shorter time, and the instant since
+// when they count: a multiple of Grain, or the begin of the meter.
+func (m *Meter) Window(now time.Time, length time.Duration) (*Counts, time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out, since := &Counts{}, now.Truncate(Grain).Add(-length)
+	for slot, c := range m.slots {
+		if slot >= since.Unix() {
+			out.Merge(c)
+		}
+	}
+	if since.Before(m.begin) {
+		since = m.begin
+	}
+	return out, since
+}
