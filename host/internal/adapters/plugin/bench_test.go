@@ -41,7 +41,7 @@ func BenchmarkInvoke(b *testing.B) {
 	w := u.all()[0].living.Load().wire
 	b.Run("wire", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := w.Invoke(context.Background(), callContext(c, "x"), c.Request, nil); err != nil {
+			if _, err := w.Invoke(context.Background(), callContext(c, "x", false), c.Request, nil); err != nil {
 				b.Fatal(err)
 			}
 		}

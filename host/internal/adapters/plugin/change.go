@@ -122,7 +122,7 @@ func fixed(s Settings) Settings {
 	s.StopGrace, s.DrainTimeout = usable.StopGrace, usable.DrainTimeout
 	s.MaxInFlight, s.Queue, s.CallDepth, s.LogLevel = 0, 0, 0, ""
 	s.Restart, s.Health, s.Swap = usable.Restart, usable.Health, usable.Swap
-	s.Approved = "" // the hash of the program is compared instead
+	s.Approved, s.ApprovedParts = "", nil // the hash of the program is compared instead
 	s.Instances = Instances{MaxCalls: s.Instances.MaxCalls}
 	return s
 }

@@ -134,7 +134,7 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	if err := t.selfWait(around, call.CapID); err != nil {
 		return dispatch.Answer{}, located(err, call)
 	}
-	waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent())
+	waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent)
 	err := t.limit.enter(waiting)
 	entered()
 	if err != nil {
@@ -158,7 +158,7 @@ func unsent() *contract.Error {
 // between the choice and the call, another one is chosen.
 func (u *unit) invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	for {
-		waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent())
+		waiting, entered := wire.UntilStopped(ctx, call.Stop, unsent)
 		s, err := u.enter(waiting, call.Session)
 		entered()
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -30,11 +31,12 @@ func TestInvoke(t *testing.T) {
 	b := run(t, as("good")).ready()
 	c := request(`{:do "context"}`)
 	c.Attempt, c.EffectKey, c.Effects = 3, "b3:k", []string{"fs/read", "none"}
-	c.Trace = edn.MustRead(`{:traceparent "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`)
+	c.Epoch = 2
 	c.Deadline = time.Now().Add(time.Minute)
 	a, err := b.client.Invoke(context.Background(), c)
 	require.NoError(t, err)
-	assert.Equal(t, `{:attempt 3 :deadline "false" :effects "fs/read none" :key "b3:k" :node "n1" :run "r1" :trace "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}`, out(a).String())
+	assert.Equal(t, `{:attempt 3 :deadline "false" :effects "fs/read none" :key "b3:k" :node "n1" :run "r1" :trace "`+
+		spans.AttemptContext("r1", 2, c.Path, 3).TraceParent(false)+`"}`, out(a).String())
 	assert.Equal(t, "p", a.Plugin)
 	assert.Equal(t, 1, a.Generation)
 	assert.Regexp(t, "^b3:[0-9a-f]{64}$", a.Binary)
@@ -329,6 +331,22 @@ func TestHostCalls(t *testing.T) {
 	cancel()
 	assert.Equal(t, "canceled", typed(t, <-hung).Type)
 	assert.ErrorIs(t, <-over, context.Canceled)
+}
+
+// WIRE-004: a request that meets a defect of the host gets runtime/internal, and the log
+// of the plugin has the stack. The host and the plugin go on.
+func TestHostCallPanics(t *testing.T) {
+	t.Parallel()
+	b := run(t, as("good")).ready()
+	host := &asked{answer: func(context.Context, edn.Value) (edn.Value, error) { panic("a defect") }}
+	b.AnswerCalls(host)
+	_, err := b.ask(context.Background(), `{:do "ask" :request {:task {:intent :t/other}}}`)
+	require.Equal(t, "runtime/internal", typed(t, err).Type)
+	b.mustAsk(`{:x 1}`)
+	logged := b.logged("the host panicked")
+	require.Len(t, logged, 1)
+	assert.Equal(t, "r1", logged[0].Run)
+	assert.Contains(t, logged[0].Fields["stack"], "TestHostCallPanics")
 }
 
 // IR-014, CNV-014: handles are valid for their call only, while it lasts, and

@@ -93,15 +93,15 @@ func (e *edition) start(ctx context.Context, i *instance, incarnation int, start
 		return fail(err, launch.Report{})
 	}
 	l := launching{
-		settings:     settings,
-		exe:          exe.file,
-		incarnation:  incarnation,
-		runtime:      e.unit.host.runtime,
-		reaper:       e.unit.host.reaper,
-		workdir:      settings.Workdir,
-		redact:       e.unit.log.redactHead,
-		redactAnswer: e.unit.log.redactAnswer,
-		output:       e.unit.output(i, incarnation),
+		settings:      settings,
+		exe:           exe.file,
+		incarnation:   incarnation,
+		runtime:       e.unit.host.runtime,
+		reaper:        e.unit.host.reaper,
+		workdir:       settings.Workdir,
+		redact:        e.unit.log.redactHead,
+		redactAnswers: e.unit.log.answerRedactor,
+		output:        e.unit.output(i, incarnation),
 	}
 	if l.workdir == "" {
 		l.workdir = root
@@ -124,6 +124,7 @@ func (e *edition) start(ctx context.Context, i *instance, incarnation int, start
 		depth:  func() int { return e.settings().CallDepth },
 		host:   e.unit.host,
 		store:  e.unit.store,
+		log:    e.unit.log,
 	}
 	told := func(p *process) (Described, error) {
 		// Compare the running program before anything that the process answers

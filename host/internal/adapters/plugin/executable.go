@@ -95,7 +95,7 @@ func (d *Describer) approve(s Settings) (*executable, string, error) {
 		binary, err = d.hash.combined(exe.hash, s.Files)
 	}
 	if err == nil && s.Approved != "" && binary != s.Approved {
-		err = notApproved(s, binary, "it was changed after the lock file was read")
+		err = d.notApproved(s, binary, "it was changed after the lock file was read")
 	}
 	if err != nil {
 		exe.close()
@@ -104,12 +104,23 @@ func (d *Describer) approve(s Settings) (*executable, string, error) {
 	return exe, binary, nil
 }
 
-// notApproved is the error of a program with another hash than the approved
-// one.
-func notApproved(s Settings, found, why string) *contract.Error {
-	return contract.Errorf("runtime/integrity", "%s is not the program that was approved: expected %s, found %s: %s",
-		s.Command[0], s.Approved, found, why).
-		WithDetail("path", edn.Text(s.Command[0])).WithDetail("expected", edn.Text(s.Approved)).
+// notApproved is the error of a program of which a part was changed since it
+// was approved. It names the first part that differs; found is the hash of all.
+func (d *Describer) notApproved(s Settings, found, why string) *contract.Error {
+	parts := append([]string{s.Command[0]}, s.Files...)
+	for i, want := range s.ApprovedParts[:min(len(s.ApprovedParts), len(parts))] {
+		if got, err := d.hash.file(parts[i]); err == nil && got != want {
+			return notApproved(parts[i], want, got, why)
+		}
+	}
+	return notApproved(s.Command[0], s.Approved, found, why)
+}
+
+// notApproved is the error of a file with another hash than the approved one.
+func notApproved(path, want, found, why string) *contract.Error {
+	return contract.Errorf("runtime/integrity", "%s is not the file that was approved: expected %s, found %s: %s",
+		path, want, found, why).
+		WithDetail("path", edn.Text(path)).WithDetail("expected", edn.Text(want)).
 		WithDetail("found", edn.Text(found)).
 		WithHint("if the change is wanted, \"ferment plugin lock\" takes it over; then reload or start the host again")
 }
@@ -127,7 +138,7 @@ func (d *Describer) same(s Settings, exe *executable, pid int) error {
 			return fmt.Errorf("look at the program of process %d: %w", pid, err)
 		}
 		if ok && running != exe.hash {
-			return notApproved(s, running, "the process runs another one")
+			return notApproved(s.Command[0], exe.hash, running, "the process runs another one")
 		}
 		if ok && len(s.Files) == 0 {
 			return nil
@@ -138,7 +149,7 @@ func (d *Describer) same(s Settings, exe *executable, pid int) error {
 		return fmt.Errorf("look at the program again: %w", err)
 	}
 	if binary != s.Approved {
-		return notApproved(s, binary, "it was changed while it was started")
+		return d.notApproved(s, binary, "it was changed while it was started")
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,6 +48,7 @@ type hostSide struct {
 	depth  func() int
 	host   *shared
 	store  *stateStore
+	log    *pluginLog
 	// self is the calling process, nil until it is configured. It may be
 	// draining: the calls in flight may still make requests.
 	self   atomic.Pointer[service]
@@ -54,8 +57,28 @@ type hostSide struct {
 
 var _ wire.Host = (*hostSide)(nil)
 
+// defect turns a panic into the error of a request. It must be deferred itself: a request that
+// meets a defect of the host must not end the host.
+func (h *hostSide) defect(op string, run *string, err *error) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	h.log.write(Line{
+		Plugin:  h.plugin,
+		Run:     *run,
+		At:      h.host.clock.Now(),
+		Level:   "error",
+		Message: fmt.Sprintf("the host panicked while it answered %s of the plugin: %v", op, p),
+		Fields:  map[string]any{"@module": "supervisor", "stack": string(debug.Stack())},
+	})
+	*err = contract.Errorf("runtime/internal", "plugin %s: %s failed by a defect of the host: %v", h.plugin, op, p)
+}
+
 // Invoke implements wire.Host.
-func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
+func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (response edn.Value, err error) {
+	run := ""
+	defer h.defect("a request", &run, &err)
 	calls := h.host.calls.Load()
 	if calls == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready",
@@ -70,6 +93,7 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 		return edn.Nil(), contract.Errorf("auth/forbidden",
 			"plugin %s: a request of a plugin must belong to a call in flight, %q is not one", h.plugin, call.Context.CallID)
 	}
+	run = parent.call.Run
 	if n := len(parent.call.Stack) + 1; n > h.depth() {
 		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d",
 			h.plugin, n, h.depth()).
@@ -82,9 +106,10 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 			WithSource(contract.SourcePlugin)
 	}
 	defer h.asking.Add(-1)
-	n, err := parent.begin()
-	if err != nil {
-		return edn.Nil(), contract.Errorf(err.Type, "plugin %s: %s", h.plugin, err.Message).WithSource(contract.SourcePlugin)
+	n, refused := parent.begin()
+	if refused != nil {
+		return edn.Nil(), contract.Errorf(refused.Type, "plugin %s: %s", h.plugin, refused.Message).
+			WithSource(contract.SourcePlugin)
 	}
 	defer parent.asking.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -148,7 +173,8 @@ func (c *inFlight) granted() []string {
 }
 
 // State implements wire.Host.
-func (h *hostSide) State(_ context.Context, change wire.StateChange) (wire.Stored, error) {
+func (h *hostSide) State(_ context.Context, change wire.StateChange) (stored wire.Stored, err error) {
+	defer h.defect("a change of state", new(string), &err)
 	return h.store.apply(change)
 }
 

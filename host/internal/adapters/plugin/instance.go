@@ -28,8 +28,9 @@ type instance struct {
 	role    Role
 	open    *service
 	leaving bool
-	quit    chan struct{} // closed by retire
-	cause   Cause         // of retire
+	quit    chan struct{}   // closed by retire
+	cause   Cause           // of retire
+	fault   *contract.Error // why, if that is a failure
 
 	events chan any
 	over   chan struct{} // closed when the owner has returned
@@ -99,7 +100,7 @@ func (i *instance) live() {
 			i.take(event, quit != nil)
 		case <-quit:
 			quit = nil
-			i.handle(evStop{cause: i.cause})
+			i.handle(evStop{cause: i.cause, err: i.fault})
 		}
 		if quit == nil && (i.machine.state == Stopped || i.machine.state == Quarantined) {
 			i.settle()
@@ -364,6 +365,7 @@ func (i *instance) probe(incarnation int) {
 		}
 		ctx, cancel := context.WithTimeout(s.life, i.edition.settings().Health.Timeout)
 		defer cancel()
+		calls := s.countCalls(i.unit.host.clock.Now())
 		h, err := s.wire.Probe(ctx)
 		// An error sent by the plugin proves that it responds.
 		ok := err == nil || !wire.Transport(err)
@@ -372,6 +374,12 @@ func (i *instance) probe(incarnation int) {
 		}
 		if err == nil {
 			i.post(evHealth{incarnation: s.incarnation, health: h})
+			late, again := s.compare(calls, h.InFlight, i.unit.host.clock.Now())
+			if late > 0 {
+				i.unit.replaceLate(s, late)
+			} else if again {
+				s.probeLater()
+			}
 		}
 		why := ""
 		if !ok && ctx.Err() == nil && errors.Is(err, contract.OfType("runtime/protocol")) {
@@ -489,6 +497,9 @@ func (i *instance) snapshot() Status {
 	st.Role, st.Queued = i.role, len(i.unit.waiting)
 	if s := i.living.Load(); s != nil {
 		st.InFlight, st.Served = s.inFlight(), s.given
+		if s.late != nil && st.Err == nil {
+			st.Err = s.late
+		}
 	}
 	switch u := i.unit; {
 	case i.leaving:

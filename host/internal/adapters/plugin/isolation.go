@@ -328,9 +328,9 @@ func (s Settings) policy(d contract.Description, g hostDirs) confine.Policy {
 	if p.Level == "" {
 		p.Level = confine.Probe().Best()
 	}
-	if has("fs/write") {
+	if has("fs/write", "db/read", "db/write") { // engines of databases also write to read
 		p.WritePaths = append(p.WritePaths, existing(i.WritePaths)...)
-		p.Attributes = true
+		p.Attributes = has("fs/write")
 	}
 	if has("process/run") {
 		p.ExecPaths = slices.Clone(i.Exec)
@@ -342,7 +342,7 @@ func (s Settings) policy(d contract.Description, g hostDirs) confine.Policy {
 	if p.SelfExec || len(p.ExecPaths) > 0 {
 		p.ReadPaths = append(p.ReadPaths, "/proc") // to find its child processes
 	}
-	if has("net/connect", "net/loopback", "net/http") {
+	if has("net/connect", "net/loopback", "net/http", "db/read", "db/write") {
 		s.network(&p, d, has)
 	}
 	return p

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
@@ -127,10 +128,13 @@ type pluginLog struct {
 	file *logfile.File // nil: no file
 	sink Sink
 
+	// long is the subset of the secrets that is redacted in answers too; nil: there
+	// are none. Every answer reads it.
+	long atomic.Pointer[words.Secrets]
+
 	mu      sync.Mutex
 	hidden  []string
 	secret  *words.Secrets // nil: nothing to hide
-	long    *words.Secrets // the subset that is redacted in answers too
 	level   int            // lowest index in levels that is logged
 	spent   float64        // part of wire.MaxLogBurst in use
 	at      time.Time
@@ -162,7 +166,10 @@ func (p *pluginLog) hide(secrets edn.Value) {
 			long[s] = "[secret]"
 		}
 	}
-	p.secret, p.long = words.NewSecrets(all), words.NewSecrets(long)
+	p.secret = words.NewSecrets(all)
+	if len(long) > 0 {
+		p.long.Store(words.NewSecrets(long))
+	}
 }
 
 // levels are the log levels in ascending order.
@@ -195,12 +202,13 @@ func (p *pluginLog) redactHead(text string, most int) string {
 	return secret.Head(text, most)
 }
 
-// redactAnswer replaces secrets in a text of an answer.
-func (p *pluginLog) redactAnswer(text string) string {
-	p.mu.Lock()
-	secret := p.long
-	p.mu.Unlock()
-	return secret.Replace(text)
+// answerRedactor returns the function that replaces secrets in a text of an answer,
+// nil without secrets.
+func (p *pluginLog) answerRedactor() func(text string) string {
+	if secret := p.long.Load(); secret != nil {
+		return secret.Replace
+	}
+	return nil
 }
 
 // admit reports whether the rate limit has room for a line, and how many lines

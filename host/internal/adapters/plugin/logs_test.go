@@ -113,6 +113,18 @@ func TestRedact(t *testing.T) {
 	assert.Equal(t, "open [secret], cab", p.redact("open sesame, cab"))
 }
 
+// ISO-005: answers are searched for secrets of at least 8 bytes, and not at all
+// without one.
+func TestRedactAnswers(t *testing.T) {
+	p := &pluginLog{sink: &collector{}}
+	assert.Nil(t, p.answerRedactor())
+	p.hide(edn.MustRead(`{[:short] "sesame"}`))
+	assert.Nil(t, p.answerRedactor(), "a short secret could be a word of an answer")
+	p.hide(edn.MustRead(`{[:key] "open-sesame"}`))
+	require.NotNil(t, p.answerRedactor())
+	assert.Equal(t, "sesame: [secret]", p.answerRedactor()("sesame: open-sesame"))
+}
+
 // ISO-005: a secret is found in the forms in which programs print it: escaped
 // in a log line, in a URL, base64-encoded after a user name, one line of a key
 // at a time.

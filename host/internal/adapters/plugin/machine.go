@@ -90,7 +90,10 @@ type (
 		incarnation int
 		kind        timerKind
 	}
-	evStop       struct{ cause Cause } // empty: CauseStop
+	evStop struct {
+		cause Cause           // empty: CauseStop
+		err   *contract.Error // the failure that caused it; nil: no failure did
+	}
 	evRestart    struct{ cause Cause } // empty: CauseRestart
 	evRelease    struct{}
 	evQuarantine struct{ err *contract.Error }
@@ -175,7 +178,11 @@ func (m *machine) step(event any, now time.Time) (*Transition, []any) {
 			return m.end(sequel{to: Quarantined, cause: CauseProtocol, err: e.err}, CauseProtocol, now)
 		}
 	case evStop:
-		return m.end(sequel{to: Stopped, cause: CauseStopped}, either(e.cause, CauseStop), now)
+		t, acts := m.end(sequel{to: Stopped, cause: CauseStopped}, either(e.cause, CauseStop), now)
+		if t != nil {
+			t.Err = e.err
+		}
+		return t, acts
 	case evRestart:
 		why := either(e.cause, CauseRestart)
 		return m.end(sequel{to: Starting, cause: why}, why, now)

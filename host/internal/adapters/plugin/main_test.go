@@ -128,6 +128,18 @@ func (j *journal) Log(l Line) {
 	j.wake()
 }
 
+// logged returns the lines whose message has a text.
+func (j *journal) logged(text string) (out []Line) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, l := range j.lines {
+		if strings.Contains(l.Message, text) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
 func (j *journal) wake() {
 	close(j.changed)
 	j.changed = make(chan struct{})

@@ -32,6 +32,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -626,6 +627,11 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 		s.Files = files
 		s.Approved, err = HashProgram(program, files)
 		require.NoError(t, err)
+		for _, part := range append([]string{program}, files...) {
+			hash, err := HashProgram(part, nil)
+			require.NoError(t, err)
+			s.ApprovedParts = append(s.ApprovedParts, hash)
+		}
 		return s
 	}
 	approve := func(s Settings) *executable {
@@ -660,7 +666,17 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	exe = approve(with)
 	require.NoError(t, d.same(with, exe, os.Getpid()))
 	replace("main.py", "2")
-	assert.ErrorContains(t, d.same(with, exe, os.Getpid()), "changed while it was started")
+	err = d.same(with, exe, os.Getpid())
+	assert.ErrorContains(t, err, "changed while it was started")
+	// HCL-041: the error is about the file that differs, with the hashes that a lock file has.
+	found, herr := HashProgram(with.Files[0], nil)
+	require.NoError(t, herr)
+	details := contract.AsError(err).Details
+	assert.Equal(t, edn.Text(with.Files[0]).String(), details.Key("path").String())
+	assert.Equal(t, edn.Text(with.ApprovedParts[1]).String(), details.Key("expected").String())
+	assert.Equal(t, edn.Text(found).String(), details.Key("found").String())
+	_, _, err = d.approve(with)
+	assert.Equal(t, edn.Text(with.Files[0]).String(), contract.AsError(err).Details.Key("path").String())
 	// Without an approved hash nothing is compared.
 	s := DefaultSettings("p", self)
 	exe, _, err = d.approve(s)

@@ -357,7 +357,7 @@ func (u *unit) balance(e *edition) chores {
 	// A process that works on its last call counts against the maximum, unless
 	// no other process could take a call.
 	most := r.Max - n.busy
-	if most < 1 && r.MaxCalls > 1 {
+	if most < 1 && r.MaxCalls != 1 {
 		most = 1
 	}
 	want = min(want, max(most, 0))
@@ -406,6 +406,9 @@ func (u *unit) count(e *edition) headcount {
 			n.warm++
 		case s != nil && s.spent && s.running > 0:
 			n.busy++
+		case s != nil && s.spent && s.late != nil:
+			i.fault = s.late
+			i.retire(CauseOverdue)
 		case s != nil && s.spent:
 			i.retire(CauseRecycle)
 		default:

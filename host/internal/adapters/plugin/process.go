@@ -80,8 +80,9 @@ type launching struct {
 	bare        bool                                // without Env and EnvPass
 	output      func(line launch.Line, pid int)     // may be nil
 	redact      func(text string, most int) string  // may be nil
-	// redactAnswer redacts texts in answers; it is used only if redact is set.
-	redactAnswer func(text string) string
+	// redactAnswers returns the function that redacts texts in answers, nil if there
+	// is nothing to redact; it is used only if redact is set.
+	redactAnswers func() func(text string) string
 }
 
 // spawn starts the program and connects to it. When ctx ends, the process is
@@ -121,7 +122,7 @@ func spawn(ctx context.Context, l launching) (*process, launch.Report, error) {
 	}
 	p.conn, p.wire, p.runner = c.conn, c.wire, once.taken()
 	if p.wire != nil && l.redact != nil {
-		p.wire.HideWith(func(text string) string { return l.redact(text, len(text)) }, l.redactAnswer)
+		p.wire.HideWith(func(text string) string { return l.redact(text, len(text)) }, l.redactAnswers)
 	}
 	if err == nil {
 		return p, launch.Report{}, nil

@@ -39,6 +39,26 @@ func (i Isolation) Reach(scopes policy.Scopes) Isolation {
 	return i
 }
 
+// DatabaseReach is what the databases of a configuration need.
+type DatabaseReach struct {
+	// Dirs are the directories of database files and of sockets. A file is not
+	// enough: an engine creates others beside it.
+	Dirs  []string
+	Ports []uint16
+}
+
+// Databases returns an isolation that also grants the databases.
+func (i Isolation) Databases(d DatabaseReach) Isolation {
+	i.WritePaths = joined(i.WritePaths, there(d.Dirs))
+	if len(d.Ports) > 0 {
+		if i.Network != confine.Ports {
+			i.Network, i.Ports = confine.Ports, nil
+		}
+		i.Ports = joined(i.Ports, append(slices.Clone(d.Ports), namePort))
+	}
+	return i
+}
+
 // namePort is the port of DNS over TCP, which is used for responses too large for a datagram.
 const namePort = 53
 

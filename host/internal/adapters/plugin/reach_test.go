@@ -61,3 +61,22 @@ func TestReach(t *testing.T) {
 		})
 	}
 }
+
+// FX-003: the databases of the configuration extend the sandbox of their plugin
+// by their directories and ports, and by nothing if there are none.
+func TestReachOfDatabases(t *testing.T) {
+	dir := t.TempDir()
+	granted := Isolation{WritePaths: []string{"/x"}}
+	assert.Equal(t, granted, granted.Databases(DatabaseReach{}))
+	assert.Equal(t, Isolation{WritePaths: []string{"/x", dir}}, granted.Databases(DatabaseReach{Dirs: []string{dir, "/none"}}), "offline")
+	assert.Equal(t, Isolation{WritePaths: []string{"/x"}, Network: confine.Ports, Ports: []uint16{5432, 53}},
+		granted.Databases(DatabaseReach{Ports: []uint16{5432, 5432}}))
+
+	d := contract.Description{Name: "db", Needs: []string{"process/self"}, Capabilities: []contract.Capability{{ID: "db/query", Effects: []string{"db/read"}}}}
+	s := Settings{Name: "db", Command: []string{"/bin/db"}, Isolation: Isolation{Level: confine.Strict}.Databases(DatabaseReach{Dirs: []string{dir}})}
+	p := s.policy(d, hostDirs{})
+	assert.Equal(t, []string{dir}, p.WritePaths)
+	assert.Equal(t, confine.Offline, p.Network)
+	assert.False(t, p.Attributes)
+	assert.Empty(t, p.ExecPaths)
+}

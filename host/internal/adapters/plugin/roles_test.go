@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -184,6 +185,7 @@ type fake struct {
 	host       *wire.Caller
 	setup      wire.Setup
 
+	calls   atomic.Int32 // in flight
 	mu      sync.Mutex
 	health  wire.Health
 	changed chan struct{}
@@ -294,6 +296,9 @@ func (f *fake) Health(ctx context.Context, send func(wire.Health) error) error {
 		f.mu.Lock()
 		h, changed := f.health, f.changed
 		f.mu.Unlock()
+		if h.InFlight == 0 {
+			h.InFlight = int(f.calls.Load())
+		}
 		if err := send(h); err != nil {
 			return err
 		}
@@ -329,11 +334,18 @@ func (f *fake) Drain(context.Context, time.Time, string) (int, error) {
 
 // Invoke implements wire.Service: the input selects the behaviour.
 func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (edn.Value, error) {
+	f.calls.Add(1)
+	defer f.calls.Add(-1)
 	input := call.Request.Key("input")
 	do, _ := input.Key("do").AsString()
 	v := input
 	var err error
 	switch do {
+	case "ignore-cancel":
+		if err := out.Delta(edn.MustMap(edn.K("text"), edn.Text("begun"))); err != nil {
+			return edn.Nil(), err
+		}
+		<-make(chan struct{})
 	case "hang": // until the caller is gone
 		<-ctx.Done()
 		return edn.Nil(), ctx.Err()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -27,6 +28,8 @@ type service struct {
 	limit, running, given int
 	idleSince             time.Time
 	spent                 bool
+	// late is why it is replaced: canceled calls go on in it; nil: they do not.
+	late *contract.Error
 
 	// probe asks the owner for a probe now; it never blocks.
 	probe func()
@@ -42,6 +45,7 @@ type service struct {
 	runs    map[string]int // calls in flight by run
 	served  map[string]bool
 	lastID  uint64
+	overdue overdue
 	closing bool
 	idle    chan struct{}
 }
@@ -112,18 +116,27 @@ func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time
 			}
 		}
 	}
-	v, err := s.wire.InvokeUntil(ctx, c.Stop, callContext(c, id), c.Request, on)
+	v, err := s.wire.InvokeUntil(ctx, c.Stop, callContext(c, id, s.instance.unit.host.sampled(c.Run, c.Trace)), c.Request, on)
 	if err == nil {
 		s.alive()
 		return v, nil
 	}
+	if s.life.Err() == nil && (ctx.Err() != nil || isClosed(c.Stop) || wire.Transport(err)) {
+		s.cutShort()
+	}
 	return edn.Nil(), s.instance.unit.log.cleanse(s.explain(ctx, err))
 }
 
-func callContext(c dispatch.Call, id string) wire.CallContext {
-	trace, _ := c.Trace.Key("traceparent").AsString()
+// callContext returns the context of a call. Its trace context is the span of its
+// attempt; calls that are no attempts, such as those of gates, have that of the run.
+func callContext(c dispatch.Call, id string, sampled bool) wire.CallContext {
+	attempt := c.Attempt
+	if c.Shadow {
+		attempt = 0
+	}
+	span := spans.CallContext(c.Run, c.Epoch, c.Trace, c.Path, attempt)
 	return wire.CallContext{
-		TraceParent: trace, Run: c.Run, Node: c.Node, Path: c.Path, Attempt: c.Attempt, Deadline: c.Deadline,
+		TraceParent: span.TraceParent(sampled), Run: c.Run, Node: c.Node, Path: c.Path, Attempt: c.Attempt, Deadline: c.Deadline,
 		Budget: c.Budget, Effects: c.Effects, Scope: c.Scope, EffectKey: c.EffectKey, Stack: c.Stack, CallID: id,
 		Principal: c.Principal, Permits: c.Permits,
 	}

@@ -22,6 +22,9 @@ type Settings struct {
 	// lock file; a program with another hash is not run. Empty: no hash is
 	// approved.
 	Approved string
+	// ApprovedParts are the hashes in the lock file of the program and of each of
+	// Files. With them the error for another hash than Approved names the file.
+	ApprovedParts []string
 
 	// Env is the environment of the process, EnvPass the names of variables
 	// passed on from the host. The process gets no others.

@@ -69,6 +69,7 @@ const (
 	CauseLoad    Cause = "load"    // calls wait
 	CauseIdle    Cause = "idle"    // no calls for IdleTTL
 	CauseRecycle Cause = "recycle" // the process has answered MaxCalls
+	CauseOverdue Cause = "overdue" // canceled calls go on in the process
 	CauseStandby Cause = "standby" // a standby is configured
 	CauseShrink  Cause = "shrink"  // the configuration has fewer processes
 	CauseRemove  Cause = "remove"  // the plugin was removed from the configuration

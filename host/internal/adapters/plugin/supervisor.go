@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -44,6 +45,8 @@ type Options struct {
 	// Clock and Random (in [0, 1)) are used for restarts; nil: the system's.
 	Clock  Clock
 	Random func() float64
+	// Sampled reports whether the spans of a run with a :trace are exported; nil: none are.
+	Sampled func(run string, trace edn.Value) bool
 }
 
 // shared is common to all plugins of a supervisor.
@@ -55,6 +58,7 @@ type shared struct {
 	sink      Sink
 	clock     Clock
 	random    func() float64
+	sampled   func(run string, trace edn.Value) bool
 	calls     atomic.Pointer[HostCalls]
 	work      string // scratch directories of the plugins
 }
@@ -89,6 +93,7 @@ func New(o Options) (*Supervisor, error) {
 		sink:      o.Sink,
 		clock:     o.Clock,
 		random:    o.Random,
+		sampled:   o.Sampled,
 	}
 	if h.describer == nil {
 		h.describer = NewDescriber("", o.Runtime, o.Reaper, o.Host)
@@ -101,6 +106,9 @@ func New(o Options) (*Supervisor, error) {
 	}
 	if h.random == nil {
 		h.random = rand.Float64
+	}
+	if h.sampled == nil {
+		h.sampled = func(string, edn.Value) bool { return false }
 	}
 	s := &Supervisor{
 		shared:   h,

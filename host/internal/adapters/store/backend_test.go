@@ -66,10 +66,12 @@ func (b backend) tamper(t testing.TB, dir string, statements ...string) {
 	db, err := sql.Open(b.driver, b.source(t, dir))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
-	for _, name := range []string{"records_update", "records_delete", "content_update", "content_delete", "runs_update"} {
-		text := "DROP TRIGGER " + name
+	for name, table := range map[string]string{
+		"records_update": "records", "records_delete": "records", "content_update": "content", "content_delete": "content",
+		"runs_update": "runs", "host_records_update": "host_records", "host_records_delete": "host_records",
+	} {
+		text := "DROP TRIGGER IF EXISTS " + name
 		if b.driver != "sqlite" {
-			table := map[byte]string{'e': "records", 'o': "content", 'u': "runs"}[name[1]]
 			text += " ON " + table
 		}
 		statements = append([]string{text}, statements...)

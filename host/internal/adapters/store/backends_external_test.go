@@ -10,7 +10,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/host/internal/adapters/store/postgrestest"
+	"github.com/fermenthq/ferment/sdk/sdktest/postgrestest"
 )
 
 // Without the tag the tests use a file.

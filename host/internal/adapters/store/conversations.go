@@ -2,13 +2,15 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
+	"slices"
+	"time"
 
 	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
 	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	messages "github.com/fermenthq/ferment/sdk/conversation"
 )
@@ -42,18 +44,13 @@ func (x Conversations) Update(ctx context.Context, id string,
 }
 
 // saveConversation writes a change of a conversation in the current transaction.
-func (w *writer) saveConversation(ctx context.Context, r *conversationReader, c conversation.Change) ([]turns.Step, error) {
+func (w *writer) saveConversation(ctx context.Context, r *conversationReader, c conversation.Change) (steps []turns.Step, err error) {
 	if c.Delete {
-		return nil, w.removeConversation(ctx, r.n)
+		return nil, w.removeConversation(ctx, r)
 	}
 	n := r.n
 	if c.Set != nil {
-		of := c.Set
-		err := w.sql.one(ctx, "set_conversation", []any{
-			of.ID, of.Owner, of.Session, of.Version, of.Turns, numberOf(of.Archived), nanos(of.Created), nanos(of.Updated),
-			w.s.db.text(aboutValue(*of).String()),
-		}, []any{&n})
-		if err != nil {
+		if n, err = w.setConversation(ctx, n, c.Set); err != nil {
 			return nil, err
 		}
 	}
@@ -70,24 +67,48 @@ func (w *writer) saveConversation(ctx context.Context, r *conversationReader, c 
 			return nil, err
 		}
 	}
-	steps, err := w.savePath(ctx, n, version, r.Turns, c.Path)
+	at := w.s.opts.Now()
+	if c.Commit != nil {
+		at = c.Commit.At
+	}
+	if of, turn, err := conversation.Forgotten(r, c); err != nil {
+		return nil, err
+	} else if of != "" {
+		if err := w.forget(ctx, of, turn); err != nil {
+			return nil, err
+		}
+	}
+	steps, err = w.savePath(ctx, n, version, r.Turns, c.Path, at)
 	if err != nil {
 		return nil, err
 	}
 	return steps, w.saveBeside(ctx, n, c)
 }
 
+// setConversation writes the row with number n, 0 for a new one, and returns the number.
+func (w *writer) setConversation(ctx context.Context, n int64, of *conversation.Conversation) (int64, error) {
+	about := w.s.db.text(aboutValue(*of).String())
+	if n != 0 {
+		_, err := w.sql.exec(ctx, "set_conversation", n, of.Version, of.Turns, numberOf(of.Archived), nanos(of.Updated), about)
+		return n, err
+	}
+	err := w.sql.one(ctx, "add_conversation", []any{
+		of.ID, of.Owner, of.Session, of.Version, of.Turns, numberOf(of.Archived), nanos(of.Created), nanos(of.Updated), about,
+	}, []any{&n})
+	if err == nil && of.From.Kind == conversation.SpawnedFrom {
+		_, err = w.sql.exec(ctx, "add_conversation_child", of.From.ID, n, of.From.Run)
+	}
+	return n, err
+}
+
 // savePath ends the steps of a path that a change replaces, and adds those that follow.
-func (w *writer) savePath(ctx context.Context, n, version int64, length int, c *turns.Change) ([]turns.Step, error) {
+func (w *writer) savePath(ctx context.Context, n, version int64, length int, c *turns.Change, at time.Time) ([]turns.Step, error) {
 	if c == nil {
 		return nil, nil
 	}
-	numbers := make([]turns.Number, len(c.Spans))
-	for i, span := range c.Spans {
-		var err error
-		if numbers[i], err = w.addSpan(ctx, span); err != nil {
-			return nil, err
-		}
+	numbers, err := w.addSpans(ctx, c.Spans, at)
+	if err != nil {
+		return nil, err
 	}
 	if c.Keep < length {
 		if _, err := w.sql.exec(ctx, "end_conversation_path", n, c.Keep, version); err != nil {
@@ -95,41 +116,44 @@ func (w *writer) savePath(ctx context.Context, n, version int64, length int, c *
 		}
 	}
 	steps := c.Numbered(numbers)
+	args := make([]any, 0, 6*len(steps))
 	for i, s := range steps {
-		if _, err := w.sql.exec(ctx, "add_conversation_step", n, c.Keep+i, version, s.Turn, s.Span, numberOf(s.Stale)); err != nil {
-			return nil, err
-		}
+		args = append(args, n, c.Keep+i, version, s.Turn, s.Span, numberOf(s.Stale))
 	}
-	return steps, nil
+	return steps, w.sql.insert(ctx, "add_conversation_step", 6, args, nil, nil)
 }
 
-// addSpan stores a span with its messages.
-func (w *writer) addSpan(ctx context.Context, s turns.Span) (turns.Number, error) {
-	out := turns.Number{Turn: s.Turn}
-	err := w.sql.one(ctx, "add_conversation_span", []any{s.Turn, string(s.Role), nanos(w.s.opts.Now())}, []any{&out.Span})
-	if out.Turn == 0 {
-		out.Turn = out.Span
+// addSpans stores spans with their messages, and returns their numbers. A body that is
+// there is not stored again.
+func (w *writer) addSpans(ctx context.Context, spans []turns.Span, at time.Time) ([]turns.Number, error) {
+	var args, contents, messages []any
+	for _, s := range spans {
+		args = append(args, s.Turn, string(s.Role), nanos(at))
 	}
-	for i, m := range s.Messages {
-		if err != nil {
-			break
+	var added []int64
+	var n int64
+	err := w.sql.insert(ctx, "add_conversation_span", 3, args, []any{&n}, func() error { added = append(added, n); return nil })
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(added) // they grow in the order of the spans
+	numbers := make([]turns.Number, len(spans))
+	for i, s := range spans {
+		numbers[i] = turns.Number{Turn: s.Turn, Span: added[i]}
+		if s.Turn == 0 {
+			numbers[i].Turn = added[i]
 		}
-		var content int64
-		if content, err = w.addContent(ctx, messageBody(m)); err == nil {
-			_, err = w.sql.exec(ctx, "add_conversation_message", out.Span, i, content, w.s.db.text(originText(m)))
+		for k, m := range s.Messages {
+			body := messageBody(m)
+			hash := blake3.Sum256(body)
+			contents = append(contents, hash[:], len(body), body)
+			messages = append(messages, added[i], k, hash[:], w.s.db.text(originText(m)))
 		}
 	}
-	return out, err
-}
-
-// addContent returns the number of the content with a body, which is stored once.
-func (w *writer) addContent(ctx context.Context, body []byte) (n int64, err error) {
-	hash := blake3.Sum256(body)
-	err = w.sql.one(ctx, "conversation_content", []any{hash[:]}, []any{&n})
-	if errors.Is(err, sql.ErrNoRows) {
-		err = w.sql.one(ctx, "add_conversation_content", []any{hash[:], len(body), body}, []any{&n})
+	if err := w.sql.insert(ctx, "add_conversation_content", 3, contents, nil, nil); err != nil {
+		return nil, err
 	}
-	return n, err
+	return numbers, w.sql.insert(ctx, "add_conversation_message", 4, messages, nil, nil)
 }
 
 // saveBeside writes what a change has besides the path.
@@ -154,13 +178,64 @@ func (w *writer) saveBeside(ctx context.Context, n int64, c conversation.Change)
 	return errors.Join(errs...)
 }
 
-func (w *writer) removeConversation(ctx context.Context, n int64) error {
-	for _, part := range []string{"_path", "_commits", "_drafts", "_summaries", ""} {
-		if _, err := w.sql.exec(ctx, "remove_conversation"+part, n); err != nil {
+// removeConversation deletes a conversation, and those that were spawned from it. What
+// only they have named stays for the next sweep. A summary of the turns of a session goes
+// with them; those that are written later can get their numbers.
+func (w *writer) removeConversation(ctx context.Context, r *conversationReader) error {
+	if r.n == 0 {
+		return nil
+	}
+	w.s.orphans.Store(true)
+	children, err := w.ids(ctx, "conversation_children", r.ID)
+	if err != nil {
+		return err
+	}
+	for _, id := range children {
+		if err := w.removeConversationOf(ctx, id); err != nil {
 			return err
 		}
 	}
+	for _, part := range []string{"_path", "_commits", "_drafts", "_summaries", ""} {
+		if _, err := w.sql.exec(ctx, "remove_conversation"+part, r.n); err != nil {
+			return err
+		}
+	}
+	if err := w.removeChild(ctx, r); err != nil {
+		return err
+	}
+	if id, ok := session.OfConversation(r.ID); ok {
+		return w.forget(ctx, id, 1)
+	}
 	return nil
+}
+
+// removeChild takes a conversation from the list of those that were spawned. Where it
+// came from is not known of one with a damaged description.
+func (w *writer) removeChild(ctx context.Context, r *conversationReader) (err error) {
+	switch {
+	case r.damaged:
+		_, err = w.sql.exec(ctx, "remove_conversation_as_child", r.n)
+	case r.From.Kind == conversation.SpawnedFrom:
+		_, err = w.sql.exec(ctx, "remove_conversation_child", r.From.ID, r.n)
+	}
+	return err
+}
+
+// removeConversationOf is removeConversation for an id. A damaged description does not
+// keep the conversation.
+func (w *writer) removeConversationOf(ctx context.Context, id string) error {
+	r, err := openConversation(ctx, w.sql, id)
+	if err != nil && !r.damaged {
+		return err
+	}
+	return w.removeConversation(ctx, r)
+}
+
+// ids returns the ids of conversations that a statement selects.
+func (w *writer) ids(ctx context.Context, name string, args ...any) (out []string, err error) {
+	var id string
+	err = w.sql.all(ctx, name, args, []any{&id}, func() error { out = append(out, id); return nil })
+	return out, err
 }
 
 // Read implements conversation.Store.
@@ -191,16 +266,28 @@ func (x Conversations) List(ctx context.Context, f conversation.Filter) (out []c
 
 // Sweep implements conversation.Store.
 func (x Conversations) Sweep(ctx context.Context) (out conversation.Swept, err error) {
+	if !x.s.orphans.Swap(false) {
+		return out, nil
+	}
 	err = x.s.change(ctx, func(ctx context.Context) (err error) {
-		if out.Spans, err = x.s.write.exec(ctx, "sweep_conversation_spans"); err != nil || out.Spans == 0 {
-			return err
-		}
-		if _, err = x.s.write.exec(ctx, "sweep_conversation_messages"); err != nil {
-			return err
-		}
-		out.Contents, err = x.s.write.exec(ctx, "sweep_conversation_content")
+		out, err = x.s.writer.sweep(ctx)
 		return err
 	})
+	if err != nil {
+		x.s.orphans.Store(true)
+	}
+	return out, err
+}
+
+// sweep deletes the spans that no path names, and what only they have.
+func (w *writer) sweep(ctx context.Context) (out conversation.Swept, err error) {
+	if out.Spans, err = w.sql.exec(ctx, "sweep_conversation_spans"); err != nil || out.Spans == 0 {
+		return out, err
+	}
+	if _, err = w.sql.exec(ctx, "sweep_conversation_messages"); err != nil {
+		return out, err
+	}
+	out.Contents, err = w.sql.exec(ctx, "sweep_conversation_content")
 	return out, err
 }
 

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
 	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
 	messages "github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -19,6 +21,7 @@ type conversationRow struct {
 	n        int64
 	archived int
 	about    string
+	damaged  bool // about is; the other columns are as they were read
 }
 
 func (r *conversationRow) columns() []any {
@@ -31,7 +34,7 @@ func (r *conversationRow) columns() []any {
 func (r *conversationRow) read() error {
 	r.Archived = r.archived != 0
 	about, err := edn.Read([]byte(r.about), storedLimits)
-	if err != nil || !about.IsMap() {
+	if r.damaged = err != nil || !about.IsMap(); r.damaged {
 		return &Damage{What: fmt.Sprintf("conversation %s has the description %.80q", r.ID, r.about)}
 	}
 	r.Title, _ = about.Key("title").AsString()
@@ -43,6 +46,7 @@ func (r *conversationRow) read() error {
 	r.From.Call, _ = from.Key("call").AsString()
 	depth, _ := from.Key("depth").AsInt()
 	r.From.Depth = int(depth)
+	r.From.Run, _ = from.Key("run").AsString()
 	return nil
 }
 
@@ -57,6 +61,7 @@ func aboutValue(c conversation.Conversation) edn.Value {
 		from.OptInt("turn", f.Turn)
 		from.OptText("call", f.Call)
 		from.OptInt("depth", int64(f.Depth))
+		from.OptText("run", f.Run)
 		b.Key("from", from.Map())
 	}
 	return b.Map()
@@ -140,6 +145,46 @@ func (r *conversationReader) Messages(version int64, from int) (out [][]messages
 	return out, err
 }
 
+// sessionTurns returns the steps of the current path from a place up to another one that
+// acts in a session get.
+func (r *conversationReader) sessionTurns(from, to int) ([]session.Turn, error) {
+	return readTurns(func(into []any, each func() error) error {
+		return r.all("session_turns", []any{r.n, from, to}, into, each)
+	})
+}
+
+// readTurns returns the turns of a session in rows with the number, role and time of a
+// span and one of its messages.
+func readTurns(all func(into []any, each func() error) error) (out []session.Turn, err error) {
+	type span struct {
+		n    int64
+		role string
+		at   time.Time
+	}
+	var of, next span
+	var said []messages.Message
+	add := func() {
+		if t, ok := conversation.TurnOf(of.n, messages.Role(of.role), said, of.at); ok {
+			out = append(out, t)
+		}
+	}
+	var row messageRow
+	err = all(append([]any{&next.n, &next.role, moment{&next.at}}, row.columns()...), func() error {
+		m, err := row.message(next.n)
+		if err != nil {
+			return err
+		}
+		if next.n != of.n {
+			add()
+			of, said = next, nil
+		}
+		said = append(said, m)
+		return nil
+	})
+	add()
+	return out, err
+}
+
 // messageRow is a message as it is stored.
 type messageRow struct {
 	body   []byte
@@ -174,7 +219,10 @@ func readMessage(body []byte) (messages.Message, error) {
 
 // originText is the attribution of a message as it is stored; empty: it has none.
 func originText(m messages.Message) string {
-	by := m.Attribution()
+	return messageOrigin(m.Attribution())
+}
+
+func messageOrigin(by messages.Attribution) string {
 	if by == (messages.Attribution{}) {
 		return ""
 	}

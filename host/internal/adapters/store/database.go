@@ -32,14 +32,18 @@ type database interface {
 	// backup copies the database before a migration from a version.
 	backup(ctx context.Context, version int) error
 	// upkeep does what is due beside the writer. idle: the writer has nothing to do.
-	upkeep(ctx context.Context, idle bool) error
+	// between makes the writer call do while no transaction is open.
+	upkeep(ctx context.Context, idle bool, between func(do func(ctx context.Context) error) error) error
 	// checkTable returns what is wrong with the pages of a table and of its indexes, or
 	// nothing; a server that checks its own pages finds nothing.
 	checkTable(ctx context.Context, table string) (string, error)
 	// erasing calls do, which deletes values, so that their bytes are overwritten.
 	erasing(ctx context.Context, do func() error) error
-	// shrink returns free space to the file system.
-	shrink(ctx context.Context) error
+	// shrink returns some of the free space to the file system. It reports whether there
+	// may be more.
+	shrink(ctx context.Context) (more bool, err error)
+	// size returns the bytes of the database, and those of them that are free.
+	size(ctx context.Context) (bytes, free int64, err error)
 	// flush removes what erasing has left in the log of the database. It reports
 	// whether nothing is left; readers can prevent that.
 	flush(ctx context.Context) (whole bool, err error)
@@ -64,6 +68,11 @@ type sharing interface {
 	// does so with one run, and returns the host that had it; 0: it may not be taken.
 	takeLapsed(ctx context.Context, st *statements) ([]takenRun, error)
 	take(ctx context.Context, st *statements, run int64) (from int64, err error)
+	// anyLapsed reports whether takeLapsed would take a run.
+	anyLapsed(ctx context.Context, from *statements) (bool, error)
+	// give makes runs of this host runs of one that does not exist and whose lease has
+	// lapsed, in the current transaction, and returns the number of that one.
+	give(ctx context.Context, st *statements, rows []runRow) (to int64, err error)
 }
 
 // takenRun is a run that a host has taken from another one.

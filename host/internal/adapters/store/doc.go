@@ -15,8 +15,9 @@
 // all queued records as soon as a caller waits for one of them in [Store.Sync],
 // encodes them, stores the values that they name, and commits once; only then do
 // readers that follow a run see them. A batch forms while the previous commit
-// runs, so a waiting caller is not delayed. Each record has a
-// chain value: the BLAKE3 sum of the previous chain value and the bytes of the
+// runs, so a waiting caller is not delayed. In SQLite the records before a call of a
+// plugin are executed during the call, in the transaction that commits later. Each record
+// has a chain value: the BLAKE3 sum of the previous chain value and the bytes of the
 // record.
 //
 // A value is stored once, under its hash. Elements of maps and vectors above
@@ -66,6 +67,9 @@
 //
 // [Store.Conversations] is the store of conversations in the same database. A step of a
 // path has the versions to which it belongs, so that a commit writes what changed.
+//
+// The turns of a session are rows of its conversation. What a purge erases of it, and of
+// the conversations that a run has spawned, is in erase.go.
 //
 // # Damage
 //

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -71,4 +72,25 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		require.NoError(t, err)
 		assert.GreaterOrEqual(t, got.Records, seq, run)
 	}
+}
+
+// JRN-006: a database that cannot be opened because the disk is full is not a defect of the
+// host: the error says what to do.
+func TestOpenOnAFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("needs the right to mount a file system")
+	}
+	defer func() { require.NoError(t, unix.Unmount(dir, 0)) }()
+	name := filepath.Join(dir, "fill")
+	fill, err := os.Create(name)
+	require.NoError(t, err)
+	for err == nil {
+		_, err = fill.Write(make([]byte, 4096))
+	}
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.NoError(t, fill.Truncate(1<<20-100<<10)) // room for folders and the lock, not for the schema
+	require.NoError(t, fill.Close())
+	_, err = Open(context.Background(), Options{Path: filepath.Join(dir, "ferment.db")})
+	typed(t, err, "journal/full")
 }

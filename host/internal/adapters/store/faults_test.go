@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -110,13 +111,55 @@ func TestCheckpointsRunBehindCommits(t *testing.T) {
 	assert.Zero(t, lite(s).walBehind())
 }
 
+// JRN-008: the log is started over in its place although records are appended while it
+// is copied: the last pages are copied between two commits.
+func TestLogStartsOver(t *testing.T) {
+	ctx := context.Background()
+	db, err := openSQLite(ctx, filepath.Join(t.TempDir(), "log.db"), false)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.close()) })
+	write := func(bytes int) {
+		_, err := db.conn.ExecContext(ctx, "INSERT INTO t (body) VALUES (?)", make([]byte, bytes))
+		require.NoError(t, err)
+	}
+	_, err = db.conn.ExecContext(ctx, "CREATE TABLE t (body BLOB)")
+	require.NoError(t, err)
+	write(walCopy)
+	reader, err := db.pool.BeginTx(ctx, nil) // what is appended after its begin is not copied before its end
+	require.NoError(t, err)
+	var n int
+	require.NoError(t, reader.QueryRowContext(ctx, "SELECT count(*) FROM t").Scan(&n))
+	write(pageSize)
+	calls := 0
+	require.NoError(t, db.upkeep(ctx, false, func(do func(context.Context) error) error {
+		calls++
+		assert.Positive(t, db.walBehind())
+		assert.LessOrEqual(t, db.walBehind(), int64(walRest))
+		require.NoError(t, reader.Rollback())
+		return do(ctx)
+	}))
+	assert.Equal(t, 1, calls)
+	assert.Zero(t, db.walBehind())
+	size := db.walSize()
+	write(walCopy / 2)
+	assert.Equal(t, size, db.walSize(), "the blocks of the file are used again")
+
+	require.NoError(t, db.upkeep(ctx, false, func(func(context.Context) error) error {
+		calls++
+		return nil
+	}))
+	assert.Equal(t, 1, calls, "the log is too short for a checkpoint")
+}
+
 // JRN-006: below the minimum of free space new runs are rejected and running ones
 // go on; the reserve is released when the rest is nearly gone, and taken back.
 func TestLowSpaceRejectsNewRuns(t *testing.T) {
 	dir := t.TempDir()
 	var free atomic.Uint64
 	free.Store(10 << 30)
+	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	s := openAt(t, dir, func(o *Options) {
+		o.Now = func() time.Time { return at }
 		o.MinFree = 512 << 20
 		o.Faults.Free = func() (uint64, error) { return free.Load(), nil }
 	})
@@ -135,16 +178,19 @@ func TestLowSpaceRejectsNewRuns(t *testing.T) {
 
 	look(400 << 20)
 	assert.True(t, s.Full())
+	assert.Equal(t, at, s.Since())
 	assert.True(t, reserved())
 	typed(t, s.Append(context.Background(), newScript("run_2").accepted(nothing)), "journal/full")
 	appendAll(t, s, running.step(textOf(1, 300), textOf(2, 300))...)
 	look(10 << 20)
 	assert.False(t, reserved())
+	assert.Equal(t, at, s.Since(), "since it became full")
 	appendAll(t, s, running.finished(nothing))
 	require.NoError(t, s.Sync(context.Background(), "run_1"))
 
 	look(520 << 20)
 	assert.False(t, s.Full())
+	assert.Zero(t, s.Since())
 	assert.False(t, reserved(), "there is no room for it yet")
 	appendAll(t, s, newScript("run_2").accepted(nothing))
 	look(10 << 30)
@@ -195,4 +241,35 @@ func TestDurabilityIsFull(t *testing.T) {
 		require.NoError(t, s.db.readers().QueryRow("PRAGMA trusted_schema").Scan(&trusted))
 		assert.Zero(t, trusted)
 	}
+}
+
+// OPS-005: a probe ends while the writer works, and does not while a commit hangs.
+func TestProbeOfAHangingDisk(t *testing.T) {
+	hangs, entered := make(chan struct{}), make(chan struct{}, 1)
+	var on atomic.Bool
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Faults.Before = func(op string) error {
+			if op == "commit" && on.Load() {
+				entered <- struct{}{}
+				<-hangs
+			}
+			return nil
+		}
+	})
+	require.NoError(t, s.Probe(context.Background()))
+	on.Store(true)
+	first := newScript("run_1").accepted(nothing)
+	require.NoError(t, s.Append(context.Background(), first))
+	<-entered
+	probed := make(chan error, 1)
+	go func() { probed <- s.Probe(context.Background()) }()
+	on.Store(false)
+	select {
+	case err := <-probed:
+		t.Fatalf("the probe has ended while the commit hangs: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(hangs)
+	require.NoError(t, <-probed)
+	require.NoError(t, s.Sync(context.Background(), "run_1"))
 }

@@ -72,6 +72,8 @@ func (s *script) accepted(request edn.Value) journal.Record {
 		Config:        someSum,
 		Evaluator:     1,
 		Trace:         nothing,
+		SessionID:     "session of " + s.run,
+		Tenant:        "a tenant",
 	})
 }
 
@@ -165,7 +167,7 @@ func typed(t testing.TB, err error, typ string) {
 // checkpoint empties the log.
 func checkpoint(t testing.TB, s *Store) {
 	t.Helper()
-	whole, err := lite(s).checkpoint(context.Background(), true)
+	whole, err := lite(s).flush(context.Background())
 	require.NoError(t, err)
 	require.True(t, whole)
 }

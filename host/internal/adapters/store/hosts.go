@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
@@ -32,6 +33,9 @@ func (s *Store) Take(ctx context.Context) ([]Unfinished, error) {
 	if s.shared == nil {
 		return nil, nil
 	}
+	if found, err := s.shared.anyLapsed(ctx, s.read); !found || err != nil {
+		return nil, err
+	}
 	var open []runRow
 	left := map[string]bool{}
 	err := s.change(ctx, func(ctx context.Context) error {
@@ -50,7 +54,7 @@ func (s *Store) Take(ctx context.Context) ([]Unfinished, error) {
 		if err != nil {
 			return err
 		}
-		return s.moveReserved(ctx, rows, 0)
+		return s.moveReserved(ctx, rows, 0, s.shared.number())
 	})
 	if err != nil {
 		return nil, err
@@ -63,6 +67,29 @@ func (s *Store) Take(ctx context.Context) ([]Unfinished, error) {
 		out[i].Left = left[out[i].Run.ID]
 	}
 	return out, err
+}
+
+// HandOver gives the open runs of this host that it does not execute to the next host
+// that calls Take, and returns their number. What they have reserved stays reserved.
+func (s *Store) HandOver(ctx context.Context) (n int, err error) {
+	if s.shared == nil {
+		return 0, nil
+	}
+	err = s.change(ctx, func(ctx context.Context) error {
+		rows, err := readRuns(ctx, s.write, "runs_of", s.shared.number())
+		rows = slices.DeleteFunc(rows, func(row runRow) bool { // it goes on, or its last record is queued
+			return s.memory.Has(row.ID)
+		})
+		if n = len(rows); n == 0 || err != nil {
+			return err
+		}
+		to, err := s.shared.give(ctx, s.write, rows)
+		if err != nil {
+			return err
+		}
+		return s.moveReserved(ctx, rows, s.shared.number(), to)
+	})
+	return n, err
 }
 
 // forget removes a run from memory that this host had lost before.
@@ -103,7 +130,7 @@ func (s *Store) claim(ctx context.Context, row runRow) (runRow, error) {
 		if err != nil || from == 0 || from == s.shared.number() {
 			return err
 		}
-		return s.moveReserved(ctx, []runRow{row}, from)
+		return s.moveReserved(ctx, []runRow{row}, from, s.shared.number())
 	})
 	switch {
 	case err != nil:

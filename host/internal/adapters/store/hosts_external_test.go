@@ -102,6 +102,93 @@ func TestHostsTakeOver(t *testing.T) {
 	assert.Equal(t, []string{"run_2"}, idsOf(taken), "a host that ends leaves its runs at once")
 }
 
+// OPS-004, JRN-007, LED-005: a host that goes down hands over the runs that it does not
+// execute, with what they have reserved, while it still executes others. The next host
+// takes them at once; what the first one appends to them is fenced.
+func TestHostsHandOver(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	a, b := hostAt(t, dir, "a"), hostAt(t, dir, "b")
+	la, lb := keptLedger(t, a, now), keptLedger(t, b, now)
+	chain, two := limited(t, 9), policy.Count(policy.Attempts, 2)
+	queued, live, ended := newScript("run_1"), newScript("run_2"), newScript("run_3")
+	appendAll(t, a, queued.accepted(nothing), live.accepted(nothing), ended.accepted(nothing))
+	held, reserved := queued.reserve(t, la, chain, two)
+	appendAll(t, a, reserved)
+	for _, run := range []string{"run_1", "run_2", "run_3"} {
+		require.NoError(t, a.Sync(ctx, run))
+	}
+	n, err := a.HandOver(ctx)
+	require.NoError(t, err)
+	assert.Zero(t, n, "all are under way")
+
+	a.Drop("run_1")
+	appendAll(t, a, ended.finished(nothing))
+	a.Drop("run_3") // its end may not be in the database yet
+	n, err = a.HandOver(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	both := "this hosttotal used {} reserved {:attempts 2} granted {}"
+	assert.Equal(t, []string{both, both}, []string{figures(t, la, chain)[0], figures(t, lb, chain)[0]}, "between two hosts")
+
+	taken, err := b.Take(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"run_1"}, idsOf(taken))
+	assert.True(t, taken[0].Left)
+	stale := *queued
+	typed(t, a.Append(ctx, stale.record(&journal.CancelRequested{By: "a"})), "journal/fenced")
+	assert.Equal(t, []string{both, both}, []string{figures(t, la, chain)[0], figures(t, lb, chain)[0]})
+	appendAll(t, b, resumed(queued))
+	left, err := lb.Adopt(ctx, act.Windows(held.record, "uid/7"), two)
+	require.NoError(t, err)
+	appendAll(t, b, queued.settle(t, lb, attempt{left, held.record}, two), queued.finished(nothing))
+	require.NoError(t, b.Sync(ctx, "run_1"))
+
+	appendAll(t, a, live.finished(nothing))
+	require.NoError(t, a.Sync(ctx, "run_2"), "the others go on")
+	for id, host := range map[string]*Store{"run_1": a, "run_2": b, "run_3": b} {
+		run, err := host.Run(ctx, id)
+		require.NoError(t, err)
+		assert.Equal(t, "completed", run.State, id)
+		require.NoError(t, host.Verify(ctx, id))
+	}
+	taken, err = b.Take(ctx)
+	require.NoError(t, err)
+	assert.Empty(t, taken)
+}
+
+// OPS-004, JRN-007: a host that hands over a run while it reads it back for an append has
+// lost it: the run does not become live, where its appends would not be fenced.
+func TestHostsHandOverWhatIsReadBack(t *testing.T) {
+	dir, ctx := t.TempDir(), context.Background()
+	a, b := hostAt(t, dir, "a"), hostAt(t, dir, "b")
+	sc := newScript("run_1")
+	appendAll(t, a, sc.accepted(nothing))
+	require.NoError(t, a.Sync(ctx, "run_1"))
+	a.Drop("run_1")
+	row, err := a.run(ctx, "run_1")
+	require.NoError(t, err)
+	records, err := a.Read(ctx, "run_1", 0, maxRecords)
+	require.NoError(t, err)
+
+	n, err := a.HandOver(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	_, err = a.enliven(ctx, row, records)
+	typed(t, err, "journal/fenced")
+	assert.Empty(t, a.lives())
+	assert.False(t, a.memory.Has("run_1"))
+
+	taken, err := b.Take(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"run_1"}, idsOf(taken))
+	row, err = b.run(ctx, "run_1")
+	require.NoError(t, err)
+	_, err = b.enliven(ctx, row, records)
+	require.NoError(t, err)
+	appendAll(t, b, resumed(sc), sc.finished(nothing))
+	require.NoError(t, b.Sync(ctx, "run_1"))
+}
+
 // JRN-007, JRN-044: a suspended run belongs to no host; of two hosts that resume it at
 // once, one does.
 func TestHostsResumeOnce(t *testing.T) {

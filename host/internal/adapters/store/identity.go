@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Identity keeps users and tokens in the database of a Store, whose writer executes
+// Identity keeps users, tokens and created roles in the database of a Store, whose writer executes
 // all updates.
 type Identity struct{ s *Store }
 
@@ -31,27 +31,26 @@ func (x Identity) Version(ctx context.Context) (version int64, err error) {
 // Accounts implements identity.Store. The version is read first: what is changed after
 // that is read again at the next look.
 func (x Identity) Accounts(ctx context.Context) (identity.Accounts, error) {
-	return readAccounts(ctx, x.s.read)
+	return readAccounts(ctx, x.s.read, accountsSchema{})
 }
 
-func readAccounts(ctx context.Context, from *statements) (a identity.Accounts, err error) {
+// accountsSchema selects the statements for the tables of a schema. The zero value is the
+// current one.
+type accountsSchema struct{ users, tokens string }
+
+// readAccounts reads accounts with the statements of a schema.
+func readAccounts(ctx context.Context, from *statements, schema accountsSchema) (a identity.Accounts, err error) {
 	if err := from.one(ctx, "accounts_version", nil, []any{&a.Version}); err != nil {
 		return a, err
 	}
 	var u identity.User
 	var roles string
 	var locked int64
-	row := []any{&u.ID, &u.Login, &u.Type, &roles, &u.Password, &locked, moment{&u.Created}, &u.Changed}
-	err = from.all(ctx, "users", nil, row, func() error {
-		u.Locked, u.Roles = locked != 0, nil
-		set, err := edn.Read([]byte(roles), storedLimits)
-		if err != nil {
+	row := []any{&u.ID, &u.Login, &u.Type, &roles, &u.Password, &locked, moment{&u.Created}, &u.Changed, &u.Tenant}
+	err = from.all(ctx, "users"+schema.users, nil, row, func() (err error) {
+		u.Locked = locked != 0
+		if u.Roles, err = keywordsIn(roles); err != nil {
 			return &Damage{What: fmt.Sprintf("user %s has the roles %.80q", u.ID, roles)}
-		}
-		for role := range set.Elems() {
-			if name, ok := role.AsKeyword(); ok {
-				u.Roles = append(u.Roles, name)
-			}
 		}
 		a.Users = append(a.Users, u)
 		return nil
@@ -62,23 +61,50 @@ func readAccounts(ctx context.Context, from *statements) (a identity.Accounts, e
 	var t identity.Token
 	var hash []byte
 	var narrow string
-	row = []any{&t.ID, &t.Owner, &t.Label, &hash, &narrow, moment{&t.Created}, moment{&t.Expires}}
-	err = from.all(ctx, "tokens", nil, row, func() error {
+	var kind string
+	row = []any{&t.ID, &t.Owner, &t.Label, &hash, &narrow, moment{&t.Created}, moment{&t.Expires}, &kind, &t.Session, &t.Parent}
+	err = from.all(ctx, "tokens"+schema.tokens, nil, row, func() error {
 		limits, err := edn.Read([]byte(narrow), storedLimits)
 		if err != nil || !limits.IsMap() || len(hash) != len(t.Hash) {
 			return &Damage{What: fmt.Sprintf("token %s cannot be read", t.ID)}
 		}
-		t.Narrow, t.Hash = *policy.ReadNarrowing(limits), [32]byte(hash)
+		t.Kind, t.Narrow, t.Hash = identity.TokenKind(kind), *policy.ReadNarrowing(limits), [32]byte(hash)
 		a.Tokens = append(a.Tokens, t)
+		return nil
+	})
+	if err != nil || schema.users != "" {
+		return a, err // a schema without tenants has no created roles
+	}
+	var r identity.Role
+	var includes string
+	err = from.all(ctx, "created_roles", nil, []any{&r.Name, &r.Doc, &includes, moment{&r.Created}}, func() (err error) {
+		if r.Includes, err = keywordsIn(includes); err != nil {
+			return &Damage{What: fmt.Sprintf("role %s includes %.80q", r.Name, includes)}
+		}
+		a.Roles = append(a.Roles, r)
 		return nil
 	})
 	return a, err
 }
 
+// keywordsIn returns the names of an EDN set of keywords, in its order.
+func keywordsIn(text string) (names []string, err error) {
+	set, err := edn.Read([]byte(text), storedLimits)
+	if err != nil {
+		return nil, err
+	}
+	for member := range set.Elems() {
+		if name, ok := member.AsKeyword(); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // Update implements identity.Store.
 func (x Identity) Update(ctx context.Context, change func(identity.Accounts) (identity.Change, error)) error {
 	return x.s.change(ctx, func(ctx context.Context) error {
-		a, err := readAccounts(ctx, x.s.write)
+		a, err := readAccounts(ctx, x.s.write, accountsSchema{})
 		if err != nil {
 			return err
 		}
@@ -107,10 +133,17 @@ func writeAccounts(ctx context.Context, to *statements, c identity.Change) error
 		if u.Locked {
 			locked = 1
 		}
-		exec("set_user", u.ID, u.Login, u.Type, edn.Keywords(u.Roles...).String(), u.Password, locked, nanos(u.Created), u.Changed)
+		exec("set_user", u.ID, u.Login, u.Type, edn.Keywords(u.Roles...).String(), u.Password, locked, nanos(u.Created), u.Changed, u.Tenant)
 	}
 	for _, t := range c.PutToken {
-		exec("set_token", t.ID, t.Owner, t.Label, t.Hash[:], t.Narrow.Value().String(), nanos(t.Created), nanos(t.Expires))
+		exec("set_token", t.ID, t.Owner, t.Label, t.Hash[:], t.Narrow.Value().String(), nanos(t.Created), nanos(t.Expires),
+			string(t.Kind), t.Session, t.Parent)
+	}
+	for _, name := range c.DropRole {
+		exec("remove_role", name)
+	}
+	for _, r := range c.PutRole {
+		exec("add_role", r.Name, r.Doc, edn.Keywords(r.Includes...).String(), nanos(r.Created))
 	}
 	exec("grow_accounts")
 	return errors.Join(errs...)
@@ -124,7 +157,18 @@ func (r *repairer) copyAccounts(ctx context.Context) error {
 	if err := r.src.read.one(ctx, "identity_table", nil, []any{&there}); err != nil || there == 0 {
 		return err
 	}
-	a, err := readAccounts(ctx, r.src.read)
+	var kinds, tenants int
+	if err := r.src.read.one(ctx, "identity_columns", nil, []any{&kinds, &tenants}); err != nil {
+		return err
+	}
+	var schema accountsSchema // older programs wrote others
+	if kinds == 0 {
+		schema.tokens = "_without_kinds"
+	}
+	if tenants == 0 {
+		schema.users = "_without_tenants"
+	}
+	a, err := readAccounts(ctx, r.src.read, schema)
 	var damage *Damage
 	if errors.As(err, &damage) || len(a.Users) == 0 {
 		return nil
@@ -132,7 +176,7 @@ func (r *repairer) copyAccounts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := writeAccounts(ctx, r.dst.write, identity.Change{Put: a.Users, PutToken: a.Tokens}); err != nil {
+	if err := writeAccounts(ctx, r.dst.write, identity.Change{Put: a.Users, PutToken: a.Tokens, PutRole: a.Roles}); err != nil {
 		return err
 	}
 	_, err = r.dst.write.exec(ctx, "set_accounts_version", a.Version+1)

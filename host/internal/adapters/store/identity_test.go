@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -55,9 +56,15 @@ func TestAccountsLast(t *testing.T) {
 		s := b.openAt(t, dir)
 		before := accountsOf(t, s)
 		u, text := addAnn(t, before)
+		_, refused := before.CreateRole(ctx, &identitySettings, identity.Role{Name: "role/night", Doc: "with 'quotes'", Includes: []string{policy.RoleOperator}})
+		require.Nil(t, refused)
+		_, refused = before.AddUser(ctx, &identitySettings, identity.NewUser{Login: "bob", Tenant: "lab", Roles: []string{"role/night"}})
+		require.Nil(t, refused)
 		want, err := s.Identity().Accounts(ctx)
 		require.NoError(t, err)
-		assert.EqualValues(t, 2, want.Version)
+		assert.EqualValues(t, 4, want.Version)
+		assert.Equal(t, "lab", want.Users[slices.IndexFunc(want.Users, func(u identity.User) bool { return u.Login == "bob" })].Tenant)
+		assert.Equal(t, []string{policy.RoleOperator}, want.Roles[0].Includes)
 		require.NoError(t, s.Close())
 
 		s = b.openAt(t, dir)
@@ -67,6 +74,8 @@ func TestAccountsLast(t *testing.T) {
 		after := accountsOf(t, s)
 		p, refused := after.Token(ctx, &identitySettings, text)
 		require.Nil(t, refused)
+		_, refused = after.DeleteRole(ctx, &identitySettings, "role/night", false)
+		typed(t, refused, "role/in-use")
 		assert.Equal(t, u.ID, p.Name)
 		assert.Equal(t, &policy.Narrowing{Operations: []string{policy.Act}, Intents: []string{}}, p.Narrow)
 		_, refused = after.Password(ctx, &identitySettings, identity.Login{Name: "ann", Password: secretOfAnn})
@@ -97,6 +106,51 @@ func filesWith(t testing.TB, dir, text string) (found []string) {
 		return err
 	}))
 	return found
+}
+
+// AUTH-004: the token of a session lasts over a restart and is kept as a hash only; its
+// use extends it, another one replaces it, and it ends with the token that made it.
+func TestSessionTokensLast(t *testing.T) {
+	onEach(t, func(t *testing.T, b backend) {
+		ctx, dir := context.Background(), t.TempDir()
+		set := identitySettings
+		set.Sessions = identity.SessionTokens{Operations: []string{policy.Act}, IdleTTL: time.Hour, Refresh: time.Millisecond}
+		s := b.openAt(t, dir)
+		on := accountsOf(t, s)
+		_, maker := addAnn(t, on)
+		p, refused := on.Token(ctx, &set, maker)
+		require.Nil(t, refused)
+		first, _, refused := on.OpenSession(ctx, &set, &p, "s-1")
+		require.Nil(t, refused)
+		text, until, refused := on.OpenSession(ctx, &set, &p, "s-1")
+		require.Nil(t, refused)
+		require.NoError(t, s.Close())
+		if b.driver == "sqlite" {
+			assert.Empty(t, filesWith(t, dir, text))
+		}
+
+		s = b.openAt(t, dir)
+		on = accountsOf(t, s)
+		_, refused = on.SessionToken(ctx, &set, first)
+		typed(t, refused, "auth/unauthorized")
+		got, refused := on.SessionToken(ctx, &set, text)
+		require.Nil(t, refused)
+		assert.Equal(t, []string{p.Name, "s-1"}, []string{got.Name, got.Session})
+		a, err := s.Identity().Accounts(ctx)
+		require.NoError(t, err)
+		require.Len(t, a.Tokens, 2)
+		for _, x := range a.Tokens {
+			if x.ID == got.Token {
+				assert.Equal(t, p.Token, x.Parent)
+				assert.True(t, x.Expires.After(until), "its use has extended it")
+			}
+		}
+		_, refused = on.RevokeToken(ctx, p.Token, false)
+		require.Nil(t, refused)
+		_, refused = on.SessionToken(ctx, &set, text)
+		typed(t, refused, "auth/unauthorized")
+		require.NoError(t, s.Close())
+	})
 }
 
 // An update that is refused writes nothing, and one that changes nothing makes no
@@ -168,16 +222,65 @@ func TestMigrateToIdentity(t *testing.T) {
 	require.NoError(t, s.Close())
 	var loss *LossError
 	require.ErrorAs(t, migrated(Options{Path: path}, 6, false), &loss)
+
+	// Tokens for programs stay on the way back to a schema without other kinds.
+	s = openAt(t, dir)
+	on := accountsOf(t, s)
+	set := identitySettings
+	set.BrowserTTL = time.Hour
+	p, refused := on.Password(context.Background(), &set, identity.Login{Name: "ann", Password: secretOfAnn})
+	require.Nil(t, refused)
+	_, _, refused = on.LogIn(context.Background(), &set, &p)
+	require.Nil(t, refused)
+	require.NoError(t, s.Close())
+	migrate(t, Options{Path: path}, 7, true)
+	s = openAt(t, dir)
+	a, err := s.Identity().Accounts(context.Background())
+	require.NoError(t, err)
+	assert.Len(t, a.Users, 1)
+	require.Len(t, a.Tokens, 1)
+	assert.Equal(t, identity.ForPrograms, a.Tokens[0].Kind)
+	require.NoError(t, s.Close())
+}
+
+// OPS-007, AUTH-012: users of tenants are locked on the way back to a schema without
+// tenants, where they would be users of the host.
+func TestMigrateLocksUsersOfTenants(t *testing.T) {
+	onEach(t, func(t *testing.T, b backend) {
+		ctx, dir := context.Background(), t.TempDir()
+		s := b.openAt(t, dir)
+		on := accountsOf(t, s)
+		for login, tenant := range map[string]string{"ann": "acme", "bob": ""} {
+			_, err := on.AddUser(ctx, &identitySettings, identity.NewUser{Login: login, Tenant: tenant, Roles: []string{policy.RoleAdmin}})
+			require.Nil(t, err)
+		}
+		require.NoError(t, s.Close())
+		migrate(t, b.options(t, dir), 10, true)
+		s = b.openAt(t, dir)
+		a, err := s.Identity().Accounts(ctx)
+		require.NoError(t, err)
+		locked := map[string]bool{}
+		for _, u := range a.Users {
+			assert.Empty(t, u.Tenant)
+			locked[u.Login] = u.Locked
+		}
+		assert.Equal(t, map[string]bool{"ann": true, "bob": false}, locked)
+		require.NoError(t, s.Close())
+	})
 }
 
 // JRN-030: a repair keeps users and tokens whose tables can be read. If it has to read
 // single pages it keeps none: a free page may have a token that was revoked.
 func TestRepairOfAccounts(t *testing.T) {
-	for _, page := range []bool{false, true} {
+	for _, damage := range []string{"record", "record of an older schema", "page"} {
+		page := damage == "page"
 		dir := filled(t)
 		s := openAt(t, dir)
 		_, text := addAnn(t, accountsOf(t, s))
 		require.NoError(t, s.Close())
+		if damage == "record of an older schema" {
+			migrate(t, Options{Path: filepath.Join(dir, "ferment.db")}, 7, true)
+		}
 		if page {
 			zeroPage(t, dir, 0)
 		} else {

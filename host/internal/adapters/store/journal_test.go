@@ -250,7 +250,7 @@ func TestStoreKeepsSuspendedRuns(t *testing.T) {
 			now = now.Add(time.Hour * 1000)
 			removed, err := s.Retain(context.Background())
 			require.NoError(t, err)
-			assert.Zero(t, removed)
+			assert.Zero(t, removed.Runs)
 			typed(t, s.Purge(context.Background(), "run_1"), "queue/invalid-transition")
 			typed(t, s.Export(context.Background(), "run_1", io.Discard), "queue/invalid-transition")
 			require.NoError(t, s.Verify(context.Background(), "run_1"))
@@ -269,7 +269,7 @@ func TestStoreKeepsSuspendedRuns(t *testing.T) {
 		require.NoError(t, s.Verify(context.Background(), "run_1"))
 		removed, err := s.Retain(context.Background())
 		require.NoError(t, err)
-		assert.Equal(t, 1, removed)
+		assert.Equal(t, 1, removed.Runs)
 	})
 }
 
@@ -382,6 +382,12 @@ func TestStoreSelectsRuns(t *testing.T) {
 			if i == 3 {
 				records = records[:3]
 			}
+			if i%2 == 1 {
+				records[0].Body.(*journal.RunAccepted).SessionID = "s"
+			}
+			if i < 2 {
+				records[0].Body.(*journal.RunAccepted).Tenant = "lab"
+			}
 			appendAll(t, s, records...)
 			require.NoError(t, s.Sync(context.Background(), sc.run))
 		}
@@ -397,6 +403,12 @@ func TestStoreSelectsRuns(t *testing.T) {
 			"until":     {Filter{Until: start.Add(time.Minute)}, []string{"run_0"}},
 			"intent":    {Filter{Intent: "a/c"}, nil},
 			"principal": {Filter{Principal: "uid/7", Limit: 1}, []string{"run_4"}},
+			"session":   {Filter{Session: "s", Principal: "uid/7", Limit: 5}, []string{"run_3", "run_1"}},
+			"no such":   {Filter{Session: "other"}, nil},
+			"tenant":    {Filter{Tenant: "lab"}, []string{"run_1", "run_0"}},
+			"both":      {Filter{Tenant: "lab", Session: "s"}, []string{"run_1"}},
+			"no tenant": {Filter{Tenant: "shop"}, nil},
+			"its page":  {Filter{Session: "s", Before: "run_3"}, []string{"run_1"}},
 		} {
 			runs, err := s.Runs(context.Background(), row.f)
 			require.NoError(t, err)
@@ -405,6 +417,13 @@ func TestStoreSelectsRuns(t *testing.T) {
 				got = append(got, r.ID)
 			}
 			assert.Equal(t, row.want, got, name)
+		}
+		for run, tenant := range map[string]string{"run_0": "lab", "run_2": ""} {
+			for _, of := range []string{"lab", "shop"} {
+				is, err := s.OfTenant(context.Background(), run, of)
+				require.NoError(t, err)
+				assert.Equal(t, tenant == of, is, "AUTH-012: %s of %s", run, of)
+			}
 		}
 		run, err := s.Run(context.Background(), "run_0")
 		require.NoError(t, err)
@@ -446,4 +465,42 @@ func TestStoreReadsValues(t *testing.T) {
 		_, err = s.Read(context.Background(), "run_2", 0, 1)
 		typed(t, err, "run/not-found")
 	})
+}
+
+// JRN-050, LED-005: a long run, whose records are decoded several at a time, is what its
+// records are one by one; a reservation and its end are the same value in both.
+func TestLongRunsAreDecodedTogether(t *testing.T) {
+	s := openAt(t, t.TempDir())
+	sc := newScript("run_1")
+	records := []journal.Record{sc.accepted(nothing)}
+	for i := range 3 * page / 7 {
+		reserved := &journal.BudgetReserved{For: "attempt", Scopes: []string{"run"}, Amount: edn.MustRead(`{:usd 1M}`), Attempt: 1}
+		records = append(records, sc.record(reserved))
+		records = append(records, sc.step(textOf(i, 10), textOf(-i, 10))...)
+		records = append(records, sc.record(&journal.BudgetSettled{Of: reserved, Amount: edn.MustRead(`{:usd 0.5M}`), Mark: "exact"}))
+		reserved.SetSeq(records[len(records)-7].Seq)
+	}
+	appendAll(t, s, append(records, sc.finished(nothing))...)
+	syncRun(t, s, sc.run)
+	s.Drop(sc.run)
+
+	together, err := s.Read(t.Context(), sc.run, 0, maxRecords)
+	require.NoError(t, err)
+	require.Greater(t, len(together), decodedTogether)
+	decode := s.decoder()
+	stored, err := s.Bytes(t.Context(), sc.run, 0, maxRecords)
+	require.NoError(t, err)
+	require.Len(t, stored, len(together))
+	open := map[int]journal.Body{}
+	for i, rec := range together {
+		alone, err := decode(stored[i].Bytes)
+		require.NoError(t, err)
+		require.True(t, alone.Value().Equal(rec.Value()), "record %d", rec.Seq)
+		switch body := rec.Body.(type) {
+		case *journal.BudgetReserved:
+			open[rec.Seq] = body
+		case *journal.BudgetSettled:
+			require.Same(t, open[rec.Seq-6], journal.Body(body.Of), "record %d", rec.Seq)
+		}
+	}
 }

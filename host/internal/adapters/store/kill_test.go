@@ -28,6 +28,7 @@ const (
 	killAt  = "STORE_TEST_KILL_AT"  // operation after which it kills itself; 0: never
 
 	killVars = "STORE_TEST_KILL_VARS" // it writes session variables instead of runs
+	killHost = "STORE_TEST_KILL_HOST" // it writes denials instead of runs
 )
 
 // killed runs the writing process in place of the tests.
@@ -55,6 +56,9 @@ func killed() bool {
 	}
 	if os.Getenv(killVars) != "" {
 		putVars(s)
+	}
+	if os.Getenv(killHost) != "" {
+		denyAll(s)
 	}
 	var say sync.Mutex
 	var done sync.WaitGroup
@@ -125,6 +129,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 				for run, seq := range acknowledged {
 					assert.GreaterOrEqual(t, found[run], seq, run)
 				}
+				assertActRows(t, s)
 				open, err := s.Unfinished(context.Background())
 				require.NoError(t, err)
 				for _, o := range open {

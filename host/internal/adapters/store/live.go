@@ -91,7 +91,11 @@ func (s *Store) append(ctx context.Context, run *liveRun, rec journal.Record) er
 		return err
 	}
 	run.epoch = rec.Epoch
-	return s.queue.add(ctx, newItem(run, rec))
+	err := s.queue.add(ctx, newItem(run, rec))
+	if err == nil && s.shared == nil && pauses(rec) {
+		s.queue.hint()
+	}
+	return err
 }
 
 // runFor returns the live run of a record. One that an earlier process left open
@@ -153,10 +157,23 @@ func (s *Store) revive(ctx context.Context, id string, reopens bool) (*liveRun, 
 	if err != nil {
 		return nil, err
 	}
+	return s.enliven(ctx, row, records)
+}
+
+// enliven makes a run live that has been read. The error is journal/fenced if the host
+// has lost it since: the writer ends the runs that it finds live when they are lost, and
+// did not find this one.
+func (s *Store) enliven(ctx context.Context, row runRow, records []journal.Record) (*liveRun, error) {
+	id := row.ID
 	s.liveMu.Lock()
 	defer s.liveMu.Unlock()
 	if run := s.live[id]; run != nil {
 		return run, nil
+	}
+	if mine, err := s.owns(ctx, row); err != nil {
+		return nil, err
+	} else if !mine {
+		return nil, takenOver(id)
 	}
 	run := s.addLive(id)
 	for _, rec := range records {

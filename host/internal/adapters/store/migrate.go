@@ -2,10 +2,12 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +41,8 @@ type migration struct {
 	version  int
 	name     string
 	up, down string
+	// moveUp and moveDown, if not nil, change the rows after up and before down.
+	moveUp, moveDown move
 }
 
 // readMigrations reads the steps NNNN_name.up.sql and .down.sql of a folder,
@@ -67,7 +71,8 @@ func readMigrations(files fs.FS, dir string) ([]migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, migration{version, name, string(up), string(down)})
+		out = append(out, migration{version: version, name: name, up: string(up), down: string(down)})
+		out[version-1].moveUp, out[version-1].moveDown = movesOf(version)
 	}
 	return out, nil
 }
@@ -126,7 +131,12 @@ func (m *migrator) up(ctx context.Context, apply bool) error {
 		}
 	}
 	for _, step := range m.steps[found:] {
-		err := m.step(ctx, step.name, step.up, "add_migration", step.version, step.name, hexSum(step.up), m.now().UnixNano())
+		err := m.step(ctx, step.name, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, step.up); err != nil {
+				return err
+			}
+			return m.move(ctx, tx, step.moveUp)
+		}, "add_migration", step.version, step.name, hexSum(step.up), m.now().UnixNano())
 		if err != nil {
 			return err
 		}
@@ -149,7 +159,34 @@ func (e *LossError) Error() string {
 // Migration is a change of the schema of a database.
 type Migration struct {
 	Database string
-	From, To int // versions
+	From, To int      // versions
+	Steps    []string // names of the migrations, in the order in which they are applied or taken back
+}
+
+// plan sets the steps of a migration.
+func (m *Migration) plan(steps []migration) {
+	for _, step := range steps[min(m.From, m.To):max(m.From, m.To)] {
+		m.Steps = append(m.Steps, step.name)
+	}
+	if m.To < m.From {
+		slices.Reverse(m.Steps)
+	}
+}
+
+// Plan returns what Migrate would do with the database of an open store.
+func (s *Store) Plan(ctx context.Context, to int) (m Migration, err error) {
+	steps, err := readMigrations(sqlFiles, "sql/"+s.db.dialect())
+	if err != nil {
+		return m, err
+	}
+	m = Migration{Database: s.db.name(), To: to}
+	if to < 0 || to > len(steps) {
+		m.To = len(steps)
+	}
+	if m.From, err = s.version(ctx); err == nil {
+		m.plan(steps)
+	}
+	return m, err
 }
 
 // Migrate brings the database of a store that is not open to a version of the
@@ -172,6 +209,9 @@ func Migrate(ctx context.Context, opts Options, to int, acceptLoss, dryRun bool)
 	out := Migration{Database: db.name(), To: to}
 	err = db.alone(ctx, func() error {
 		out.From, err = m.version(ctx)
+		if err == nil {
+			out.plan(m.steps)
+		}
 		switch {
 		case err != nil || dryRun || out.From == to:
 			return err
@@ -230,20 +270,36 @@ func (m *migrator) down(ctx context.Context, to int) error {
 	}
 	for ; found > to; found-- {
 		step := m.steps[found-1]
-		if err := m.step(ctx, step.name, step.down, "remove_migration", step.version); err != nil {
+		err := m.step(ctx, step.name, func(tx *sql.Tx) error {
+			if err := m.move(ctx, tx, step.moveDown); err != nil {
+				return err
+			}
+			_, err := tx.ExecContext(ctx, step.down)
+			return err
+		}, "remove_migration", step.version)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *migrator) step(ctx context.Context, name, text, mark string, args ...any) error {
+// move changes rows within a step. The text that it deletes is not left in the file.
+func (m *migrator) move(ctx context.Context, tx *sql.Tx, move move) error {
+	if move == nil {
+		return nil
+	}
+	return m.db.erasing(ctx, func() error { return move(ctx, newMover(m.db, tx)) })
+}
+
+// step calls do and notes that it was done, in one transaction.
+func (m *migrator) step(ctx context.Context, name string, do func(*sql.Tx) error, mark string, args ...any) error {
 	tx, err := m.db.writer().BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if _, err := tx.ExecContext(ctx, text); err != nil {
+	if err := do(tx); err != nil {
 		return fmt.Errorf("migration %s: %w", name, err)
 	}
 	if _, err := tx.ExecContext(ctx, m.text[mark], args...); err != nil {

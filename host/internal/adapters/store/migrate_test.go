@@ -48,20 +48,27 @@ func schemaOf(t *testing.T, m *migrator) (out []string) {
 	return out
 }
 
-// OPS-007: up, down and up again give the same schema.
+// OPS-007: from each version, up and down and up again give the same schema.
 func TestMigrationsGoUpAndDown(t *testing.T) {
 	steps, err := readMigrations(sqlFiles, "sql/sqlite")
 	require.NoError(t, err)
 	require.NotEmpty(t, steps)
 	m := migratorAt(t, filepath.Join(t.TempDir(), "x.db"), steps)
 	ctx := context.Background()
-	require.NoError(t, m.up(ctx, true))
-	first := schemaOf(t, m)
-	assert.NotEmpty(t, first)
-	require.NoError(t, m.down(ctx, 0))
-	assert.Empty(t, schemaOf(t, m))
-	require.NoError(t, m.up(ctx, true))
-	assert.Equal(t, first, schemaOf(t, m))
+	at := [][]string{nil} // the schema of each version
+	for n := range steps {
+		m.steps = steps[:n+1]
+		require.NoError(t, m.up(ctx, true))
+		at = append(at, schemaOf(t, m))
+		assert.NotEmpty(t, at[n+1])
+	}
+	for n := len(steps) - 1; n >= 0; n-- {
+		require.NoError(t, m.down(ctx, n))
+		assert.Equal(t, at[n], schemaOf(t, m), "down to %d", n)
+		require.NoError(t, m.up(ctx, true))
+		assert.Equal(t, at[len(steps)], schemaOf(t, m), "up from %d", n)
+		require.NoError(t, m.down(ctx, n))
+	}
 }
 
 // OPS-007: a later version, an unknown text and a missing migration are told
@@ -70,8 +77,10 @@ func TestMigrationsGoUpAndDown(t *testing.T) {
 func TestMigrationsAreChecked(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
 	path := filepath.Join(dir, "x.db")
-	one := migration{1, "0001_a", "CREATE TABLE a (n)", "DROP TABLE a"}
-	two := migration{2, "0002_b", "CREATE TABLE b (n); INSERT INTO a VALUES (2)", "DROP TABLE b; DELETE FROM a WHERE n = 2"}
+	one := migration{version: 1, name: "0001_a", up: "CREATE TABLE a (n)", down: "DROP TABLE a"}
+	two := migration{
+		version: 2, name: "0002_b", up: "CREATE TABLE b (n); INSERT INTO a VALUES (2)", down: "DROP TABLE b; DELETE FROM a WHERE n = 2",
+	}
 	require.NoError(t, migratorAt(t, path, []migration{one}).up(ctx, true))
 
 	var schema *SchemaError
@@ -137,7 +146,9 @@ func TestMigrateRefusesToLoseData(t *testing.T) {
 	migrate(t, Options{Path: path}, -1, false)
 	var loss *LossError
 	require.ErrorAs(t, migrated(Options{Path: path}, 0, false), &loss)
-	assert.Equal(t, LossError{Path: path, From: 7}, *loss)
+	steps, err := readMigrations(sqlFiles, "sql/sqlite")
+	require.NoError(t, err)
+	assert.Equal(t, LossError{Path: path, From: len(steps)}, *loss)
 	s := openAt(t, dir)
 	var locked *LockedError
 	require.ErrorAs(t, migrated(Options{Path: path}, 0, true), &locked)

@@ -195,7 +195,8 @@ func (f *pageFile) leaf(n int64, each func(table string, row []any) error) error
 }
 
 // tableColumns are the columns of the tables that a repair reads: k is the number
-// of the row, h a hash, b bytes, B bytes or NULL, i an integer and t text.
+// of the row, h a hash, b bytes, B bytes or NULL, e bytes or empty text, i an integer and t
+// text.
 var tableColumns = map[string]string{
 	"runs":          "kttiihiiiitttttiiii",
 	"records":       "khb",
@@ -205,6 +206,9 @@ var tableColumns = map[string]string{
 	"session_vars":  "kitib",
 	"session_turns": "kittti",
 	"learned":       "kttt",
+	"host_records":  "kitihb",
+	"host_head":     "ih",
+	"action_keys":   "kttiei",
 
 	"conversations":         "ktttiiiiit",
 	"conversation_path":     "kiiiiiii",
@@ -227,9 +231,9 @@ func fits(row []any, columns string) bool {
 		case int64:
 			ok = columns[i] == 'i' || columns[i] == 'k' && v > 0
 		case string:
-			ok = columns[i] == 't'
+			ok = columns[i] == 't' || columns[i] == 'e' && v == ""
 		case []byte:
-			ok = columns[i] == 'b' || columns[i] == 'B' || columns[i] == 'h' && len(v) == len(sum{})
+			ok = columns[i] == 'b' || columns[i] == 'B' || columns[i] == 'e' || columns[i] == 'h' && len(v) == len(sum{})
 		}
 		if !ok {
 			return false

@@ -267,10 +267,18 @@ func (db *postgresDB) alone(ctx context.Context, do func() error) error {
 func (db *postgresDB) backup(context.Context, int) error { return nil }
 
 // The server does the upkeep of its files. What it frees it overwrites later.
-func (db *postgresDB) upkeep(context.Context, bool) error               { return nil }
+func (db *postgresDB) upkeep(context.Context, bool, func(func(context.Context) error) error) error {
+	return nil
+}
 func (db *postgresDB) erasing(_ context.Context, do func() error) error { return do() }
-func (db *postgresDB) shrink(context.Context) error                     { return nil }
+func (db *postgresDB) shrink(context.Context) (more bool, err error)    { return false, nil }
 func (db *postgresDB) flush(context.Context) (whole bool, err error)    { return true, nil }
+
+// size implements database: what is free is the business of the server.
+func (db *postgresDB) size(ctx context.Context) (bytes, free int64, err error) {
+	err = db.pool.QueryRowContext(ctx, "SELECT pg_database_size(current_database())").Scan(&bytes)
+	return bytes, 0, err
+}
 
 // checkTable implements database: the server verifies the checksums of its pages.
 func (db *postgresDB) checkTable(context.Context, string) (string, error) { return "", nil }
@@ -400,32 +408,6 @@ func (db *postgresDB) lost(err error) bool {
 		return nil
 	})
 	return failed != nil
-}
-
-// owns implements sharing.
-func (db *postgresDB) owns(ctx context.Context, from *statements, run int64) (bool, error) {
-	var host int64
-	err := from.one(ctx, "host_of", []any{run}, []any{&host})
-	return host == db.n, err
-}
-
-// takeLapsed implements sharing.
-func (db *postgresDB) takeLapsed(ctx context.Context, st *statements) (out []takenRun, err error) {
-	var run takenRun
-	err = st.all(ctx, "take_lapsed", nil, []any{&run.n, &run.left}, func() error { out = append(out, run); return nil })
-	if err == nil {
-		_, err = st.exec(ctx, "drop_reserved")
-	}
-	return out, err
-}
-
-// take implements sharing.
-func (db *postgresDB) take(ctx context.Context, st *statements, run int64) (from int64, err error) {
-	err = st.one(ctx, "take_run", []any{run}, []any{&from})
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
-	}
-	return from, err
 }
 
 // hasState reports whether an error of a server has one of some codes.

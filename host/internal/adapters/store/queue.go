@@ -18,11 +18,14 @@ type queue struct {
 	next   *batch
 	err    *contract.Error // of every later append
 	due    bool            // next is to be taken
-	wake   chan struct{}   // tells the writer that it is
+	early  bool            // next is to be executed ahead
+	wake   chan struct{}   // tells the writer that one of them is
 	timer  *time.Timer     // wakes the writer after delay
 	delay  time.Duration
 	limit  int
 	weight int // estimated bytes of a record
+
+	waiting waiting
 }
 
 // idleDelay is the time after which records are written that no caller waits for.
@@ -33,12 +36,15 @@ const idleDelay = 2 * time.Millisecond
 // batch is what one commit takes.
 type batch struct {
 	items []item
+	// host are records of the host; ended are the rows of the runs that end in it.
+	host, ended []hostItem
 	// changes of counters that no record has
 	changes []budget.Counter
 	asks    []*ask
 	jobs    []*job
 	room    chan struct{}   // closed when the writer takes the batch; nil unless an append waits for it
 	done    chan struct{}   // closed when the batch is durable or failed
+	aside   bool            // records of the host were taken out to wait for space
 	err     *contract.Error // set before done is closed
 }
 
@@ -80,6 +86,10 @@ func (q *queue) expire() {
 // notify makes the writer take what is queued. The caller holds the lock.
 func (q *queue) notify() {
 	q.due = true
+	q.signal()
+}
+
+func (q *queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
 	default:
@@ -89,7 +99,27 @@ func (q *queue) notify() {
 // add queues a record. It blocks while the queue is full.
 func (q *queue) add(ctx context.Context, it item) error {
 	q.mu.Lock()
-	for q.err == nil && len(q.next.items)*q.weight >= q.limit && len(q.next.items) > 0 {
+	defer q.mu.Unlock()
+	switch err := q.makeRoom(ctx); {
+	case err != nil:
+		return err
+	case q.err != nil:
+		return q.err
+	case it.run.fault != nil:
+		return it.run.fault
+	}
+	if q.next.idle() {
+		q.timer.Reset(q.delay)
+	}
+	q.next.items = append(q.next.items, it)
+	it.run.last = q.next
+	return nil
+}
+
+// makeRoom blocks while the queue is full. It releases the lock meanwhile, which the
+// caller holds.
+func (q *queue) makeRoom(ctx context.Context) error {
+	for q.err == nil && q.next.records()*q.weight >= q.limit && q.next.records() > 0 {
 		if q.next.room == nil {
 			q.next.room = make(chan struct{})
 		}
@@ -99,21 +129,10 @@ func (q *queue) add(ctx context.Context, it item) error {
 		select {
 		case <-room:
 		case <-ctx.Done():
+			q.mu.Lock()
 			return ctx.Err()
 		}
 		q.mu.Lock()
-	}
-	defer q.mu.Unlock()
-	switch {
-	case q.err != nil:
-		return q.err
-	case it.run.fault != nil:
-		return it.run.fault
-	}
-	q.next.items = append(q.next.items, it)
-	it.run.last = q.next
-	if len(q.next.items) == 1 {
-		q.timer.Reset(q.delay)
 	}
 	return nil
 }
@@ -166,7 +185,10 @@ func (b *batch) wait(ctx context.Context) error {
 }
 
 // idle reports whether nothing makes the batch a transaction.
-func (b *batch) idle() bool { return len(b.items)+len(b.changes)+len(b.asks) == 0 }
+func (b *batch) idle() bool { return b.records()+len(b.changes)+len(b.asks) == 0 }
+
+// records returns the number of records that wait.
+func (b *batch) records() int { return len(b.items) + len(b.host) }
 
 // await returns the batch that holds the last record of a run, and makes the
 // writer take it.
@@ -220,11 +242,11 @@ func (q *queue) take(last bool) *batch {
 	defer q.mu.Unlock()
 	b := q.next
 	due := q.due || last
-	if q.due = false; b.idle() && len(b.jobs) == 0 || !due {
+	if q.due = false; b.idle() && len(b.jobs) == 0 && !b.aside || !due {
 		return nil
 	}
 	q.timer.Stop()
-	q.next = newBatch()
+	q.next, q.early = newBatch(), false
 	q.next.items = make([]item, 0, len(b.items))
 	if b.room != nil {
 		close(b.room)

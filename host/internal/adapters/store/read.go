@@ -1,11 +1,14 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +22,11 @@ type Filter struct {
 	Status    string // "open", "suspended", or the status of run/finished
 	Intent    string
 	Principal string
+	Tenant    string    // of the caller
+	Session   string    // id
 	Since     time.Time // accepted then or later
 	Until     time.Time // accepted before
+	Active    time.Time // not finished, or finished then or later
 	Before    string    // runs that were recorded before this one
 	Key       string    // hash of an idempotency key
 	Limit     int       // 0: 100
@@ -31,8 +37,16 @@ func (s *Store) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	rows, err := readRuns(ctx, s.read, "runs", f.Status, f.Intent, f.Principal, nanos(f.Since), nanos(f.Until), f.Before,
-		f.Key, f.Limit)
+	args := []any{f.Status, f.Intent, f.Principal, nanos(f.Since), nanos(f.Until), f.Before, f.Key, f.Limit,
+		nanos(f.Active)}
+	name := "runs"
+	switch {
+	case f.Session != "":
+		name, args = "runs_of_session", append(args, f.Session, f.Tenant)
+	case f.Tenant != "":
+		name, args = "runs_of_tenant", append(args, f.Tenant)
+	}
+	rows, err := readRuns(ctx, s.read, name, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +62,16 @@ func (s *Store) Runs(ctx context.Context, f Filter) ([]Run, error) {
 func (s *Store) Run(ctx context.Context, id string) (Run, error) {
 	row, err := s.run(ctx, id)
 	return row.Run, err
+}
+
+// OfTenant reports whether the caller of a run has a tenant.
+func (s *Store) OfTenant(ctx context.Context, id, tenant string) (bool, error) {
+	var n int64
+	err := s.read.one(ctx, "run_of_tenant", []any{id, tenant}, []any{&n})
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Keyed returns the id of the run that was accepted with an idempotency key, by
@@ -179,29 +203,71 @@ func (s *Store) Read(ctx context.Context, run string, after, limit int) ([]journ
 	if err != nil {
 		return nil, err
 	}
-	decode := s.decoder()
-	var out []journal.Record
-	err = s.stored(ctx, row.n, max(0, after), limit, func(seq int, _ sum, body []byte) error {
-		rec, err := decode(body)
-		if err != nil {
-			return &Damage{Run: run, Seq: seq, What: err.Error()}
-		}
-		out = append(out, rec)
+	var bodies []body
+	failed := s.stored(ctx, row.n, max(0, after), limit, func(seq int, _ sum, text []byte) error {
+		bodies = append(bodies, body{seq: seq, text: text})
 		return nil
 	})
-	return out, err
+	out, err := s.decodeAll(run, bodies)
+	return out, cmp.Or(err, failed)
+}
+
+// body is a record as it is stored, and what was read of it.
+type body struct {
+	seq  int
+	text []byte
+	rec  journal.Record
+	err  error
+	done bool
+}
+
+// decodedTogether is the number of records above which several processors decode them.
+const decodedTogether = 64
+
+// decodeAll decodes records of one run that follow each other, up to the first damage.
+func (s *Store) decodeAll(run string, bodies []body) (out []journal.Record, err error) {
+	d := s.journalDecoder()
+	if workers := runtime.GOMAXPROCS(0); len(bodies) > decodedTogether && workers > 1 {
+		var all sync.WaitGroup
+		for part := range slices.Chunk(bodies, (len(bodies)+workers-1)/workers) {
+			all.Go(func() {
+				for i := range part {
+					part[i].decode(d, false)
+				}
+			})
+		}
+		all.Wait()
+	}
+	out = make([]journal.Record, 0, len(bodies))
+	for i := range bodies {
+		b := &bodies[i]
+		if b.decode(d, true); b.err != nil {
+			return out, &Damage{Run: run, Seq: b.seq, What: b.err.Error()}
+		}
+		out = append(out, b.rec)
+	}
+	return out, nil
+}
+
+// decode decodes the record. Records that refer to each other are decoded in order;
+// others at any time.
+func (b *body) decode(d *journal.Decoder, inOrder bool) {
+	if b.done {
+		return
+	}
+	v, err := edn.Read(b.text, storedLimits)
+	if err == nil && !inOrder && d.Ordered(v) {
+		return
+	}
+	b.done, b.err = true, err
+	if err == nil {
+		b.rec, b.err = d.Decode(v)
+	}
 }
 
 // decoder returns a function that decodes the records of one run in order.
 func (s *Store) decoder() func(body []byte) (journal.Record, error) {
-	near := &neighbors{s: s}
-	d := journal.Decoder{Values: func(hash string) edn.Value {
-		v, err := readValue(context.Background(), hash, near)
-		if err != nil {
-			return edn.Nil()
-		}
-		return v
-	}}
+	d := s.journalDecoder()
 	return func(body []byte) (journal.Record, error) {
 		v, err := edn.Read(body, storedLimits)
 		if err != nil {
@@ -209,6 +275,18 @@ func (s *Store) decoder() func(body []byte) (journal.Record, error) {
 		}
 		return d.Decode(v)
 	}
+}
+
+// journalDecoder returns a decoder whose records read their values from the store.
+func (s *Store) journalDecoder() *journal.Decoder {
+	near := &neighbors{s: s}
+	return &journal.Decoder{Values: func(hash string) edn.Value {
+		v, err := readValue(context.Background(), hash, near)
+		if err != nil {
+			return edn.Nil()
+		}
+		return v
+	}}
 }
 
 // Value returns a value by its hash. It is compared with the hash; the error is
@@ -254,6 +332,21 @@ const (
 	byHash   = "content_by_hash"
 	byNumber = "content"
 )
+
+// Readable reports whether a value is kept that a run of a principal names, by its
+// hash; an empty principal is any.
+func (s *Store) Readable(ctx context.Context, hash, principal, tenant string) (bool, error) {
+	want, err := parseSum(hash)
+	if err != nil {
+		return false, fmt.Errorf("store: read value: %w", err)
+	}
+	var n int64
+	err = s.read.one(ctx, "readable", []any{want, principal, tenant}, []any{&n})
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 // content reads a value as it is stored.
 func (s *Store) content(ctx context.Context, by string, key any) (content, error) {

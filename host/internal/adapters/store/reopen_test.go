@@ -65,7 +65,7 @@ func TestReopenedRun(t *testing.T) {
 		typed(t, s.Purge(t.Context(), "run_1"), "queue/invalid-transition")
 		removed, err := s.Retain(t.Context())
 		require.NoError(t, err)
-		assert.Zero(t, removed)
+		assert.Zero(t, removed.Runs)
 
 		require.NoError(t, s.Close()) // as a crash does, the end of the host leaves it open
 		s = on.openAt(t, dir)

@@ -33,6 +33,11 @@ type Repaired struct {
 	// Missing is the number of runs of which nothing was found, as far as it is
 	// known. Only a database with damaged pages has them.
 	Missing int
+	// HostRecords and HostCut are the records of the host that were kept and cut off.
+	// Nothing is cut from a sound stream.
+	HostRecords, HostCut int
+	// HostDamage is the first damage of that stream.
+	HostDamage *Damage
 	// Sessions is what became of sessions; zero for a sound database.
 	Sessions RepairedSessions
 	// Kept is the folder with the damaged files and the records that were cut off;
@@ -42,7 +47,7 @@ type Repaired struct {
 
 // Sound reports whether there was nothing to repair.
 func (r *Repaired) Sound() bool {
-	return r.File == "" && len(r.Damaged) == 0 && r.Unnamed == 0 && r.Sessions.Damage == nil
+	return r.File == "" && len(r.Damaged) == 0 && r.Unnamed == 0 && r.HostDamage == nil && r.Sessions.Damage == nil
 }
 
 // RepairedRun is a run that had damage.
@@ -126,6 +131,7 @@ type repairer struct {
 	settled counters       // costs in the records that are kept
 	lost    counters       // what runs had reserved that the repair has ended
 	counted map[string]int // rows of the tables of sessions, as far as they could be counted
+	missing int            // rows of sessions and conversations that are lost
 }
 
 // inspect sets src and reports whether all of it is sound.
@@ -160,8 +166,11 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 		if len(inSessions) > 0 {
 			r.report.Sessions.Damage = inSessions[0]
 		}
+		if err == nil {
+			r.report.HostDamage, err = r.src.verifyHost(ctx)
+		}
 		if !errors.As(err, &d) {
-			return len(damage)+len(inSessions) == 0, err
+			return len(damage)+len(inSessions) == 0 && r.report.HostDamage == nil, err
 		}
 		r.report.File = d.What
 	}
@@ -252,7 +261,7 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 		if err := r.dst.writer.transaction(ctx, func(ctx context.Context) error { return r.run(ctx, n) }); err != nil {
 			return err
 		}
-		if err := r.dst.db.upkeep(ctx, false); err != nil {
+		if err := r.dst.db.upkeep(ctx, false, func(do func(context.Context) error) error { return do(ctx) }); err != nil {
 			return err
 		}
 	}
@@ -265,10 +274,19 @@ func (r *repairer) rebuild(ctx context.Context) (err error) {
 	if err := r.dst.writer.transaction(ctx, r.copyConversations); err != nil {
 		return err
 	}
+	if err := r.dst.writer.transaction(ctx, r.moveTalk); err != nil {
+		return err
+	}
 	if err := r.dst.writer.transaction(ctx, r.copyLearned); err != nil {
 		return err
 	}
 	if err := r.dst.writer.transaction(ctx, r.copyAccounts); err != nil {
+		return err
+	}
+	if err := r.dst.writer.transaction(ctx, r.copyAnswers); err != nil {
+		return err
+	}
+	if err := r.dst.writer.transaction(ctx, r.copyHost); err != nil {
 		return err
 	}
 	if r.report.File != "" && n > 0 {

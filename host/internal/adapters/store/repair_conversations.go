@@ -2,9 +2,13 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"lukechampine.com/blake3"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -32,7 +36,6 @@ func (r *repairer) copyConversations(ctx context.Context) error {
 	known := &conversationRepair{
 		contents: map[int64]bool{}, conversations: map[int64]bool{}, spans: map[int64]int64{},
 	}
-	lost := 0
 	for _, table := range conversationTables {
 		found, kept := 0, 0
 		row := make([]any, len(tableColumns[table]))
@@ -53,7 +56,7 @@ func (r *repairer) copyConversations(ctx context.Context) error {
 			return err
 		}
 		missing := max(found, r.counted[table]) - kept
-		switch lost += missing; table {
+		switch r.missing += missing; table {
 		case "conversations":
 			r.report.Sessions.Conversations = Salvaged{kept, missing}
 		case "conversation_messages":
@@ -63,10 +66,103 @@ func (r *repairer) copyConversations(ctx context.Context) error {
 	if _, err := r.dst.write.exec(ctx, "cut_conversation_paths"); err != nil {
 		return err
 	}
-	if _, err := r.dst.write.exec(ctx, "recount_conversations"); err != nil || lost == 0 {
+	_, err := r.dst.write.exec(ctx, "recount_conversations")
+	return err
+}
+
+// moveTalk lists what was spawned anew, and moves the turns of an older database.
+func (r *repairer) moveTalk(ctx context.Context) error {
+	renamed, err := r.freeConversations(ctx)
+	if err == nil {
+		err = r.renameParents(ctx, renamed)
+	}
+	if err != nil {
+		return err
+	}
+	err = r.dst.db.erasing(ctx, func() error { return moveTalkUp(ctx, newMover(r.dst.db, r.dst.db.writer())) })
+	if err == nil {
+		err = r.limitSummaries(ctx)
+	}
+	if err != nil || r.missing == 0 {
 		return err
 	}
 	return r.cutLine(r.report.Sessions.Value())
+}
+
+// limitSummaries has the summaries of sessions cover no turn after the last one that is
+// kept: later turns can get the numbers of lost ones.
+func (r *repairer) limitSummaries(ctx context.Context) error {
+	last := map[string]int64{}
+	var id string
+	var n int64
+	err := r.dst.write.all(ctx, "all_last_turns", nil, []any{&id, &n}, func() error { last[id] = n; return nil })
+	for id, n := range last {
+		if err == nil {
+			err = r.dst.writer.limitSummary(ctx, id, n)
+		}
+	}
+	return err
+}
+
+// lostPrefix begins the ids of conversations whose session is lost, and references to lost
+// ones: with their number, 0 for that of none, and the id that they had. No caller can
+// choose such an id.
+const lostPrefix = "lost/"
+
+func lostID(n int64, id string) string { return fmt.Sprintf("%s%d/%s", lostPrefix, n, id) }
+
+// freeConversations makes the conversations of lost sessions those of their owners, and
+// returns their ids by what they were: other sessions may get these.
+func (r *repairer) freeConversations(ctx context.Context) (renamed map[string]string, err error) {
+	renamed, numbers := map[string]string{}, map[string]int64{}
+	var n int64
+	var id string
+	err = r.dst.write.all(ctx, "all_conversations_without_session", nil, []any{&n, &id}, func() error {
+		of, _ := session.OfConversation(id)
+		renamed[id], numbers[id] = lostID(n, of), n
+		return nil
+	})
+	for was, is := range renamed {
+		if err == nil {
+			_, err = r.dst.write.exec(ctx, "free_conversation", numbers[was], is)
+		}
+	}
+	return renamed, err
+}
+
+// renameParents gives the conversations that came from renamed ones the new ids. What was
+// spawned from a lost one must not go with another one that gets its id.
+func (r *repairer) renameParents(ctx context.Context, renamed map[string]string) error {
+	type described struct {
+		n    int64
+		from edn.Value
+		all  edn.Value
+	}
+	var from []described
+	there := map[string]bool{}
+	var n int64
+	var id, about string
+	err := r.dst.write.all(ctx, "all_descriptions", nil, []any{&n, &id, &about}, func() error {
+		there[id] = true
+		all, err := edn.Read([]byte(about), storedLimits)
+		if of := all.Key("from"); err == nil && of.IsMap() {
+			from = append(from, described{n, of, all})
+		}
+		return err
+	})
+	for _, c := range from {
+		was, _ := c.from.Key("id").AsString()
+		kind, _ := c.from.Key("relation").AsKeyword()
+		is, found := renamed[was]
+		if !found && kind == conversation.SpawnedFrom && !there[was] && !strings.HasPrefix(was, lostPrefix) {
+			is, found = lostID(0, was), true
+		}
+		if found && err == nil {
+			about := c.all.AssocKey("from", c.from.AssocKey("id", edn.Text(is)))
+			_, err = r.dst.write.exec(ctx, "free_child", c.n, r.dst.db.text(about.String()))
+		}
+	}
+	return err
 }
 
 // keeps reports whether a row is kept, and notes it. Rows come in the order of their

@@ -15,8 +15,10 @@ type Salvaged struct{ Kept, Lost int }
 // RepairedSessions is what a repair did with the sessions and conversations of a
 // database.
 type RepairedSessions struct {
-	Sessions, Vars, Turns Salvaged
-	// Conversations and Messages are those of conversations.
+	Sessions, Vars Salvaged
+	// Turns are those of sessions in a database of a version that kept them apart.
+	Turns Salvaged
+	// Conversations and Messages are those of conversations, with those of sessions.
 	Conversations, Messages Salvaged
 	// Damage is the first one in a row; nil: all damage is in pages.
 	Damage *Damage
@@ -104,10 +106,9 @@ func (r *repairer) copySessions(ctx context.Context) error {
 		}
 		rows.Lost = max(found, r.counted[table]) - rows.Kept
 	}
-	if s := &r.report.Sessions; s.Sessions.Lost+s.Vars.Lost+s.Turns.Lost == 0 {
-		return nil
-	}
-	return r.cutLine(r.report.Sessions.Value())
+	s := &r.report.Sessions
+	r.missing = s.Sessions.Lost + s.Vars.Lost + s.Turns.Lost
+	return nil
 }
 
 // sessionIsWhole reports whether the notes and the state in a row can be read.

@@ -423,7 +423,7 @@ func FuzzPages(f *testing.F) {
 }
 
 // JRN-030, JRN-061: what a repair is not about stays as it was: pins, purged values,
-// removed runs, and values that runs share.
+// removed runs, values that runs share, and whose runs they are.
 func TestRepairKeepsTheRest(t *testing.T) {
 	dir := filled(t)
 	s := openAt(t, dir, func(o *Options) { o.Retain = Retention{Bytes: 1} })
@@ -452,6 +452,11 @@ func TestRepairKeepsTheRest(t *testing.T) {
 		for i, run := range got {
 			if run.ID != "run_3" || name == "page" {
 				assert.Equal(t, runs[i], run, name)
+			}
+			if run.Removed.IsZero() { // a removed run has no record that says whose it was
+				of, err := s.Runs(context.Background(), Filter{Tenant: "a tenant", Session: "session of " + run.ID})
+				require.NoError(t, err)
+				assert.Len(t, of, 1)
 			}
 		}
 		require.NoError(t, s.Close())

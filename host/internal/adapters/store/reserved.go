@@ -218,24 +218,30 @@ func (w *writer) recount(ctx context.Context) error {
 	return w.saveReserved(ctx, reserved, nil)
 }
 
-// moveReserved counts what runs have reserved as that of this host. from is the host
-// that had one of them; 0: those are gone.
-func (s *Store) moveReserved(ctx context.Context, rows []runRow, from int64) error {
+// moveReserved counts what runs have reserved as that of the host to, and no longer as
+// that of the host from; 0: that is done for all that it had.
+func (s *Store) moveReserved(ctx context.Context, rows []runRow, from, to int64) error {
 	moved := counters{}
 	if err := s.addReserved(ctx, moved, rows); err != nil {
 		return err
 	}
 	for window, c := range moved {
-		if from == 0 {
-			break
+		if from != 0 {
+			if err := s.writer.changeReserved(ctx, from, window, budget.Counter{Released: c.Reserved}); err != nil {
+				return err
+			}
 		}
-		t, err := readTally(ctx, s.write, window, from)
-		if err == nil {
-			err = s.writer.setReserved(ctx, from, window, t.own.Minus(c.Reserved))
-		}
-		if err != nil {
+		if err := s.writer.changeReserved(ctx, to, window, c); err != nil {
 			return err
 		}
 	}
-	return s.writer.saveReserved(ctx, moved, nil)
+	return nil
+}
+
+func (w *writer) changeReserved(ctx context.Context, host int64, at budget.Window, c budget.Counter) error {
+	t, err := readTally(ctx, w.sql, at, host)
+	if err != nil {
+		return err
+	}
+	return w.setReserved(ctx, host, at, t.own.Plus(c.Reserved).Minus(c.Released))
 }

@@ -54,9 +54,13 @@ func (s *Store) change(ctx context.Context, do func(ctx context.Context) error) 
 	return s.queue.run(ctx, func(ctx context.Context) error { return s.transaction(ctx, do) })
 }
 
-// transaction is that of the writer; a failure ends the store.
+// transaction is that of the writer; a failure ends the store. Without space the change is
+// refused.
 func (s *Store) transaction(ctx context.Context, do func(ctx context.Context) error) error {
 	err := s.writer.transaction(ctx, do)
+	if isFull(err) {
+		return s.noRoom(err)
+	}
 	var refused *contract.Error
 	if err != nil && !errors.As(err, &refused) {
 		s.fail(err)
@@ -65,6 +69,10 @@ func (s *Store) transaction(ctx context.Context, do func(ctx context.Context) er
 	return err
 }
 
+// Probe returns when the writer has made a transaction: it does not return while the
+// writer is stuck, for example in a disk that does not answer.
+func (s *Store) Probe(ctx context.Context) error { return s.queue.run(ctx, s.renew) }
+
 // renew renews the lease of this host.
 func (s *Store) renew(ctx context.Context) error {
 	return s.transaction(ctx, func(context.Context) error { return nil })
@@ -72,7 +80,8 @@ func (s *Store) renew(ctx context.Context) error {
 
 // Purge deletes the values of a finished run from the disk. Records and hashes
 // stay, so the chain can still be verified. A value that another kept run names
-// stays for that run. The turns that the run added to a session are deleted too.
+// stays for that run. The turns that the run added to a session, and the conversations of
+// the agents that its agents asked, are deleted too.
 func (s *Store) Purge(ctx context.Context, run string) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
 		var files []sum
@@ -83,7 +92,10 @@ func (s *Store) Purge(ctx context.Context, run string) error {
 		if err != nil {
 			return err
 		}
-		err = errors.Join(s.blobs.remove(files), s.db.shrink(ctx))
+		err = s.blobs.remove(files)
+		for more := true; more && err == nil; {
+			more, err = s.db.shrink(ctx)
+		}
 		whole, failed := s.db.flush(ctx)
 		if err := errors.Join(err, failed); err != nil {
 			s.fail(err)
@@ -158,10 +170,11 @@ func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []
 				return err
 			}
 		}
-		if how.records {
-			_, err = s.write.exec(ctx, "remove_records", row.n)
-		} else {
-			_, err = s.write.exec(ctx, "remove_run_turns", row.ID)
+		if !how.records {
+			return s.writer.erase(ctx, row.ID)
+		}
+		if _, err = s.write.exec(ctx, "remove_records", row.n); err == nil {
+			_, err = s.writer.removeDelegated(ctx, row.ID, true)
 		}
 		return err
 	})
@@ -266,21 +279,79 @@ func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
 	return err
 }
 
+// Removal is what retention removes.
+type Removal struct {
+	Runs  int
+	Bytes int64 // of their records and of the values that they stored first
+	// Files are files that no value names, such as those that a crash left behind.
+	Files     int
+	FileBytes int64
+	Host      int // records of the host
+}
+
 // Retain removes finished runs that are too old, then the oldest ones until the
-// rest fits. Of a removed run its summary and its final chain value stay. It
-// returns the number of removed runs; a damaged run is kept and reported. The
-// costs of removed runs stay counted.
-func (s *Store) Retain(ctx context.Context) (removed int, err error) {
+// rest fits, old records of the host, old answers of actions, and files that no value
+// names. Of a removed run its summary and its final chain value stay. A damaged run is
+// kept and reported. The conversations of the agents that its agents asked are removed with
+// a run, if they are still archived. The costs of removed runs stay counted.
+func (s *Store) Retain(ctx context.Context) (r Removal, err error) {
+	var damaged error
+	err = s.removable(ctx, func(row runRow) (bool, error) {
+		failed := s.remove(ctx, row.ID)
+		switch {
+		case failed == nil:
+			r.Runs, r.Bytes = r.Runs+1, r.Bytes+row.bytes
+		case s.Err() != nil || ctx.Err() != nil:
+			return false, failed
+		default:
+			damaged = errors.Join(damaged, failed) // it must not keep the others
+		}
+		return failed == nil, nil
+	})
+	if err != nil {
+		return r, err
+	}
+	if r.Host, err = s.retainHost(ctx); err == nil {
+		err = s.tidy(ctx, &r, os.Remove)
+	}
+	for more := r.Runs+r.Host > 0; more && err == nil; { // other callers of the writer go on in between
+		err = s.queue.run(ctx, func(ctx context.Context) (err error) {
+			more, err = s.db.shrink(ctx)
+			return err
+		})
+	}
+	return r, errors.Join(damaged, err, s.dropCounters(ctx), s.dropAnswers(ctx))
+}
+
+// Removable returns what Retain would remove.
+func (s *Store) Removable(ctx context.Context) (r Removal, err error) {
+	err = s.removable(ctx, func(row runRow) (bool, error) {
+		r.Runs, r.Bytes = r.Runs+1, r.Bytes+row.bytes
+		return true, nil
+	})
+	if err == nil {
+		var first, keep int
+		first, keep, err = s.hostToKeep(ctx, s.read)
+		r.Host = keep - first
+	}
+	if err != nil {
+		return r, err
+	}
+	return r, s.tidy(ctx, &r, func(string) error { return nil })
+}
+
+// removable calls remove for the runs that are too old, then for the oldest ones until
+// the rest fits. remove reports whether it has removed the run.
+func (s *Store) removable(ctx context.Context, remove func(runRow) (bool, error)) error {
 	now := s.opts.Now()
 	var total int64
 	if err := s.read.one(ctx, "total_bytes", nil, []any{&total}); err != nil {
-		return 0, err
+		return err
 	}
-	var damaged error
 	for after := int64(0); ; {
 		rows, err := readRuns(ctx, s.read, "removable", after)
 		if err != nil || len(rows) == 0 {
-			return removed, errors.Join(err, damaged, s.tidy(ctx, removed > 0), s.dropCounters(ctx))
+			return err
 		}
 		for _, row := range rows {
 			after = row.n
@@ -288,15 +359,13 @@ func (s *Store) Retain(ctx context.Context) (removed int, err error) {
 			if must || young && (s.opts.Retain.Bytes == 0 || total <= s.opts.Retain.Bytes) {
 				continue
 			}
-			if failed := s.remove(ctx, row.ID); failed != nil {
-				if s.Err() != nil || ctx.Err() != nil {
-					return removed, failed
-				}
-				damaged = errors.Join(damaged, failed) // it must not keep the others
-				continue
+			removed, err := remove(row)
+			if err != nil {
+				return err
 			}
-			total -= row.bytes
-			removed++
+			if removed {
+				total -= row.bytes
+			}
 		}
 	}
 }
@@ -312,17 +381,18 @@ func (s *Store) remove(ctx context.Context, run string) error {
 	})
 }
 
-// tidy deletes files that a crash left behind, and returns free pages to the
-// file system.
-func (s *Store) tidy(ctx context.Context, shrink bool) error {
+// tidy calls drop for each file that no value names, and counts it.
+func (s *Store) tidy(ctx context.Context, r *Removal, drop func(path string) error) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
-		err := s.blobs.sweep(ctx, func(h sum) (bool, error) {
+		return s.blobs.sweep(ctx, func(h sum) (bool, error) {
 			at, err := s.writer.find(ctx, h, true)
 			return at.n > 0, err
-		}, os.Remove)
-		if err == nil && shrink {
-			err = s.db.shrink(ctx)
-		}
-		return err
+		}, func(path string) error {
+			if info, err := os.Stat(path); err == nil {
+				r.FileBytes += info.Size()
+			}
+			r.Files++
+			return drop(path)
+		})
 	})
 }

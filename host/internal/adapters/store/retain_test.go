@@ -182,9 +182,18 @@ func TestRetainKeepsWithinBytes(t *testing.T) {
 			appendAll(t, s, sc.accepted(textOf(n, 600_000)), sc.finished(nothing))
 			require.NoError(t, s.Sync(context.Background(), sc.run))
 		}
-		n, err := s.Retain(context.Background())
+		would, err := s.Removable(context.Background())
 		require.NoError(t, err)
-		assert.Equal(t, 5, n)
+		before, err := s.Status(context.Background())
+		require.NoError(t, err)
+		done, err := s.Retain(context.Background())
+		require.NoError(t, err)
+		assert.Equal(t, 5, done.Runs)
+		assert.Equal(t, done, would, "the dry run says what the removal does")
+		after, err := s.Status(context.Background())
+		require.NoError(t, err)
+		assert.Equal(t, before.Bytes-done.Bytes, after.Bytes)
+		assert.Equal(t, []int{8 * on.files, 3 * on.files}, []int{before.Files, after.Files})
 		files, err := filepath.Glob(filepath.Join(dir, "blobs", "*", "*"))
 		require.NoError(t, err)
 		assert.Len(t, files, 3*on.files)
@@ -194,6 +203,23 @@ func TestRetainKeepsWithinBytes(t *testing.T) {
 	})
 }
 
+// JRN-060, CLI-005: a file that no value names, as a crash leaves it, is counted and then
+// deleted.
+func TestRetainSweepsFiles(t *testing.T) {
+	s := openAt(t, filled(t))
+	lost := filepath.Join(s.blobs.dir, "aa", strings.Repeat("a", 64))
+	require.NoError(t, os.MkdirAll(filepath.Dir(lost), 0o700))
+	require.NoError(t, os.WriteFile(lost, []byte("12345"), 0o600))
+	would, err := s.Removable(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, Removal{Files: 1, FileBytes: 5}, would)
+	assert.FileExists(t, lost)
+	done, err := s.Retain(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, would, done)
+	assert.NoFileExists(t, lost)
+}
+
 // JRN-060: a damaged run is reported and does not keep the others.
 func TestRetainReportsDamage(t *testing.T) {
 	dir := filled(t)
@@ -201,6 +227,6 @@ func TestRetainReportsDamage(t *testing.T) {
 	s := openAt(t, dir, func(o *Options) { o.Retain = Retention{Age: time.Second} })
 	n, err := s.Retain(context.Background())
 	assert.ErrorIs(t, err, errDamaged)
-	assert.Equal(t, 1, n)
+	assert.Equal(t, 1, n.Runs)
 	require.NoError(t, s.Err())
 }

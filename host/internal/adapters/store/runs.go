@@ -60,6 +60,10 @@ type runRow struct {
 	chain sum // of the last record
 	bytes int64
 	key   string // hash of its idempotency key
+	// session is the id of its session, known while it is being recorded.
+	session string
+	// tenant is that of its caller, known while it is being recorded.
+	tenant string
 }
 
 // apply adds a record to the summary.
@@ -70,7 +74,7 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 	r.Epoch, r.Records, r.chain = rec.Epoch, rec.Seq, chain
 	switch body := rec.Body.(type) {
 	case *journal.RunAccepted:
-		r.Intent, r.Principal, r.key = body.Intent, body.Principal, body.Key
+		r.Intent, r.Principal, r.key, r.session, r.tenant = body.Intent, body.Principal, body.Key, body.SessionID, body.Tenant
 	case *journal.RunSuspended:
 		r.State, r.Error = stateSuspended, body.Why
 	case *journal.RunResumed:

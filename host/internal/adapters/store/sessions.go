@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -58,14 +59,15 @@ func (w *writer) updateSession(ctx context.Context, id string, change func(sessi
 	if err != nil {
 		return err
 	}
-	return w.saveSession(ctx, row.n, c)
+	return w.saveSession(ctx, row.n, id, c)
 }
 
 // KeepsSessions implements act.SessionKeeper.
 func (s *Store) KeepsSessions() {}
 
 // addTurns adds the turns of a finished run to their session, in the transaction of
-// the record. A damaged session gets none: the run has ended all the same.
+// the record. A session that is damaged, or whose conversation is, gets none: the run has
+// ended all the same.
 func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
 	end, ok := rec.Body.(*journal.RunFinished)
 	if !ok || end.SessionID == "" {
@@ -74,14 +76,58 @@ func (w *writer) addTurns(ctx context.Context, rec journal.Record) error {
 	err := w.updateSession(ctx, end.SessionID, func(st session.Stored) (session.Change, error) {
 		return session.Appended(st, act.SessionOf(end), act.SessionTurns(rec.Run, rec.At, end), rec.At), nil
 	})
-	if errors.Is(err, contract.OfType("session/store-unavailable")) {
+	if errors.Is(err, contract.OfType("session/store-unavailable")) || errors.Is(err, contract.OfType("conversation/store-failed")) {
 		return nil
 	}
 	return err
 }
 
+// saveTurns adds turns to the conversation of a session (CNV-022).
+func (w *writer) saveTurns(ctx context.Context, to session.Session, said []session.Turn) error {
+	r, err := openConversation(ctx, w.sql, session.ConversationOf(to.ID))
+	if err != nil {
+		return err
+	}
+	was, found := r.Conversation()
+	_, err = w.saveConversation(ctx, r, conversation.Appended(was, found, to, said))
+	return err
+}
+
+// limitSummary has the summary of a session cover no turn after a number.
+func (w *writer) limitSummary(ctx context.Context, id string, last int64) error {
+	return w.changeSummary(ctx, id, func(s session.Session) (session.Session, bool) { return s.Limited(last) })
+}
+
+// forget removes the summary of a session if it covers a turn with the number or later.
+func (w *writer) forget(ctx context.Context, id string, turn int64) error {
+	return w.changeSummary(ctx, id, func(s session.Session) (session.Session, bool) { return s.Forgetting(turn) })
+}
+
+// changeSummary changes what the summary of a session covers. Without the session, or if
+// its row is damaged, there is nothing to do.
+func (w *writer) changeSummary(ctx context.Context, id string, change func(session.Session) (session.Session, bool)) error {
+	row, err := readSession(ctx, w.sql, id)
+	var d *Damage
+	switch {
+	case errors.Is(err, sql.ErrNoRows), errors.As(err, &d):
+		return nil
+	case err != nil:
+		return err
+	}
+	changed, differs := change(row.Session)
+	if !differs {
+		return nil
+	}
+	return w.saveSession(ctx, row.n, id, session.Change{Session: &changed})
+}
+
 // saveSession writes a change of the session with number n, 0 for a new one.
-func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) error {
+func (w *writer) saveSession(ctx context.Context, n int64, id string, c session.Change) error {
+	if len(c.Turns) > 0 {
+		if err := w.saveTurns(ctx, *c.Session, c.Turns); err != nil {
+			return err
+		}
+	}
 	if s := c.Session; s != nil {
 		err := w.sql.one(ctx, "set_session", []any{
 			s.ID, s.Owner, s.Version, stateOf(*s), nanos(s.Created), nanos(s.Updated), nanos(s.Accessed), nanos(s.FrozenAt),
@@ -97,7 +143,7 @@ func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) err
 		errs = append(errs, err)
 	}
 	if c.Delete {
-		exec("remove_session_turns", n)
+		errs = append(errs, w.removeConversationOf(ctx, session.ConversationOf(id)))
 		exec("remove_session_vars", n)
 		exec("remove_session", n)
 	}
@@ -106,9 +152,6 @@ func (w *writer) saveSession(ctx context.Context, n int64, c session.Change) err
 	}
 	for _, key := range c.Drop {
 		exec("remove_session_var", n, key)
-	}
-	for _, t := range c.Turns {
-		exec("add_session_turn", n, t.Role, w.s.db.text(t.Text), t.Run, nanos(t.At))
 	}
 	return errors.Join(errs...)
 }
@@ -178,6 +221,12 @@ func (x Sessions) Hot(ctx context.Context) ([]session.Session, error) {
 	return x.list(ctx, "hot_sessions_bare")
 }
 
+// Count implements session.Store.
+func (x Sessions) Count(ctx context.Context) (n int, err error) {
+	err = x.s.read.one(ctx, "count_sessions", nil, []any{&n})
+	return n, err
+}
+
 func (x Sessions) list(ctx context.Context, query string, args ...any) (out []session.Session, err error) {
 	var row sessionRow
 	err = x.s.read.all(ctx, query, args, row.columns(), func() error {
@@ -215,13 +264,21 @@ func (x Sessions) Vars(ctx context.Context, id string, keys ...string) (out []se
 }
 
 // Turns implements session.Store.
-func (x Sessions) Turns(ctx context.Context, id string, most int) (out []session.Turn, err error) {
-	var t session.Turn
-	err = x.s.read.all(ctx, "session_turns", []any{id, most}, []any{&t.N, &t.Role, &t.Text, &t.Run, moment{&t.At}}, func() error {
-		out = append(out, t)
-		return nil
-	})
-	return out, err
+func (x Sessions) Turns(ctx context.Context, id string, most int) ([]session.Turn, error) {
+	r, err := openConversation(ctx, x.s.read, session.ConversationOf(id))
+	if err != nil || r.n == 0 {
+		return nil, err
+	}
+	var out []session.Turn
+	for before := r.Turns; before > 0 && len(out) < most; before -= most {
+		from := max(0, before-most)
+		page, err := r.sessionTurns(from, before)
+		if err != nil {
+			return nil, err
+		}
+		out = append(page, out...)
+	}
+	return out[max(0, len(out)-most):], nil
 }
 
 // sessionTables are the tables of sessions, each before those that name its rows.
@@ -262,19 +319,25 @@ func (s *Store) readThrough(ctx context.Context, id string, turns int) error {
 	if err != nil {
 		return err
 	}
-	var t session.Turn
-	return s.read.all(ctx, "session_turns", []any{id, turns}, []any{&t.N, &t.Role, &t.Text, &t.Run, moment{&t.At}}, func() error { return nil })
+	_, err = s.Sessions().Turns(ctx, id, turns)
+	return err
 }
 
-// VerifySessions checks the pages of the tables of sessions and reads every session
-// with its variables and turns. It returns their number and all damage that it found;
-// nothing shows whether a row that can be read is as it was written.
+// VerifySessions checks the pages of the tables of sessions and conversations, and reads
+// every session with its variables and turns. It returns their number and all damage that
+// it found; nothing shows whether a row that can be read is as it was written.
 func (s *Store) VerifySessions(ctx context.Context) (n int, out []*Damage, err error) {
 	var there int
 	if err := s.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {
 		return 0, nil, err // a database of an older version has none
 	}
-	for _, table := range sessionTables {
+	tables := sessionTables
+	if err := s.read.one(ctx, "conversations_table", nil, []any{&there}); err != nil {
+		return 0, nil, err
+	} else if there > 0 {
+		tables = slices.Concat(tables, conversationTables)
+	}
+	for _, table := range tables {
 		found, err := s.db.checkTable(ctx, table)
 		if err != nil {
 			return 0, nil, err

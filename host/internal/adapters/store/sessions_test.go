@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session/sessiontest"
@@ -402,7 +403,7 @@ func TestDamagedTreesOfSessions(t *testing.T) {
 			assert.NotEmpty(t, got.File)
 			assert.Equal(t, Salvaged{Kept: n}, got.Sessions.Sessions)
 			assert.Equal(t, Salvaged{Kept: 2 * n}, got.Sessions.Vars)
-			assert.Equal(t, Salvaged{Kept: 2 * n}, got.Sessions.Turns)
+			assert.Equal(t, Salvaged{Kept: 2 * n}, got.Sessions.Messages)
 			s := openAt(t, dir)
 			verified, damage, err := s.VerifySessions(ctx)
 			require.NoError(t, err)
@@ -417,11 +418,21 @@ func TestDamagedTreesOfSessions(t *testing.T) {
 		got := repair(t, dir, false)
 		assert.Equal(t, Salvaged{Lost: n}, got.Sessions.Sessions, "an index has their number")
 		assert.Equal(t, Salvaged{Lost: 2 * n}, got.Sessions.Vars, "without their session")
-		assert.Equal(t, Salvaged{Lost: 2 * n}, got.Sessions.Turns)
 		lines := cutRecords(t, got.Kept)
-		require.Len(t, lines, 4*n+1)
-		assert.Equal(t, got.Sessions.Value().String(), lines[4*n].String())
+		require.Len(t, lines, 2*n+1)
+		assert.Equal(t, got.Sessions.Value().String(), lines[2*n].String())
 		assert.Equal(t, `"session_vars"`, lines[0].Key("table").String())
+
+		assert.Equal(t, Salvaged{Kept: n}, got.Sessions.Conversations)
+		s := openAt(t, dir)
+		_, err := sessionsOf(s).Open(ctx, session.Caller{Principal: "bob"}, session.Ref{ID: "s-1"}, edn.Nil())
+		require.Nil(t, err)
+		turns, failed := s.Sessions().Turns(ctx, "s-1", 10)
+		require.NoError(t, failed)
+		assert.Empty(t, turns, "another session with the id has none of them")
+		all, failed := s.Conversations().List(ctx, conversation.Filter{Owner: "ann", Limit: n + 1})
+		require.NoError(t, failed)
+		assert.Len(t, all, n, "their owner has them")
 	})
 }
 
@@ -471,7 +482,8 @@ func TestDamagedRowsOfSessions(t *testing.T) {
 	got := repair(t, dir, false)
 	assert.False(t, got.Sound())
 	assert.Equal(t, RepairedSessions{
-		Sessions: Salvaged{Kept: 1}, Vars: Salvaged{Kept: 1, Lost: 1}, Turns: Salvaged{Kept: 1}, Damage: got.Sessions.Damage,
+		Sessions: Salvaged{Kept: 1}, Vars: Salvaged{Kept: 1, Lost: 1}, Conversations: Salvaged{Kept: 1}, Messages: Salvaged{Kept: 1},
+		Damage: got.Sessions.Damage,
 	}, got.Sessions)
 	assert.Len(t, cutRecords(t, got.Kept), 3)
 	s = openAt(t, dir)

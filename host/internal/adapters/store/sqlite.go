@@ -17,11 +17,16 @@ import (
 
 // Everything that only SQLite has is in this file and below sql/sqlite.
 
-// Sizes of the write-ahead log at which it is copied into the database.
+// Sizes of the write-ahead log at which it is copied into the database, at which it is
+// emptied, and below which its rest is copied between two commits.
 const (
 	walCopy = 4 << 20
 	walCut  = 64 << 20
+	walRest = 128 << 10
 )
+
+// walRounds bounds how often what was appended during a copy is copied.
+const walRounds = 4
 
 const busyTimeout = 10 * time.Second
 
@@ -114,6 +119,29 @@ func openSQLite(ctx context.Context, path string, full bool) (_ *sqliteDB, err e
 	return db, nil
 }
 
+// openStill opens a file that nothing writes: no lock is taken and no file is made beside
+// it, so that it may be on a medium that cannot be written.
+func openStill(ctx context.Context, path string) (_ *sqliteDB, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	source := sqliteSource(path, url.Values{"mode": {"ro"}, "immutable": {"1"}, "_query_only": {"1"}})
+	db := &sqliteDB{path: path}
+	defer func() {
+		if err != nil {
+			_ = db.close()
+		}
+	}()
+	if db.writers, err = sql.Open("sqlite", source); err != nil {
+		return nil, err
+	}
+	if db.conn, err = db.writers.Conn(ctx); err != nil {
+		return nil, err
+	}
+	db.pool, err = sql.Open("sqlite", source)
+	return db, err
+}
+
 func (db *sqliteDB) close() error {
 	var errs []error
 	if db.pool != nil {
@@ -173,7 +201,11 @@ func (db *sqliteDB) walBehind() int64 {
 
 // upkeep makes a checkpoint if the write-ahead log is long enough. Emptying the file
 // waits for the writer, so it is done only while the writer is idle.
-func (db *sqliteDB) upkeep(ctx context.Context, idle bool) error {
+//
+// The writer starts the log over, in blocks that the file has already, only if all of
+// it was copied. What it appends during a checkpoint, a further one copies; the last
+// pages are copied between two commits, which takes about as long as one.
+func (db *sqliteDB) upkeep(ctx context.Context, idle bool, between func(do func(ctx context.Context) error) error) error {
 	cut := idle && db.walSize() >= walCut
 	if !cut && db.walBehind() < walCopy {
 		return nil
@@ -181,25 +213,39 @@ func (db *sqliteDB) upkeep(ctx context.Context, idle bool) error {
 	if err := db.faults.at("checkpoint"); err != nil {
 		return err
 	}
-	_, err := db.checkpoint(ctx, cut)
-	return err
+	if cut {
+		_, err := db.checkpoint(ctx, db.behind, "TRUNCATE")
+		return err
+	}
+	behind := db.walBehind()
+	for range walRounds {
+		if _, err := db.checkpoint(ctx, db.behind, "PASSIVE"); err != nil {
+			return err
+		}
+		if behind = db.walBehind(); behind <= walRest {
+			break
+		}
+	}
+	if behind == 0 || behind > walRest {
+		return nil // nothing was appended, or a reader needs old pages
+	}
+	return between(func(ctx context.Context) error {
+		_, err := db.checkpoint(ctx, db.conn, "PASSIVE")
+		return err
+	})
 }
 
 // flush implements database: the write-ahead log holds old pages until it is emptied.
 func (db *sqliteDB) flush(ctx context.Context) (whole bool, err error) {
-	return db.checkpoint(ctx, true)
+	return db.checkpoint(ctx, db.behind, "TRUNCATE")
 }
 
-// checkpoint copies the write-ahead log into the database. With cut it waits
-// for readers and empties the log. It reports whether all of the log was copied;
-// readers can prevent that.
-func (db *sqliteDB) checkpoint(ctx context.Context, cut bool) (whole bool, err error) {
-	mode := "PASSIVE"
-	if cut {
-		mode = "TRUNCATE"
-	}
+// checkpoint copies the write-ahead log into the database. The mode TRUNCATE waits for
+// readers and empties the log. It reports whether all of the log was copied; readers can
+// prevent that.
+func (db *sqliteDB) checkpoint(ctx context.Context, on *sql.Conn, mode string) (whole bool, err error) {
 	var busy, pages, copied int
-	err = db.behind.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &copied)
+	err = on.QueryRowContext(ctx, "PRAGMA wal_checkpoint("+mode+")").Scan(&busy, &pages, &copied)
 	if hasCode(err, sqlite3.SQLITE_BUSY) {
 		return false, nil
 	}
@@ -213,6 +259,17 @@ func hasCode(err error, codes ...int) bool {
 
 // isCorrupt reports whether the error says that the file is damaged.
 func isCorrupt(err error) bool { return hasCode(err, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) }
+
+// isFull reports whether the file system had no space for a write. Nothing of its transaction
+// was synced, and the database is as before it.
+func isFull(err error) bool { return hasCode(err, sqlite3.SQLITE_FULL) }
+
+// noIndex reports whether the file system had no space for the index of the write-ahead log,
+// which is made when a database is opened.
+func noIndex(err error) bool {
+	var failed *sqlite.Error
+	return errors.As(err, &failed) && failed.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
+}
 
 // check returns what is wrong with the pages of the database, or nothing.
 func (db *sqliteDB) check(ctx context.Context) (string, error) { return db.checkTable(ctx, "1") }
@@ -244,15 +301,28 @@ func (db *sqliteDB) erasing(ctx context.Context, do func() error) error {
 	return errors.Join(err, mode("FAST"))
 }
 
-// shrink returns free pages to the file system.
-func (db *sqliteDB) shrink(ctx context.Context) error {
-	rows, err := db.conn.QueryContext(ctx, "PRAGMA incremental_vacuum")
+// shrinkPages is the number of free pages that are returned at once: 16 MiB.
+const shrinkPages = 4096
+
+// shrink implements database.
+func (db *sqliteDB) shrink(ctx context.Context) (more bool, err error) {
+	rows, err := db.conn.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", shrinkPages))
 	if err != nil {
-		return err
+		return false, err
 	}
+	n := 0
 	for rows.Next() { // frees a page per row
+		n++
 	}
-	return errors.Join(rows.Err(), rows.Close())
+	return n >= shrinkPages, errors.Join(rows.Err(), rows.Close())
+}
+
+// size implements database; the log counts.
+func (db *sqliteDB) size(ctx context.Context) (bytes, free int64, err error) {
+	var pages, unused int64
+	err = db.pool.QueryRowContext(ctx, "SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)").
+		Scan(&pages, &unused)
+	return pages*pageSize + db.walSize(), unused * pageSize, err
 }
 
 // backup writes a copy of the database beside it, and replaces one that is there.

@@ -45,12 +45,17 @@ func readStatements(dialect string) (map[string]string, error) {
 }
 
 func (s *statements) get(ctx context.Context, name string) (*sql.Stmt, error) {
+	return s.getAs(ctx, name, func() string { return s.text[name] })
+}
+
+// getAs is get for a statement with another text than that of its name.
+func (s *statements) getAs(ctx context.Context, name string, text func() string) (*sql.Stmt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if st := s.prepared[name]; st != nil {
 		return st, nil
 	}
-	st, err := s.on.PrepareContext(ctx, s.text[name])
+	st, err := s.on.PrepareContext(ctx, text())
 	if err != nil {
 		return nil, s.failed("prepare statement "+name, err)
 	}
@@ -111,6 +116,11 @@ func (s *statements) all(ctx context.Context, name string, args, into []any, eac
 	if err != nil {
 		return s.failed(name, err)
 	}
+	return s.read(rows, name, into, each)
+}
+
+// read reads every row into the places, calls each after it, and closes the rows.
+func (s *statements) read(rows *sql.Rows, name string, into []any, each func() error) error {
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		if err := rows.Scan(into...); err != nil {

@@ -32,12 +32,21 @@ type Options struct {
 	// QueueBytes limits the records that wait for the writer, by an estimate of
 	// their size; 0: 64 MiB. An append beyond it blocks.
 	QueueBytes int
+	// Observer, if not nil, is called with the records that are durable, on the
+	// goroutine of the writer.
+	Observer journal.Observer
+	// Committed, if not nil, is called after each transaction with records: with
+	// their number, the bytes that they added, and the time from its begin.
+	Committed func(records, bytes int, took time.Duration)
 	// Now defaults to time.Now.
 	Now func() time.Time
 	// Faults are hooks for tests.
 	Faults Faults
 
-	asIs bool // read a database of an older version without migrating it
+	asIs  bool // read a database of an older version without migrating it
+	still bool // only read the file, which nothing else writes
+
+	period time.Duration // that of the upkeep; 0: spacePeriod
 }
 
 const defaultQueue = 64 << 20
@@ -57,18 +66,24 @@ type Store struct {
 	live    map[string]*liveRun
 	others  others
 
-	queue  queue
-	writer *writer
-	full   atomic.Bool
-	term   atomic.Int64 // that of the writer
+	hostMu   sync.Mutex
+	hostMore chan struct{} // closed at the next record of the host; nil without a waiting reader
+
+	queue   queue
+	writer  *writer
+	orphans atomic.Bool               // there may be content that no conversation names
+	full    atomic.Pointer[time.Time] // since when free space is below the minimum; nil: it is not
+	term    atomic.Int64              // that of the writer
 
 	failOnce sync.Once
 	failed   chan struct{}
-	err      error // set before failed is closed
+	err      error     // set before failed is closed
+	failedAt time.Time // set before failed is closed
 
 	closing sync.Once
 	stop    chan struct{}
-	upkeep  chan struct{} // a commit was made: look at log and space
+	batches atomic.Int64  // that the writer has taken
+	upkeep  chan struct{} // much was committed: look at log and space
 	done    sync.WaitGroup
 }
 
@@ -101,7 +116,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		err = s.recount(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("store: open %s: %w", s.db.name(), err), s.closeFiles(), files.close())
+		return nil, errors.Join(fmt.Errorf("store: open %s: %w", s.db.name(), unopened(err)), s.closeFiles(), files.close())
 	}
 	s.reserve.hold()
 	s.checkSpace()
@@ -130,13 +145,11 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 		stop:   make(chan struct{}),
 		upkeep: make(chan struct{}, 1),
 	}
+	s.orphans.Store(true) // what an earlier process has left
 	defer func() {
 		if err != nil {
 			_ = s.closeFiles()
-			if corrupt(err) {
-				err = &Damage{What: err.Error()}
-			}
-			err = fmt.Errorf("store: open %s: %w", opts.title(), err)
+			err = fmt.Errorf("store: open %s: %w", opts.title(), unopened(err))
 		}
 	}()
 	if opts.Postgres == nil {
@@ -198,6 +211,13 @@ func (s *Store) openServer(ctx context.Context) error {
 // openFiles opens the file of the database and what is beside it.
 func (s *Store) openFiles(ctx context.Context) error {
 	path, dir := s.opts.Path, filepath.Dir(s.opts.Path)
+	if s.opts.still {
+		db, err := openStill(ctx, path)
+		if err == nil {
+			s.db = db
+		}
+		return err
+	}
 	if err := s.blobs.checkEmptied(path); err != nil {
 		return err
 	}
@@ -247,6 +267,18 @@ func (s *Store) closeFiles() error {
 	return errors.Join(errs...)
 }
 
+// unopened gives the error of a database that cannot be opened the type that says what to do.
+func unopened(err error) error {
+	switch {
+	case corrupt(err):
+		return &Damage{What: err.Error()}
+	case isFull(err), noIndex(err):
+		return contract.Errorf("journal/full", "the disk is full: %w", err).
+			WithHint("free space on the file system of the data directory")
+	}
+	return err
+}
+
 func closedError() *contract.Error {
 	return contract.Errorf("journal/unavailable", "journal: append: the store is closed")
 }
@@ -268,6 +300,7 @@ func (s *Store) Err() error {
 func (s *Store) fail(err error) {
 	s.failOnce.Do(func() {
 		err = damaged(err)
+		s.failedAt = s.opts.Now()
 		s.err = fmt.Errorf("store: write %s: %w", s.db.name(), err)
 		close(s.failed)
 		s.queue.fail(unwritten(err))
@@ -294,72 +327,4 @@ func unwritten(err error) *contract.Error {
 			WithHint("stop the daemon and run \"ferment admin journal-repair --dry-run\"")
 	}
 	return contract.Errorf(typ, "journal: append: %w", err)
-}
-
-// Full reports whether free space is below the minimum, so that new runs are
-// rejected.
-func (s *Store) Full() bool { return s.full.Load() }
-
-// checkSpace compares the free space with the minimum. The reserve is released
-// when less than its size is left, and taken back when there is room for both.
-func (s *Store) checkSpace() {
-	if s.reserve == nil {
-		return // the disk is that of a server
-	}
-	free, err := s.reserve.free()
-	if err != nil {
-		return // a write on such a disk fails and says why
-	}
-	s.reserve.mu.Lock()
-	defer s.reserve.mu.Unlock()
-	low := free < s.opts.MinFree
-	s.full.Store(low)
-	switch {
-	case s.reserve.held && free < reserveSize:
-		if err := s.reserve.release(); err != nil {
-			s.fail(err)
-		}
-	case !s.reserve.held && free >= s.opts.MinFree+reserveSize:
-		s.reserve.hold()
-	}
-}
-
-// spacePeriod is the time between two looks at the free space without commits,
-// and the time without commits after which the writer is idle.
-const spacePeriod = 5 * time.Second
-
-// period is the time between two rounds of keepUp without commits: several renew the
-// lease before it lapses.
-func (s *Store) period() time.Duration {
-	if s.shared != nil {
-		return min(spacePeriod, s.shared.leased()/5)
-	}
-	return spacePeriod
-}
-
-// keepUp does the upkeep of the database and watches the free space, beside the
-// writer.
-func (s *Store) keepUp() {
-	defer s.done.Done()
-	tick := time.NewTicker(s.period())
-	defer tick.Stop()
-	for busy := false; ; {
-		idle := false
-		select {
-		case <-s.stop:
-			return
-		case <-s.failed:
-			return
-		case <-tick.C:
-			if idle, busy = !busy, false; idle && s.shared != nil {
-				_ = s.queue.post(&job{do: s.renew, done: make(chan struct{})})
-			}
-		case <-s.upkeep:
-			busy = true
-		}
-		s.checkSpace()
-		if err := s.db.upkeep(context.Background(), idle); err != nil {
-			s.fail(err)
-		}
-	}
 }

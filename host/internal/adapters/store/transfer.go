@@ -138,7 +138,7 @@ func (e *exporter) value(n int64) (sum, error) {
 
 // Import reads an exported run, verifies its chain and its values, and stores it
 // as a finished run. It returns the id; the error of a file that Export did not
-// write is journal/damaged, that of a run which is already here journal/fenced.
+// write is import/invalid, that of a run which is already here has ErrRecorded.
 func (s *Store) Import(ctx context.Context, from io.Reader) (run string, err error) {
 	lines, err := readLines(from) // before the writer is kept busy
 	if err != nil {

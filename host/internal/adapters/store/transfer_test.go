@@ -44,6 +44,7 @@ func TestExportComesBack(t *testing.T) {
 		assert.Equal(t, file.String(), again.String())
 		_, err = to.Import(context.Background(), bytes.NewReader(file.Bytes()))
 		typed(t, err, "journal/fenced")
+		require.ErrorIs(t, err, ErrRecorded)
 		typed(t, from.Export(context.Background(), "run_3", &file), "queue/invalid-transition")
 		require.NoError(t, to.Err())
 	})

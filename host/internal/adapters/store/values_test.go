@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -189,5 +190,55 @@ func TestValueLimit(t *testing.T) {
 		appendAll(t, s, sc.accepted(edn.MustMap(edn.K("a"), half, edn.K("b"), half)))
 		typed(t, s.Sync(context.Background(), "run_1"), "runtime/internal")
 		require.NoError(t, s.Err())
+	})
+}
+
+// AUTH-012: a value is readable for those who may read a run that names it, the one that
+// stored it first as well as a later one. The question looks at no other run.
+func TestReadable(t *testing.T) {
+	onEach(t, func(t *testing.T, b backend) {
+		ctx := context.Background()
+		s := b.openAt(t, t.TempDir())
+		both, own := textOf(1, 300), textOf(2, 300)
+		for n, of := range []struct {
+			principal, tenant string
+			value             edn.Value
+		}{{"ann", "lab", both}, {"bob", "", both}, {"bob", "", own}} {
+			sc := newScript(fmt.Sprintf("run_%d", n))
+			accepted := sc.accepted(of.value)
+			body := accepted.Body.(*journal.RunAccepted)
+			body.Principal, body.Tenant = of.principal, of.tenant
+			appendAll(t, s, accepted)
+			require.NoError(t, s.Sync(ctx, sc.run))
+		}
+		for _, row := range []struct {
+			value             edn.Value
+			principal, tenant string
+			want              bool
+		}{
+			{both, "", "", true}, {both, "ann", "", true}, {both, "bob", "", true}, {both, "eve", "", false},
+			{both, "", "lab", true}, {both, "bob", "lab", false}, {both, "ann", "lab", true}, {both, "", "shop", false},
+			{own, "bob", "", true}, {own, "ann", "", false}, {own, "", "lab", false}, {textOf(3, 300), "", "", false},
+		} {
+			got, err := s.Readable(ctx, edn.Hash(row.value), row.principal, row.tenant)
+			require.NoError(t, err)
+			assert.Equal(t, row.want, got, "%s of %q in %q", row.value.Key("n"), row.principal, row.tenant)
+		}
+		if b.driver != "sqlite" {
+			return // the plan of a server depends on the number of rows
+		}
+		rows, err := s.db.readers().Query("EXPLAIN QUERY PLAN "+s.read.text["readable"], []byte{1}, "ann", "lab")
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, rows.Close()) }()
+		steps := 0
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			require.NoError(t, rows.Scan(&id, &parent, &unused, &step))
+			assert.NotContains(t, step, "SCAN", "all rows of a table are read")
+			steps++
+		}
+		require.NoError(t, rows.Err())
+		assert.Positive(t, steps)
 	})
 }

@@ -90,14 +90,22 @@ func (s *Store) Verify(ctx context.Context, run string) error {
 	return s.verify(ctx, row)
 }
 
-// VerifyAll verifies every run and session, and returns all damage.
+// VerifyAll verifies every run and session and the stream of the host, and returns all
+// damage.
 func (s *Store) VerifyAll(ctx context.Context) ([]*Damage, error) {
 	out, err := s.verifyRuns(ctx)
 	if err != nil {
 		return out, err
 	}
 	_, damaged, err := s.VerifySessions(ctx)
-	return append(out, damaged...), err
+	if out = append(out, damaged...); err != nil {
+		return out, err
+	}
+	d, err := s.verifyHost(ctx)
+	if d != nil {
+		out = append(out, d)
+	}
+	return out, err
 }
 
 func (s *Store) verifyRuns(ctx context.Context) (out []*Damage, err error) {
@@ -146,9 +154,11 @@ func (s *Store) verify(ctx context.Context, row runRow) error {
 	return differs(row, summary)
 }
 
-// differs returns a *Damage unless a row is the summary of the records.
+// differs returns a *Damage unless a row is the summary of the records. Session and
+// tenant have tables of their own, in which older runs are missing.
 func differs(row, summary runRow) error {
-	if summary.bytes = row.bytes; summary == row {
+	summary.bytes, summary.session, summary.tenant = row.bytes, row.session, row.tenant
+	if summary == row {
 		return nil
 	}
 	if row.n == 0 {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
+	"time"
 
 	"lukechampine.com/blake3"
 
@@ -13,7 +13,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Limits of a run.
@@ -32,7 +31,12 @@ type writer struct {
 	stored  int              // bytes that the current transaction added
 	touched []*liveRun       // runs of the current batch
 	term    int64            // of what this host has reserved
+	host    hostEnd          // of its stream
 	commits int64            // transactions so far, for tests
+	// Batches since keepUp was woken, and their bytes.
+	unseenBatches, unseenBytes int
+
+	ahead *ahead // what was executed of the next batch; nil: nothing
 }
 
 // location is where a value is.
@@ -58,11 +62,16 @@ func (w *writer) loop() {
 			w.batch(b)
 			continue
 		}
+		if items := w.s.queue.hinted(); len(items) > 0 {
+			w.execute(context.Background(), items)
+			continue
+		}
 		select {
 		case <-w.s.queue.wake:
 		case <-w.s.failed:
 			return
 		case <-w.s.stop:
+			w.s.queue.readmit() // a last time
 			if b := w.s.queue.take(true); b != nil {
 				w.batch(b)
 			}
@@ -76,9 +85,13 @@ func (w *writer) loop() {
 func (w *writer) batch(b *batch) {
 	ctx := context.Background()
 	if !b.idle() {
-		err := w.transaction(ctx, func(ctx context.Context) error { return w.records(ctx, b) })
-		if err == nil && len(b.items) > 0 {
-			w.s.queue.learn(w.stored, len(b.items))
+		begun := time.Now()
+		err := w.writeRecords(ctx, b)
+		if n := b.records(); err == nil && n > 0 {
+			w.s.queue.learn(w.stored, n)
+			if w.s.opts.Committed != nil {
+				w.s.opts.Committed(n, w.stored, time.Since(begun))
+			}
 		}
 		w.settle(b, err)
 	} else {
@@ -91,10 +104,7 @@ func (w *writer) batch(b *batch) {
 		}
 		j.finish(j.do(ctx))
 	}
-	select {
-	case w.s.upkeep <- struct{}{}:
-	default:
-	}
+	w.noteBatch(b)
 }
 
 // settle shows the records of a batch to their readers, or ends the store.
@@ -107,16 +117,45 @@ func (w *writer) settle(b *batch, err error) {
 	for _, r := range w.touched {
 		w.s.memory.Show(r.id, r.row.Records)
 	}
+	w.observe(b)
+	if len(b.host)+len(b.ended) > 0 {
+		w.s.queue.written(b)
+		w.s.wakeHost(nil)
+	}
 	b.finish(nil)
 	for _, r := range w.touched {
 		w.s.settleDrop(r, b)
 	}
 }
 
+// observe shows the records of a batch to the observer, before the callers that
+// wait for them go on, so that an answer is counted when it is given. The records of a run
+// after one that could not be written are not in it.
+func (w *writer) observe(b *batch) {
+	if w.s.opts.Observer == nil {
+		return
+	}
+	for _, it := range b.items {
+		id := it.run.id
+		if it.rec.Seq > it.run.row.Records {
+			continue
+		}
+		w.s.opts.Observer.Observe(it.rec, func() []journal.Record {
+			records, _ := w.s.memory.Records(id) // a live run has them
+			return records
+		})
+	}
+	for _, it := range b.host {
+		w.s.opts.Observer.Observe(it.rec, nil)
+	}
+}
+
 // transaction runs do in a transaction. An error of type *contract.Error rolls
 // it back; any other error ends the store.
 func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) error) error {
-	w.touched = w.touched[:0]
+	if w.ahead == nil {
+		w.touched = w.touched[:0]
+	}
 	for {
 		err := w.attempt(ctx, do)
 		var refused *contract.Error
@@ -129,48 +168,100 @@ func (w *writer) transaction(ctx context.Context, do func(ctx context.Context) e
 // attempt executes a transaction once. What an earlier attempt has changed in memory
 // stays only if that was committed.
 func (w *writer) attempt(ctx context.Context, do func(ctx context.Context) error) error {
-	if err := w.s.opts.Faults.at("begin"); err != nil {
-		return err
+	if w.ahead == nil {
+		if done, err := w.begin(ctx); err != nil || done {
+			return err
+		}
 	}
-	done, err := w.s.db.begin(ctx, w)
-	if err != nil || done {
-		_, _ = w.sql.exec(ctx, "rollback")
-		return err
-	}
-	w.stored = 0
-	for _, r := range w.touched {
-		r.undo()
-	}
-	w.touched = w.touched[:0]
-	if err = do(ctx); err == nil {
+	err := do(ctx)
+	w.ahead = nil
+	if err == nil {
 		err = w.s.opts.Faults.at("commit")
 	}
 	if err == nil {
 		err = w.s.db.commit(ctx, w)
 	}
 	if err != nil {
-		_, _ = w.sql.exec(ctx, "rollback")
-		clear(w.known)
+		w.rollback(ctx)
 		return err
 	}
 	w.commits++
 	return nil
 }
 
+// begin begins a transaction. done: it was committed already.
+func (w *writer) begin(ctx context.Context) (done bool, err error) {
+	if err := w.s.opts.Faults.at("begin"); err != nil {
+		return false, err
+	}
+	done, err = w.s.db.begin(ctx, w)
+	if err != nil || done {
+		_, _ = w.sql.exec(ctx, "rollback")
+		return done, err
+	}
+	w.stored = 0
+	w.undo()
+	return false, nil
+}
+
+// undo takes back what the current transaction has changed in memory.
+func (w *writer) undo() {
+	for _, r := range w.touched {
+		r.undo()
+	}
+	w.touched = w.touched[:0]
+}
+
+func (w *writer) rollback(ctx context.Context) {
+	_, _ = w.sql.exec(ctx, "rollback")
+	clear(w.known)
+	w.host.known = false
+}
+
 // records writes the records of a batch, the rows of their runs and the counters
-// of budgets. A record that cannot be written ends its run, not the batch.
+// of budgets.
 func (w *writer) records(ctx context.Context, b *batch) error {
-	counted, reserved := counters{}, counters{}
+	part := w.ahead
+	if part == nil {
+		part = newAhead()
+	}
 	for _, c := range b.changes {
 		if c.Term != w.term { // the host has lost what it had reserved
 			c.Reserved, c.Released = policy.Amounts{}, policy.Amounts{}
 		}
-		reserved.add([]budget.Window{c.Window}, budget.Counter{Reserved: c.Reserved, Released: c.Released})
+		part.reserved.add([]budget.Window{c.Window}, budget.Counter{Reserved: c.Reserved, Released: c.Released})
 		if !c.Used.IsZero() || !c.Granted.IsZero() || w.s.shared == nil {
-			counted.add([]budget.Window{c.Window}, c)
+			part.counted.add([]budget.Window{c.Window}, c)
 		}
 	}
-	for _, it := range b.items {
+	if err := w.items(ctx, b.items, part); err != nil {
+		return err
+	}
+	b.ended = part.ended
+	if err := w.hostRecords(ctx, b); err != nil {
+		return err
+	}
+	for _, r := range w.touched {
+		r.touched = false
+		if r.row.Records == 0 {
+			continue // its first record was rejected
+		}
+		if err := w.saveRun(ctx, &r.row, r.saved); err != nil {
+			return err
+		}
+		r.saved = r.row.State
+	}
+	if err := w.saveCounters(ctx, part.counted); err != nil || w.s.shared == nil {
+		return err
+	}
+	return w.saveReserved(ctx, part.reserved, b.asks)
+}
+
+// items writes those records of a batch that part does not have yet. A record that
+// cannot be written ends its run, not the batch.
+func (w *writer) items(ctx context.Context, items []item, part *ahead) error {
+	for _, it := range items[part.items:] {
+		part.items++
 		r := it.run
 		if r.broken {
 			continue
@@ -189,28 +280,18 @@ func (w *writer) records(ctx context.Context, b *batch) error {
 		case err != nil:
 			return err
 		default:
-			counted.apply(it.rec, r.row.Principal)
-			reserved.release(it.rec, r.row.Principal)
+			part.counted.apply(it.rec, r.row.Principal)
+			part.reserved.release(it.rec, r.row.Principal)
 			if err := w.addTurns(ctx, it.rec); err != nil {
 				return err
+			}
+			if row, ok := w.s.endOf(it.rec); ok {
+				part.ended = append(part.ended, row)
 			}
 		}
 		r.row.bytes += int64(w.stored - before)
 	}
-	for _, r := range w.touched {
-		r.touched = false
-		if r.row.Records == 0 {
-			continue // its first record was rejected
-		}
-		if err := w.saveRun(ctx, &r.row, r.saved); err != nil {
-			return err
-		}
-		r.saved = r.row.State
-	}
-	if err := w.saveCounters(ctx, counted); err != nil || w.s.shared == nil {
-		return err
-	}
-	return w.saveReserved(ctx, reserved, b.asks)
+	return nil
 }
 
 // record appends one record to its run and stores the values that it names.
@@ -269,11 +350,14 @@ func chained(previous sum, body []byte) sum {
 	return blake3.Sum256(append(append(make([]byte, 0, 32+len(body)), previous[:]...), body...))
 }
 
+// ErrRecorded is in the error of a new run whose id the database has already.
+var ErrRecorded = errors.New("the run was already recorded")
+
 // newRun gives a run its number. first is its first record.
 func (w *writer) newRun(ctx context.Context, r *liveRun, first journal.Record) error {
 	switch _, err := readRun(ctx, w.sql, r.id); {
 	case err == nil:
-		return contract.Errorf("journal/fenced", "journal: append to %s: the run was already recorded", r.id)
+		return contract.Errorf("journal/fenced", "journal: append to %s: %w", r.id, ErrRecorded)
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	}
@@ -290,7 +374,7 @@ func (w *writer) newRun(ctx context.Context, r *liveRun, first journal.Record) e
 // checkAccepted rejects a run whose summary cannot be stored, or whose idempotency key
 // is that of another run.
 func (w *writer) checkAccepted(ctx context.Context, id string, accepted *journal.RunAccepted) error {
-	if err := w.s.db.admit([]any{id, accepted.Intent, accepted.Principal}); err != nil || accepted.Key == "" {
+	if err := w.s.db.admit([]any{id, accepted.Intent, accepted.Principal, accepted.Tenant}); err != nil || accepted.Key == "" {
 		return err
 	}
 	var run string
@@ -311,6 +395,12 @@ func (w *writer) saveRun(ctx context.Context, row *runRow, was string) error {
 		_, err = w.sql.exec(ctx, "add_run", row.n, row.ID, row.State, row.Epoch, row.Records, row.chain, row.bytes,
 			nanos(row.Accepted), nanos(row.Finished), row.Latency, row.Intent, row.Principal, row.Cost, row.Error, row.key,
 			row.Imported, row.Pinned, nanos(row.Purged), nanos(row.Removed))
+		if err == nil && row.session != "" {
+			_, err = w.sql.exec(ctx, "add_run_session", row.session, row.n)
+		}
+		if err == nil && row.tenant != "" {
+			_, err = w.sql.exec(ctx, "add_run_tenant", row.tenant, row.n)
+		}
 	case row.State == stateOpen && was == stateOpen:
 		_, err = w.sql.exec(ctx, "set_run", row.n, row.Epoch, row.Records, row.chain, row.bytes)
 	default:
@@ -318,83 +408,4 @@ func (w *writer) saveRun(ctx context.Context, row *runRow, was string) error {
 			nanos(row.Finished), row.Latency, row.Cost, row.Error)
 	}
 	return err
-}
-
-// keep stores a value that a record of a run names.
-func (w *writer) keep(ctx context.Context, v edn.Value, run int64) error {
-	if longer(v, maxValue) {
-		return contract.Errorf("runtime/internal", "journal: store value: it has more than %d MiB", maxValue>>20)
-	}
-	_, err := w.put(ctx, v, run)
-	return err
-}
-
-// put stores a value with its parts and returns its number.
-func (w *writer) put(ctx context.Context, v edn.Value, run int64) (int64, error) {
-	hash := hashOf(v)
-	if at, err := w.find(ctx, hash, longer(v, askAbove)); err != nil || at.n > 0 {
-		return at.n, errors.Join(err, w.share(ctx, at, run))
-	}
-	form, body, err := layout(v, func(part edn.Value) (int64, error) { return w.put(ctx, part, run) })
-	if err != nil {
-		return 0, err
-	}
-	return w.add(ctx, content{hash: hash, owner: run, form: form, size: len(body), body: body})
-}
-
-// askAbove is the text of a value above which a look into the database is worth
-// it: for a stored value it saves that its parts are laid out again.
-const askAbove = 1 << 10
-
-// find returns where a value is stored; zero if it is not known to be. ask looks
-// into the database.
-func (w *writer) find(ctx context.Context, hash sum, ask bool) (at location, err error) {
-	if at := w.known[hash]; at.n > 0 || !ask {
-		return at, nil
-	}
-	err = w.sql.one(ctx, "find_content", []any{hash}, []any{&at.n, &at.owner})
-	if errors.Is(err, sql.ErrNoRows) {
-		return location{}, nil
-	}
-	w.remember(hash, at)
-	return at, err
-}
-
-func (w *writer) remember(hash sum, at location) {
-	if len(w.known) >= maxKnown {
-		clear(w.known)
-	}
-	w.known[hash] = at
-}
-
-// share notes that a run uses a value which another run stored.
-func (w *writer) share(ctx context.Context, at location, run int64) error {
-	if at.n == 0 || at.owner == run {
-		return nil
-	}
-	_, err := w.sql.exec(ctx, "share", at.n, run)
-	return err
-}
-
-// add writes a laid out value, unless it is stored already.
-func (w *writer) add(ctx context.Context, c content) (int64, error) {
-	row := any(c.body)
-	if len(c.body) > maxRow && w.s.blobs != nil {
-		if err := w.s.blobs.write(c.hash, c.body); err != nil {
-			return 0, fmt.Errorf("write blob %s: %w", c.hash.hash(), err)
-		}
-		row = nil
-	}
-	added, err := w.sql.exec(ctx, "add_content", w.lastN+1, c.hash, c.owner, int(c.form), c.size, row)
-	if err != nil {
-		return 0, err
-	}
-	if added == 0 {
-		at, err := w.find(ctx, c.hash, true)
-		return at.n, errors.Join(err, w.share(ctx, at, c.owner))
-	}
-	w.lastN++
-	w.stored += len(c.body) + len(c.hash)
-	w.remember(c.hash, location{w.lastN, c.owner})
-	return w.lastN, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/dirlock"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -142,7 +143,7 @@ func TestInterruptedInstall(t *testing.T) {
 		return path
 	}
 	dead, busy, young := made("dead", time.Hour), made("busy", time.Hour), made("young", 0)
-	release, ok := hold(busy)
+	release, ok := dirlock.Try(busy)
 	require.True(t, ok)
 	defer release()
 	_, err := Open(dir).Add(context.Background(), Source{Path: put(t, "p", []byte("one")), Identify: as("p", "1.0.0")})

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/dirlock"
 )
 
 // stageName is the prefix of a tree that is not in its place yet.
@@ -20,7 +22,7 @@ func newStage(trees string) (dir string, release func(), err error) {
 	if dir, err = os.MkdirTemp(trees, stageName); err != nil {
 		return "", nil, err
 	}
-	held, ok := hold(dir)
+	held, ok := dirlock.Try(dir)
 	if !ok {
 		_ = os.Remove(dir)
 		return "", nil, &os.PathError{Op: "lock", Path: dir, Err: os.ErrPermission}
@@ -37,7 +39,7 @@ func sweep(trees string, before time.Time) {
 		if err != nil || !info.IsDir() || info.ModTime().After(before) {
 			continue
 		}
-		if release, ok := hold(dir); ok {
+		if release, ok := dirlock.Try(dir); ok {
 			removeTree(dir)
 			release()
 		}

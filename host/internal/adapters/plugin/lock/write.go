@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/dirlock"
 )
 
 // mode of a lock file: it is committed and contains no secrets.
@@ -51,11 +53,11 @@ func Read(name, path string) (f File, there bool, err error) {
 func Update(name, path string, change func(old File, there bool, err error) (File, error)) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("write the lock file: %w", err)
+		return err
 	}
-	release, err := hold(dir)
+	release, err := dirlock.Wait(dir)
 	if err != nil {
-		return fmt.Errorf("write the lock file: wait for other writers: %w", err)
+		return fmt.Errorf("wait for other writers: %w", err)
 	}
 	defer release()
 	f, err := change(Read(name, path))
@@ -66,10 +68,7 @@ func Update(name, path string, change func(old File, there bool, err error) (Fil
 	if err != nil {
 		return err
 	}
-	if err := replace(path, text, pending); err != nil {
-		return fmt.Errorf("write the lock file: %w", err)
-	}
-	return nil
+	return replace(path, text, pending)
 }
 
 // newFile is a file that replaces another when it is complete.

@@ -53,6 +53,32 @@ func OpenReader(path string) (*Reader, error) {
 	}
 }
 
+// Await is OpenReader for a log that may not have been written yet: it waits for it.
+// When ctx ends, the error is its cause.
+func Await(ctx context.Context, path string) (*Reader, error) {
+	for {
+		r, err := OpenReader(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return r, err
+		}
+		if err := pause(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// pause waits for one polling interval.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(logPoll)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Last returns the last n complete lines that exist now, without their ends; a
 // negative n returns all. Next continues after them.
 func (r *Reader) Last(n int) ([][]byte, error) {
@@ -89,12 +115,8 @@ func (r *Reader) Next(ctx context.Context) ([]byte, error) {
 		if more {
 			continue
 		}
-		timer := time.NewTimer(logPoll)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
+		if err := pause(ctx); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -75,11 +75,39 @@ FROM runs
 WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR intent = $2) AND ($3::text = '' OR principal = $3)
   AND accepted >= $4 AND ($5::bigint = 0 OR accepted < $5)
   AND ($6::text = '' OR n < (SELECT n FROM runs WHERE id = $6)) AND ($7::text = '' OR key = $7)
+  AND ($9::bigint = 0 OR state IN ('open', 'suspended') OR finished >= $9)
+ORDER BY n DESC LIMIT $8
+-- name: runs_of_tenant
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR intent = $2) AND ($3::text = '' OR principal = $3)
+  AND accepted >= $4 AND ($5::bigint = 0 OR accepted < $5)
+  AND ($6::text = '' OR n < (SELECT n FROM runs WHERE id = $6)) AND ($7::text = '' OR key = $7)
+  AND ($9::bigint = 0 OR state IN ('open', 'suspended') OR finished >= $9)
+  AND n IN (SELECT run FROM run_tenants WHERE tenant = $10)
+ORDER BY n DESC LIMIT $8
+-- name: runs_of_session
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs
+WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR intent = $2) AND ($3::text = '' OR principal = $3)
+  AND accepted >= $4 AND ($5::bigint = 0 OR accepted < $5)
+  AND ($6::text = '' OR n < (SELECT n FROM runs WHERE id = $6)) AND ($7::text = '' OR key = $7)
+  AND ($9::bigint = 0 OR state IN ('open', 'suspended') OR finished >= $9)
+  AND ($11::text = '' OR n IN (SELECT run FROM run_tenants WHERE tenant = $11))
+  AND n IN (SELECT run FROM run_sessions WHERE session = $10)
 ORDER BY n DESC LIMIT $8
 -- name: add_run
 INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+-- name: add_run_session
+INSERT INTO run_sessions (session, run) VALUES ($1, $2)
+-- name: add_run_tenant
+INSERT INTO run_tenants (tenant, run) VALUES ($1, $2)
+-- name: run_of_tenant
+SELECT n FROM runs WHERE id = $1 AND n IN (SELECT run FROM run_tenants WHERE tenant = $2)
 -- name: set_run
 UPDATE runs SET epoch = $2, records = $3, chain = $4, bytes = $5
 WHERE n = $1 AND host = current_setting('ferment.host')::bigint
@@ -97,6 +125,19 @@ WITH lapsed AS (
   UPDATE hosts SET taken = taken + 1, dropped = dropped + 1 WHERE n IN (SELECT host FROM got)
 )
 SELECT run, boot = '' FROM got ORDER BY run
+-- name: any_lapsed
+SELECT EXISTS (
+  SELECT FROM hosts JOIN runs ON host = hosts.n
+  WHERE until < clock_timestamp() AND hosts.n <> $1 AND state IN ('open', 'suspended')
+) OR EXISTS (SELECT FROM hosts JOIN reserved ON reserved.host = hosts.n WHERE until < clock_timestamp() AND hosts.n <> $1)
+-- name: no_host
+INSERT INTO hosts (id, boot, until) VALUES ('', '', '-infinity')
+ON CONFLICT (id) DO UPDATE SET boot = '', until = '-infinity'
+RETURNING n
+-- name: give_run
+UPDATE runs SET host = $2 WHERE n = $1 AND host = current_setting('ferment.host')::bigint AND state = 'open'
+-- name: told_of_taken
+UPDATE hosts SET taken = taken + 1 WHERE n = $1
 -- name: take_run
 WITH held AS (
   SELECT runs.n AS run, host FROM runs JOIN hosts ON hosts.n = host
@@ -114,6 +155,13 @@ UPDATE runs SET purged = $2, bytes = (
 ) WHERE n = $1
 -- name: mark_removed
 UPDATE runs SET removed = $2, bytes = 0 WHERE n = $1
+-- name: position
+SELECT count(*), count(*) FILTER (WHERE state = 'open'), count(*) FILTER (WHERE state = 'suspended'),
+  CAST(coalesce(sum(records) FILTER (WHERE removed = 0), 0) AS bigint), CAST(coalesce(sum(bytes), 0) AS bigint),
+  coalesce((SELECT id FROM runs ORDER BY n DESC LIMIT 1), '')
+FROM runs
+-- name: schema_version
+SELECT coalesce(max(version), 0) FROM migrations
 -- name: total_bytes
 SELECT coalesce(sum(bytes), 0)::bigint FROM runs
 -- name: removable
@@ -132,6 +180,14 @@ DELETE FROM records WHERE run = $1
 INSERT INTO content (n, hash, owner, form, size, body) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (hash) DO NOTHING
 -- name: find_content
 SELECT n, owner FROM content WHERE hash = $1
+-- name: readable
+SELECT c.n FROM content c WHERE c.hash = $1 AND (
+  EXISTS (SELECT 1 FROM runs r WHERE r.n = c.owner
+    AND ($2::text = '' OR r.principal = $2)
+    AND ($3::text = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = $3)))
+  OR EXISTS (SELECT 1 FROM shared s JOIN runs r ON r.n = s.run WHERE s.content = c.n
+    AND ($2::text = '' OR r.principal = $2)
+    AND ($3::text = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = $3))))
 -- name: content
 SELECT n, hash, owner, form, size, body FROM content WHERE n = $1
 -- name: content_by_hash
@@ -208,6 +264,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, frozen = excluded.frozen, updated = excluded.updated,
   accessed = excluded.accessed, frozen_at = excluded.frozen_at, thawed_at = excluded.thawed_at, notes = excluded.notes
 RETURNING n
+-- name: count_sessions
+SELECT count(*) FROM sessions
 -- name: touch_session
 UPDATE sessions SET accessed = $2 WHERE id = $1 AND accessed < $2
 -- name: remove_session
@@ -228,16 +286,14 @@ DELETE FROM session_vars WHERE session = $1
 -- name: remove_expired_vars
 DELETE FROM session_vars WHERE expires > 0 AND expires <= $1
 -- name: session_turns
-SELECT n, role, said, run, at FROM (
-  SELECT n, role, said, run, at FROM session_turns
-  WHERE session = (SELECT n FROM sessions WHERE id = $1) ORDER BY n DESC LIMIT $2
-) AS latest ORDER BY n
--- name: add_session_turn
-INSERT INTO session_turns (session, role, said, run, at) VALUES ($1, $2, $3, $4, $5)
--- name: remove_run_turns
-DELETE FROM session_turns WHERE run = $1
--- name: remove_session_turns
-DELETE FROM session_turns WHERE session = $1
+SELECT s.n, s.role, s.at, c.body, m.origin FROM conversation_path p JOIN conversation_spans s ON s.n = p.span
+JOIN conversation_messages m ON m.span = p.span JOIN conversation_content c ON c.n = m.content
+WHERE p.conversation = $1 AND p.ended = 9223372036854775807 AND p.position >= $2 AND p.position < $3
+ORDER BY p.position, m.position
+-- name: session_turns_of_run
+SELECT c.n, p.span FROM conversations c JOIN conversation_path p ON p.conversation = c.n
+JOIN conversation_messages m ON m.span = p.span AND m.position = 0
+WHERE c.id >= 'session/' AND c.id < 'session0' AND m.origin = $1
 -- name: probe_sessions
 SELECT count(*) FROM (SELECT n FROM sessions ORDER BY id DESC LIMIT 1) AS latest
 -- name: probe_session_vars
@@ -246,21 +302,24 @@ SELECT count(*) FROM (SELECT key FROM session_vars ORDER BY session DESC, key DE
 SELECT count(*) FROM (SELECT n FROM session_turns ORDER BY session DESC, n DESC LIMIT 1) AS latest
 -- name: sessions_table
 SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = 'sessions'
+-- name: conversations_table
+SELECT count(*) FROM information_schema.tables WHERE table_schema = current_schema() AND table_name = 'conversations'
 
 -- name: conversation
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations WHERE id = $1
+-- name: conversation_id
+SELECT id FROM conversations WHERE n = $1
 -- name: conversations
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
 WHERE id > $1 AND archived <= $2 ORDER BY id LIMIT $3
 -- name: conversations_of
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
 WHERE id > $1 AND archived <= $2 AND owner = $4 ORDER BY id LIMIT $3
--- name: set_conversation
+-- name: add_conversation
 INSERT INTO conversations (id, owner, session, version, turns, archived, created, updated, about)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (id) DO UPDATE SET version = excluded.version, turns = excluded.turns, archived = excluded.archived,
-  updated = excluded.updated, about = excluded.about
-RETURNING n
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING n
+-- name: set_conversation
+UPDATE conversations SET version = $2, turns = $3, archived = $4, updated = $5, about = $6 WHERE n = $1
 -- name: remove_conversation
 DELETE FROM conversations WHERE n = $1
 -- name: remove_conversation_path
@@ -271,6 +330,25 @@ DELETE FROM conversation_commits WHERE conversation = $1
 DELETE FROM conversation_drafts WHERE conversation = $1
 -- name: remove_conversation_summaries
 DELETE FROM conversation_summaries WHERE conversation = $1
+-- name: conversation_children
+SELECT c.id FROM conversation_children k JOIN conversations c ON c.n = k.child WHERE k.parent = $1 ORDER BY c.n
+-- name: conversation_children_of_run
+SELECT c.id FROM conversation_children k JOIN conversations c ON c.n = k.child
+WHERE k.run = $1 AND k.run <> '' AND c.archived >= $2 ORDER BY c.n
+-- name: add_conversation_child
+INSERT INTO conversation_children (parent, child, run) VALUES ($1, $2, $3)
+-- name: remove_conversation_child
+DELETE FROM conversation_children WHERE parent = $1 AND child = $2
+-- name: remove_conversation_as_child
+DELETE FROM conversation_children WHERE child = $1
+-- name: conversation_steps
+SELECT n, position, since, ended, span FROM conversation_path WHERE conversation = $1 ORDER BY n
+-- name: move_conversation_step
+UPDATE conversation_path SET position = $2 WHERE n = $1
+-- name: remove_conversation_step
+DELETE FROM conversation_path WHERE n = $1
+-- name: set_conversation_turns
+UPDATE conversations SET turns = $2 WHERE n = $1
 -- name: conversation_path
 SELECT p.turn, p.span, s.role, p.stale FROM conversation_path p JOIN conversation_spans s ON s.n = p.span
 WHERE p.conversation = $1 AND p.ended > $2 AND p.since <= $2 ORDER BY p.position
@@ -289,12 +367,11 @@ INSERT INTO conversation_spans (turn, role, at) VALUES ($1, $2, $3) RETURNING n
 -- name: conversation_spans
 SELECT n FROM conversation_spans WHERE n = $1 AND turn = 0
 UNION ALL SELECT n FROM conversation_spans WHERE turn = $1 AND turn > 0 ORDER BY n
--- name: conversation_content
-SELECT n FROM conversation_content WHERE hash = $1
 -- name: add_conversation_content
-INSERT INTO conversation_content (hash, size, body) VALUES ($1, $2, $3) RETURNING n
+INSERT INTO conversation_content (hash, size, body) VALUES ($1, $2, $3) ON CONFLICT (hash) DO NOTHING
 -- name: add_conversation_message
-INSERT INTO conversation_messages (span, position, content, origin) VALUES ($1, $2, $3, $4)
+INSERT INTO conversation_messages (span, position, content, origin)
+VALUES ($1, $2, (SELECT n FROM conversation_content WHERE hash = $3), $4)
 -- name: conversation_messages
 SELECT p.position, p.span, c.body, m.origin FROM conversation_path p
 JOIN conversation_messages m ON m.span = p.span JOIN conversation_content c ON c.n = m.content
@@ -335,16 +412,59 @@ SELECT version FROM identity WHERE n = 1
 -- name: grow_accounts
 UPDATE identity SET version = version + 1 WHERE n = 1
 -- name: users
-SELECT id, login, type, roles, password, locked, created, changed FROM users ORDER BY id
+SELECT id, login, type, roles, password, locked, created, changed, tenant FROM users ORDER BY id
 -- name: set_user
-INSERT INTO users (id, login, type, roles, password, locked, created, changed) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO users (id, login, type, roles, password, locked, created, changed, tenant)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (id) DO UPDATE SET login = excluded.login, type = excluded.type, roles = excluded.roles,
-  password = excluded.password, locked = excluded.locked, changed = excluded.changed
+  password = excluded.password, locked = excluded.locked, changed = excluded.changed, tenant = excluded.tenant
 -- name: remove_user
 DELETE FROM users WHERE id = $1
 -- name: tokens
-SELECT id, owner, label, hash, narrow, created, expires FROM tokens ORDER BY id
+SELECT id, owner, label, hash, narrow, created, expires, kind, session, parent FROM tokens ORDER BY id
 -- name: set_token
-INSERT INTO tokens (id, owner, label, hash, narrow, created, expires) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO tokens (id, owner, label, hash, narrow, created, expires, kind, session, parent)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (id) DO UPDATE SET expires = excluded.expires
+-- name: created_roles
+SELECT name, doc, includes, created FROM roles ORDER BY name
+-- name: add_role
+INSERT INTO roles (name, doc, includes, created) VALUES ($1, $2, $3, $4)
+-- name: remove_role
+DELETE FROM roles WHERE name = $1
 -- name: remove_token
 DELETE FROM tokens WHERE id = $1
+
+-- name: answer
+SELECT print, status, answer FROM action_keys WHERE key = $1
+-- name: begin_answer
+INSERT INTO action_keys (key, print, status, answer, created) VALUES ($1, $2, 0, '', $3)
+-- name: end_answer
+UPDATE action_keys SET status = $2, answer = $3 WHERE key = $1
+-- name: forget_answer
+DELETE FROM action_keys WHERE key = $1
+-- name: drop_answers
+DELETE FROM action_keys WHERE created < $1
+-- name: add_host_record
+INSERT INTO host_records (n, at, kind, event, chain, body) VALUES ($1, $2, $3, $4, $5, $6)
+-- name: host_end
+SELECT n, chain FROM (SELECT n, chain FROM host_records UNION ALL SELECT n, chain FROM host_head) AS ends ORDER BY n DESC LIMIT 1
+-- name: host_head
+SELECT n, chain FROM host_head
+-- name: host_bounds
+SELECT (SELECT n FROM host_head) + 1, coalesce((SELECT max(n) FROM host_records), (SELECT n FROM host_head))
+-- name: host_records
+SELECT n, chain, body FROM host_records WHERE n > $1 ORDER BY n LIMIT $2
+-- name: host_events
+SELECT n, chain, body FROM host_records WHERE n > $1 AND event = 1 ORDER BY n LIMIT $2
+-- name: last_host_events
+SELECT n, chain, body FROM host_records WHERE event = 1 ORDER BY n DESC LIMIT $1
+-- name: first_host_since
+SELECT coalesce((SELECT n FROM host_records WHERE at >= $1 ORDER BY n LIMIT 1),
+  coalesce((SELECT max(n) FROM host_records), (SELECT n FROM host_head)) + 1)
+-- name: set_host_head
+UPDATE host_head SET n = $1, chain = (SELECT chain FROM host_records r WHERE r.n = $1)
+-- name: remove_host_records
+DELETE FROM host_records WHERE n < $1
+-- name: put_host_head
+UPDATE host_head SET n = $1, chain = $2

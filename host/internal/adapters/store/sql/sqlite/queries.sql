@@ -57,11 +57,39 @@ FROM runs
 WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR principal = ?3)
   AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
   AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6)) AND (?7 = '' OR key = ?7)
+  AND (?9 = 0 OR state IN ('open', 'suspended') OR finished >= ?9)
+ORDER BY n DESC LIMIT ?8
+-- name: runs_of_tenant
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs
+WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR principal = ?3)
+  AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
+  AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6)) AND (?7 = '' OR key = ?7)
+  AND (?9 = 0 OR state IN ('open', 'suspended') OR finished >= ?9)
+  AND n IN (SELECT run FROM run_tenants WHERE tenant = ?10)
+ORDER BY n DESC LIMIT ?8
+-- name: runs_of_session
+SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
+  key, imported, pinned, purged, removed
+FROM runs
+WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR principal = ?3)
+  AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
+  AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6)) AND (?7 = '' OR key = ?7)
+  AND (?9 = 0 OR state IN ('open', 'suspended') OR finished >= ?9)
+  AND (?11 = '' OR n IN (SELECT run FROM run_tenants WHERE tenant = ?11))
+  AND n IN (SELECT run FROM run_sessions WHERE session = ?10)
 ORDER BY n DESC LIMIT ?8
 -- name: add_run
 INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+-- name: add_run_session
+INSERT INTO run_sessions (session, run) VALUES (?1, ?2)
+-- name: add_run_tenant
+INSERT INTO run_tenants (tenant, run) VALUES (?1, ?2)
+-- name: run_of_tenant
+SELECT n FROM runs WHERE id = ?1 AND n IN (SELECT run FROM run_tenants WHERE tenant = ?2)
 -- name: set_run
 UPDATE runs SET epoch = ?2, records = ?3, chain = ?4, bytes = ?5 WHERE n = ?1
 -- name: finish_run
@@ -76,6 +104,13 @@ UPDATE runs SET purged = ?2, bytes = (
 ) WHERE n = ?1
 -- name: mark_removed
 UPDATE runs SET removed = ?2, bytes = 0 WHERE n = ?1
+-- name: position
+SELECT count(*), count(*) FILTER (WHERE state = 'open'), count(*) FILTER (WHERE state = 'suspended'),
+  CAST(coalesce(sum(records) FILTER (WHERE removed = 0), 0) AS bigint), CAST(coalesce(sum(bytes), 0) AS bigint),
+  coalesce((SELECT id FROM runs ORDER BY n DESC LIMIT 1), '')
+FROM runs
+-- name: schema_version
+SELECT coalesce(max(version), 0) FROM migrations
 -- name: total_bytes
 SELECT coalesce(sum(bytes), 0) FROM runs
 -- name: removable
@@ -93,8 +128,18 @@ DELETE FROM records WHERE id > (?1 << 32) AND id < ((?1 + 1) << 32)
 
 -- name: add_content
 INSERT INTO content (n, hash, owner, form, size, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (hash) DO NOTHING
+-- name: all_files
+SELECT hash FROM content WHERE body IS NULL
 -- name: find_content
 SELECT n, owner FROM content WHERE hash = ?1
+-- name: readable
+SELECT c.n FROM content c WHERE c.hash = ?1 AND (
+  EXISTS (SELECT 1 FROM runs r WHERE r.n = c.owner
+    AND (?2 = '' OR r.principal = ?2)
+    AND (?3 = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = ?3)))
+  OR EXISTS (SELECT 1 FROM shared s CROSS JOIN runs r ON r.n = s.run WHERE s.content = c.n
+    AND (?2 = '' OR r.principal = ?2)
+    AND (?3 = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = ?3))))
 -- name: content
 SELECT n, hash, owner, form, size, body FROM content WHERE n = ?1
 -- name: content_by_hash
@@ -155,6 +200,8 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
 ON CONFLICT (id) DO UPDATE SET version = excluded.version, frozen = excluded.frozen, updated = excluded.updated,
   accessed = excluded.accessed, frozen_at = excluded.frozen_at, thawed_at = excluded.thawed_at, notes = excluded.notes
 RETURNING n
+-- name: count_sessions
+SELECT count(*) FROM sessions
 -- name: touch_session
 UPDATE sessions SET accessed = ?2 WHERE id = ?1 AND accessed < ?2
 -- name: remove_session
@@ -175,16 +222,14 @@ DELETE FROM session_vars WHERE session = ?1
 -- name: remove_expired_vars
 DELETE FROM session_vars WHERE expires > 0 AND expires <= ?1
 -- name: session_turns
-SELECT n, role, said, run, at FROM (
-  SELECT n, role, said, run, at FROM session_turns
-  WHERE session = (SELECT n FROM sessions WHERE id = ?1) ORDER BY n DESC LIMIT ?2
-) ORDER BY n
--- name: add_session_turn
-INSERT INTO session_turns (session, role, said, run, at) VALUES (?1, ?2, ?3, ?4, ?5)
--- name: remove_run_turns
-DELETE FROM session_turns WHERE run = ?1
--- name: remove_session_turns
-DELETE FROM session_turns WHERE session = ?1
+SELECT s.n, s.role, s.at, c.body, m.origin FROM conversation_path p JOIN conversation_spans s ON s.n = p.span
+JOIN conversation_messages m ON m.span = p.span JOIN conversation_content c ON c.n = m.content
+WHERE p.conversation = ?1 AND p.ended = 9223372036854775807 AND p.position >= ?2 AND p.position < ?3
+ORDER BY p.position, m.position
+-- name: session_turns_of_run
+SELECT c.n, p.span FROM conversations c JOIN conversation_path p ON p.conversation = c.n
+JOIN conversation_messages m ON m.span = p.span AND m.position = 0
+WHERE c.id >= 'session/' AND c.id < 'session0' AND m.origin = ?1
 -- name: probe_sessions
 SELECT (SELECT count(*) FROM (SELECT n FROM sessions NOT INDEXED ORDER BY n LIMIT 1))
   + (SELECT count(*) FROM (SELECT n FROM sessions NOT INDEXED ORDER BY n DESC LIMIT 1))
@@ -225,18 +270,19 @@ SELECT * FROM session_turns
 
 -- name: conversation
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations WHERE id = ?1
+-- name: conversation_id
+SELECT id FROM conversations WHERE n = ?1
 -- name: conversations
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
 WHERE id > ?1 AND archived <= ?2 ORDER BY id LIMIT ?3
 -- name: conversations_of
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
 WHERE id > ?1 AND archived <= ?2 AND owner = ?4 ORDER BY id LIMIT ?3
--- name: set_conversation
+-- name: add_conversation
 INSERT INTO conversations (id, owner, session, version, turns, archived, created, updated, about)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-ON CONFLICT (id) DO UPDATE SET version = excluded.version, turns = excluded.turns, archived = excluded.archived,
-  updated = excluded.updated, about = excluded.about
-RETURNING n
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING n
+-- name: set_conversation
+UPDATE conversations SET version = ?2, turns = ?3, archived = ?4, updated = ?5, about = ?6 WHERE n = ?1
 -- name: remove_conversation
 DELETE FROM conversations WHERE n = ?1
 -- name: remove_conversation_path
@@ -247,6 +293,25 @@ DELETE FROM conversation_commits WHERE conversation = ?1
 DELETE FROM conversation_drafts WHERE conversation = ?1
 -- name: remove_conversation_summaries
 DELETE FROM conversation_summaries WHERE conversation = ?1
+-- name: conversation_children
+SELECT c.id FROM conversation_children k JOIN conversations c ON c.n = k.child WHERE k.parent = ?1 ORDER BY c.n
+-- name: conversation_children_of_run
+SELECT c.id FROM conversation_children k JOIN conversations c ON c.n = k.child
+WHERE k.run = ?1 AND k.run <> '' AND c.archived >= ?2 ORDER BY c.n
+-- name: add_conversation_child
+INSERT INTO conversation_children (parent, child, run) VALUES (?1, ?2, ?3)
+-- name: remove_conversation_child
+DELETE FROM conversation_children WHERE parent = ?1 AND child = ?2
+-- name: remove_conversation_as_child
+DELETE FROM conversation_children WHERE child = ?1
+-- name: conversation_steps
+SELECT n, position, since, ended, span FROM conversation_path WHERE conversation = ?1 ORDER BY n
+-- name: move_conversation_step
+UPDATE conversation_path SET position = ?2 WHERE n = ?1
+-- name: remove_conversation_step
+DELETE FROM conversation_path WHERE n = ?1
+-- name: set_conversation_turns
+UPDATE conversations SET turns = ?2 WHERE n = ?1
 -- name: conversation_path
 SELECT p.turn, p.span, s.role, p.stale FROM conversation_path p JOIN conversation_spans s ON s.n = p.span
 WHERE p.conversation = ?1 AND p.ended > ?2 AND p.since <= ?2 ORDER BY p.position
@@ -265,12 +330,11 @@ INSERT INTO conversation_spans (turn, role, at) VALUES (?1, ?2, ?3) RETURNING n
 -- name: conversation_spans
 SELECT n FROM conversation_spans WHERE n = ?1 AND turn = 0
 UNION ALL SELECT n FROM conversation_spans WHERE turn = ?1 AND turn > 0 ORDER BY n
--- name: conversation_content
-SELECT n FROM conversation_content WHERE hash = ?1
 -- name: add_conversation_content
-INSERT INTO conversation_content (hash, size, body) VALUES (?1, ?2, ?3) RETURNING n
+INSERT INTO conversation_content (hash, size, body) VALUES (?1, ?2, ?3) ON CONFLICT (hash) DO NOTHING
 -- name: add_conversation_message
-INSERT INTO conversation_messages (span, position, content, origin) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO conversation_messages (span, position, content, origin)
+VALUES (?1, ?2, (SELECT n FROM conversation_content WHERE hash = ?3), ?4)
 -- name: conversation_messages
 SELECT p.position, p.span, c.body, m.origin FROM conversation_path p
 JOIN conversation_messages m ON m.span = p.span JOIN conversation_content c ON c.n = m.content
@@ -361,6 +425,19 @@ SELECT * FROM conversation_drafts
 INSERT OR IGNORE INTO conversation_drafts VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 -- name: conversations_table
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'conversations'
+-- name: all_last_turns
+SELECT s.id, coalesce((
+  SELECT max(p.span) FROM conversation_path p JOIN conversations c ON c.n = p.conversation WHERE c.id = 'session/' || s.id
+), 0) FROM sessions s
+-- name: all_conversations_without_session
+SELECT n, id FROM conversations
+WHERE id >= 'session/' AND id < 'session0' AND substr(id, 9) NOT IN (SELECT id FROM sessions)
+-- name: free_conversation
+UPDATE conversations SET id = ?2, session = '' WHERE n = ?1
+-- name: all_descriptions
+SELECT n, id, about FROM conversations ORDER BY n
+-- name: free_child
+UPDATE conversations SET about = ?2 WHERE n = ?1
 -- name: cut_conversation_paths
 DELETE FROM conversation_path AS p WHERE ended = 9223372036854775807 AND position > (
   SELECT count(*) FROM conversation_path q
@@ -382,6 +459,8 @@ INSERT OR IGNORE INTO counters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
 
 -- name: salvage_learned
 INSERT OR IGNORE INTO learned VALUES (?1, ?2, ?3, ?4)
+-- name: salvage_action_keys
+INSERT OR IGNORE INTO action_keys VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 -- name: salvage_sessions
 INSERT OR IGNORE INTO sessions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 -- name: salvage_session_vars
@@ -397,20 +476,82 @@ SELECT version FROM identity WHERE n = 1
 -- name: grow_accounts
 UPDATE identity SET version = version + 1 WHERE n = 1
 -- name: users
-SELECT id, login, type, roles, password, locked, created, changed FROM users ORDER BY id
+SELECT id, login, type, roles, password, locked, created, changed, tenant FROM users ORDER BY id
 -- name: set_user
-INSERT INTO users (id, login, type, roles, password, locked, created, changed) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+INSERT INTO users (id, login, type, roles, password, locked, created, changed, tenant)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 ON CONFLICT (id) DO UPDATE SET login = excluded.login, type = excluded.type, roles = excluded.roles,
-  password = excluded.password, locked = excluded.locked, changed = excluded.changed
+  password = excluded.password, locked = excluded.locked, changed = excluded.changed, tenant = excluded.tenant
 -- name: remove_user
 DELETE FROM users WHERE id = ?1
 -- name: tokens
-SELECT id, owner, label, hash, narrow, created, expires FROM tokens ORDER BY id
+SELECT id, owner, label, hash, narrow, created, expires, kind, session, parent FROM tokens ORDER BY id
 -- name: set_token
-INSERT INTO tokens (id, owner, label, hash, narrow, created, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+INSERT INTO tokens (id, owner, label, hash, narrow, created, expires, kind, session, parent)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)
+ON CONFLICT (id) DO UPDATE SET expires = excluded.expires
+-- name: created_roles
+SELECT name, doc, includes, created FROM roles ORDER BY name
+-- name: add_role
+INSERT INTO roles (name, doc, includes, created) VALUES (?1, ?2, ?3, ?4)
+-- name: remove_role
+DELETE FROM roles WHERE name = ?1
 -- name: remove_token
 DELETE FROM tokens WHERE id = ?1
 -- name: identity_table
 SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'identity'
+-- name: identity_columns
+SELECT (SELECT count(*) FROM pragma_table_info('tokens') WHERE name = 'parent'),
+  (SELECT count(*) FROM pragma_table_info('users') WHERE name = 'tenant')
+-- name: users_without_tenants
+SELECT id, login, type, roles, password, locked, created, changed, '' FROM users ORDER BY id
+-- name: tokens_without_kinds
+SELECT id, owner, label, hash, narrow, created, expires, '', '', '' FROM tokens ORDER BY id
 -- name: set_accounts_version
 UPDATE identity SET version = ?1 WHERE n = 1
+
+-- name: answer
+SELECT print, status, answer FROM action_keys WHERE key = ?1
+-- name: begin_answer
+INSERT INTO action_keys (key, print, status, answer, created) VALUES (?1, ?2, 0, '', ?3)
+-- name: end_answer
+UPDATE action_keys SET status = ?2, answer = ?3 WHERE key = ?1
+-- name: forget_answer
+DELETE FROM action_keys WHERE key = ?1
+-- name: drop_answers
+DELETE FROM action_keys WHERE created < ?1
+-- name: answers_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'action_keys'
+-- name: all_answers
+SELECT key, print, status, answer, created FROM action_keys
+-- name: salvage_answer
+INSERT OR IGNORE INTO action_keys (key, print, status, answer, created) VALUES (?1, ?2, ?3, ?4, ?5)
+-- name: add_host_record
+INSERT INTO host_records (n, at, kind, event, chain, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+-- name: host_end
+SELECT n, chain FROM (SELECT n, chain FROM host_records UNION ALL SELECT n, chain FROM host_head) ORDER BY n DESC LIMIT 1
+-- name: host_head
+SELECT n, chain FROM host_head
+-- name: host_bounds
+SELECT (SELECT n FROM host_head) + 1, coalesce((SELECT max(n) FROM host_records), (SELECT n FROM host_head))
+-- name: host_records
+SELECT n, chain, body FROM host_records WHERE n > ?1 ORDER BY n LIMIT ?2
+-- name: host_events
+SELECT n, chain, body FROM host_records WHERE n > ?1 AND event = 1 ORDER BY n LIMIT ?2
+-- name: last_host_events
+SELECT n, chain, body FROM host_records WHERE event = 1 ORDER BY n DESC LIMIT ?1
+-- name: first_host_since
+SELECT coalesce((SELECT n FROM host_records WHERE at >= ?1 ORDER BY n LIMIT 1),
+  coalesce((SELECT max(n) FROM host_records), (SELECT n FROM host_head)) + 1)
+-- name: set_host_head
+UPDATE host_head SET n = ?1, chain = (SELECT chain FROM host_records WHERE n = ?1)
+-- name: remove_host_records
+DELETE FROM host_records WHERE n < ?1
+-- name: put_host_head
+UPDATE host_head SET n = ?1, chain = ?2
+-- name: host_table
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'host_records'
+-- name: salvage_host_head
+UPDATE host_head SET n = ?1, chain = ?2 WHERE n < ?1
+-- name: salvage_host_records
+INSERT OR IGNORE INTO host_records VALUES (?1, ?2, ?3, ?4, ?5, ?6)

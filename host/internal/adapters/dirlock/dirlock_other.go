@@ -1,0 +1,9 @@
+//go:build !unix
+
+package dirlock
+
+// Wait locks nothing on systems without flock.
+func Wait(string) (release func(), err error) { return func() {}, nil }
+
+// Try fails on systems without flock.
+func Try(string) (release func(), ok bool) { return nil, false }

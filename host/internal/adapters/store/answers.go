@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Answer is what the store has of an idempotency key of an admin action.
+type Answer struct {
+	Print  string // hash of the action
+	Status int    // of the answer; 0: the action has begun
+	Body   edn.Value
+}
+
+// BeginAnswer notes that an action begins under a key, and forgets the keys that were noted
+// before a time. If the key is known, it only returns what is known.
+func (s *Store) BeginAnswer(ctx context.Context, key, print string, now, before time.Time) (known *Answer, err error) {
+	err = s.change(ctx, func(ctx context.Context) error {
+		known = nil
+		if _, err := s.write.exec(ctx, "drop_answers", nanos(before)); err != nil {
+			return err
+		}
+		var found Answer
+		var body []byte
+		err := s.write.one(ctx, "answer", []any{key}, []any{&found.Print, &found.Status, &body})
+		if errors.Is(err, sql.ErrNoRows) {
+			_, err = s.write.exec(ctx, "begin_answer", key, print, nanos(now))
+			return err
+		}
+		if err == nil && len(body) > 0 {
+			if found.Body, err = edn.Read(body, storedLimits); err != nil {
+				return contract.Errorf("runtime/internal", "read the answer of an admin action: %w", err)
+			}
+		}
+		known = &found
+		return err
+	})
+	return known, err
+}
+
+// dropAnswers forgets the keys whose time is over.
+func (s *Store) dropAnswers(ctx context.Context) error {
+	return s.change(ctx, func(ctx context.Context) error {
+		_, err := s.write.exec(ctx, "drop_answers", nanos(s.opts.Now().Add(-s.opts.Retain.KeyWindow)))
+		return err
+	})
+}
+
+// EndAnswer keeps the answer of an action that has begun.
+func (s *Store) EndAnswer(ctx context.Context, key string, status int, body edn.Value) error {
+	return s.change(ctx, func(ctx context.Context) error {
+		_, err := s.write.exec(ctx, "end_answer", key, status, []byte(body.String()))
+		return err
+	})
+}
+
+// ForgetAnswer removes a key.
+func (s *Store) ForgetAnswer(ctx context.Context, key string) error {
+	return s.change(ctx, func(ctx context.Context) error {
+		_, err := s.write.exec(ctx, "forget_answer", key)
+		return err
+	})
+}
+
+// copyAnswers copies the idempotency keys of actions that can be read. One whose answer
+// cannot be read stays as that of an action whose outcome is unknown: without it a repeated
+// request would be executed again.
+func (r *repairer) copyAnswers(ctx context.Context) error {
+	var there int
+	if err := r.src.read.one(ctx, "answers_table", nil, []any{&there}); err != nil || there == 0 {
+		return err
+	}
+	var known Answer
+	var key string
+	var body []byte
+	var created int64
+	row := []any{&key, &known.Print, &known.Status, &body, &created}
+	err := r.src.read.all(ctx, "all_answers", nil, row, func() error {
+		if _, err := edn.Read(body, storedLimits); err != nil {
+			known.Status, body = 0, []byte{}
+		}
+		_, err := r.dst.write.exec(ctx, "salvage_answer", key, known.Print, known.Status, body, created)
+		return err
+	})
+	var damage *Damage
+	if errors.As(err, &damage) {
+		return nil // the rows before it stay
+	}
+	return err
+}

@@ -1,0 +1,187 @@
+package backup
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"path/filepath"
+	"time"
+
+	"lukechampine.com/blake3"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// version is that of the form of backups.
+const version = 1
+
+const (
+	manifestName = "MANIFEST"
+	dataName     = "data"
+)
+
+// Manifest says what a backup holds.
+type Manifest struct {
+	Version  int       `edn:"ferment/backup"`
+	At       time.Time `edn:"at"`
+	Program  string    `edn:"program"` // version
+	Format   int       `edn:"format"`  // of the data directory
+	Database Database  `edn:"database"`
+	Journal  Journal   `edn:"journal"`
+	Files    []File    `edn:"-"`
+}
+
+// Database is the database of the journal. One of a server is not in the backup.
+type Database struct {
+	Driver string `edn:"driver"`         // sqlite or postgres
+	Name   string `edn:"name"`           // of the file, or of the database of a server
+	Schema int    `edn:"schema"`         // version
+	Note   string `edn:"note,omitempty"` // what an operator has to do
+}
+
+// Journal is the position of the journal in the backup.
+type Journal struct {
+	Runs      int    `edn:"runs"`
+	Open      int    `edn:"open"`
+	Suspended int    `edn:"suspended"`
+	Records   int64  `edn:"records"`
+	Last      string `edn:"last"` // id of the newest run
+}
+
+// File is a file of the data directory. Path is relative, with slashes.
+type File struct {
+	Path  string `edn:"path"`
+	Bytes int64  `edn:"bytes"`
+	Hash  string `edn:"hash"`
+	Runs  bool   `edn:"executable?,omitempty"`
+}
+
+// Bytes returns the size of all files.
+func (m *Manifest) Bytes() (n int64) {
+	for _, f := range m.Files {
+		n += f.Bytes
+	}
+	return n
+}
+
+// Value returns the manifest without the list of files.
+func (m *Manifest) Value() edn.Value {
+	v, err := edn.Encode(m)
+	if err != nil {
+		return edn.Nil() // not with these types
+	}
+	return v.AssocKey("files", edn.Int(int64(len(m.Files)))).AssocKey("bytes", edn.Int(m.Bytes()))
+}
+
+// end is the last line of a manifest. Hash is that of all bytes before it.
+type end struct {
+	Files int    `edn:"files"`
+	Hash  string `edn:"hash"`
+}
+
+func newHash() hash.Hash { return blake3.New(32, nil) }
+
+func sumOf(h hash.Hash) string { return "b3:" + hex.EncodeToString(h.Sum(nil)) }
+
+// write writes the manifest, one map per line.
+func (m *Manifest) write(to io.Writer) error {
+	sum := newHash()
+	out := bufio.NewWriter(io.MultiWriter(to, sum))
+	line := func(x any) error {
+		v, err := edn.Encode(x)
+		if err == nil {
+			_, err = out.Write(append(v.Canonical(), '\n'))
+		}
+		return err
+	}
+	err := line(m)
+	for _, f := range m.Files {
+		if err == nil {
+			err = line(f)
+		}
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = line(end{Files: len(m.Files), Hash: sumOf(sum)})
+	}
+	if err == nil {
+		err = out.Flush()
+	}
+	return err
+}
+
+// invalid returns the error of a backup that is not what was written.
+func invalid(format string, args ...any) *contract.Error {
+	return contract.Errorf("backup/invalid", "backup: "+format, args...)
+}
+
+// maxLine bounds a line of a manifest.
+const maxLine = 64 << 10
+
+// readManifest reads what write has written. Errors have the name.
+func readManifest(from io.Reader, name string) (*Manifest, error) {
+	sum, m := newHash(), &Manifest{}
+	in := bufio.NewScanner(from)
+	in.Buffer(nil, maxLine)
+	closed := false
+	for n := 1; in.Scan(); n++ {
+		if closed {
+			return nil, invalid("%s: line %d follows its end", name, n)
+		}
+		v, err := edn.Read(in.Bytes())
+		if err != nil {
+			return nil, invalid("%s: line %d: %w", name, n, err)
+		}
+		switch {
+		case n == 1:
+			err = m.header(v)
+		case v.HasKey("path"):
+			err = m.file(v)
+		default:
+			var last end
+			if err = edn.Decode(v, &last); err == nil && (last.Files != len(m.Files) || last.Hash != sumOf(sum)) {
+				err = fmt.Errorf("it does not have the hash of the lines before it")
+			}
+			closed = true
+		}
+		if err != nil {
+			return nil, invalid("%s: line %d: %w", name, n, err)
+		}
+		_, _ = sum.Write(append(bytes.Clone(in.Bytes()), '\n'))
+	}
+	if err := in.Err(); err != nil {
+		return nil, invalid("%s: %w", name, err)
+	}
+	if !closed {
+		return nil, invalid("%s: it has no end", name)
+	}
+	return m, nil
+}
+
+func (m *Manifest) header(v edn.Value) error {
+	if err := edn.Decode(v, m); err != nil {
+		return err
+	}
+	if m.Version != version {
+		return fmt.Errorf("its form is %d, this program knows %d", m.Version, version)
+	}
+	return nil
+}
+
+func (m *Manifest) file(v edn.Value) error {
+	var f File
+	if err := edn.Decode(v, &f); err != nil {
+		return err
+	}
+	if !filepath.IsLocal(filepath.FromSlash(f.Path)) || f.Bytes < 0 {
+		return fmt.Errorf("%.200q is not a path below the data directory", f.Path)
+	}
+	m.Files = append(m.Files, f)
+	return nil
+}

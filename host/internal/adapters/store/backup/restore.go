@@ -1,0 +1,223 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+)
+
+// Backup is an open backup. Create it with Open.
+type Backup struct {
+	Manifest *Manifest
+	dir      string
+	remove   func() error // removes the folder of an unpacked archive; nil: none
+}
+
+// Open opens a backup and reads its manifest. An archive is unpacked beside its place
+// for the time in which it is open.
+func Open(ctx context.Context, at string) (_ *Backup, err error) {
+	info, err := os.Stat(at)
+	if err != nil {
+		return nil, invalid("open %s: %w", at, err)
+	}
+	b := &Backup{dir: at}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if !info.IsDir() {
+		if b.dir, b.remove, err = workFolder(at, forReading); err != nil {
+			return nil, fmt.Errorf("unpack %s: %w", at, err)
+		}
+		if err := unpack(ctx, at, b.dir); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.Open(filepath.Join(b.dir, manifestName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, invalid("%s is not a backup: expected a file %s in it, found none", at, manifestName)
+	}
+	if err != nil {
+		return nil, invalid("read %s: %w", at, err)
+	}
+	defer func() { _ = f.Close() }()
+	b.Manifest, err = readManifest(f, filepath.Join(at, manifestName))
+	return b, err
+}
+
+// Close removes what Open has unpacked.
+func (b *Backup) Close() error {
+	if b.remove == nil {
+		return nil
+	}
+	return b.remove()
+}
+
+// Finding is a part of a backup that is not what was written. Path is empty for the
+// content of the database.
+type Finding struct{ Path, What string }
+
+// Verify reads everything back: it compares every file with its hash, and in the
+// database every page, record, value and session. It changes nothing.
+func (b *Backup) Verify(ctx context.Context) (found []Finding, err error) {
+	known := map[string]bool{}
+	for _, f := range b.Manifest.Files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		known[f.Path] = true
+		what, err := b.compare(f)
+		if err != nil {
+			return nil, err
+		}
+		if what != "" {
+			found = append(found, Finding{f.Path, what})
+		}
+	}
+	data := filepath.Join(b.dir, dataName)
+	err = filepath.WalkDir(data, func(at string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(data, at)
+		if name = filepath.ToSlash(name); err == nil && !known[name] {
+			found = append(found, Finding{name, "it is not in the manifest"})
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if b.Manifest.Database.Driver != "sqlite" || len(found) > 0 {
+		return found, nil
+	}
+	return b.verifyDatabase(ctx)
+}
+
+// compare returns how a file differs from the manifest.
+func (b *Backup) compare(f File) (what string, err error) {
+	name := filepath.Join(b.dir, dataName, filepath.FromSlash(f.Path))
+	info, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "it is missing", nil
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "it is not a regular file", nil
+	case info.Size() != f.Bytes:
+		return fmt.Sprintf("it has %d bytes instead of %d", info.Size(), f.Bytes), nil
+	}
+	got, err := hashFile(name)
+	if err == nil && got.Hash != f.Hash {
+		what = "it does not have its hash"
+	}
+	return what, err
+}
+
+func (b *Backup) verifyDatabase(ctx context.Context) (found []Finding, err error) {
+	x, err := store.OpenSnapshot(ctx, filepath.Join(b.dir, dataName, filepath.FromSlash(b.Manifest.Database.Name)))
+	var damage *store.Damage
+	if errors.As(err, &damage) {
+		return []Finding{{What: damage.Error()}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }()
+	all, err := x.Verify(ctx)
+	for _, d := range all {
+		found = append(found, Finding{What: d.Error()})
+	}
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	p, err := x.Position(ctx)
+	if got := (Journal{p.Runs, p.Open, p.Suspended, p.Records, p.Last}); err == nil && got != b.Manifest.Journal {
+		found = append(found, Finding{What: "the journal does not end where the manifest says"})
+	}
+	return found, err
+}
+
+// Restore copies the files into a data directory in which no file of the backup is.
+// database is the file of its journal; empty: it is in a database of a server. Each file
+// is compared with its hash again, and is durable when Restore returns.
+func (b *Backup) Restore(ctx context.Context, dir, database string) error {
+	from, err := os.OpenRoot(filepath.Join(b.dir, dataName))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	to, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = to.Close() }()
+	for _, f := range b.Manifest.Files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		name, err := b.place(f.Path, dir, database)
+		if err == nil {
+			err = restoreFile(from, to, f, name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return syncTree(dir)
+}
+
+// place returns the name of a file in a data directory, whose database may have
+// another name than in the backup.
+func (b *Backup) place(name, dir, database string) (string, error) {
+	if b.Manifest.Database.Driver != "sqlite" || database == "" {
+		return filepath.FromSlash(name), nil
+	}
+	there, err := filepath.Rel(dir, database)
+	if err != nil {
+		return "", err
+	}
+	was := b.Manifest.Database.Name
+	blobs := path.Join(path.Dir(was), "blobs")
+	switch rest, ok := strings.CutPrefix(name, blobs+"/"); {
+	case name == was:
+		return there, nil
+	case ok:
+		return filepath.Join(filepath.Dir(there), "blobs", filepath.FromSlash(rest)), nil
+	}
+	return filepath.FromSlash(name), nil
+}
+
+func restoreFile(from, to *os.Root, f File, name string) (err error) {
+	in, err := from.Open(filepath.FromSlash(f.Path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	if err := to.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	out, err := to.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, modeOf(f.Runs))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	got, err := copied(out, io.LimitReader(in, f.Bytes+1))
+	if err != nil {
+		return err
+	}
+	if got.Hash != f.Hash {
+		return invalid("%s does not have its hash", f.Path)
+	}
+	return out.Sync()
+}

@@ -1,0 +1,396 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// maxHostRecords bounds the stream of the host, besides the age that retention sets.
+const maxHostRecords = 1_000_000
+
+// pollShared is the time after which a reader looks for records of other hosts.
+const pollShared = time.Second
+
+// hostItem is a record of the host with its text. The writer gives it its number.
+type hostItem struct {
+	rec    journal.Record
+	body   []byte
+	caller *shortage // nil: no caller waits for it, as for one that has waited for space
+}
+
+func newHostItem(at time.Time, body journal.Body) (hostItem, error) {
+	rec := journal.Record{Run: journal.HostRun, Seq: 1, At: at, Epoch: 1, Body: body}
+	if err := rec.Check(); err != nil {
+		return hostItem{}, err
+	}
+	// The number is that of the row.
+	return hostItem{rec: rec, body: rec.Value().Dissoc(edn.K("seq")).Canonical()}, nil
+}
+
+// hostEnd is the end of the stream of the host as the writer knows it.
+type hostEnd struct {
+	n     int64
+	chain sum
+	known bool
+}
+
+// HostStream returns the stream of the host in the database. The writer appends to it
+// with the records of runs, and adds a row in the transaction of each run/finished. In
+// a database that hosts share it is one stream of all of them.
+func (s *Store) HostStream() *HostStream { return &HostStream{s} }
+
+// HostStream is the journal.HostStream of a Store.
+type HostStream struct{ s *Store }
+
+var _ journal.HostStream = (*HostStream)(nil)
+
+// Record implements journal.HostStream. It blocks while the queue is full, except for the
+// kinds that waitless names.
+func (h *HostStream) Record(
+	ctx context.Context, at time.Time, body journal.Body,
+) (wait func(ctx context.Context) error, err error) {
+	it, err := newHostItem(at, body)
+	if err != nil {
+		return nil, err
+	}
+	return h.s.queue.addHost(ctx, it, !waitless(body))
+}
+
+// waitless reports whether a record does not wait for room in the queue: the writer itself
+// causes some events, and a disk that does not answer must not hold up the supervisor of
+// plugins.
+func waitless(body journal.Body) bool {
+	switch body.(type) {
+	case *journal.HostEvent, *journal.PluginTransition:
+		return true
+	}
+	return false
+}
+
+// Bounds implements journal.HostStream.
+func (h *HostStream) Bounds(ctx context.Context) (first, last int, err error) {
+	return readHostBounds(ctx, h.s.read)
+}
+
+func readHostBounds(ctx context.Context, from *statements) (first, last int, err error) {
+	err = from.one(ctx, "host_bounds", nil, []any{&first, &last})
+	return first, last, err
+}
+
+// Read implements journal.HostStream.
+func (h *HostStream) Read(ctx context.Context, q journal.HostQuery) (out []journal.Record, err error) {
+	statement, args := "host_records", []any{q.After, q.Limit}
+	latest := q.View == journal.ViewEvents && q.After < 0
+	switch {
+	case latest:
+		statement, args = "last_host_events", args[1:]
+	case q.View == journal.ViewEvents:
+		statement = "host_events"
+	}
+	for more := true; more && len(out) < q.Limit; {
+		var found int
+		if out, found, err = h.page(ctx, statement, args, q.View, out); err != nil {
+			return nil, err
+		}
+		more = !latest && found == q.Limit
+	}
+	out = out[:min(len(out), q.Limit)]
+	if latest {
+		slices.Reverse(out)
+	}
+	return out, nil
+}
+
+// page adds the records of a view among the rows of a statement, and returns the number
+// of rows. The next page is behind them.
+func (h *HostStream) page(
+	ctx context.Context, statement string, args []any, view journal.View, out []journal.Record,
+) ([]journal.Record, int, error) {
+	found, row := 0, hostRow{}
+	err := h.s.read.all(ctx, statement, args, row.columns(), func() error {
+		found++
+		args[0] = row.n
+		rec, err := row.record()
+		if err == nil && view.Has(rec.Body) {
+			out = append(out, rec)
+		}
+		return err
+	})
+	return out, found, err
+}
+
+// hostRow is a row of the stream.
+type hostRow struct {
+	n     int
+	chain sum
+	body  []byte
+}
+
+func (r *hostRow) columns() []any { return []any{&r.n, &r.chain, &r.body} }
+
+func (r *hostRow) record() (journal.Record, error) {
+	v, err := edn.Read(r.body, storedLimits)
+	if err != nil {
+		return journal.Record{}, &Damage{Run: journal.HostRun, Seq: r.n, What: err.Error()}
+	}
+	var d journal.Decoder
+	rec, err := d.Decode(v.AssocKey("seq", edn.Int(int64(r.n))))
+	if err != nil {
+		return rec, &Damage{Run: journal.HostRun, Seq: r.n, What: contract.AsError(err).Message}
+	}
+	return rec, nil
+}
+
+// More implements journal.HostStream.
+func (h *HostStream) More() <-chan struct{} {
+	h.s.hostMu.Lock()
+	defer h.s.hostMu.Unlock()
+	if h.s.hostMore == nil {
+		more := make(chan struct{})
+		h.s.hostMore = more
+		if h.s.shared != nil {
+			time.AfterFunc(pollShared, func() { h.s.wakeHost(more) })
+		}
+	}
+	return h.s.hostMore
+}
+
+// wakeHost wakes the readers of the stream that wait for a channel; nil: all.
+func (s *Store) wakeHost(only chan struct{}) {
+	s.hostMu.Lock()
+	defer s.hostMu.Unlock()
+	if s.hostMore != nil && (only == nil || only == s.hostMore) {
+		close(s.hostMore)
+		s.hostMore = nil
+	}
+}
+
+// addHost queues a record of the host. With room it blocks while the queue is full, until
+// ctx ends.
+func (q *queue) addHost(
+	ctx context.Context, it hostItem, room bool,
+) (wait func(ctx context.Context) error, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if room {
+		if err := q.makeRoom(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	caller := &shortage{}
+	it.caller = caller
+	if q.waiting.short {
+		q.waiting.records = append(q.waiting.records, q.waiting.admit([]hostItem{it})...)
+		return func(context.Context) error { return caller.err }, nil
+	}
+	b := q.next
+	if b.idle() {
+		q.timer.Reset(q.delay)
+	}
+	b.host = append(b.host, it)
+	return func(ctx context.Context) error {
+		q.hurry(b)
+		if err := b.wait(ctx); err != nil {
+			return err
+		}
+		if caller.err != nil {
+			return caller.err
+		}
+		return nil
+	}, nil
+}
+
+// hostRecords writes the records of the host in a batch, and the rows of the runs that
+// end in it.
+func (w *writer) hostRecords(ctx context.Context, b *batch) error {
+	if len(b.host)+len(b.ended) == 0 {
+		return nil
+	}
+	if w.s.shared != nil || !w.host.known {
+		if err := w.findHostEnd(ctx); err != nil {
+			return err
+		}
+	}
+	for _, list := range [][]hostItem{b.host, b.ended} {
+		for i := range list {
+			it := &list[i]
+			w.host.n++
+			w.host.chain = chained(w.host.chain, it.body)
+			it.rec.Seq = int(w.host.n)
+			_, err := w.sql.exec(ctx, "add_host_record", w.host.n, it.rec.At.UnixNano(), string(it.rec.Body.Kind()),
+				isEvent(it.rec.Body), w.host.chain, it.body)
+			if err != nil {
+				return err
+			}
+			w.stored += len(it.body) + len(w.host.chain)
+		}
+	}
+	return nil
+}
+
+// isEvent returns the value of the column of ViewEvents.
+func isEvent(b journal.Body) int64 {
+	if journal.ViewEvents.Has(b) {
+		return 1
+	}
+	return 0
+}
+
+func (w *writer) findHostEnd(ctx context.Context) error {
+	err := w.sql.one(ctx, "host_end", nil, []any{&w.host.n, &w.host.chain})
+	w.host.known = err == nil
+	return err
+}
+
+// endOf returns the row of a run that ends with a record; false for another record.
+func (s *Store) endOf(rec journal.Record) (hostItem, bool) {
+	if rec.Body.Kind() != journal.KindRunFinished {
+		return hostItem{}, false
+	}
+	records, _ := s.memory.Records(rec.Run) // a live run has them
+	row := journal.ActOf(records[:min(rec.Seq, len(records))])
+	if row == nil {
+		return hostItem{}, false
+	}
+	it, err := newHostItem(rec.At, row)
+	return it, err == nil
+}
+
+// hasHost reports whether the database has a stream; one of an older version has none.
+func (s *Store) hasHost(ctx context.Context) (bool, error) {
+	if s.blobs == nil {
+		return true, nil // only files are opened as they are
+	}
+	var there int
+	err := s.read.one(ctx, "host_table", nil, []any{&there})
+	return there > 0, err
+}
+
+// verifyHost verifies the chain of the stream of the host, and returns the first damage.
+func (s *Store) verifyHost(ctx context.Context) (*Damage, error) {
+	if there, err := s.hasHost(ctx); err != nil || !there {
+		return nil, err
+	}
+	var chain sum
+	var before, last int
+	err := s.read.one(ctx, "host_head", nil, []any{&before, &chain})
+	if errors.Is(err, sql.ErrNoRows) {
+		return &Damage{Run: journal.HostRun, What: "the head of the stream is missing"}, nil
+	}
+	if err == nil {
+		_, last, err = readHostBounds(ctx, s.read)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var d *Damage
+	for at := before; at < last; {
+		row, found := hostRow{}, 0
+		err := s.read.all(ctx, "host_records", []any{at, page}, row.columns(), func() error {
+			found++
+			if at++; row.n != at {
+				return &Damage{Run: journal.HostRun, Seq: at, What: "the record is missing"}
+			}
+			if chain = chained(chain, row.body); chain != row.chain {
+				return &Damage{Run: journal.HostRun, Seq: at, What: "the record is not what was written"}
+			}
+			_, err := row.record()
+			return err
+		})
+		switch {
+		case errors.As(err, &d):
+			return d, nil
+		case err != nil:
+			return nil, err
+		case found == 0:
+			return &Damage{Run: journal.HostRun, Seq: at + 1, What: "the record is missing"}, nil
+		}
+	}
+	return nil, nil
+}
+
+// maxHostRemoved bounds the records that one transaction removes: other callers of the
+// writer wait for it.
+const maxHostRemoved = 10_000
+
+// retainHost removes the records of the host that are too old or too many, and returns
+// their number. The chain value of the last one of them stays.
+func (s *Store) retainHost(ctx context.Context) (removed int, err error) {
+	for more := true; more; {
+		now := 0
+		err := s.change(ctx, func(ctx context.Context) error {
+			first, keep, err := s.hostToKeep(ctx, s.write)
+			if now = min(keep-first, maxHostRemoved); err != nil || now == 0 {
+				return err
+			}
+			keep = first + now
+			if _, err := s.write.exec(ctx, "set_host_head", keep-1); err != nil {
+				return err
+			}
+			_, err = s.write.exec(ctx, "remove_host_records", keep)
+			return err
+		})
+		if err != nil {
+			return removed, err
+		}
+		removed, more = removed+now, now == maxHostRemoved
+	}
+	return removed, nil
+}
+
+// hostToKeep returns the number of the first record of the host, and of the first one that
+// retention keeps.
+func (s *Store) hostToKeep(ctx context.Context, from *statements) (first, keep int, err error) {
+	first, last, err := readHostBounds(ctx, from)
+	keep = max(first, last-maxHostRecords+1)
+	if age := s.opts.Retain.Age; age > 0 && err == nil {
+		var young int
+		err = from.one(ctx, "first_host_since", []any{s.opts.Now().Add(-age).UnixNano()}, []any{&young})
+		keep = max(keep, young)
+	}
+	return first, keep, err
+}
+
+// copyHost copies the stream of the host up to the first record that does not verify.
+// The others are in the file of the repair.
+func (r *repairer) copyHost(ctx context.Context) error {
+	if there, err := r.src.hasHost(ctx); err != nil || !there {
+		return err
+	}
+	var before int
+	var chain sum
+	err := r.src.read.one(ctx, "host_head", nil, []any{&before, &chain})
+	whole := err == nil
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if whole {
+		if _, err := r.dst.write.exec(ctx, "put_host_head", before, chain); err != nil {
+			return err
+		}
+	}
+	row := hostRow{}
+	return r.src.read.all(ctx, "host_records", []any{-1, maxHostRecords * 2}, row.columns(), func() error {
+		rec, err := row.record()
+		if whole = whole && err == nil && row.n == before+1 && chained(chain, row.body) == row.chain; !whole {
+			r.report.HostCut++
+			return r.cutLine(edn.MustMap(edn.K("table"), edn.Text("host_records"), edn.K("n"), edn.Int(int64(row.n)),
+				edn.K("body"), readableText(string(row.body))))
+		}
+		before, chain = row.n, row.chain
+		r.report.HostRecords++
+		_, err = r.dst.write.exec(ctx, "add_host_record", row.n, rec.At.UnixNano(), string(rec.Body.Kind()), isEvent(rec.Body),
+			chain, row.body)
+		return err
+	})
+}

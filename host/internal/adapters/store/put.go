@@ -1,0 +1,90 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// keep stores a value that a record of a run names.
+func (w *writer) keep(ctx context.Context, v edn.Value, run int64) error {
+	if longer(v, maxValue) {
+		return contract.Errorf("runtime/internal", "journal: store value: it has more than %d MiB", maxValue>>20)
+	}
+	_, err := w.put(ctx, v, run)
+	return err
+}
+
+// put stores a value with its parts and returns its number.
+func (w *writer) put(ctx context.Context, v edn.Value, run int64) (int64, error) {
+	hash := hashOf(v)
+	if at, err := w.find(ctx, hash, longer(v, askAbove)); err != nil || at.n > 0 {
+		return at.n, errors.Join(err, w.share(ctx, at, run))
+	}
+	form, body, err := layout(v, func(part edn.Value) (int64, error) { return w.put(ctx, part, run) })
+	if err != nil {
+		return 0, err
+	}
+	return w.add(ctx, content{hash: hash, owner: run, form: form, size: len(body), body: body})
+}
+
+// askAbove is the text of a value above which a look into the database is worth
+// it: for a stored value it saves that its parts are laid out again.
+const askAbove = 1 << 10
+
+// find returns where a value is stored; zero if it is not known to be. ask looks
+// into the database.
+func (w *writer) find(ctx context.Context, hash sum, ask bool) (at location, err error) {
+	if at := w.known[hash]; at.n > 0 || !ask {
+		return at, nil
+	}
+	err = w.sql.one(ctx, "find_content", []any{hash}, []any{&at.n, &at.owner})
+	if errors.Is(err, sql.ErrNoRows) {
+		return location{}, nil
+	}
+	w.remember(hash, at)
+	return at, err
+}
+
+func (w *writer) remember(hash sum, at location) {
+	if len(w.known) >= maxKnown {
+		clear(w.known)
+	}
+	w.known[hash] = at
+}
+
+// share notes that a run uses a value which another run stored.
+func (w *writer) share(ctx context.Context, at location, run int64) error {
+	if at.n == 0 || at.owner == run {
+		return nil
+	}
+	_, err := w.sql.exec(ctx, "share", at.n, run)
+	return err
+}
+
+// add writes a laid out value, unless it is stored already.
+func (w *writer) add(ctx context.Context, c content) (int64, error) {
+	row := any(c.body)
+	if len(c.body) > maxRow && w.s.blobs != nil {
+		if err := w.s.blobs.write(c.hash, c.body); err != nil {
+			return 0, fmt.Errorf("write blob %s: %w", c.hash.hash(), err)
+		}
+		row = nil
+	}
+	added, err := w.sql.exec(ctx, "add_content", w.lastN+1, c.hash, c.owner, int(c.form), c.size, row)
+	if err != nil {
+		return 0, err
+	}
+	if added == 0 {
+		at, err := w.find(ctx, c.hash, true)
+		return at.n, errors.Join(err, w.share(ctx, at, c.owner))
+	}
+	w.lastN++
+	w.stored += len(c.body) + len(c.hash)
+	w.remember(c.hash, location{w.lastN, c.owner})
+	return w.lastN, nil
+}

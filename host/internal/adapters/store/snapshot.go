@@ -1,0 +1,141 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// Snapshot writes a consistent copy of the database to a new file, while the store is
+// in use. The larger values are files beside the database, which it does not copy:
+// [SnapshotFile.Files] names those that the copy needs. A database of a server has no
+// file to copy; the error is db/not-configured.
+func (s *Store) Snapshot(ctx context.Context, path string) error {
+	db, ok := s.db.(*sqliteDB)
+	if !ok {
+		return contract.Errorf("db/not-configured", "copy %s: its server keeps its own files", s.db.name()).
+			WithHint("dump it with the tools of the server")
+	}
+	if err := db.copyTo(ctx, path); err != nil {
+		_ = os.Remove(path)
+		return fmt.Errorf("store: copy %s to %s: %w", db.path, path, damaged(err))
+	}
+	return nil
+}
+
+// copyTo writes a copy that is durable. It reads over a connection of its own, so the
+// writer goes on meanwhile.
+func (db *sqliteDB) copyTo(ctx context.Context, path string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	source, err := sql.Open("sqlite", sqliteSource(db.path, url.Values{"mode": {"ro"}}))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	if _, err := source.ExecContext(ctx, "VACUUM INTO ?", path); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// SnapshotFile is a file that Snapshot has written, with the folder blobs beside it.
+// Nothing is written to either.
+type SnapshotFile struct{ s *Store }
+
+// OpenSnapshot opens such a file for reading. The errors are those of Open.
+func OpenSnapshot(ctx context.Context, path string) (*SnapshotFile, error) {
+	files := &blobs{dir: filepath.Join(filepath.Dir(path), "blobs")}
+	s, err := open(ctx, Options{Path: path, asIs: true, still: true}, files)
+	if err != nil {
+		return nil, err
+	}
+	return &SnapshotFile{s}, nil
+}
+
+// Close closes the file.
+func (x *SnapshotFile) Close() error { return x.s.closeFiles() }
+
+// Files returns the names of the files below the folder blobs that the snapshot needs.
+func (x *SnapshotFile) Files(ctx context.Context) (out []string, err error) {
+	var h sum
+	err = x.s.read.all(ctx, "all_files", nil, []any{&h}, func() error {
+		name, err := filepath.Rel(x.s.blobs.dir, x.s.blobs.path(h))
+		out = append(out, name)
+		return err
+	})
+	return out, err
+}
+
+// Position returns what the journal of the snapshot holds.
+func (x *SnapshotFile) Position(ctx context.Context) (Position, error) { return x.s.Position(ctx) }
+
+// Verify checks the pages of the file, every run and every session, and returns all
+// damage.
+func (x *SnapshotFile) Verify(ctx context.Context) ([]*Damage, error) {
+	found, err := lite(x.s).check(ctx)
+	if err != nil || found != "" {
+		return []*Damage{{What: found}}, err
+	}
+	return x.s.VerifyAll(ctx)
+}
+
+// Position is what a journal holds.
+type Position struct {
+	Runs, Open, Suspended int
+	Records               int64 // of the runs that are not removed
+	Bytes                 int64 // of records and values
+	Last                  string
+	Schema                int // version
+}
+
+// Position returns what the journal holds.
+func (s *Store) Position(ctx context.Context) (p Position, err error) {
+	if p.Schema, err = s.version(ctx); err != nil {
+		return p, err
+	}
+	err = s.read.one(ctx, "position", nil, []any{&p.Runs, &p.Open, &p.Suspended, &p.Records, &p.Bytes, &p.Last})
+	return p, err
+}
+
+func (s *Store) version(ctx context.Context) (n int, err error) {
+	err = s.read.one(ctx, "schema_version", nil, []any{&n})
+	return n, err
+}
+
+// SuspendOpen suspends the open runs of this host for a reason, which is an error type,
+// and returns their number. The time since the last record of a run counts as suspended.
+func (s *Store) SuspendOpen(ctx context.Context, why string) (n int, err error) {
+	open, err := s.Unfinished(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, u := range open {
+		rec := journal.Record{
+			Run:   u.Run.ID,
+			Seq:   u.Last.Seq + 1,
+			At:    u.Last.At,
+			Epoch: u.Last.Epoch,
+			Body:  &journal.RunSuspended{Why: why},
+		}
+		if err := s.Append(ctx, rec); err != nil {
+			return n, err
+		}
+		if err := s.Sync(ctx, u.Run.ID); err != nil {
+			return n, err
+		}
+		s.Drop(u.Run.ID)
+		n++
+	}
+	return n, nil
+}

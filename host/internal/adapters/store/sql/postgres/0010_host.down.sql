@@ -1,0 +1,3 @@
+DROP TABLE host_records;
+DROP TABLE host_head;
+DROP FUNCTION host_records_delete;

@@ -1,0 +1,7 @@
+-- The session of each run that has one. Runs that were recorded before have no row.
+
+CREATE TABLE run_sessions (
+  session TEXT    NOT NULL,
+  run     INTEGER NOT NULL,
+  PRIMARY KEY (session, run)
+) WITHOUT ROWID;

@@ -1,0 +1,2 @@
+DROP TABLE host_records;
+DROP TABLE host_head;

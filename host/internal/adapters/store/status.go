@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// Status is the state of a database.
+type Status struct {
+	Database string
+	Driver   string // sqlite or postgres
+	Known    int    // last version of the schema that this program knows
+	Position
+	Size, Free int64 // bytes of the database, and of them those that are not used
+	Files      int   // larger values beside it
+	FileBytes  int64
+}
+
+// Status returns the state of the database.
+func (s *Store) Status(ctx context.Context) (st Status, err error) {
+	st.Database, st.Driver = s.db.name(), s.db.dialect()
+	if st.Known, err = knownSchema(st.Driver); err != nil {
+		return st, err
+	}
+	if st.Position, err = s.Position(ctx); err != nil {
+		return st, err
+	}
+	if st.Size, st.Free, err = s.db.size(ctx); err != nil {
+		return st, err
+	}
+	st.Files, st.FileBytes, err = s.blobs.size()
+	return st, err
+}
+
+// knownSchema returns the last version of the schema of a dialect.
+func knownSchema(dialect string) (int, error) {
+	steps, err := readMigrations(sqlFiles, "sql/"+dialect)
+	return len(steps), err
+}
+
+// size returns the number and the bytes of the values in files.
+func (b *blobs) size() (n int, bytes int64, err error) {
+	if b == nil {
+		return 0, 0, nil
+	}
+	err = filepath.WalkDir(b.dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		if err != nil || d.IsDir() || strings.HasPrefix(d.Name(), tempPrefix) {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			n, bytes = n+1, bytes+info.Size()
+		}
+		return err
+	})
+	return n, bytes, err
+}

@@ -1,0 +1,139 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"time"
+)
+
+// Full reports whether free space is below the minimum, so that new runs are
+// rejected.
+func (s *Store) Full() bool { return s.full.Load() != nil }
+
+// Since returns the time of the failure of Err, else the time since when Full reports true;
+// zero if neither does.
+func (s *Store) Since() time.Time {
+	if s.Err() != nil {
+		return s.failedAt
+	}
+	if since := s.full.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
+}
+
+// checkSpace compares the free space with the minimum. The reserve is released
+// when less than its size is left, and taken back when there is room for both.
+func (s *Store) checkSpace() {
+	if s.reserve == nil {
+		return // the disk is that of a server
+	}
+	s.reserve.mu.Lock()
+	defer s.reserve.mu.Unlock()
+	free, err := s.reserve.free() // of now: a caller that waited for the lock may be behind another
+	if err != nil {
+		return // a write on such a disk fails and says why
+	}
+	low := free < s.opts.MinFree
+	switch {
+	case !low:
+		s.full.Store(nil)
+	case s.full.Load() == nil:
+		now := s.opts.Now()
+		s.full.Store(&now)
+	}
+	switch {
+	case s.reserve.held && free < reserveSize:
+		if err := s.reserve.release(); err != nil {
+			s.fail(err)
+		}
+	case !s.reserve.held && free >= s.opts.MinFree+reserveSize:
+		s.reserve.hold()
+	}
+	if low && !s.reserve.held {
+		s.queue.setShort()
+	}
+}
+
+// spacePeriod is the time between two looks at the free space without commits,
+// and the time without commits after which the writer is idle.
+const spacePeriod = 5 * time.Second
+
+// What the writer has written at most when keepUp looks at log and space: to look after
+// each commit would wake another goroutine for each.
+const (
+	lookBytes   = 256 << 10
+	lookBatches = 32
+)
+
+// noteBatch wakes keepUp if enough was written since it was woken last.
+func (w *writer) noteBatch(b *batch) {
+	w.s.batches.Add(1)
+	w.unseenBytes += w.stored
+	if w.unseenBatches++; w.unseenBatches < lookBatches && w.unseenBytes < lookBytes && len(b.jobs) == 0 {
+		return
+	}
+	w.unseenBatches, w.unseenBytes = 0, 0
+	select {
+	case w.s.upkeep <- struct{}{}:
+	default:
+	}
+}
+
+// period is the time between two rounds of keepUp without commits: several renew the
+// lease before it lapses.
+func (s *Store) period() time.Duration {
+	period := cmp.Or(s.opts.period, spacePeriod)
+	if s.shared != nil {
+		return min(period, s.shared.leased()/5)
+	}
+	return period
+}
+
+// between makes the writer call do while no transaction is open, and waits for it until
+// the store ends.
+func (s *Store) between(do func(ctx context.Context) error) error {
+	j := &job{do: do, done: make(chan struct{})}
+	if s.queue.post(j) != nil {
+		return nil
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-s.stop:
+	case <-s.failed:
+	}
+	return nil
+}
+
+// keepUp does the upkeep of the database and watches the free space, beside the
+// writer.
+func (s *Store) keepUp() {
+	defer s.done.Done()
+	tick := time.NewTicker(s.period())
+	defer tick.Stop()
+	for seen := int64(0); ; {
+		idle, ticked := false, false
+		select {
+		case <-s.stop:
+			return
+		case <-s.failed:
+			return
+		case <-tick.C:
+			made := s.batches.Load()
+			if idle, seen = made == seen, made; idle && s.shared != nil {
+				_ = s.queue.post(&job{do: s.renew, done: make(chan struct{})})
+			}
+			ticked = true
+		case <-s.upkeep:
+		}
+		s.checkSpace()
+		if ticked {
+			s.readmit()
+		}
+		// Without space the write-ahead log stays as it is.
+		if err := s.db.upkeep(context.Background(), idle, s.between); err != nil && !isFull(err) {
+			s.fail(err)
+		}
+	}
+}
