@@ -27,10 +27,13 @@ func TestEveryAttribute(t *testing.T) {
 		"check.builtin":        true, "check.intent": true, "capability.provides": true, // unknown names, and checks without a kind
 		"prompts.language_packs": true, "include.optional": true, "http.tls.cert_file": true, "http.tls.key_file": true, // missing files
 		"store.path": true, "store.sync": true, // below data_dir; off in profile test only
-		"store.driver":    true,                                                                                                                          // one needs store.dsn
+		"store.driver":      true,                          // one needs store.dsn
+		"effects.db.driver": true, "effects.db.path": true, // the other driver needs a dsn; away from the files of ferment
 		"rubric.scale":    true,                                                                                                                          // must be ascending
 		"capability.role": true, "intent.role": true, "prompts.roles": true, "prompts.intents": true, "prompts.fragments": true, "prompts.allowed": true, // names that refer to each other
 		"router.profile": true, "router.capability_role": true, "router.intent_role": true, "router.intent_default_role": true, // names of others
+		"router.capability_model_key": true, "router.intent_model_key": true, "router.intent_default_model_key": true,
+		"capability.model_key": true, "intent.model_key": true, "intent.plan": true, // with a grammar of their own
 		"router.meta":      true, // needs a plugin that serves route/decide
 		"ferment.requires": true, "plugin.version": true,
 		"capability.effects": true, "schema.spec": true, "check.condition": true,
@@ -42,6 +45,10 @@ func TestEveryAttribute(t *testing.T) {
 		"plugin.quality.window": true, "plugin.quality.min_samples": true, "intent.quality.window": true, "intent.quality.min_samples": true,
 		"dispatch.retry.backoff": true, "dispatch.retry.max_backoff": true, "plugin.instances.min": true,
 		"role.intents": true, "auth.account_roles": true, "auth.strong_types": true, // names with a grammar of their own
+		"auth.oidc.issuer": true, "auth.oidc.ca_file": true, "http.tls.client_ca_file": true, // an https URL, and missing files
+		"auth.client_cert.subjects": true, "auth.session_token.idle_ttl": true, "auth.session_token.refresh": true, // depend on others
+		"session.vars.default_ttl": true, "session.class.default_ttl": true, // depend on max_ttl
+		"session.binding.target": true, "dispatch.learned.priors": true, // parts of a request, and names of capabilities
 		"auth.tokens.ttl": true, "auth.tokens.max_ttl": true, "http.tls_terminated_by_proxy": true, // depend on each other
 	}
 	for _, w := range configtest.EveryAttribute() {
@@ -109,7 +116,7 @@ func TestSpecificationIsComplete(t *testing.T) {
 // Each reserved top-level block is rejected with a message and a range.
 func TestReserved(t *testing.T) {
 	for _, name := range []string{
-		"cluster", "error", "telemetry", "workspace",
+		"cluster", "error", "workspace",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, ok := language.ReservedAt(name)

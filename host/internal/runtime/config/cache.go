@@ -26,6 +26,7 @@ func (l *loader) cache() {
 // answers in the cache.
 var unanswering = map[string]bool{
 	"ferment": true, "log": true, "http": true, "store": true, "queue": true, "cache": true,
+	"telemetry": true,
 	// What a session binds is in the request, and so is what a budget leaves of it.
 	"session": true, "budget": true,
 }

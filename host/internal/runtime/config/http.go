@@ -29,6 +29,8 @@ type HTTP struct {
 	AdminSocket string
 	// AllowedHosts are names accepted in the Host header besides the addresses.
 	AllowedHosts []string
+	// Origins are those whose pages may call the daemon.
+	Origins []string
 	// TLS is nil if the listeners do not use TLS.
 	TLS    *TLS
 	Limits HTTPLimits
@@ -93,6 +95,7 @@ func (l *loader) http() {
 	}
 	h.Listen, _ = s.Texts("listen")
 	h.AllowedHosts, _ = s.Texts("allowed_hosts")
+	h.Origins, _ = s.Texts("cors_origins")
 	if h.AdminSocket == "" {
 		h.AdminSocket = filepath.Join(l.config.Host.DataDir, "run", "admin.sock")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -85,19 +86,29 @@ type Host struct {
 	GOGC          int           // percent; 0: chosen by the host
 }
 
+// Limits returns the limits on plans.
+func (h *Host) Limits() plan.Limits {
+	limits := plan.DefaultLimits()
+	if h.MaxDepth > 0 {
+		limits.Levels, limits.RunNodes = h.MaxDepth, h.MaxNodes
+	}
+	return limits
+}
+
 // Config is the result of a load. It is immutable.
 type Config struct {
 	// Root is the directory of the configuration; file names are printed relative to it.
 	Root string
 	// Profile is one of Profiles.
-	Profile string
-	Files   []*diag.Source
-	Host    Host
-	HTTP    HTTP
-	Store   Store
-	Queue   Queue
-	Cache   Cache
-	Session Session
+	Profile   string
+	Files     []*diag.Source
+	Host      Host
+	HTTP      HTTP
+	Store     Store
+	Queue     Queue
+	Cache     Cache
+	Telemetry Telemetry
+	Session   Session
 	// LogFormat is one of LogFormats; empty if no file could be read.
 	LogFormat string
 	Plugins   []plugins.Plugin
@@ -193,7 +204,12 @@ func (l *loader) run(ctx context.Context, path string) {
 	}
 	r := plugins.Read(ctx, l.Document, l.set, l.plugins())
 	l.storeSecret(r)
-	l.config.Generation = build.New(r, build.Settings{MinStability: l.config.Host.MinStability, Kept: l.kept()})
+	l.otelSecrets(r)
+	l.config.Generation = build.New(r, build.Settings{
+		MinStability: l.config.Host.MinStability,
+		Kept:         l.kept(),
+		Limits:       l.config.Host.Limits(),
+	})
 	l.config.Plugins, l.config.Lock, l.config.Prints = r.Plugins, r.LockFile(), r.Prints
 	l.Decoder.Unused()
 	l.config.Tree = l.Root
@@ -275,6 +291,7 @@ func (l *loader) host() {
 	l.store()
 	l.queue()
 	l.cache()
+	l.telemetry()
 	l.session()
 	if !f.Written("requires") {
 		return

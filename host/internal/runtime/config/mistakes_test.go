@@ -216,7 +216,7 @@ var mistakes = []mistake{
 	{name: "semicolon at the end", old: `in         = "req/sat.solve"`, new: `in         = "req/sat.solve";`, typ: "syntax", line: `req/sat.solve`},
 	{name: "two attributes on one line", old: "    same_capability = 1\n    fallback        = 2", new: "    same_capability = 1, fallback        = 2", typ: "syntax", line: "same_capability = 1,"},
 	{name: "two attributes in a block of one line", old: `repair { max = 1 }`, new: `repair { max = 1, foo = 2 }`, typ: "syntax", line: "repair {"},
-	{name: "heredoc not closed", old: `in         = "req/sat.solve"`, new: "in         = <<EOT\nreq/sat.solve", typ: "syntax", line: `req/sat.solve`},
+	{name: "heredoc not closed", old: `in         = "req/sat.solve"`, new: "in         = <<EOT\nreq/sat.solve", typ: "syntax", line: `<<EOT`},
 	{name: "template not closed", old: `"${local.provider}/voice"`, new: `"${local.provider/voice"`, typ: "syntax", line: `local.provider/voice`},
 	{name: "parenthesis not closed", old: `env("OPENAI_MODEL", "gpt-5-mini")`, new: `env("OPENAI_MODEL", "gpt-5-mini"`, typ: "syntax", line: `OPENAI_MODEL`},
 	{name: "colon of another language", old: `profile   = "dev"`, new: `profile: "dev"`, typ: "syntax", line: "profile:"},
@@ -540,7 +540,7 @@ func layShipped(t *testing.T, file, text string) string {
 	path := filepath.Join(dir, file)
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "bin/plugins"), 0o755))
-	for _, name := range []string{"agent", "chess", "sat", "testrunner", "tools", "text", "judge", "llm", "mlx", "scripted", "workspace"} {
+	for _, name := range []string{"agent", "chess", "db", "sat", "testrunner", "tools", "text", "judge", "llm", "mlx", "scripted", "workspace"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/plugins", name), []byte("program"), 0o755))
 	}
 	for _, name := range []string{"talkers.edn", "models.edn"} {
@@ -548,6 +548,7 @@ func layShipped(t *testing.T, file, text string) string {
 	}
 	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/in"), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/out"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(filepath.Dir(path), "data/db"), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	return dir
 }
@@ -755,6 +756,7 @@ func TestMisspeltLabelOfOverlay(t *testing.T) {
 		"plugin \"stt\" {\n  optional = true\n}":                               {"config/missing", "sat"},
 		"capability \"chess/embeded\" {\n  enabled = false\n}":                 {"config/missing", "chess/embedded"},
 		"intent \"chess/best-mve\" {\n  deadline = \"3s\"\n}":                  {"config/missing", "chess/best-move"},
+		"intent \"chess/best-mve\" {\n  candidates = [\"chess/embedded\"]\n}":  {"config/missing", "chess/best-move"},
 		"check \"legal-mve\" {\n  timeout = \"2s\"\n}":                         {"config/missing", "legal-move"},
 		"rubric \"pach\" {\n  version = 3\n}":                                  {"judge/rubric-invalid", "patch"},
 		"dispatch \"quality_frist\" {\n  deadline = \"2s\"\n}":                 {"config/unused", "quality_first"},
@@ -853,4 +855,21 @@ func TestShippedModelsAreKnownWithoutAKey(t *testing.T) {
 			assert.False(t, p.Starts(), p.Name)
 		}
 	}
+}
+
+// HCL-029: a program that is a link to nothing is said to be one, and is not suggested in its own place.
+func TestProgramIsADanglingLink(t *testing.T) {
+	path := configtest.Write(t, "plugin \"sat\" {\n  command = [\"bin/sat\"]\n}\n")
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(filepath.Dir(path), "bin", "sat")))
+	_, ds := config.Load(t.Context(), path, config.Options{Env: configtest.NoEnv})
+	require.Equal(t, []string{"config/plugin-unknown"}, configtest.Types(ds))
+	assert.Contains(t, ds[0].Message, `link to "nowhere"`)
+	assert.NotContains(t, ds[0].Message, "did you mean")
+}
+
+// HCL-031: a dispatch block is checked whether or not a block names it.
+func TestUnusedDispatchIsChecked(t *testing.T) {
+	_, ds := configtest.Load(t, "dispatch \"x\" {\n  breaker {\n    ramp = [50, 25]\n  }\n}\n")
+	require.Equal(t, []string{"config/range"}, configtest.Types(ds))
+	assert.Equal(t, 3, ds[0].Range.Start.Line)
 }

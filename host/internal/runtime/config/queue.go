@@ -119,7 +119,7 @@ func (l *loader) classNamed(s *decode.Section, attr string, known []string) {
 		Message:  fmt.Sprintf("%s names the unknown class %s", s.Node.Title(), diag.Quote(name)),
 		Range:    s.Attrs[attr].At,
 		Path:     s.PathOf(attr),
-		Expected: edn.Keywords(known...),
+		Expected: diag.Words(known),
 		Found:    edn.Text(name),
 		Nearest:  diag.Nearest(name, known),
 	})

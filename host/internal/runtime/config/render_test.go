@@ -91,7 +91,7 @@ func TestReportLimits(t *testing.T) {
 	assert.Equal(t, 1500, r.Errors)
 	assert.Len(t, r.Shown, diag.MaxShownPerFile)
 	assert.Equal(t, 1480, r.Omitted)
-	assert.Contains(t, r.Text(false), "1500 errors, 0 warnings in 1 file (1480 not shown)")
+	assert.Contains(t, r.Text(false), "1500 errors, 0 warnings in 1 file (1480 not shown; a load keeps the first 1000)")
 	assert.Len(t, c.Report(0).Shown, diag.MaxKept)
 	assert.Equal(t, 500, c.Report(0).Omitted)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
@@ -34,6 +35,7 @@ func (l *loader) session() {
 	r.MaxHot, r.IdleTTL = s.Integer("max_hot"), s.Duration("idle_ttl")
 	r.SummaryChars = s.Integer("summary_chars")
 	r.Classes[session.ClassDurable] = classOf(vars, session.Class{})
+	l.lifetimes(vars, r.Classes[session.ClassDurable])
 	l.classes(s, vars, &r)
 	l.classNamed(vars, "default_class", slices.Collect(maps.Keys(r.Classes)))
 	policy := s.Block("policy")
@@ -44,6 +46,7 @@ func (l *loader) session() {
 	r.Policy.Intent = accesses(r.Policy.Intent, policy.All("intent"))
 	for _, b := range s.All("binding") {
 		addBinding(b, &r)
+		l.bindingTarget(b)
 	}
 	l.config.Session = Session{Rules: r, Sweep: s.Duration("sweep")}
 }
@@ -66,6 +69,45 @@ func classOf(s *decode.Section, c session.Class) session.Class {
 	return c
 }
 
+// lifetimes reports a class whose default lifetime is above the longest that can be asked for.
+func (l *loader) lifetimes(s *decode.Section, c session.Class) {
+	v := s.Attrs["default_ttl"]
+	if c.MaxTTL == 0 || c.DefaultTTL <= c.MaxTTL || !v.Written {
+		return
+	}
+	l.report.Add(diag.Diagnostic{
+		Type:     "config/range",
+		Message:  fmt.Sprintf("default_ttl in %s must be at most max_ttl", s.Node.Title()),
+		Range:    v.At,
+		Path:     s.PathOf("default_ttl"),
+		Expected: edn.Text("default_ttl at most max_ttl"),
+		Found:    edn.Text(fmt.Sprintf("%s and %s", language.FormatDuration(c.DefaultTTL.Milliseconds()), language.FormatDuration(c.MaxTTL.Milliseconds()))),
+	})
+}
+
+// bindingTarget reports a binding into a part of the request that an act does not have.
+func (l *loader) bindingTarget(s *decode.Section) {
+	target, _ := s.Texts("target")
+	known := request.Keys()
+	if len(target) == 0 || slices.Contains(known, target[0]) {
+		return
+	}
+	v := s.Attrs["target"]
+	at := v.At
+	if len(v.Items) > 0 && v.Items[0].At != nil {
+		at = v.Items[0].At
+	}
+	l.report.Add(diag.Diagnostic{
+		Type:     "config/unknown-name",
+		Message:  fmt.Sprintf("target in %s begins with %s, which is not a part of a request", s.Node.Title(), diag.Quote(target[0])),
+		Range:    at,
+		Path:     s.PathOf("target"),
+		Expected: diag.Words(known),
+		Found:    edn.Text(target[0]),
+		Nearest:  diag.Nearest(target[0], known),
+	})
+}
+
 // classes adds the declared classes. One that is shipped keeps what its block leaves
 // out; a namespace belongs to one class.
 func (l *loader) classes(s, vars *decode.Section, r *session.Rules) {
@@ -77,6 +119,7 @@ func (l *loader) classes(s, vars *decode.Section, r *session.Rules) {
 			base = classOf(vars, session.Class{})
 		}
 		r.Classes[b.Label()] = classOf(b, base)
+		l.lifetimes(b, r.Classes[b.Label()])
 		of, _ := b.Texts("namespaces")
 		for _, ns := range of {
 			if other := declared[ns]; other != "" {

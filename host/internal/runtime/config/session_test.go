@@ -98,3 +98,40 @@ func TestSessionClassesAreChecked(t *testing.T) {
 		assert.Equal(t, []string{want}, configtest.Types(ds), text)
 	}
 }
+
+// HCL-031, SES-012: a default lifetime is at most the longest one, also that of another block.
+func TestSessionLifetimesPair(t *testing.T) {
+	for text, want := range map[string][]string{
+		`vars {
+  default_ttl = "10d"
+  max_ttl     = "1d"
+}`: {"config/range"},
+		`vars {
+  default_ttl = "10d"
+  max_ttl     = "0s"
+}`: nil,
+		`vars {
+  max_ttl = "1d"
+}
+class "x" {
+  namespaces  = ["x"]
+  default_ttl = "2d"
+}`: {"config/range"},
+	} {
+		_, ds := configtest.Load(t, "session {\n"+text+"\n}\n")
+		assert.Equal(t, want, configtest.Types(ds), text)
+	}
+}
+
+// SES-014: a binding fills a part that a request can have.
+func TestSessionBindingTarget(t *testing.T) {
+	_, ds := configtest.Load(t, `session {
+  binding "user/lang" {
+    target = ["inpt", "language"]
+  }
+}
+`)
+	require.Equal(t, []string{"config/unknown-name"}, configtest.Types(ds))
+	assert.Equal(t, "input", ds[0].Nearest)
+	assert.Equal(t, 3, ds[0].Range.Start.Line)
+}

@@ -27,7 +27,7 @@ type TLS struct {
 	CertFile, KeyFile string // absolute
 	// Config is the server configuration; it must not be modified.
 	Config *tls.Config
-	// Print is a hash of the certificate chain.
+	// Print is a hash of the certificate chain and of the authorities of clients.
 	Print string
 }
 
@@ -58,6 +58,10 @@ func (l *loader) tls(s *decode.Section) *TLS {
 	for _, der := range pair.Certificate {
 		print.Write(der)
 	}
+	clients, err := l.clientAuthorities(s, print)
+	if err != nil {
+		return nil
+	}
 	t.Print = hex.EncodeToString(print.Sum(nil))
 	lowest := uint16(tls.VersionTLS12)
 	if s.Text("min_version") == "1.3" {
@@ -68,7 +72,35 @@ func (l *loader) tls(s *decode.Section) *TLS {
 		MinVersion:   lowest,
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
+	if clients != nil {
+		t.Config.ClientCAs, t.Config.ClientAuth = clients, tls.VerifyClientCertIfGiven
+	}
 	return t
+}
+
+// clientAuthorities returns the authorities of client certificates; nil for none.
+func (l *loader) clientAuthorities(s *decode.Section, print io.Writer) (*x509.CertPool, error) {
+	path := s.Text("client_ca_file")
+	if path == "" {
+		return nil, nil
+	}
+	text, err := l.readTLSFile(s, "client_ca_file", path, false)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		l.report.Add(diag.Diagnostic{
+			Type:    "config/type",
+			Message: fmt.Sprintf("client_ca_file in http, tls: file %s has no certificate", diag.Quote(l.named(path))),
+			Range:   s.Attrs["client_ca_file"].At,
+			Path:    s.PathOf("client_ca_file"),
+			Hint:    "name a PEM file with the certificates of the authorities",
+		})
+		return nil, errReported
+	}
+	_, _ = print.Write(text) // a hash
+	return pool, nil
 }
 
 // errReported is returned after a diagnostic has been reported.

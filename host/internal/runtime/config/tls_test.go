@@ -93,3 +93,30 @@ func TestTLSRenewed(t *testing.T) {
 	assert.Equal(t, view.ActionUpdate, d.Changes[0].Action)
 	assert.Empty(t, d.Restart())
 }
+
+// AUTH-001, HCL-039: the authorities of client certificates are read with the
+// configuration; another file content is a change, and a file without one an error.
+func TestClientAuthorities(t *testing.T) {
+	text := "http {\n  tls {\n    cert_file      = \"cert.pem\"\n    key_file       = \"key.pem\"\n    client_ca_file = \"ca.pem\"\n  }\n}\n"
+	cert, key := configtest.PEMPair(t, time.Hour)
+	dir := configtest.Lay(t, map[string]string{"ferment.hcl": text, "cert.pem": cert})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"), []byte(key), 0o600))
+	load := func(authority string) (*config.Config, []string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "ca.pem"), []byte(authority), 0o600))
+		c, ds := config.Load(t.Context(), dir, config.Options{Env: configtest.NoEnv})
+		return c, configtest.Types(ds)
+	}
+	first, problems := load(cert)
+	require.Empty(t, problems)
+	assert.NotNil(t, first.HTTP.TLS.Config.ClientCAs)
+	assert.Equal(t, tls.VerifyClientCertIfGiven, first.HTTP.TLS.Config.ClientAuth)
+	other, _ := configtest.PEMPair(t, time.Hour)
+	second, problems := load(other)
+	require.Empty(t, problems)
+	assert.Equal(t, []string{"http", "tls", "certificate"}, view.Compare(first, second).Changes[0].Path)
+	_, problems = load("no certificate")
+	assert.Equal(t, []string{"config/type"}, problems)
+	require.NoError(t, os.Remove(filepath.Join(dir, "ca.pem")))
+	_, ds := config.Load(t.Context(), dir, config.Options{Env: configtest.NoEnv})
+	assert.Equal(t, []string{"config/missing"}, configtest.Types(ds))
+}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -28,8 +28,8 @@ func (c control) Approve(ctx context.Context, name string) (edn.Value, *contract
 
 // approve writes the entry. It holds the reload lock, so no reload reads the
 // file meanwhile.
-func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contract.Error) {
-	if d.options.Lockfile == LockfileReadonly {
+func (d *Daemon) approve(ctx context.Context, name string) (*setup.LockOutcome, *contract.Error) {
+	if d.options.Lockfile == setup.LockfileReadonly {
 		return nil, contract.Errorf("config/lock",
 			"the daemon was started with --lockfile=readonly, so it approves nothing").
 			WithHint("approve on the machine where the lock file is kept, and deploy the file")
@@ -38,8 +38,8 @@ func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contr
 	defer d.reloads.one.Unlock()
 	o := d.options
 	o.Attached = nil // the program is approved, not the attached process
-	outcome, err := lockOn(ctx, o, d.host.Load().env.withoutCache(), LockWish{Approve: name})
-	var wrong *InvalidConfigError
+	outcome, err := setup.LockIn(ctx, o.Options, d.host.Load().env.WithoutCache(), setup.LockWish{Approve: name})
+	var wrong *setup.InvalidConfigError
 	switch {
 	case errors.As(err, &wrong):
 		return nil, invalid(wrong.Config)
@@ -49,17 +49,8 @@ func (d *Daemon) approve(ctx context.Context, name string) (*LockOutcome, *contr
 	return outcome, nil
 }
 
-// withoutCache returns a copy of the environment whose describer ignores the
-// cache.
-func (e *runtimeEnv) withoutCache() *runtimeEnv {
-	fresh := *e
-	fresh.describer = plugin.NewDescriber(cacheDir(), e.runtime, e.reaper, e.host)
-	fresh.describer.Distrust()
-	return &fresh
-}
-
 // approvedOnly is the error for a reload that was refused after an approval.
-func approvedOnly(name string, outcome *LockOutcome, err *contract.Error) *contract.Error {
+func approvedOnly(name string, outcome *setup.LockOutcome, err *contract.Error) *contract.Error {
 	wrapped := *err
 	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", and the daemon goes on as before: " +
 		err.Message

@@ -2,10 +2,14 @@ package daemon
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -14,6 +18,13 @@ import (
 // Budgets implements httpapi.Control (LED-006).
 func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract.Error) {
 	h, l := c.now()
+	named, unknown := h.callerNamed(ctx, user)
+	switch {
+	case unknown == nil:
+		user = named
+	case unknown.Type != "user/not-found" || !accountID(user): // else a deleted account, whose counters are kept
+		return edn.Nil(), unknown
+	}
 	b := l.Generation.Budgets
 	var scopes []edn.Value
 	add := func(kind budget.Kind, ids ...string) *contract.Error {
@@ -27,7 +38,11 @@ func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract
 		return nil
 	}
 	if user == "" && b.Of(budget.Tenant.String()).Written {
-		if err := add(budget.Tenant, act.Tenant); err != nil {
+		tenants, err := h.tenants(ctx, b)
+		if err != nil {
+			return edn.Nil(), unwritable(err)
+		}
+		if err := add(budget.Tenant, tenants...); err != nil {
 			return edn.Nil(), err
 		}
 	}
@@ -63,6 +78,13 @@ func (c control) Budgets(ctx context.Context, user string) (edn.Value, *contract
 	return m.Map(), nil
 }
 
+// tenants returns the tenants that have used their budget, after the host itself.
+func (h *Host) tenants(ctx context.Context, b *policy.Budgets) ([]string, error) {
+	seen, err := h.ledger.Seen(ctx, budget.Tenant, budget.Per(b.Of(budget.Tenant.String()).Per))
+	seen = slices.DeleteFunc(slices.Clone(seen), func(id string) bool { return id == act.Tenant })
+	return append([]string{act.Tenant}, seen...), err
+}
+
 // limitsOf returns all limits of a block, including those per run and per
 // call.
 func limitsOf(block *policy.ScopeBudget) edn.Value {
@@ -82,9 +104,18 @@ func limitsOf(block *policy.ScopeBudget) edn.Value {
 // AdjustBudget implements httpapi.Control.
 func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) (edn.Value, *contract.Error) {
 	h, l := c.now()
-	kind, id := budget.Tenant, act.Tenant
-	if change.User != "" {
-		kind, id = budget.User, change.User
+	user, unknown := h.callerNamed(ctx, change.User)
+	if unknown != nil {
+		return edn.Nil(), unknown
+	}
+	kind, id := budget.Tenant, policy.TenantOf(change.Tenant)
+	if id != policy.HostTenant {
+		if err := identity.CheckTenant(id); err != nil {
+			return edn.Nil(), err
+		}
+	}
+	if user != "" {
+		kind, id = budget.User, user
 	}
 	b := l.Generation.Budgets
 	block := b.Of(kind.String())
@@ -115,6 +146,29 @@ func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) 
 		return edn.Nil(), unwritable(err)
 	}
 	return h.balance(ctx, b, kind, id)
+}
+
+// callerNamed returns the name under which calls of a caller are counted: a login stands
+// for the id of its account. Callers without an account, such as those of an issuer, have
+// names with a slash. Empty stays empty.
+func (h *Host) callerNamed(ctx context.Context, name string) (string, *contract.Error) {
+	if strings.ContainsRune(name, 0) { // not every database can keep it
+		return "", contract.Errorf("invalid-request", "%.80q is not the name of a caller: it has the character U+0000", name)
+	}
+	kind, _, external := strings.Cut(name, "/")
+	if name == "" || name == httpapi.Anonymous || external && kind != "user" {
+		return name, nil
+	}
+	u, err := h.identity.User(ctx, name)
+	return u.ID, err
+}
+
+// accountID reports whether a name has the form of the id of an account. A login has no
+// slash.
+func accountID(name string) bool {
+	number, is := strings.CutPrefix(name, "user/")
+	_, err := strconv.ParseUint(number, 10, 63)
+	return is && err == nil
 }
 
 func amounts(key string, v edn.Value) (policy.Amounts, *contract.Error) {

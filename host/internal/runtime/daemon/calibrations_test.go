@@ -18,6 +18,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -103,7 +104,7 @@ func TestJudgesDue(t *testing.T) {
 	for _, name := range []string{"due", "fresh", "never", "other", "plain"} {
 		book.Intents["x/"+name] = policy.Layer{Judge: policy.Of(name, policy.Origin{})}
 	}
-	l := &Loaded{Config: &config.Config{Generation: &build.Generation{Registry: reg, Policies: book}}}
+	l := &setup.Loaded{Config: &config.Config{Generation: &build.Generation{Registry: reg, Policies: book}}}
 	l.Host.DataDir = t.TempDir()
 	key := "b3:" + strings.Repeat("0", 64)
 	for name, age := range map[string]time.Duration{"due": 2 * time.Hour, "fresh": 0, "other": 2 * time.Hour, "plain": 2 * time.Hour, "unused": 2 * time.Hour} {

@@ -6,17 +6,16 @@ import (
 	"errors"
 	"math"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
-	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -35,7 +34,7 @@ func (d *Daemon) Control() httpapi.Control {
 	return control{d}
 }
 
-func (c control) now() (*Host, *Loaded) {
+func (c control) now() (*Host, *setup.Loaded) {
 	h := c.host.Load()
 	return h, h.runs.now().loaded
 }
@@ -50,17 +49,17 @@ func (c control) Plugins() edn.Value {
 // plugin-list.
 func (h *Host) PluginStates() edn.Value { return h.states(h.Loaded()) }
 
-func (h *Host) states(l *Loaded) edn.Value {
+func (h *Host) states(l *setup.Loaded) edn.Value {
 	status, standings := h.Plugins(), h.Standings()
 	all := make([]edn.Value, len(l.Plugins))
 	for i, p := range l.Plugins {
-		all[i] = l.plugin(p, status, standings)
+		all[i] = pluginValue(l, p, status, standings)
 	}
 	return edn.MustMap(edn.K("plugins"), edn.Vector(all...))
 }
 
-// plugin returns the configuration and the process states of a plugin.
-func (l *Loaded) plugin(p plugins.Plugin, status []plugin.Status, standings []stats.Standing) edn.Value {
+// pluginValue returns the configuration and the process states of a plugin.
+func pluginValue(l *setup.Loaded, p plugins.Plugin, status []plugin.Status, standings []stats.Standing) edn.Value {
 	var instances, quality []edn.Value
 	for _, s := range standings {
 		if s.Plugin == p.Name {
@@ -76,11 +75,12 @@ func (l *Loaded) plugin(p plugins.Plugin, status []plugin.Status, standings []st
 		edn.K("plugin"), edn.Text(p.Name),
 		edn.K("condition"), edn.K(l.Condition(p)),
 		edn.K("disabled"), ErrorOrNil(p.Disabled),
+		edn.K("problem"), ErrorOrNil(p.Problem()),
 		edn.K("version"), edn.Text(p.Description.Version),
 		edn.K("configured"), edn.Text(p.Wanted),
 		edn.K("locked"), edn.Text(l.LockedVersion(p.Name)),
 		edn.K("installed"), edn.Text(p.Description.Version),
-		edn.K("lock"), edn.K(lockWord(p)),
+		edn.K("lock"), edn.K(setup.Locked(p)),
 		edn.K("binary"), edn.Text(p.Binary),
 		edn.K("capabilities"), edn.Keywords(l.Provided(p.Name)...),
 		edn.K("capabilities/absent"), edn.Keywords(l.Absent(p.Name)...),
@@ -117,7 +117,7 @@ func instance(s plugin.Status) edn.Value {
 		b.Key("health", healthOf(s.Health.Capabilities))
 	}
 	if s.Confinement != nil {
-		b.Key("isolation", ConfinementValue(s.Confinement))
+		b.Key("isolation", setup.ConfinementValue(s.Confinement))
 	}
 	return b.Map()
 }
@@ -153,69 +153,12 @@ func healthOf(all []wire.CapabilityHealth) edn.Value {
 	return m.Map()
 }
 
-// Condition returns the state of a plugin in the configuration as one word.
-func (l *Loaded) Condition(p plugins.Plugin) string {
-	switch {
-	case !p.Enabled:
-		return "disabled"
-	case p.Binary == "":
-		return "missing"
-	case p.Lock == lock.StateChanged, p.Lock == lock.StateEscalated:
-		return string(p.Lock)
-	case !p.Described:
-		return "unchecked"
-	case p.Unusable != nil:
-		return "unusable"
-	case p.Optional:
-		return "optional"
-	}
-	return "required"
-}
-
-// Provided lists the capabilities of a plugin under the ids that plans use.
-func (l *Loaded) Provided(name string) []string {
-	var ids []string
-	reg := l.Generation.Registry
-	for _, id := range reg.Capabilities() {
-		if entry, ok := reg.Capability(id); ok && entry.Plugin == name {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// Absent lists the capabilities that a plugin would provide if it were enabled
-// and described, under the ids that plans use.
-func (l *Loaded) Absent(name string) []string {
-	reg := l.Generation.Registry
-	return slices.DeleteFunc(reg.Absences(), func(id string) bool {
-		a, ok := reg.Absent(id)
-		return !ok || a.Plugin != name
-	})
-}
-
 // ErrorOrNil returns e as a value, or nil.
 func ErrorOrNil(e *contract.Error) edn.Value {
 	if e == nil {
 		return edn.Nil()
 	}
 	return e.Value()
-}
-
-// Find returns a plugin of the configuration by name. The error is not-found
-// with the nearest name.
-func (l *Loaded) Find(name string) (plugins.Plugin, *contract.Error) {
-	var names []string
-	for _, p := range l.Plugins {
-		if p.Name == name {
-			return p, nil
-		}
-		names = append(names, p.Name)
-	}
-	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).
-		WithHint("\"ferment plugin list\" shows the plugins")
-	return plugins.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
 }
 
 // Inspect implements httpapi.Control.
@@ -229,7 +172,7 @@ func (c control) Inspect(name string) (edn.Value, *contract.Error) {
 	for i, arg := range p.Command {
 		command[i] = edn.Text(arg)
 	}
-	return l.plugin(p, h.Plugins(), h.Standings()).Merge(edn.MustMap(
+	return pluginValue(l, p, h.Plugins(), h.Standings()).Merge(edn.MustMap(
 		edn.K("command"), edn.Vector(command...),
 		edn.K("config"), p.Config,
 		edn.K("description"), p.Description.Value(),
@@ -261,13 +204,51 @@ func (c control) Logs(name string, lines int) (edn.Value, *contract.Error) {
 	path := plugin.LogPath(l.Host.DataDir, name)
 	last := make([]edn.Value, 0, lines)
 	for _, line := range lastLines([]string{path + ".1", path}, lines) {
-		v, err := edn.ReadJSON(line, edn.WithLimits(edn.Body))
-		if err != nil {
-			v = edn.Text(string(bytes.ToValidUTF8(line, []byte("?"))))
-		}
-		last = append(last, v)
+		last = append(last, logLine(line))
 	}
 	return edn.MustMap(edn.K("plugin"), edn.Text(name), edn.K("lines"), edn.Vector(last...)), nil
+}
+
+// FollowLog implements httpapi.Control.
+func (c control) FollowLog(name string, lines int) (httpapi.FollowingLog, *contract.Error) {
+	_, l := c.now()
+	if _, err := l.Find(name); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, show func(edn.Value) error) error {
+		log, err := logfile.Await(ctx, plugin.LogPath(l.Host.DataDir, name))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = log.Close() }()
+		last, err := log.Last(lines)
+		if err != nil {
+			return err
+		}
+		for _, line := range last {
+			if err := show(logLine(line)); err != nil {
+				return err
+			}
+		}
+		for {
+			line, err := log.Next(ctx)
+			if err == nil {
+				err = show(logLine(line))
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}, nil
+}
+
+// logLine returns a line of a log as a value: a text, if it is not JSON.
+func logLine(line []byte) edn.Value {
+	v, err := edn.ReadJSON(line, edn.WithLimits(edn.Body))
+	if err != nil {
+		return edn.Text(string(bytes.ToValidUTF8(line, []byte("?"))))
+	}
+	return v
 }
 
 // lastLines returns the last n lines of consecutive files. A missing file
@@ -336,6 +317,20 @@ func (c control) superviseAndRelease(name string, do func(*plugin.Supervisor) er
 	return err
 }
 
+// ResetBreaker implements httpapi.Control.
+func (c control) ResetBreaker(capability, intent string) (edn.Value, *contract.Error) {
+	h, l := c.now()
+	if _, ok := l.Generation.Registry.Capability(capability); !ok {
+		return edn.Nil(), contract.Errorf("not-found", "reset the breakers of :%s: there is no such capability", capability).
+			WithHint("\"ferment plugin list\" shows the capabilities")
+	}
+	out := []edn.Value{}
+	for _, s := range h.stats.Reset(capability, intent, time.Now()) {
+		out = append(out, s.Value())
+	}
+	return edn.MustMap(edn.K("capability"), edn.K(capability), edn.K("candidates"), edn.Vector(out...)), nil
+}
+
 // Restart implements httpapi.Control.
 func (c control) Restart(name string) *contract.Error {
 	return c.superviseAndRelease(name, func(s *plugin.Supervisor) error { return s.Restart(name) })
@@ -366,23 +361,6 @@ func (c control) Swap(name string) (cursor string, _ *contract.Error) {
 		return nil
 	})
 	return cursor, err
-}
-
-// Events implements httpapi.Control.
-func (c control) Events(ctx context.Context, after string) (edn.Value, *contract.Error) {
-	h := c.host.Load()
-	if h == nil {
-		return edn.Nil(), contract.Errorf("runtime/starting", "the daemon is coming up")
-	}
-	records, cursor, err := h.events.After(ctx, after)
-	if err != nil {
-		return edn.Nil(), err
-	}
-	events := make([]edn.Value, len(records))
-	for i, r := range records {
-		events[i] = r.Value()
-	}
-	return edn.MustMap(edn.K("events"), edn.Vector(events...), edn.K("cursor"), edn.Text(cursor)), nil
 }
 
 // Reload implements httpapi.Control.
@@ -420,91 +398,5 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 // Runs implements httpapi.Control.
 func (c control) Runs() httpapi.Runs {
 	h, l := c.now()
-	return &Journal{store: c.store, live: h.runs, host: h, loaded: l}
-}
-
-// Status implements httpapi.Control.
-func (c control) Status() edn.Value {
-	h, l := c.now()
-	h.runs.mu.Lock()
-	live := len(h.runs.live)
-	h.runs.mu.Unlock()
-	addresses := make([]edn.Value, 0, 4)
-	for _, a := range c.server.Addresses() {
-		addresses = append(addresses, edn.Text(a))
-	}
-	running, queued, classes := 0, 0, []edn.Value(nil)
-	for _, load := range h.queue.Loads() {
-		running += load.Running
-		queued += load.Waiting
-		classes = append(classes, edn.MustMap(
-			edn.K("class"), edn.K(load.Class.Name),
-			edn.K("workers"), edn.Int(int64(load.Class.Workers)),
-			edn.K("running"), edn.Int(int64(load.Running)),
-			edn.K("queued"), edn.Int(int64(load.Waiting)),
-			edn.K("max-queued"), edn.Int(int64(load.Class.MaxQueued)),
-		))
-	}
-	c.reloads.mu.Lock()
-	refused := c.reloads.refused
-	c.reloads.mu.Unlock()
-	return edn.MustMap(
-		edn.K("reload-refused"), refused,
-		edn.K("ready"), c.Ready().Value(),
-		edn.K("health"), edn.MustMap(edn.K("ok?"), edn.Bool(c.Health().OK)),
-		edn.K("version"), edn.Text(c.options.Version),
-		edn.K("pid"), edn.Int(int64(os.Getpid())),
-		edn.K("started-at"), edn.Inst(c.begun.UTC().Truncate(time.Millisecond)),
-		edn.K("config"), edn.Text(l.Hash),
-		edn.K("protocol"), edn.Text(l.ProtocolHash()),
-		edn.K("data-dir"), edn.Text(l.Host.DataDir),
-		edn.K("listen"), edn.Vector(addresses...),
-		edn.K("runs"), edn.Int(int64(running)),
-		edn.K("queued"), edn.Int(int64(queued)),
-		edn.K("queue"), edn.Vector(classes...),
-		edn.K("suspended"), edn.Int(int64(c.suspended())),
-		edn.K("generations"), edn.Int(int64(live)),
-		edn.K("plugins"), c.Plugins().Key("plugins"),
-	)
-}
-
-// suspended returns the number of suspended runs, at most manyOpen.
-func (d *Daemon) suspended() int {
-	if d.store == nil {
-		return 0
-	}
-	runs, err := d.store.Runs(context.Background(), store.Filter{Status: "suspended", Limit: manyOpen})
-	if err != nil {
-		return 0 // the condition of the journal says so
-	}
-	return len(runs)
-}
-
-// Rejected implements httpapi.Backend: it writes a line of the audit log. The
-// text of the error may quote the request, so only its type is written.
-func (d *Daemon) Rejected(r httpapi.Rejection) {
-	d.log.Named("audit").Info("act/rejected",
-		"principal", r.Principal,
-		"address", r.Address,
-		"trace", truncated(r.Trace),
-		"error", r.Err.Type,
-	)
-}
-
-// truncated returns at most 80 bytes of the text of a value from a caller.
-func truncated(v edn.Value) string {
-	text, _ := v.AsString()
-	return text[:min(len(text), 80)]
-}
-
-// Audit implements httpapi.Control: it writes a line of the audit log, with
-// the keys of a host record.
-func (c control) Audit(entry httpapi.AuditEntry) {
-	space, _, _ := strings.Cut(entry.Action, "/")
-	args := []any{"action", entry.Action, "principal", entry.Principal,
-		"input", entry.Input.Dissoc(edn.K("action")).String(), "ok", entry.Err == nil}
-	if entry.Err != nil {
-		args = append(args, "error", entry.Err.Error())
-	}
-	c.log.Named("audit").Info(space, args...)
+	return &Journal{store: c.store, live: h.runs, host: h, loaded: l, content: journal.Content(l.Telemetry.Content)}
 }

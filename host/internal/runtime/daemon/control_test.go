@@ -3,12 +3,16 @@ package daemon
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -34,4 +38,36 @@ func TestRefusedActIsAudited(t *testing.T) {
 		assert.Equal(t, want, line[key], key)
 	}
 	assert.NotContains(t, out.String(), "canary")
+}
+
+// AUTH-013, AUTH-033: only refused acts within the rate limits have rows in the audit
+// trail, so that a flood cannot push out others. All are logged and counted.
+func TestFloodMakesNoRows(t *testing.T) {
+	var out bytes.Buffer
+	d := &Daemon{log: hclog.New(&hclog.LoggerOptions{Output: &out, JSONFormat: true}), begun: time.Now(), life: t.Context()}
+	d.count()
+	h := &Host{events: &journal.Host{}}
+	d.observeMemory(h)
+	d.host.Store(h)
+	refuse := func(typ string, kept bool) {
+		d.Rejected(httpapi.Rejection{Principal: "anonymous", Address: "127.0.0.1:9", Err: contract.Errorf(typ, "no"), Kept: kept})
+	}
+	for range 100 {
+		refuse("auth/rate-limited", false)
+		refuse("http/cross-origin", false)
+	}
+	refuse("invalid-request", true)
+	rows, err := h.events.Read(t.Context(), journal.HostQuery{View: journal.ViewAudit, Limit: 1000})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	assert.Equal(t, "invalid-request", rows[0].Body.(*journal.ActRejected).Err.Type)
+	assert.Equal(t, 201, strings.Count(out.String(), "act/rejected"))
+	counts, _ := d.figures.meter.Total()
+	counted := map[string]int64{}
+	for key, n := range counts.N {
+		if key.Name == tally.Failures {
+			counted[key.Labels[0]] = n
+		}
+	}
+	assert.Equal(t, map[string]int64{"auth/rate-limited": 100, "http/cross-origin": 100, "invalid-request": 1}, counted)
 }

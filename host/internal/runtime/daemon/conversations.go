@@ -8,19 +8,20 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // keepTalk makes the services of sessions and conversations over their stores.
-func (h *Host) keepTalk(sessions session.Store, conversations conversation.Store, loaded *Loaded) {
+func (h *Host) keepTalk(sessions session.Store, conversations conversation.Store, loaded *setup.Loaded) {
 	h.sessions = session.New(sessions, loaded.Session.Rules, h.tellPlugins, nil)
 	h.conversations = conversation.New(conversations, h.sessions, conversationRules(loaded), nil)
 }
 
 // conversationRules are those of the turns of sessions (CNV-028).
-func conversationRules(loaded *Loaded) conversation.Rules {
+func conversationRules(loaded *setup.Loaded) conversation.Rules {
 	r := loaded.Session.Rules
 	return conversation.Rules{Window: r.Window, SummaryChars: r.SummaryChars}
 }
@@ -31,15 +32,14 @@ const asker = "ferment"
 // converse executes a call of an intent for conversations. What it asks for within
 // the call is bounded as for a plugin, with the effects that the node allows.
 func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
-	ctx, release := wire.UntilStopped(ctx, call.Stop, contract.Errorf("canceled", "the answer is no longer needed"))
+	ctx, release := wire.UntilStopped(ctx, call.Stop, func() *contract.Error {
+		return contract.Errorf("canceled", "the answer is no longer needed")
+	})
 	defer release()
 	n := 0
 	intent, _ := call.Request.Key("task").Key("intent").AsKeyword()
 	out, err := x.host.conversations.Do(ctx, conversation.Call{
-		Caller: session.Caller{
-			Principal: call.Principal,
-			Any:       x.access.Denied(policy.AnySession, call.Caller) == nil,
-		},
+		Caller:  x.talker(call),
 		Intent:  intent,
 		Input:   call.Request.Key("input"),
 		Session: call.Session,
@@ -63,6 +63,47 @@ func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.An
 	return dispatch.Answer{Response: contract.ValueResult(out).AssocKey("trace", call.Trace)}, nil
 }
 
+// talker is the caller of a call, as the owner of conversations.
+func (x executor) talker(call dispatch.Call) session.Caller {
+	return session.Caller{
+		Principal: call.Principal,
+		Any:       x.access.Denied(policy.AnySession, call.Caller) == nil,
+	}
+}
+
+// resolved is a call with the messages of the conversation that an agent is to answer,
+// if the input names one in their place. What they are summarized by is an act of its
+// own, so that earlier turns without a summary are left out.
+func (x executor) resolved(ctx context.Context, call dispatch.Call) (dispatch.Call, error) {
+	if intent, _ := call.Request.Key("task").Key("intent").AsKeyword(); intent != conversation.AgentIntent {
+		return call, nil
+	}
+	if call.Behalf.Conversation != "" { // the host has named it
+		return call, nil
+	}
+	call.Request = call.Request.AssocKey("input", call.Request.Key("input").Dissoc(edn.K("agent/parent")))
+	input, err := x.host.conversations.Resolve(ctx, conversation.Call{
+		Caller: x.talker(call),
+		Input:  call.Request.Key("input"),
+		Serves: func(string) bool { return false },
+	})
+	if err != nil {
+		return call, err
+	}
+	call.Request = call.Request.AssocKey("input", input)
+	call.Behalf = behalfOf(call, input)
+	return call, nil
+}
+
+// behalfOf is the place in a conversation that the input of an agent names, which is asked
+// by a call or within it.
+func behalfOf(call dispatch.Call, input edn.Value) dispatch.Behalf {
+	out := dispatch.Behalf{Principal: call.Principal, Unkept: call.Shadow || call.Behalf.Unkept}
+	out.Conversation, _ = input.Key("conversation/id").AsString()
+	out.Turn, _ = input.Key("turn/id").AsString()
+	return out
+}
+
 // ask makes the n-th request within a call.
 func (x executor) ask(ctx context.Context, call dispatch.Call, n int, request edn.Value, show func(edn.Value)) (edn.Value, *contract.Error) {
 	granted := contract.Handles(call.Request.Key("input"))
@@ -77,9 +118,9 @@ func (x executor) ask(ctx context.Context, call dispatch.Call, n int, request ed
 	if show != nil {
 		request = request.AssocKey("stream?", edn.Bool(true))
 	}
-	response, err := hostCalls{x.host}.HostInvoke(ctx, plugin.HostCall{
+	response, err := hostCalls{x.host}.invoke(ctx, plugin.HostCall{
 		Plugin: asker, Parent: call, N: n, Granted: granted, Request: request, Emit: emit,
-	})
+	}, behalfOf(call, request.Key("input")))
 	if err != nil {
 		return edn.Nil(), contract.AsError(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -73,7 +74,7 @@ func start(t *testing.T) *daemon.Host {
 	text := fmt.Sprintf("ferment {\n  profile  = \"dev\"\n  data_dir = \"var\"\n}\n\nplugin \"asking\" {\n  command    = [%q, \"as-plugin\"]\n  env        = { GORACE = \"atexit_sleep_ms=0\" }\n  call_depth = 4\n}\n", self)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte(text), 0o600))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-	h, err := daemon.Start(t.Context(), daemon.Options{Dir: dir, Version: "test", Env: os.LookupEnv})
+	h, err := daemon.Start(t.Context(), daemon.Options{Options: setup.Options{Dir: dir, Version: "test", Env: os.LookupEnv}})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return h
@@ -122,8 +123,8 @@ func TestRequiredPluginThatFails(t *testing.T) {
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho this is no plugin\nexit 3\n"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ferment.hcl"), []byte("ferment {\n  profile = \"dev\"\n}\n\nplugin \"broken\" {\n  command = [\"broken\"]\n}\n"), 0o600))
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-	_, err := daemon.Start(t.Context(), daemon.Options{Dir: dir, Version: "test", Env: os.LookupEnv})
-	var invalid *daemon.InvalidConfigError
+	_, err := daemon.Start(t.Context(), daemon.Options{Options: setup.Options{Dir: dir, Version: "test", Env: os.LookupEnv}})
+	var invalid *setup.InvalidConfigError
 	require.ErrorAs(t, err, &invalid, "it cannot even say what it is")
 	require.NotEmpty(t, invalid.Config.Diagnostics)
 	assert.Contains(t, invalid.Config.Diagnostics[0].Message, `"broken"`)

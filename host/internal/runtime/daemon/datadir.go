@@ -225,17 +225,20 @@ func (d *dataDir) checkFormat() error {
 	path := filepath.Join(d.path, "FORMAT")
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Written atomically: a partial file would stop every later daemon.
-		if err := renameio.WriteFile(path, []byte(strconv.Itoa(dataFormat)+"\n"), 0o600); err != nil {
-			return fmt.Errorf("data directory: %w", err)
-		}
-		return nil
+		return d.writeFormat(strconv.Itoa(dataFormat))
 	}
 	if err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	switch {
+	case strings.TrimSpace(string(text)) == restoring:
+		return &DirectoryError{
+			Dir:     d.path,
+			Problem: "holds a restore that did not end",
+			Fix:     "run \"ferment admin restore\" again",
+			code:    ExitConfig,
+		}
 	case err != nil || n < 1:
 		return &DirectoryError{
 			Dir:     d.path,
@@ -250,6 +253,14 @@ func (d *dataDir) checkFormat() error {
 			Fix:     "use the build that wrote it or a later one",
 			code:    ExitConfig,
 		}
+	}
+	return nil
+}
+
+// writeFormat writes FORMAT atomically: a partial file would stop every later daemon.
+func (d *dataDir) writeFormat(text string) error {
+	if err := renameio.WriteFile(filepath.Join(d.path, "FORMAT"), []byte(text+"\n"), 0o600); err != nil {
+		return fmt.Errorf("data directory: %w", err)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -27,7 +28,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 	defer d.reloads.one.Unlock()
 	h := d.host.Load()
 	old := h.runs.now().loaded
-	next, err := load(ctx, d.options, h.env)
+	next, err := setup.LoadIn(ctx, d.options.Options, h.env)
 	if err != nil {
 		return reloaded{err: contract.AsError(err)}
 	}
@@ -42,7 +43,7 @@ func (d *Daemon) compare(ctx context.Context) reloaded {
 		)}
 	}
 	diff := view.Compare(old.Config, next.Config)
-	_, wanted, err := next.startable()
+	_, wanted, err := next.Startable()
 	if err != nil {
 		return reloaded{err: contract.AsError(err)}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -47,7 +49,7 @@ func TestDrainAwaitsOnce(t *testing.T) {
 				})
 				require.NoError(t, err)
 				h.runs.closed = true // there are no plugins to tell of the end of a run
-				h.runs.current = &generation{loaded: &Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
+				h.runs.current = &generation{loaded: &setup.Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
 				turn, refused := h.Take()
 				require.Nil(t, refused)
 				begun := time.Now()
@@ -81,6 +83,76 @@ func TestDrainAwaitsOnce(t *testing.T) {
 	}
 }
 
+// giving is a store that gives runs away.
+type giving func(context.Context) (int, error)
+
+// HandOver implements giver.
+func (g giving) HandOver(ctx context.Context) (int, error) { return g(ctx) }
+
+// goingDown is a daemon whose host executes a run until the result is called.
+func goingDown(t *testing.T) (d *Daemon, end func()) {
+	h := &Host{runs: newRuns()}
+	h.runs.closed = true
+	h.runs.current = &generation{loaded: &setup.Loaded{Config: &config.Config{Host: config.Host{DrainTimeout: time.Hour}}}}
+	turn, refused := h.Take()
+	require.Nil(t, refused)
+	d = &Daemon{log: hclog.NewNullLogger()}
+	d.host.Store(h)
+	return d, turn.Release
+}
+
+// OPS-004: a daemon gives runs to other hosts only when it takes no acts any more, which
+// could continue them.
+func TestHandOverFollowsTheEndOfActs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, end := goingDown(t)
+		var refusals []*contract.Error
+		d.drainRuns(context.Background(), giving(func(context.Context) (int, error) {
+			_, refused := d.host.Load().Take()
+			if refusals = append(refusals, refused); len(refusals) == 3 {
+				end()
+			}
+			return 0, nil
+		}))
+		require.GreaterOrEqual(t, len(refusals), 3, "it looks again")
+		for _, refused := range refusals {
+			require.NotNil(t, refused)
+			assert.Equal(t, "runtime/draining", refused.Type)
+		}
+	})
+}
+
+// OPS-004: a second signal skips the wait for a database that does not answer.
+func TestSecondSignalSkipsTheHandOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, end := goingDown(t)
+		stuck := make(chan struct{})
+		ctx, hurry := context.WithCancel(context.Background())
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			d.drainRuns(ctx, giving(func(context.Context) (int, error) { <-stuck; return 0, nil }))
+		}()
+		synctest.Wait()
+		end()
+		synctest.Wait()
+		select {
+		case <-over:
+			assert.Fail(t, "the run that is being given away is not awaited")
+		default:
+		}
+		hurry()
+		synctest.Wait()
+		select {
+		case <-over:
+		default:
+			assert.Fail(t, "the signal did not end the wait")
+		}
+		close(stuck)
+		<-over
+	})
+}
+
 // synced is a journal whose records are durable at once.
 type synced struct{ *journal.Memory }
 
@@ -101,7 +173,7 @@ func TestDrainLeavesRunsOpen(t *testing.T) {
 		require.NoError(t, err)
 		h := &Host{runs: newRuns(), journal: c.Journal}
 		h.runs.closed = true
-		h.runs.current = &generation{loaded: &Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
+		h.runs.current = &generation{loaded: &setup.Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
 		taken, refused := h.Take()
 		require.Nil(t, refused)
 		ended := make(chan *contract.Error, 1)
@@ -135,7 +207,7 @@ func TestDrainLeavesRunsOpen(t *testing.T) {
 		require.NoError(t, err)
 		h = &Host{runs: newRuns(), journal: c.Journal}
 		h.runs.closed = true
-		h.runs.current = &generation{loaded: &Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
+		h.runs.current = &generation{loaded: &setup.Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
 		cursor := next.Follow(run, len(records))
 		require.Nil(t, h.resume(run, act.Resumption{Why: journal.ResumedRestart}))
 		var last journal.Record

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -63,7 +64,7 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 func ExitCode(err error) int {
 	var locked *LockedError
 	var directory *DirectoryError
-	var invalid *InvalidConfigError
+	var invalid *setup.InvalidConfigError
 	var unavailable *UnavailableError
 	var schema *store.SchemaError
 	var held *store.LockedError
@@ -86,7 +87,7 @@ func ExitCode(err error) int {
 		return ExitLocked
 	case errors.Is(err, errJournalFailed):
 		return ExitIO
-	case broken(err):
+	case broken(err), errors.Is(err, contract.OfType("journal/full")):
 		return ExitIO
 	case errors.Is(err, fs.ErrPermission):
 		return ExitPermission

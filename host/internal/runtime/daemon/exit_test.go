@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -28,7 +29,7 @@ func TestExitCode(t *testing.T) {
 		"clean":                 {nil, 0},
 		"disk full":             {wrapped(syscall.ENOSPC), daemon.ExitIO},
 		"quota":                 {wrapped(syscall.EDQUOT), daemon.ExitIO},
-		"read-only":             {&daemon.EnvironmentError{Op: "open the runtime directory", Err: wrapped(syscall.EROFS)}, daemon.ExitIO},
+		"read-only":             {&setup.EnvironmentError{Op: "open the runtime directory", Err: wrapped(syscall.EROFS)}, daemon.ExitIO},
 		"broken":                {wrapped(syscall.EIO), daemon.ExitIO},
 		"a limit":               {wrapped(syscall.EFBIG), daemon.ExitIO},
 		"no permission":         {wrapped(syscall.EACCES), daemon.ExitPermission},

@@ -6,12 +6,13 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 )
 
 // generation is one configuration in force and the service that runs acts
 // under it. It is immutable except for holds, which runs guards.
 type generation struct {
-	loaded  *Loaded
+	loaded  *setup.Loaded
 	client  *plugin.Client
 	service *act.Service
 	holds   int
@@ -20,18 +21,18 @@ type generation struct {
 
 // newGeneration creates the service of a configuration whose plugins the
 // supervisor runs.
-func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
+func (h *Host) newGeneration(loaded *setup.Loaded) (*generation, error) {
 	g := &generation{loaded: loaded}
 	var err error
-	if g.client, err = h.supervisor.Client(loaded.routes()); err != nil {
+	if g.client, err = h.supervisor.Client(loaded.Routes()); err != nil {
 		return nil, err
 	}
-	c := loaded.actConfig()
+	c := loaded.ActConfig()
 	c.Sessions = h.sessions
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Host = h.id
 	c.Executor, c.Journal, c.Boot, c.Stats, c.Grades, c.Ledger, c.Keys = executor{g.client, loaded.Generation.Registry, loaded.Generation.Access, c.Suspends, h}, h.journal, h.boot, &h.stats, h.grades, h.ledger, &h.keys
-	c.Learned = h.learned
+	c.Learned, c.Panicked = h.learned, h.panicked
 	if loaded.Cache.Enabled {
 		c.Cache = h.answers
 	}
@@ -52,25 +53,6 @@ func (h *Host) newGeneration(loaded *Loaded) (*generation, error) {
 		return nil, err
 	}
 	return g, nil
-}
-
-// actConfig returns the part of the act configuration that the loaded files
-// determine.
-func (l *Loaded) actConfig() act.Config {
-	limits := l.Limits()
-	return act.Config{
-		Registry: l.Generation.Registry,
-		Policies: l.Generation.Policies,
-		Effects:  l.Generation.Effects,
-		Access:   l.Generation.Access,
-		Checks:   l.Generation.Checks,
-		Prompts:  l.Generation.Prompts,
-		Routing:  l.Generation.Routing,
-		Budgets:  l.Generation.Budgets,
-		Limits:   &limits,
-		Root:     l.Host.Root,
-		Answers:  l.Answers,
-	}
 }
 
 // close releases a generation without acts; plugins that only it refers to may

@@ -10,6 +10,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/issuer"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
@@ -24,7 +25,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -35,7 +37,7 @@ const closeLimit = 15 * time.Second
 type Host struct {
 	boot       string
 	id         string // in a database that hosts share; empty: it is alone
-	env        *runtimeEnv
+	env        *setup.Environment
 	supervisor *plugin.Supervisor
 	journal    act.Journal
 	keys       act.Keys
@@ -55,8 +57,9 @@ type Host struct {
 	grades *dispatch.Grades
 	// answers outlive them as well: an answer is kept under all that it depends on.
 	answers *cache.Store
-	// events is the event stream of the host itself.
-	events journal.Host
+	// events is the event stream of the host itself; that of a daemon with a journal on
+	// disk is in its database.
+	events journal.HostStream
 	// ledger outlives the generations; that of a daemon with a journal on disk
 	// outlives the host.
 	ledger budget.Ledger
@@ -65,10 +68,40 @@ type Host struct {
 	sessions *session.Service
 	// identity knows the users of a daemon; nil: no daemon serves.
 	identity *identity.Service
+	// issuers has the keys of other servers that make tokens.
+	issuers *issuer.Verifier
 	// conversations outlive them as sessions do.
 	conversations *conversation.Service
 	// rescorer measures the judges again while a daemon serves.
 	rescorer *rescore.Rescorer
+	// runEnded and panicked are those of the Options; they may be nil.
+	runEnded func(*act.Run)
+	panicked func(run, where string, value any, stack []byte)
+}
+
+// Options selects what to load and start.
+type Options struct {
+	setup.Options
+	// Levels are those of the log of a daemon; nil: they do not change.
+	Levels *telemetry.Levels
+	// Admit, if set, checks the configuration before any plugin is started;
+	// its error fails the start.
+	Admit func(*setup.Loaded) error
+	// Reach, if set, returns the names of the plugins to start, nil for all.
+	// The first call to another plugin starts it.
+	Reach func(*setup.Loaded) map[string]bool
+	// Transitions, if set, is called with each change of a plugin's state. It
+	// is called concurrently and must not block.
+	Transitions func(Transition)
+	// Sampled reports whether the spans of a run with a :trace are exported; nil: none are.
+	Sampled func(run string, trace edn.Value) bool
+	// Notices, if set, is called with each change of a candidate, in the same
+	// way.
+	Notices func(stats.Notice)
+	// RunEnded, if set, is called after the end of each run. Panicked is called with
+	// defects that end a run, with the stack.
+	RunEnded func(*act.Run)
+	Panicked func(run, where string, value any, stack []byte)
 }
 
 // Start loads the configuration and starts its plugins. It returns when every
@@ -87,18 +120,18 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 }
 
 // read creates a host with a configuration and without plugins.
-func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
+func read(ctx context.Context, o Options) (*Host, *setup.Loaded, error) {
 	tuneCollector(0, 0)
-	env, err := prepareRuntimeEnv(o)
+	env, err := setup.Prepare(o.Options)
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &Host{boot: ulid.Make().String(), env: env, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades)}
+	h := &Host{boot: ulid.Make().String(), env: env, journal: journal.NewMemory(), runs: newRuns(), ledger: budget.NewMemory(nil), grades: dispatch.NewGrades(dispatch.MaxGrades), events: &journal.Host{}, runEnded: o.RunEnded, panicked: o.Panicked}
 	h.stats.Notice = func(n stats.Notice) { h.notice(n, o.Notices) }
 	h.learned = learned.NewBook(nil, h.stats.Notice)
-	loaded, err := load(ctx, o, h.env)
+	loaded, err := setup.LoadIn(ctx, o.Options, h.env)
 	if err == nil && loaded.Generation == nil {
-		err = &InvalidConfigError{Config: loaded.Config}
+		err = &setup.InvalidConfigError{Config: loaded.Config}
 	}
 	if err == nil && o.Admit != nil {
 		err = o.Admit(loaded)
@@ -108,7 +141,8 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 		return nil, nil, err
 	}
 	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
-	h.keepTalk(new(session.Memory), new(conversation.Memory), loaded)
+	talk := new(conversation.Memory)
+	h.keepTalk(talk.Sessions(), talk, loaded)
 	h.queue = queue.New(queueOf(loaded.Config), time.Now)
 	h.answers = cache.New(loaded.Cache.Settings, time.Now)
 	h.rescorer = h.newRescorer(loaded, o)
@@ -116,15 +150,15 @@ func read(ctx context.Context, o Options) (*Host, *Loaded, error) {
 }
 
 // run starts the plugins of the configuration.
-func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
+func (h *Host) run(ctx context.Context, loaded *setup.Loaded, o Options) (err error) {
 	h.supervisor, err = plugin.New(plugin.Options{
-		DataDir: loaded.Host.DataDir, Runtime: h.env.runtime, Reaper: h.env.reaper, Host: h.env.host,
-		Describer: h.env.describer, Sink: sink{o.Transitions, h.recordHealth},
+		DataDir: loaded.Host.DataDir, Runtime: h.env.Runtime, Reaper: h.env.Reaper, Host: h.env.Host,
+		Describer: h.env.Describer, Sink: sink{o.Transitions, h.recordHealth}, Sampled: o.Sampled,
 	})
 	if err != nil {
-		return &EnvironmentError{"supervise plugins", err}
+		return &setup.EnvironmentError{Op: "supervise plugins", Err: err}
 	}
-	started, wanted, err := loaded.startable()
+	started, wanted, err := loaded.Startable()
 	if err != nil {
 		return err
 	}
@@ -138,7 +172,7 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 		}
 	}
 	if err := h.supervisor.Start(wanted...); err != nil {
-		return &EnvironmentError{"start plugins", err}
+		return &setup.EnvironmentError{Op: "start plugins", Err: err}
 	}
 	g, err := h.newGeneration(loaded)
 	if err != nil {
@@ -148,36 +182,6 @@ func (h *Host) run(ctx context.Context, loaded *Loaded, o Options) (err error) {
 	h.configureRescorer(loaded)
 	h.supervisor.AnswerCalls(hostCalls{h})
 	return h.awaitAll(ctx, started)
-}
-
-// Reach returns the names of the plugins that an act may call, as far as that
-// is known before it runs. For an act that would be rejected it is empty.
-func (l *Loaded) Reach(a act.Act) map[string]bool {
-	reached := map[string]bool{}
-	ids, _ := act.Reach(l.actConfig(), a) // the error is reported when the act is started
-	for _, id := range ids {
-		if c, ok := l.Generation.Registry.Capability(id); ok {
-			reached[c.Plugin] = true
-		}
-	}
-	return reached
-}
-
-// startable returns the plugins to start, with their supervisor settings.
-func (l *Loaded) startable() ([]plugins.Plugin, []plugin.Settings, error) {
-	var plugins []plugins.Plugin
-	var wanted []plugin.Settings
-	for _, p := range l.Plugins {
-		if !p.Starts() {
-			continue
-		}
-		s, err := withSecrets(settings(p), p)
-		if err != nil {
-			return nil, nil, &EnvironmentError{"read the secrets of plugin " + p.Name, err}
-		}
-		plugins, wanted = append(plugins, p), append(wanted, s)
-	}
-	return plugins, wanted, nil
 }
 
 // awaitAll waits for all plugins concurrently. A plugin that runs but reports
@@ -211,32 +215,11 @@ func (h *Host) awaitOne(ctx context.Context, p plugins.Plugin) error {
 			return nil // it runs; each attempt checks whether it is callable
 		}
 	}
-	return &UnavailableError{&EnvironmentError{fmt.Sprintf("start the required plugin %s", p.Name), err}}
-}
-
-// routes maps capability ids to the plugins that serve them.
-func (l *Loaded) routes() map[string]plugin.Route {
-	unusable := map[string]*contract.Error{}
-	for _, p := range l.Plugins {
-		unusable[p.Name] = p.Unusable
-	}
-	out := map[string]plugin.Route{}
-	reg := l.Generation.Registry
-	for _, id := range reg.Capabilities() {
-		if c, ok := reg.Capability(id); ok && c.External() {
-			out[id] = plugin.Route{
-				Plugin:      c.Plugin,
-				Advertised:  c.Advertised,
-				MaxInFlight: c.Limits.MaxInFlight,
-				Unusable:    unusable[c.Plugin],
-			}
-		}
-	}
-	return out
+	return &UnavailableError{&setup.EnvironmentError{Op: fmt.Sprintf("start the required plugin %s", p.Name), Err: err}}
 }
 
 // Loaded returns the configuration of new acts.
-func (h *Host) Loaded() *Loaded { return h.runs.now().loaded }
+func (h *Host) Loaded() *setup.Loaded { return h.runs.now().loaded }
 
 // Plugins returns a snapshot of every plugin process.
 func (h *Host) Plugins() []plugin.Status { return h.supervisor.Status() }
@@ -252,14 +235,11 @@ func (h *Host) notice(n stats.Notice, each func(stats.Notice)) {
 		details = details.AssocKey("plugin", edn.Text(n.Plugin))
 	}
 	// The record is valid by construction; a defect must not fail the call.
-	_ = h.events.Record(n.At, &journal.HostEvent{Event: n.Event, CapID: n.CapID, Intent: n.Intent, Details: details})
+	_, _ = h.events.Record(context.Background(), n.At, &journal.HostEvent{Event: n.Event, CapID: n.CapID, Intent: n.Intent, Details: details})
 	if each != nil {
 		each(n)
 	}
 }
-
-// Events returns the latest records of the host itself, oldest first.
-func (h *Host) Events() []journal.Record { return h.events.Records() }
 
 // Standings returns the statistics of the capabilities of the current
 // configuration, per intent that they were called for.
@@ -314,6 +294,6 @@ func (h *Host) close(ctx context.Context) {
 			defer cancel()
 			_ = h.supervisor.Close(ctx) // only errors of closing log files
 		}
-		h.env.close()
+		h.env.Close()
 	})
 }

@@ -23,6 +23,12 @@ var _ plugin.HostCalls = hostCalls{}
 
 // HostInvoke implements plugin.HostCalls.
 func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value, error) {
+	return h.invoke(ctx, c, dispatch.Behalf{Unkept: c.Parent.Shadow || c.Parent.Behalf.Unkept})
+}
+
+// invoke serves a request. Agents that it asks run for a place in a conversation, if
+// that is known.
+func (h hostCalls) invoke(ctx context.Context, c plugin.HostCall, behalf dispatch.Behalf) (edn.Value, error) {
 	parent := c.Parent
 	bounded, err := within(parent, c.Request, time.Now())
 	if err != nil {
@@ -37,16 +43,27 @@ func (h hostCalls) HostInvoke(ctx context.Context, c plugin.HostCall) (edn.Value
 	if intent, _ := bounded.Key("task").Key("intent").AsKeyword(); intent == contract.DescribeIntent {
 		return describe(bounded.Key("input"), reg)
 	}
+	if delegates(parent, bounded, reg) {
+		return h.delegate(ctx, turn, c, bounded)
+	}
+	return h.perform(ctx, turn, c, bounded, behalf)
+}
+
+// perform executes a request that has its bounds.
+func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, bounded edn.Value, behalf dispatch.Behalf) (edn.Value, error) {
+	parent := c.Parent
 	a := act.Act{
 		Request:       bounded,
 		Principal:     c.Plugin,
 		PrincipalType: "plugin",
 		Roles:         parent.Caller.Roles,
 		Narrow:        parent.Caller.Narrow,
+		Tenant:        parent.Caller.Tenant,
 		Stack:         append(slices.Clone(parent.Stack), parent.CapID),
 		Within:        parent.Within,
 		AtLeast:       parent.AtLeast,
 		Deepest:       parent.Deepest,
+		Behalf:        behalf,
 	}
 	response, failure, known := edn.Nil(), (*contract.Error)(nil), false
 	if !parent.Shadow {

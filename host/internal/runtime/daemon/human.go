@@ -78,6 +78,10 @@ func (x executor) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answ
 	if x.ours(call.CapID) {
 		return x.converse(ctx, call)
 	}
+	call, err := x.resolved(ctx, call)
+	if err != nil {
+		return dispatch.Answer{}, err
+	}
 	return x.Client.Invoke(ctx, call)
 }
 

@@ -1,13 +1,46 @@
 package daemon
 
 import (
+	"context"
+	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/issuer"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
-	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
-	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
+
+// openIdentity reads the users of a store.
+func (h *Host) openIdentity(ctx context.Context, store identity.Store, set *identity.Settings) (err error) {
+	if h.identity, err = identity.Open(ctx, store); err != nil {
+		return err
+	}
+	if clash := h.identity.Clash(set); clash != nil {
+		return clash
+	}
+	h.issuers = issuer.New(time.Now)
+	h.identity.Trust(h.issuers)
+	return nil
+}
+
+// reachIssuers reads the keys of the issuers that a reload adds or changes: a mistake in
+// their blocks would refuse all of their callers (HCL-039).
+func (h *Host) reachIssuers(ctx context.Context, old, next *identity.Settings) *contract.Error {
+	for i := range next.Issuers {
+		by := &next.Issuers[i]
+		known := slices.ContainsFunc(old.Issuers, func(o identity.Issuer) bool {
+			return o.URL == by.URL && o.Authorities == by.Authorities
+		})
+		if known {
+			continue
+		}
+		if err := h.issuers.Reach(ctx, by); err != nil {
+			return contract.Errorf("auth/busy", "nothing was changed: the keys of the issuer %s (%s) cannot be read: %w", by.Name, by.URL, err).
+				WithHint("correct the block oidc \"" + by.Name + "\", or reload when the issuer answers")
+		}
+	}
+	return nil
+}
 
 // Identity implements httpapi.Backend.
 func (d *Daemon) Identity() *identity.Service {
@@ -15,26 +48,4 @@ func (d *Daemon) Identity() *identity.Service {
 		return h.identity
 	}
 	return nil
-}
-
-// Denied implements httpapi.Backend: it writes a line of the audit log and, if a rule
-// has decided, an event of the host (AUTH-013). What callers without valid credentials
-// send makes no event: it would push the others out.
-func (d *Daemon) Denied(r httpapi.Denial) {
-	d.log.Named("audit").Warn(r.Event,
-		"principal", r.Principal,
-		"address", r.Address,
-		"operation", r.Operation,
-		"decision", r.Decision.String(),
-		"message", r.Message,
-	)
-	h := d.host.Load()
-	if h == nil || r.Decision.IsNil() {
-		return
-	}
-	_ = h.events.Record(time.Now(), &journal.HostEvent{Event: r.Event, Details: edn.MustMap(
-		edn.K("principal"), edn.Text(r.Principal),
-		edn.K("address"), edn.Text(r.Address),
-		edn.K("decision"), r.Decision,
-	)}) // whole by construction
 }

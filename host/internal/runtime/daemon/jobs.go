@@ -124,7 +124,12 @@ func (h *Host) untrack(active *activeRun) {
 	if !r.closed && active.of != nil {
 		// The caller has its answer; plugins release their state of the run
 		// afterwards.
-		r.after.Go(func() { h.Ended(context.Background(), id) })
+		r.after.Go(func() {
+			if h.runEnded != nil {
+				h.runEnded(active.run)
+			}
+			h.Ended(context.Background(), id)
+		})
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -26,9 +27,11 @@ type Journal struct {
 	live  *runs    // in progress; nil without a daemon
 	host  *Host    // resumes runs and replays them in new ones; nil without a daemon
 	dir   *dataDir // locked by this Journal, if it has opened the store
-	owner string   // only its runs exist; empty: all do
+	of    reach    // only these runs exist
 	// loaded is the configuration that runs are replayed with; nil: none.
-	loaded *Loaded
+	loaded *setup.Loaded
+	// content is what transcripts have of inputs and outputs.
+	content journal.Content
 }
 
 var _ httpapi.Runs = (*Journal)(nil)
@@ -59,7 +62,7 @@ func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal
 		dir.close()
 		return nil, failureOf(err)
 	}
-	return &Journal{store: opened, dir: dir}, nil
+	return &Journal{store: opened, dir: dir, content: journal.Content(cfg.Telemetry.Content)}, nil
 }
 
 // Close closes what OpenJournal has opened.
@@ -71,11 +74,34 @@ func (j *Journal) Close() error {
 	return j.store.Close()
 }
 
+// reach are the runs that a caller may see. The zero value are all of them.
+type reach struct{ principal, tenant string }
+
+func (r reach) all() bool { return r == reach{} }
+
 // OwnedBy implements httpapi.Runs.
 func (j *Journal) OwnedBy(principal string) httpapi.Runs {
 	owned := *j
-	owned.owner = principal
+	owned.of.principal = principal
 	return &owned
+}
+
+// OfTenant implements httpapi.Runs.
+func (j *Journal) OfTenant(tenant string) httpapi.Runs {
+	of := *j
+	of.of.tenant = tenant
+	return &of
+}
+
+// sees reports whether a recorded run is in the reach of the caller.
+func (j *Journal) sees(ctx context.Context, run *store.Run) (bool, error) {
+	if j.of.principal != "" && run.Principal != j.of.principal {
+		return false, nil
+	}
+	if j.of.tenant == "" {
+		return true, nil
+	}
+	return j.store.OfTenant(ctx, run.ID, j.of.tenant)
 }
 
 // kept returns the store; the error is that of a host without one.
@@ -97,10 +123,19 @@ const lastRun = "last"
 // find returns the run that a caller has named.
 func (j *Journal) find(ctx context.Context, name string) (store.Run, *contract.Error) {
 	run, err := j.named(ctx, name)
-	if j.owner != "" && (err != nil && err.Type == "invalid-request" || err == nil && run.Principal != j.owner) {
-		return store.Run{}, notRecorded(name)
+	if j.of.all() || err != nil && err.Type != "invalid-request" {
+		return run, err
 	}
-	return run, err
+	if err == nil {
+		seen, fault := j.sees(ctx, &run)
+		if fault != nil {
+			return store.Run{}, failureOf(fault)
+		}
+		if seen {
+			return run, nil
+		}
+	}
+	return store.Run{}, notRecorded(name)
 }
 
 func notRecorded(name string) *contract.Error {
@@ -224,21 +259,22 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 		limit = listedRuns
 	}
 	filter := store.Filter{
-		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Since: f.Since, Until: f.Until, Before: f.Before,
-		Limit: limit + 1,
+		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Session: f.Session, Since: f.Since, Until: f.Until,
+		Before: f.Before, Limit: limit + 1,
 	}
 	live := f.Status == "running" || f.Status == "queued" || f.Status == "waiting"
 	if live {
 		filter.Status, filter.Limit = "open", manyOpen
 	}
-	if j.owner != "" {
-		filter.Principal = j.owner
+	filter.Tenant = j.of.tenant
+	if j.of.principal != "" {
+		filter.Principal = j.of.principal
 	}
 	if f.Key != "" {
 		filter.Key = act.KeyHash(filter.Principal, f.Key)
 	}
 	var runs []store.Run
-	foreign := j.owner != "" && f.Principal != "" && f.Principal != j.owner
+	foreign := j.of.principal != "" && f.Principal != "" && f.Principal != j.of.principal
 	if s != nil && !foreign {
 		var err error
 		if f.Before != "" {

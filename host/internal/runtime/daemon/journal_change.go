@@ -79,10 +79,15 @@ func (j *Journal) Purge(ctx context.Context, name string, dryRun bool) (edn.Valu
 	return j.summary(run).AssocKey("dry-run?", edn.Bool(dryRun)), nil
 }
 
+// has reports whether a run in progress is in reach.
+func (r reach) has(active *activeRun) bool {
+	return (r.principal == "" || active.run.Principal() == r.principal) && (r.tenant == "" || active.run.Tenant() == r.tenant)
+}
+
 // Cancel implements httpapi.Runs.
 func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellation) (edn.Value, *contract.Error) {
 	active := j.running(name)
-	if active == nil || j.owner != "" && active.run.Principal() != j.owner {
+	if active == nil || !j.of.has(active) {
 		run, missing := j.find(ctx, name)
 		if missing != nil {
 			return edn.Nil(), missing
@@ -162,7 +167,7 @@ func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.D
 		return edn.Nil(), contract.Errorf("queue/invalid-transition", "resume run %s: no daemon is there to execute it", run.ID).
 			WithHint("start one with \"ferment serve\"")
 	}
-	how := act.Resumption{Why: journal.ResumedDecision, By: by}
+	how := act.Resumption{Why: journal.ResumedDecision, By: by, TraceParent: httpapi.TraceParent(ctx)}
 	for _, d := range decisions {
 		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: d.By})
 	}

@@ -36,7 +36,7 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 			return edn.Nil(), err
 		}
 	}
-	for f := (store.Filter{Limit: pageRecords, Principal: j.owner}); name == "" && s != nil; {
+	for f := (store.Filter{Limit: pageRecords, Principal: j.of.principal, Tenant: j.of.tenant}); name == "" && s != nil; {
 		runs, err := s.Runs(ctx, f)
 		if err != nil {
 			return edn.Nil(), failureOf(err)
@@ -52,7 +52,7 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 		f.Before = runs[len(runs)-1].ID
 	}
 	var b edn.MapBuilder
-	if name == "" && s != nil && j.owner == "" {
+	if name == "" && s != nil && j.of.all() {
 		sessions, found, err := s.VerifySessions(ctx)
 		if err != nil {
 			return edn.Nil(), failureOf(err)
@@ -144,8 +144,9 @@ func (j *Journal) Import(ctx context.Context, name string) (edn.Value, *contract
 	}
 	defer func() { _ = f.Close() }()
 	id, err := s.Import(ctx, f)
-	if errors.Is(err, contract.OfType("journal/fenced")) {
-		return edn.Nil(), contract.AsError(err).WithHint("\"ferment runs list\" shows the recorded runs")
+	if errors.Is(err, store.ErrRecorded) {
+		return edn.Nil(), contract.Errorf("invalid-request", "import %s: its run is recorded here already", name).
+			WithHint("\"ferment runs list\" shows the recorded runs")
 	}
 	if err != nil {
 		return edn.Nil(), failureOf(err)

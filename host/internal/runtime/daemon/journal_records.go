@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -52,6 +53,51 @@ func (j *Journal) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Valu
 	), nil
 }
 
+// Value implements httpapi.Runs. A value that a run shares with others is a value of
+// each of them.
+func (j *Journal) Value(ctx context.Context, hash, name string) (edn.Value, *contract.Error) {
+	s, missing := j.kept()
+	if missing != nil {
+		return edn.Nil(), missing
+	}
+	unnamed := contract.Errorf("not-found", "no run of the caller names the value %.80s", hash)
+	if name == "" {
+		readable, err := s.Readable(ctx, hash, j.of.principal, j.of.tenant)
+		if err != nil || !readable {
+			return edn.Nil(), cmp.Or(failureOf(err), unnamed)
+		}
+	} else {
+		run, missing := j.find(ctx, name)
+		if missing != nil {
+			return edn.Nil(), missing
+		}
+		if !run.Purged.IsZero() || !run.Removed.IsZero() {
+			return edn.Nil(), contract.Errorf("replay/values-purged", "the values of run %s were purged", run.ID)
+		}
+		names, err := j.names(ctx, run, hash)
+		if err != nil || !names {
+			return edn.Nil(), cmp.Or(failureOf(err), contract.Errorf("not-found", "run %s does not name the value %.80s", run.ID, hash))
+		}
+	}
+	v, err := s.Value(ctx, hash)
+	return v, failureOf(err)
+}
+
+// names reports whether a record of a run names a value.
+func (j *Journal) names(ctx context.Context, run store.Run, hash string) (found bool, _ error) {
+	records := &pages{store: j.store, run: run.ID}
+	for !found {
+		page, err := records.Page(ctx)
+		if err != nil || len(page) == 0 {
+			return false, err
+		}
+		for _, rec := range page {
+			rec.Refs(func(ref journal.Ref) { found = found || ref.Hash() == hash })
+		}
+	}
+	return true, nil
+}
+
 // Watch implements httpapi.Runs. The events before the first one that is shown are
 // read too: they say which capability an attempt was of.
 func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Watching, *contract.Error) {
@@ -68,7 +114,7 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 	case after == run.Records && run.Ended():
 		return nil, nil
 	}
-	return func(ctx context.Context, show func(journal.Event) error) error {
+	return func(ctx context.Context, show func([]journal.Event) error) error {
 		if j.live != nil {
 			defer j.live.readers.enter(run.ID)()
 		}
@@ -77,9 +123,12 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 			records = j.store.Follow(run.ID, 0)
 		}
 		var failed error
-		err := journal.Watch(ctx, records, func(e journal.Event) bool {
-			if e.Seq > after {
-				failed = show(e)
+		err := journal.WatchPages(ctx, records, func(events []journal.Event) bool {
+			for len(events) > 0 && events[0].Seq <= after {
+				events = events[1:]
+			}
+			if len(events) > 0 {
+				failed = show(events)
 			}
 			return failed == nil
 		})
@@ -92,21 +141,16 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 type pages struct {
 	store *store.Store
 	run   string
-	last  int              // record that was returned
-	page  []journal.Record // the next ones
+	last  int // record that was returned
 }
 
-// Next implements journal.Reader.
-func (p *pages) Next(ctx context.Context) (rec journal.Record, ok bool, err error) {
-	if len(p.page) == 0 {
-		p.page, err = p.store.Read(ctx, p.run, p.last, pageRecords)
-		if err != nil || len(p.page) == 0 {
-			return journal.Record{}, false, err
-		}
+// Page implements journal.Reader.
+func (p *pages) Page(ctx context.Context) ([]journal.Record, error) {
+	page, err := p.store.Read(ctx, p.run, p.last, pageRecords)
+	if len(page) > 0 {
+		p.last = page[len(page)-1].Seq
 	}
-	rec, p.page = p.page[0], p.page[1:]
-	p.last = rec.Seq
-	return rec, true, nil
+	return page, err
 }
 
 // valuesOf returns the values of a record that are kept, by their hashes.

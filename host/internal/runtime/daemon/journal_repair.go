@@ -61,52 +61,20 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 	if d := r.Sessions.Damage; d != nil {
 		b.Key("sessions/damage", damageValue(d))
 	}
+	if d := r.HostDamage; d != nil {
+		b.Key("host/damage", damageValue(d))
+	}
 	for key, text := range map[string]string{"file": r.File, "kept": r.Kept} {
 		if text != "" {
 			b.Key(key, edn.Text(text))
 		}
 	}
-	for key, n := range map[string]int{"records/unnamed": r.Unnamed, "runs/missing": r.Missing} {
+	for key, n := range map[string]int{"records/unnamed": r.Unnamed, "runs/missing": r.Missing, "host/cut": r.HostCut} {
 		if n > 0 {
 			b.Key(key, edn.Int(int64(n)))
 		}
 	}
 	return b.Map(), nil
-}
-
-// MigrateJournal brings the database of a journal to a version of its schema while no
-// daemon serves the data directory; a negative one is the latest. acceptLoss allows a
-// lower version, which deletes data. With dryRun it only returns what it would do.
-func MigrateJournal(ctx context.Context, cfg *config.Config, to int, acceptLoss, dryRun bool) (edn.Value, error) {
-	j := &Journal{empty: cfg.Store.File}
-	_, err := os.Stat(j.empty)
-	if !cfg.Store.Lasts() || j.empty != "" && errors.Is(err, fs.ErrNotExist) {
-		_, missing := j.kept()
-		return edn.Nil(), missing
-	}
-	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
-	if err != nil {
-		return edn.Nil(), err
-	}
-	defer dir.close()
-	options, err := storeOptions(cfg)
-	if err != nil {
-		return edn.Nil(), failureOf(err)
-	}
-	m, err := store.Migrate(ctx, options, to, acceptLoss, dryRun)
-	var loss *store.LossError
-	if errors.As(err, &loss) {
-		return edn.Nil(), contract.Errorf("queue/invalid-transition", "%s", loss.Error())
-	}
-	if err != nil {
-		return edn.Nil(), failureOf(err)
-	}
-	return edn.MustMap(
-		edn.K("database"), edn.Text(m.Database),
-		edn.K("from"), edn.Int(int64(m.From)),
-		edn.K("to"), edn.Int(int64(m.To)),
-		edn.K("dry-run?"), edn.Bool(dryRun),
-	), nil
 }
 
 // repairedValue returns a row of the result of a repair.
@@ -142,7 +110,11 @@ func failureOf(err error) *contract.Error {
 	case errors.As(err, &damage):
 		return contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", damageValue(damage))
 	case errors.As(err, &schema):
-		return contract.Errorf("journal/unavailable", "%s", schema.Error()).WithRetryable(false)
+		hint := "run \"ferment admin migrate\"; \"ferment admin db-status\" shows the versions"
+		if schema.Changed != "" || schema.Found > schema.Known {
+			hint = "use the program that wrote the database; \"ferment admin db-status\" shows the versions"
+		}
+		return contract.Errorf("journal/unavailable", "%w", schema).WithRetryable(false).WithHint(hint)
 	}
 	return contract.AsError(err)
 }

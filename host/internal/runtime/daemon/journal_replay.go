@@ -8,12 +8,13 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Under sets the configuration that runs are replayed with.
-func (j *Journal) Under(l *Loaded) { j.loaded = l }
+func (j *Journal) Under(l *setup.Loaded) { j.loaded = l }
 
 // Replay implements httpapi.Runs.
 func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *contract.Error) {
@@ -32,7 +33,7 @@ func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value,
 		return j.fill(ctx, run.ID, records, dispatch.Fill{Swap: q.Swap, Effects: q.Effects})
 	}
 	began := time.Now()
-	hash, failure := act.Replay(ctx, j.loaded.actConfig(), run.ID, records)
+	hash, failure := act.Replay(ctx, j.loaded.ActConfig(), run.ID, records)
 	if failure != nil {
 		return edn.Nil(), failure
 	}
@@ -63,6 +64,7 @@ func (j *Journal) fill(ctx context.Context, of string, records []journal.Record,
 	if err != nil {
 		return edn.Nil(), err
 	}
+	a.TraceParent = httpapi.TraceParent(ctx)
 	var run *act.Run
 	if _, err := t.perform(ctx, a, func(r *act.Run) { run = r }); run == nil {
 		return edn.Nil(), err

@@ -76,7 +76,7 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		}
 	}
 	if with.Transcript {
-		b.Key("transcript", journal.Transcript(records))
+		b.Key("transcript", j.content.Transcript(records))
 	}
 	return b.Map(), nil
 }

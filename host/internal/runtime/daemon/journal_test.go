@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ var recordedAt = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
 // runScript writes the records of one run with one node.
 type runScript struct {
-	t   *testing.T
+	t   testing.TB
 	to  *store.Store
 	run string
 	at  time.Time
@@ -180,7 +181,9 @@ func TestJournalCounts(t *testing.T) {
 	total := func(v edn.Value) string { return v.Key("runs").Key("total").String() }
 	assert.Equal(t, "2", total(count(j, httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(24 * time.Hour), Intent: "a/good"})))
 	assert.Equal(t, "1", total(count(j, httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(time.Hour)})))
-	assert.Equal(t, "0", total(count(j, httpapi.RunFilter{})), "the last 24 hours")
+	assert.Equal(t, "{:open 1}", count(j, httpapi.RunFilter{}).Key("runs").Key("by-status").String(), "the last 24 hours: one goes on")
+	late := count(j, httpapi.RunFilter{Since: recordedAt.Add(4 * time.Second), Until: recordedAt.Add(24 * time.Hour)})
+	assert.Equal(t, "3", total(late), "a run counts when it ends")
 	assert.Equal(t, "3", total(count(j.OwnedBy("uid/7"), httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(24 * time.Hour)})))
 	assert.Equal(t, "0", total(count(j.OwnedBy("ann"), httpapi.RunFilter{Since: recordedAt, Until: recordedAt.Add(24 * time.Hour)})), "AUTH-012")
 	assert.Equal(t, "0", total(count(j.OwnedBy("ann"), httpapi.RunFilter{Principal: "uid/7", Since: recordedAt, Until: recordedAt.Add(24 * time.Hour)})))
@@ -406,13 +409,30 @@ func TestJournalMovesRuns(t *testing.T) {
 	require.Nil(t, failed)
 	assert.True(t, verified.Key("ok?").Truthy())
 	_, failed = there.Import(t.Context(), path)
-	assert.Equal(t, "journal/fenced", typeOf(failed))
+	assert.Equal(t, "invalid-request", typeOf(failed))
+	assert.Contains(t, failed.Message, "recorded here already")
 	cut := filepath.Join(t.TempDir(), "cut.edn")
 	require.NoError(t, os.WriteFile(cut, []byte(file.String()[:pageBytes]), 0o600))
 	_, failed = j.Import(t.Context(), cut)
 	assert.Equal(t, "import/invalid", typeOf(failed))
 	_, failed = there.Import(t.Context(), path+"x")
 	assert.Equal(t, "invalid-request", typeOf(failed))
+
+	var fenced atomic.Bool
+	third, err := store.Open(t.Context(), store.Options{
+		Path: filepath.Join(t.TempDir(), "ferment.db"),
+		Faults: store.Faults{Before: func(string) error {
+			if fenced.Load() {
+				return store.ErrFenced
+			}
+			return nil
+		}},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = third.Close() })
+	fenced.Store(true)
+	_, failed = (&Journal{store: third}).Import(t.Context(), path)
+	assert.Equal(t, "journal/fenced", typeOf(failed), "another process has the database: the run is not recorded")
 }
 
 // JRN-060, JRN-061, as far as they say what an operator changes: pins, and the
@@ -516,6 +536,7 @@ func TestJournalOfOneOwner(t *testing.T) {
 	}
 	_, err := j.List(t.Context(), httpapi.RunFilter{Before: doneRun})
 	assert.Equal(t, "invalid-request", typeOf(err), "the cursor of another caller")
+	answered := edn.Hash(edn.Text("x"))
 	verified, err := j.Verify(t.Context(), "")
 	require.Nil(t, err)
 	assert.Equal(t, "1", verified.Key("runs").String())
@@ -544,6 +565,10 @@ func TestJournalOfOneOwner(t *testing.T) {
 			return err
 		},
 		"export": func(j httpapi.Runs, run string) *contract.Error { _, err := j.Export(t.Context(), run, 0); return err },
+		"value": func(j httpapi.Runs, run string) *contract.Error {
+			_, err := j.Value(t.Context(), answered, run)
+			return err
+		},
 	} {
 		for _, run := range []string{doneRun, openRun, "run_01", "run_01AAAAAAAAAAAAAAAAAAAAAAAB"} {
 			assert.Equal(t, "run/not-found", typeOf(do(j, run)), "%s %s", name, run)
@@ -551,6 +576,47 @@ func TestJournalOfOneOwner(t *testing.T) {
 		assert.Empty(t, typeOf(do(j, aliceRun)), name)
 		assert.Empty(t, typeOf(do(all, aliceRun)), name)
 	}
+}
+
+// AUTH-012: a value is readable through the runs that name it: not as a part of one, not
+// after the values of the run were purged, and by its hash alone only if the caller has
+// such a run.
+func TestJournalValues(t *testing.T) {
+	all, script := owners(t)
+	alice := script(aliceRun, "alice")
+	alice.begin("a/good")
+	alice.complete(edn.Text("x"))
+	shared, own := edn.Text(strings.Repeat("answer ", 100)), edn.Text("x")
+	_, err := all.Pin(t.Context(), doneRun, true)
+	require.Nil(t, err)
+	value := func(j httpapi.Runs, v edn.Value, run string) string {
+		got, err := j.Value(t.Context(), edn.Hash(v), run)
+		if err != nil {
+			return err.Type
+		}
+		assert.Equal(t, v.String(), got.String())
+		return "ok"
+	}
+	j, uid := all.OwnedBy("alice"), all.OwnedBy("uid/7")
+	assert.Equal(t, "ok", value(all, own, ""))
+	assert.Equal(t, "ok", value(j, own, ""))
+	assert.Equal(t, "ok", value(j, own, aliceRun))
+	assert.Equal(t, "not-found", value(uid, own, ""))
+	assert.Equal(t, "not-found", value(uid, own, doneRun))
+	assert.Equal(t, "run/not-found", value(uid, own, aliceRun))
+	assert.Equal(t, "not-found", value(j, shared, ""))
+	assert.Equal(t, "not-found", value(j, edn.Text("nothing has it"), ""))
+	// The value of a second run is stored once and belongs to both.
+	again := script("run_03EEEEEEEEEEEEEEEEEEEEEEEE", "alice")
+	again.begin("a/good")
+	again.complete(shared)
+	assert.Equal(t, "ok", value(j, shared, ""))
+	assert.Equal(t, "ok", value(uid, shared, doneRun))
+	_, err = all.Purge(t.Context(), doneRun, false)
+	require.Nil(t, err)
+	assert.Equal(t, "replay/values-purged", value(uid, shared, doneRun))
+	assert.Equal(t, "not-found", value(uid, shared, ""))
+	assert.Equal(t, "ok", value(j, shared, ""))
 }
 
 // HTTP-006: pages do not move when runs are added; a key selects the run of its
@@ -583,10 +649,12 @@ func seen(t *testing.T, j httpapi.Runs, run string, after int) (seqs []int, name
 	watch, err := j.Watch(t.Context(), run, after)
 	require.Nil(t, err)
 	require.NotNil(t, watch)
-	require.NoError(t, watch(t.Context(), func(e journal.Event) error {
-		seqs, names = append(seqs, e.Seq), append(names, e.Name)
-		if e.Attempt > 0 {
-			assert.Equal(t, "a/one", e.CapID, "also of an attempt that began before the cursor")
+	require.NoError(t, watch(t.Context(), func(events []journal.Event) error {
+		for _, e := range events {
+			seqs, names = append(seqs, e.Seq), append(names, e.Name)
+			if e.Attempt > 0 {
+				assert.Equal(t, "a/one", e.CapID, "also of an attempt that began before the cursor")
+			}
 		}
 		return nil
 	}))
@@ -625,13 +693,13 @@ func TestJournalWatches(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	watch, err := j.Watch(ctx, openRun, 0)
 	require.Nil(t, err)
-	require.ErrorIs(t, watch(ctx, func(e journal.Event) error {
-		if e.Seq == 4 { // the last event; the run goes on
+	require.ErrorIs(t, watch(ctx, func(events []journal.Event) error {
+		if events[len(events)-1].Seq == 4 { // the last event; the run goes on
 			cancel()
 		}
 		return nil
 	}), context.Canceled)
-	require.ErrorIs(t, watch(t.Context(), func(journal.Event) error { return fs.ErrClosed }), fs.ErrClosed)
+	require.ErrorIs(t, watch(t.Context(), func([]journal.Event) error { return fs.ErrClosed }), fs.ErrClosed)
 	_, err = j.Purge(t.Context(), doneRun, false)
 	require.Nil(t, err)
 	_, err = j.Watch(t.Context(), doneRun, 7)

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store/calibrations"
@@ -16,12 +15,13 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // newRescorer creates the rescorer. It is idle until a daemon runs it.
-func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
+func (h *Host) newRescorer(loaded *setup.Loaded, o Options) *rescore.Rescorer {
 	return rescore.New(rescore.Settings{
 		Clock: dispatch.SystemClock{}, Store: calibrations.Dir(loaded.Host.DataDir), Random: rand.Float64,
 		Tell:    func(n stats.Notice) { h.notice(n, o.Notices) },
@@ -31,7 +31,7 @@ func (h *Host) newRescorer(loaded *Loaded, o Options) *rescore.Rescorer {
 
 // configureRescorer configures the rescorer for a configuration. In profile
 // admin no judges are in use, because the host takes no acts.
-func (h *Host) configureRescorer(loaded *Loaded) {
+func (h *Host) configureRescorer(loaded *setup.Loaded) {
 	c := rescore.Config{Registry: loaded.Generation.Registry, Ask: h.grade}
 	if loaded.Profile != language.ProfileAdmin {
 		c.Used = loaded.Generation.JudgesInUse()
@@ -78,39 +78,6 @@ func (h *Host) believe(j *registry.Judge, r calibration.Record) {
 
 // Judges returns the state of the judges of the current configuration.
 func (h *Host) Judges() []rescore.Status { return h.rescorer.Status() }
-
-// JudgeStates returns the judges of the configuration in the state that their
-// files record, without a host that measures them.
-func (l *Loaded) JudgeStates(now time.Time) []rescore.Status {
-	reg, used := l.Generation.Registry, l.Generation.JudgesInUse()
-	var out []rescore.Status
-	for _, name := range reg.Judges() {
-		j, _ := reg.Judge(name)
-		out = append(out, rescore.StatusOf(j, calibrations.Dir(l.Host.DataDir), slices.Contains(used, name), now))
-	}
-	return out
-}
-
-// JudgesDue returns the judges in use whose measurement is to be repeated: those
-// that have anchors and a record that is expired or soon will be. An empty name
-// stands for all.
-func (l *Loaded) JudgesDue(name string, now time.Time) ([]*registry.Judge, error) {
-	var out []*registry.Judge
-	for _, used := range l.Generation.JudgesInUse() {
-		judge, _ := l.Generation.Registry.Judge(used)
-		if name != "" && used != name || judge.Anchors == "" {
-			continue
-		}
-		r, err := calibrations.Dir(l.Host.DataDir).Record(used)
-		if err != nil {
-			return nil, err
-		}
-		if r != nil && !r.Other(judge) && !now.Before(r.EarliestDue(judge.Recheck)) {
-			out = append(out, judge)
-		}
-	}
-	return out, nil
-}
 
 // Judges implements httpapi.Control.
 func (c control) Judges() edn.Value {

@@ -47,6 +47,7 @@ func (d *Daemon) maintainOnce(ctx context.Context) error {
 		d.log.Info("the data directory is back", "path", d.dir.path)
 	}
 	d.measureSpace()
+	d.noteWaiting()
 	if !d.dir.tokenPresent() {
 		if err := d.dir.prepareRun(); err != nil {
 			return err

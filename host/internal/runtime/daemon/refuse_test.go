@@ -10,16 +10,18 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // serving returns a daemon in a phase, with a host under a configuration.
-func serving(phase string, loaded *Loaded, change func(*Host)) *Daemon {
+func serving(phase string, loaded *setup.Loaded, change func(*Host)) *Daemon {
 	h := &Host{runs: newRuns()}
 	h.runs.current = &generation{loaded: loaded}
 	if change != nil {
@@ -33,7 +35,7 @@ func serving(phase string, loaded *Loaded, change func(*Host)) *Daemon {
 // OPS-001, OPS-004, OPS-009, ERR-002: the errors for acts that a
 // daemon does not take.
 func TestTakeRefuses(t *testing.T) {
-	loaded := func(profile string) *Loaded { return &Loaded{Config: &config.Config{Profile: profile}} }
+	loaded := func(profile string) *setup.Loaded { return &setup.Loaded{Config: &config.Config{Profile: profile}} }
 	for name, row := range map[string]struct {
 		d         *Daemon
 		typ       string
@@ -74,16 +76,16 @@ func TestOperatorsSeeALostLedger(t *testing.T) {
 	limits, err := policy.LimitsOf(edn.MustRead(`{:max-attempts 5}`))
 	require.NoError(t, err)
 	block := policy.ScopeBudget{Written: true, Limits: limits, Per: "total"}
-	l := &Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{Tenant: block, User: block}}}}
+	l := &setup.Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{Tenant: block, User: block}}}}
 	c := control{serving("ready", l, func(h *Host) { h.ledger = lostLedger{} })}
-	noTenant := &Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{User: block}}}}
+	noTenant := &setup.Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{User: block}}}}
 	users := control{serving("ready", noTenant, func(h *Host) { h.ledger = lostLedger{} })}
 	for name, ask := range map[string]func() (edn.Value, *contract.Error){
 		"show all":      func() (edn.Value, *contract.Error) { return c.Budgets(t.Context(), "") },
-		"show one user": func() (edn.Value, *contract.Error) { return c.Budgets(t.Context(), "ann") },
+		"show one user": func() (edn.Value, *contract.Error) { return c.Budgets(t.Context(), "uid/4") },
 		"show users":    func() (edn.Value, *contract.Error) { return users.Budgets(t.Context(), "") },
 		"adjust": func() (edn.Value, *contract.Error) {
-			return c.AdjustBudget(t.Context(), httpapi.BudgetChange{User: "ann", Grant: edn.MustRead(`{:attempts 1}`)})
+			return c.AdjustBudget(t.Context(), httpapi.BudgetChange{User: "uid/4", Grant: edn.MustRead(`{:attempts 1}`)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,4 +95,68 @@ func TestOperatorsSeeALostLedger(t *testing.T) {
 			assert.Contains(t, err.Message, "the disk is gone")
 		})
 	}
+}
+
+// LED-006, AUTH-012: names that are none of a tenant or of a caller do not come to the
+// ledger, which some databases could not keep.
+func TestBudgetsOfImpossibleNames(t *testing.T) {
+	limits, err := policy.LimitsOf(edn.MustRead(`{:max-attempts 5}`))
+	require.NoError(t, err)
+	block := policy.ScopeBudget{Written: true, Limits: limits, Per: "total"}
+	l := &setup.Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{Tenant: block, User: block}}}}
+	accounts, err := identity.Open(t.Context(), &identity.Memory{})
+	require.NoError(t, err)
+	c := control{serving("ready", l, func(h *Host) { h.ledger, h.identity = lostLedger{}, accounts })}
+	for name, typ := range map[string]string{
+		"an\x00n": "invalid-request", "user/1\x00": "invalid-request", "ann": "user/not-found", "user/ann": "user/not-found",
+		"user/-1": "user/not-found", "user/1": "budget/unavailable", "uid/1": "budget/unavailable",
+	} {
+		_, refused := c.Budgets(t.Context(), name)
+		require.NotNil(t, refused, "%q", name)
+		assert.Equal(t, typ, refused.Type, "%q", name)
+	}
+	for _, row := range []struct{ tenant, user, typ string }{
+		{"", "", "budget/unavailable"}, {policy.HostTenant, "", "budget/unavailable"}, {"acme", "", "budget/unavailable"},
+		{"", "uid/1", "budget/unavailable"}, {"", "user/1", "user/not-found"}, {"", "a b", "user/not-found"},
+		{"ac\x00me", "", "invalid-request"}, {"Acme", "", "invalid-request"}, {"a b", "", "invalid-request"}, {"", "an\x00n", "invalid-request"},
+	} {
+		change := httpapi.BudgetChange{Tenant: row.tenant, User: row.user, Charge: edn.MustRead(`{:attempts 1}`)}
+		_, refused := c.AdjustBudget(t.Context(), change)
+		require.NotNil(t, refused, "%q %q", row.tenant, row.user)
+		assert.Equal(t, row.typ, refused.Type, "%q %q", row.tenant, row.user)
+	}
+}
+
+// LED-006: what a deleted account has used is shown under its id; nothing is added to its
+// budget.
+func TestBudgetOfADeletedAccount(t *testing.T) {
+	limits, err := policy.LimitsOf(edn.MustRead(`{:max-attempts 5}`))
+	require.NoError(t, err)
+	block := policy.ScopeBudget{Written: true, Limits: limits, Per: "total"}
+	l := &setup.Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{User: block}}}}
+	accounts, err := identity.Open(t.Context(), &identity.Memory{})
+	require.NoError(t, err)
+	ledger := budget.NewMemory(nil)
+	c := control{serving("ready", l, func(h *Host) { h.ledger, h.identity = ledger, accounts })}
+	set := &identity.Settings{}
+	u, refused := accounts.AddUser(t.Context(), set, identity.NewUser{Login: "ann"})
+	require.Nil(t, refused)
+	charge := httpapi.BudgetChange{User: "ann", Charge: edn.MustRead(`{:attempts 2}`)}
+	_, refused = c.AdjustBudget(t.Context(), charge)
+	require.Nil(t, refused)
+	before, refused := c.Budgets(t.Context(), "ann")
+	require.Nil(t, refused)
+	assert.Contains(t, before.String(), ":used {:attempts 2}")
+	_, _, refused = accounts.DeleteUser(t.Context(), set, "ann", false)
+	require.Nil(t, refused)
+
+	after, refused := c.Budgets(t.Context(), u.ID)
+	require.Nil(t, refused)
+	assert.Equal(t, before.String(), after.String())
+	_, refused = c.Budgets(t.Context(), "ann")
+	require.NotNil(t, refused)
+	charge.User = u.ID
+	_, refused = c.AdjustBudget(t.Context(), charge)
+	require.NotNil(t, refused)
+	assert.Equal(t, "user/not-found", refused.Type)
 }

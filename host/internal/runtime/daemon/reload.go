@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -124,14 +126,18 @@ func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
 		} else {
 			args = append(args, "details", out.err.Details.String())
 		}
+		d.figures.reloads.Add("refused")
 		d.log.Error("reload refused", args...)
 	case !out.value.Key("changed?").Truthy():
+		d.figures.reloads.Add("unchanged")
 		d.log.Info("reload: no change", args...)
 	default:
+		d.figures.reloads.Add("applied")
 		was, hash, changes := out.value.Key("was"), out.value.Key("hash"), out.value.Key("changes")
 		d.log.Info("config/reloaded",
 			append(args, "old", hashOf(was), "new", hashOf(hash), "changes", changeLines(changes))...)
 		d.log.Debug("config/reloaded", "actions", changes.String())
+		d.recordReload(hashOf(was), hashOf(hash), changes)
 	}
 }
 
@@ -188,7 +194,7 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	defer d.reloads.one.Unlock()
 	h := d.host.Load()
 	old := h.runs.now().loaded
-	next, err := load(ctx, d.options, h.env)
+	next, err := setup.LoadIn(ctx, d.options.Options, h.env)
 	if err != nil {
 		return reloaded{err: contract.AsError(err)}
 	}
@@ -199,7 +205,7 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	if keys := diff.Restart(); len(keys) > 0 {
 		return reloaded{err: needsRestart(keys)}
 	}
-	plugins, wanted, err := next.startable()
+	plugins, wanted, err := next.Startable()
 	if err != nil {
 		return reloaded{err: contract.AsError(err)}
 	}
@@ -229,13 +235,19 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 
 // commit starts new processes beside the running ones and switches to them.
 // Until the plugins are committed, an error leaves everything as it was.
-func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change plugin.Change) *contract.Error {
+func (d *Daemon) commit(ctx context.Context, h *Host, old, next *setup.Loaded, change plugin.Change) *contract.Error {
 	limited, cancel := context.WithTimeout(ctx, old.Host.ReloadTimeout)
 	defer cancel()
 	if err := h.runs.awaitRoom(limited, maxGenerations); err != nil {
 		return contract.Errorf("runtime/overloaded", "%d configurations are still in use by runs in progress",
 			maxGenerations).
 			WithHint("wait for the runs, or cancel them")
+	}
+	if err := h.identity.Clash(next.Generation.Identity); err != nil {
+		return err
+	}
+	if err := h.reachIssuers(limited, old.Generation.Identity, next.Generation.Identity); err != nil {
+		return err
 	}
 	prepared, err := h.supervisor.Prepare(limited, change)
 	if err != nil {
@@ -253,13 +265,19 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *Loaded, change 
 	h.queue.Configure(queueOf(g.loaded.Config))
 	h.answers.Bound(g.loaded.Cache.Bounds(time.Now))
 	h.configureRescorer(next)
+	if !reflect.DeepEqual(old.Telemetry, next.Telemetry) { // else what an operator has changed stays
+		d.configureTelemetry(next.Telemetry)
+	}
+	if err := d.configureExport(next.Config); err != nil {
+		d.log.Error("traces are exported as before", "error", err)
+	}
 	d.warn(next)
 	return nil
 }
 
 // notPrepared is the error for a plugin that does not start, with the place of
 // its block.
-func notPrepared(err error, next *Loaded) *contract.Error {
+func notPrepared(err error, next *setup.Loaded) *contract.Error {
 	var change *plugin.ChangeError
 	if !errors.As(err, &change) {
 		return contract.AsError(err)
@@ -347,7 +365,11 @@ func planned(c plugin.Change) edn.Value {
 // the host after the cursor.
 func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
 	h := d.host.Load()
-	cursor = h.events.Cursor()
+	_, last, failed := h.events.Bounds(d.life)
+	if failed != nil {
+		return "", contract.AsError(failed)
+	}
+	cursor = journal.HostCursor(last)
 	started := d.spawn(func() {
 		begun := time.Now()
 		err := h.supervisor.Swap(d.life, name, plugin.CauseSwap)
@@ -371,7 +393,7 @@ func (h *Host) swapped(name string, err error) {
 	if err != nil {
 		event, details = "plugin/swap-failed", details.AssocKey("error", contract.AsError(err).Value())
 	}
-	_ = h.events.Record(time.Now(), &journal.HostEvent{Event: event, Details: details}) // whole by construction
+	_, _ = h.events.Record(context.Background(), time.Now(), &journal.HostEvent{Event: event, Details: details}) // whole by construction
 }
 
 // spawn runs f in a goroutine that the shutdown waits for. It reports whether f

@@ -109,12 +109,12 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 
 // Watch implements httpapi.Turn. The run outlives its reader if its events can be read
 // again from the journal; then the response is nil for a reader that is gone.
-func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error) {
+func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
 	if _, durable := t.host.journal.(journal.Syncer); !durable {
 		return t.perform(ctx, a, func(run *act.Run) {
 			// The end is shown too, so the context of the reader must not end the watch.
-			if err := run.Watch(context.WithoutCancel(ctx), show); err != nil {
+			if err := run.WatchPages(context.WithoutCancel(ctx), show); err != nil {
 				run.Cancel("client", "it stopped reading")
 			}
 		})
@@ -136,8 +136,8 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) er
 		})
 	}
 	gone := false
-	_ = run.Watch(ctx, func(e journal.Event) error {
-		err := show(e)
+	_ = run.WatchPages(ctx, func(events []journal.Event) error {
+		err := show(events)
 		gone = err != nil
 		return err
 	}) // a run whose records cannot be read has a response nevertheless
@@ -282,14 +282,19 @@ func (r *runs) awaitRoom(ctx context.Context, most int) error {
 // onceWait is the time beyond the drain for calls whose recovery is once.
 const onceWait = 10 * time.Second
 
+// refuseActs stops taking acts.
+func (h *Host) refuseActs() {
+	h.runs.mu.Lock()
+	defer h.runs.mu.Unlock()
+	h.runs.draining = true
+}
+
 // drain stops taking acts, ends those that wait for their turn or for people, and
 // waits for the runs in progress (OPS-004). At the limit it ends the runs, except
 // those with an open attempt whose recovery is once; these get onceWait more. The
 // end of ctx skips the waiting.
 func (h *Host) drain(ctx context.Context, limit time.Duration) {
-	h.runs.mu.Lock()
-	h.runs.draining = true
-	h.runs.mu.Unlock()
+	h.refuseActs()
 	h.cancelRuns(func(run *act.Run) bool { return run.Waiting() || run.AwaitsPeople() })
 	waiting, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,14 +17,13 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
-	"github.com/fermenthq/ferment/sdk/confine"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
-	"github.com/fermenthq/ferment/sdk/wire"
 )
 
 // The phases of a daemon, as /ready reports them.
@@ -36,7 +34,8 @@ const (
 )
 
 // beatEvery is the interval in which the main loop records a beat; after
-// beatLimit without one /health reports failure.
+// beatLimit without one, or with a check of the queue and the journal that takes
+// longer, /health reports failure.
 const (
 	beatEvery = time.Second
 	beatLimit = 10 * time.Second
@@ -58,11 +57,15 @@ type Daemon struct {
 	unfinished []store.Unfinished
 	server     *httpapi.Server
 	beat       atomic.Int64 // nanoseconds from begun to the last round of the main loop
+	probe      probe
 	drains     chan struct{}
 	drained    sync.Once
 	reloads    reloads
+	figures    figures
+	answers    httpapi.MemoryAnswers   // of admin actions, without a store
 	lostDir    atomic.Pointer[lostDir] // nil while the data directory is intact
-	space      atomic.Pointer[space]   // nil before the first measurement
+	auditWait  auditWait
+	space      atomic.Pointer[space] // nil before the first measurement
 	// free returns the free bytes below a directory.
 	free func(dir string) (uint64, error)
 	// life is canceled when the daemon begins to close its parts; work tracks
@@ -71,10 +74,12 @@ type Daemon struct {
 	die  context.CancelFunc
 	work sync.WaitGroup
 
+	writing sync.Mutex // held while a backup is written
+
 	mu    sync.Mutex
 	phase string
-	since time.Time // of the phase
-	early *Loaded   // the configuration during the start
+	since time.Time     // of the phase
+	early *setup.Loaded // the configuration during the start
 }
 
 var _ httpapi.Backend = (*Daemon)(nil)
@@ -107,7 +112,9 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 		drains:  make(chan struct{}),
 		free:    FreeSpace,
 	}
-	d.options.Transitions, d.options.Notices = d.transition, d.notice
+	d.count()
+	d.options.RunEnded, d.options.Panicked = d.runEnded, d.panicked
+	d.options.Transitions, d.options.Notices, d.options.Sampled = d.transition, d.notice, d.figures.export.Samples
 	d.options.Key = make([]byte, 32)
 	_, _ = rand.Read(d.options.Key) // never fails
 	d.life, d.die = context.WithCancel(context.Background())
@@ -138,6 +145,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	}
 	d.setPhase(phaseReady)
 	d.announce()
+	go d.probe.run(d.life, d.begun, d.check) // one that is stuck must not keep the daemon from going down
 	d.spawn(func() { d.watch(d.life) })
 	d.spawn(func() { d.maintain(d.life) })
 	d.spawn(func() { d.keepSessions(d.life) })
@@ -223,6 +231,10 @@ func (d *Daemon) start(ctx context.Context) error {
 	d.mu.Unlock()
 	// From here on the shutdown of the daemon closes the host.
 	d.host.Store(h)
+	d.configureTelemetry(loaded.Telemetry)
+	if err := d.configureExport(loaded.Config); err != nil {
+		return err
+	}
 	step("configuration", "files", len(loaded.Files), "hash", loaded.Hash, "profile", loaded.Profile)
 	d.warn(loaded)
 	for _, w := range view.Weaker(loaded.Config) {
@@ -261,7 +273,7 @@ func (d *Daemon) start(ctx context.Context) error {
 
 // warn logs the warnings of the configuration, such as an optional plugin
 // without a program.
-func (d *Daemon) warn(loaded *Loaded) {
+func (d *Daemon) warn(loaded *setup.Loaded) {
 	for _, x := range loaded.Diagnostics {
 		if x.Severity != diag.SeverityWarning {
 			continue
@@ -279,7 +291,7 @@ func (d *Daemon) warn(loaded *Loaded) {
 
 // descriptors returns the limit on open files of this process, 0 if there is
 // none. It logs a limit that leaves callers fewer connections than configured.
-func (d *Daemon) descriptors(loaded *Loaded) int {
+func (d *Daemon) descriptors(loaded *setup.Loaded) int {
 	n := openFiles()
 	if n > 0 && n/2 < loaded.HTTP.Limits.Connections {
 		d.log.Warn("the limit of open files leaves fewer connections than http.limits.connections",
@@ -297,104 +309,8 @@ func (d *Daemon) stepper() func(what string, args ...any) {
 	}
 }
 
-// loop is the main loop. It blocks only in its select. The error is that of a
-// journal that cannot record any more.
-func (d *Daemon) loop(signals <-chan os.Signal) error {
-	tick := time.NewTicker(d.notify.interval())
-	defer tick.Stop()
-	var failed <-chan struct{}
-	if d.store != nil {
-		failed = d.store.Failed()
-	}
-	for {
-		select {
-		case s := <-signals:
-			if s == syscall.SIGHUP {
-				d.hangup()
-				continue
-			}
-			d.log.Info("signal", "signal", s.String())
-			d.stop(signals)
-			return nil
-		case <-d.drains:
-			d.log.Info("drain", "by", "an operator")
-			d.stop(signals)
-			return nil
-		case <-failed:
-			return d.giveUp()
-		case <-tick.C:
-			d.recordBeat()
-			d.notify.ping()
-		}
-	}
-}
-
-// hangup requests a reload and does not wait for it.
-func (d *Daemon) hangup() {
-	d.spawn(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has the outcome
-}
-
-// Drain starts the shutdown and returns at once.
-func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
-
-// stop drains and closes the daemon. A further signal skips the waiting.
-func (d *Daemon) stop(signals <-chan os.Signal) {
-	d.setPhase(phaseDraining)
-	d.notify.tell("STOPPING=1", "STATUS=draining")
-	d.notify.ping()               // the ticker of this loop starts anew
-	d.host.Load().rescorer.Stop() // no caller waits for its measurements
-	ctx, hurry := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		d.host.Load().drain(ctx, d.host.Load().Loaded().Host.DrainTimeout)
-		d.takeDown(ctx)
-	}()
-	tick := time.NewTicker(d.notify.interval())
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			hurry()
-			d.log.Info("stopped", "uptime", time.Since(d.begun).Round(time.Second).String())
-			return
-		case s := <-signals:
-			if s != syscall.SIGHUP {
-				d.log.Warn("signal during shutdown: not waiting any more", "signal", s.String())
-				hurry()
-			}
-		case <-tick.C:
-			d.recordBeat()
-			d.notify.ping()
-		}
-	}
-}
-
 // lastAnswers is the time in which callers may read answers that are ready.
 const lastAnswers = 2 * time.Second
-
-// takeDown closes what was started, in reverse order. The end of ctx kills
-// processes that are left.
-func (d *Daemon) takeDown(ctx context.Context) {
-	d.die()
-	d.work.Wait()
-	if d.server != nil {
-		answers, cancel := context.WithTimeout(ctx, lastAnswers)
-		d.server.Shutdown(answers)
-		cancel()
-	}
-	if h := d.host.Load(); h != nil {
-		h.close(ctx)
-	}
-	if d.store != nil {
-		if err := d.store.Close(); err != nil {
-			d.log.Error("the journal was not closed", "error", err)
-		}
-	}
-	if d.dir != nil {
-		d.dir.close()
-	}
-}
 
 func (d *Daemon) setPhase(phase string) {
 	d.mu.Lock()
@@ -410,7 +326,7 @@ func (d *Daemon) profile() string {
 }
 
 // loaded returns the configuration in force, nil before there is one.
-func (d *Daemon) loaded() *Loaded {
+func (d *Daemon) loaded() *setup.Loaded {
 	if h := d.host.Load(); h != nil {
 		if g := h.runs.now(); g != nil {
 			return g.loaded
@@ -421,8 +337,20 @@ func (d *Daemon) loaded() *Loaded {
 	return d.early
 }
 
-// transition logs a change of a plugin's state.
+// transition logs, counts and records a change of a plugin's state.
 func (d *Daemon) transition(t Transition) {
+	d.figures.transition(t)
+	d.record(&journal.PluginTransition{
+		Plugin:     t.Plugin,
+		Generation: t.Generation,
+		Instance:   t.Instance,
+		From:       t.From,
+		To:         t.To,
+		Cause:      t.Cause,
+		PID:        t.PID,
+		Calls:      t.Calls,
+		Err:        shortened(t.Fault, ""),
+	}, false)
 	args := []any{"plugin", t.Plugin, "generation", t.Generation, "from", t.From, "to", t.To, "cause", t.Cause}
 	if t.PID != 0 {
 		args = append(args, "pid", t.PID)
@@ -454,183 +382,6 @@ func (d *Daemon) notice(n stats.Notice) {
 	}
 }
 
-// recordBeat records a round of the main loop.
-func (d *Daemon) recordBeat() { d.beat.Store(int64(time.Since(d.begun))) }
-
-// sinceBeat returns the time since the last round of the main loop. It uses the
-// monotonic clock.
-func (d *Daemon) sinceBeat(now time.Time) time.Duration {
-	return now.Sub(d.begun) - time.Duration(d.beat.Load())
-}
-
-// Health implements httpapi.Backend.
-func (d *Daemon) Health() httpapi.Health {
-	return httpapi.Health{
-		OK:        d.sinceBeat(time.Now()) < beatLimit,
-		Version:   d.options.Version,
-		Isolation: d.isolation(),
-		Quality:   d.quality(),
-		Judges:    d.doubtfulJudges(),
-	}
-}
-
-// doubtfulJudges lists the judges in use whose weight is reduced (JDG-011);
-// nil during the start.
-func (d *Daemon) doubtfulJudges() edn.Value {
-	if d.Phase() == phaseStarting {
-		return edn.Nil()
-	}
-	var out []edn.Value
-	for _, s := range d.host.Load().rescorer.Known() {
-		if s.Doubtful() {
-			out = append(out, edn.MustMap(edn.K("judge"), edn.Text(s.Judge.Name), edn.K("state"), edn.K(string(s.Standing))))
-		}
-	}
-	return edn.Vector(out...)
-}
-
-// quality lists the capabilities with degraded quality or an open breaker; nil
-// during the start.
-func (d *Daemon) quality() edn.Value {
-	if d.Phase() == phaseStarting {
-		return edn.Nil()
-	}
-	var out []edn.Value
-	for _, s := range d.host.Load().Standings() {
-		if s.State() != "ok" {
-			v := s.Value()
-			out = append(out, edn.MustMap(
-				edn.K("cap/id"), v.Key("cap/id"),
-				edn.K("intent"), v.Key("intent"),
-				edn.K("state"), v.Key("state"),
-			))
-		}
-	}
-	return edn.Vector(out...)
-}
-
-// isolation returns the confinement of the plugin processes (FX-005): the
-// level of this machine, the number of processes per enforcement, the number
-// that accept less than configured, and whether any may send datagrams. It is
-// nil during the start. It contains no names, because every caller of a
-// listener may read it.
-func (d *Daemon) isolation() edn.Value {
-	if d.Phase() == phaseStarting {
-		return edn.Nil()
-	}
-	counts := map[string]int64{}
-	less, udp := int64(0), "held"
-	for _, s := range d.host.Load().Plugins() {
-		c := s.Confinement
-		if c == nil {
-			continue
-		}
-		counts[c.Enforcement]++
-		if c.BestEffort {
-			less++
-		}
-		if c.UDPOpen() {
-			udp = "open"
-		}
-	}
-	var enforcement edn.MapBuilder
-	for word, n := range counts {
-		enforcement.Key(word, edn.Int(n))
-	}
-	return edn.MustMap(
-		edn.K("level"), edn.K(string(confine.Probe().Best())), edn.K("enforcement"), enforcement.Map(),
-		edn.K("best-effort"), edn.Int(less), edn.K("udp"), edn.K(udp),
-	)
-}
-
-// Phase implements httpapi.Backend.
-func (d *Daemon) Phase() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.phase
-}
-
-// Ready implements httpapi.Backend.
-func (d *Daemon) Ready() httpapi.Ready {
-	d.mu.Lock()
-	phase, since := d.phase, d.since
-	d.mu.Unlock()
-	r := httpapi.Ready{Phase: phase, Boot: d.boot, Profile: d.profile()}
-	if l := d.loaded(); l != nil {
-		r.Weaker = weaker(l)
-		if phase != phaseStarting {
-			r.Conditions = d.pluginConditions(l)
-		}
-	}
-	r.Conditions = append([]httpapi.Condition{
-		{Name: "started", OK: phase != phaseStarting, Since: since, Why: "the daemon is coming up"},
-		d.directory(),
-		d.spaceCondition(),
-		d.journalCondition(),
-		{Name: "not-draining", OK: phase != phaseDraining, Since: since, Why: "the daemon is going down"},
-	}, r.Conditions...)
-	return r
-}
-
-// weaker lists the settings weaker than in profile prod (OPS-009); it is not
-// nil.
-func weaker(l *Loaded) []edn.Value {
-	out := []edn.Value{}
-	for _, w := range view.Weaker(l.Config) {
-		path := make([]edn.Value, len(w.Path))
-		for i, part := range w.Path {
-			path[i] = edn.Text(part)
-		}
-		out = append(out, edn.MustMap(edn.K("path"), edn.Vector(path...), edn.K("value"), w.Value,
-			edn.K("prod"), w.Prod,
-			edn.K("written"), edn.Text(w.Written), edn.K("prod-written"), edn.Text(w.ProdWritten)))
-	}
-	return out
-}
-
-// servesAny reports whether one of the reported capabilities takes calls, or
-// none is reported.
-func servesAny(all []wire.CapabilityHealth) bool {
-	return len(all) == 0 || slices.ContainsFunc(all, func(c wire.CapabilityHealth) bool {
-		return c.State == wire.HealthUnknown || c.State.Callable()
-	})
-}
-
-// pluginConditions returns one condition per required plugin: one of its
-// processes takes calls.
-func (d *Daemon) pluginConditions(l *Loaded) []httpapi.Condition {
-	byName := map[string]httpapi.Condition{}
-	for _, s := range d.host.Load().Plugins() {
-		c := httpapi.Condition{
-			Name:  "required-plugin",
-			OK:    s.Callable,
-			Since: s.Since,
-			Why:   fmt.Sprintf("%s is %s", s.Plugin, s.State),
-		}
-		if s.Err != nil {
-			c.Why += ": " + s.Err.FullMessage()
-		}
-		if c.OK {
-			c.OK = servesAny(s.Health.Capabilities)
-		}
-		if before, ok := byName[s.Plugin]; !ok || !before.OK && c.OK {
-			byName[s.Plugin] = c
-		}
-	}
-	var out []httpapi.Condition
-	for _, p := range l.Plugins {
-		if !p.Enabled || p.Optional {
-			continue
-		}
-		c, ok := byName[p.Name]
-		if !ok {
-			c = httpapi.Condition{Name: "required-plugin", Since: d.begun, Why: p.Name + " has no process"}
-		}
-		out = append(out, c)
-	}
-	return out
-}
-
 // Settings implements httpapi.Backend.
 func (d *Daemon) Settings() *httpapi.Settings {
 	l := d.loaded()
@@ -639,6 +390,7 @@ func (d *Daemon) Settings() *httpapi.Settings {
 	}
 	s := &httpapi.Settings{
 		AllowedHosts: l.HTTP.AllowedHosts, Limits: l.HTTP.Limits, Heartbeat: l.HTTP.Heartbeat,
+		Origins:  l.HTTP.Origins,
 		Identity: l.Generation.Identity,
 		Access:   l.Generation.Access,
 		Open:     l.HTTP.Open,

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -22,7 +23,8 @@ func (d *Daemon) Sessions() *session.Service {
 
 // keepSessions freezes sessions that are not used, deletes expired session variables
 // and content that no conversation names, and writes the times of accesses, from time
-// to time and at the end.
+// to time and at the end. Summaries are made beside it: a model that answers late does
+// not delay the rest.
 func (d *Daemon) keepSessions(ctx context.Context) {
 	h := d.host.Load()
 	interval := func() time.Duration {
@@ -31,6 +33,15 @@ func (d *Daemon) keepSessions(ctx context.Context) {
 	}
 	timer := time.NewTimer(interval())
 	defer timer.Stop()
+	grown := make(chan struct{}, 1)
+	var summaries sync.WaitGroup
+	summaries.Go(func() {
+		for range grown {
+			d.summarizeSessions(ctx, h)
+		}
+	})
+	defer summaries.Wait()
+	defer close(grown)
 	for live := true; live; {
 		sweep := false
 		select {
@@ -43,7 +54,10 @@ func (d *Daemon) keepSessions(ctx context.Context) {
 		}
 		if live {
 			d.coolSessions(ctx, h)
-			d.summarizeSessions(ctx, h)
+			select {
+			case grown <- struct{}{}:
+			default: // it will look once more anyway
+			}
 		}
 		if !sweep {
 			continue

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -50,6 +54,62 @@ func TestFullDataDirectory(t *testing.T) {
 		names = append(names, c.Name)
 	}
 	assert.Contains(t, names, "space")
+}
+
+// HTTP-007: the condition of a journal without space has the time since when.
+func TestJournalConditionSince(t *testing.T) {
+	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	s, err := store.Open(t.Context(), store.Options{
+		Path:    filepath.Join(t.TempDir(), "ferment.db"),
+		Now:     func() time.Time { return at },
+		MinFree: 512 << 20,
+		NoSync:  true,
+		Faults:  store.Faults{Free: func() (uint64, error) { return 0, nil }},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	c := (&Daemon{store: s}).journalCondition()
+	assert.False(t, c.OK)
+	assert.Equal(t, at, c.Since)
+	assert.True(t, (&Daemon{}).journalCondition().OK)
+}
+
+// JRN-006: the log has one line when records of the audit trail begin to wait for space, and
+// one when the first of them is dropped.
+func TestDroppedRecordsAreLogged(t *testing.T) {
+	var log bytes.Buffer
+	var free atomic.Uint64
+	s, err := store.Open(t.Context(), store.Options{
+		Path:    filepath.Join(t.TempDir(), "ferment.db"),
+		MinFree: 512 << 20,
+		NoSync:  true,
+		Faults:  store.Faults{Free: func() (uint64, error) { return free.Load(), nil }},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	d := &Daemon{log: hclog.New(&hclog.LoggerOptions{Output: &log}), life: t.Context(), store: s}
+	d.host.Store(&Host{events: s.HostStream()})
+	lines := func(records int) int {
+		log.Reset()
+		for range records {
+			d.record(&journal.HostEvent{Event: "config/reloaded", Details: edn.MustMap()}, true)
+		}
+		return strings.Count(log.String(), "\n")
+	}
+	assert.Equal(t, 1, lines(2), log.String())
+	waiting := 2
+	for {
+		found := lines(1)
+		if _, lost := s.Waiting(); lost > 0 {
+			assert.Equal(t, 1, found)
+			break
+		}
+		require.Zero(t, found)
+		waiting++
+	}
+	assert.Contains(t, log.String(), "dropped")
+	assert.Contains(t, log.String(), fmt.Sprintf("waiting=%d", waiting))
+	assert.Zero(t, lines(3))
 }
 
 // An error of the free space measurement does not make the daemon unready; a

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -22,9 +23,9 @@ func (j *Journal) Statistics(ctx context.Context, f httpapi.RunFilter) (edn.Valu
 		return edn.Nil(), missing
 	}
 	f = bounded(f, time.Now())
-	all := &journal.Statistics{}
+	all := &tally.Counts{}
 	if s != nil {
-		err := j.eachRun(ctx, f, func(r store.Run, records []journal.Record) { j.countRun(all, r, records) })
+		err := j.eachRun(ctx, f, func(r store.Run, records []journal.Record) { j.countRun(all, f, r, records) })
 		if err != nil {
 			return edn.Nil(), failureOf(err)
 		}
@@ -43,19 +44,25 @@ func bounded(f httpapi.RunFilter, now time.Time) httpapi.RunFilter {
 	return f
 }
 
-// eachRun calls do with the runs that a filter selects by intent, caller and time, and
-// with their records.
+// eachRun calls do with the runs of an intent and a caller that were in progress
+// in the time of a filter, and with their records. Runs of other journals are left
+// out.
 func (j *Journal) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.Run, []journal.Record)) error {
-	if j.owner != "" && f.Principal != "" && f.Principal != j.owner {
+	if j.of.principal != "" && f.Principal != "" && f.Principal != j.of.principal {
 		return nil
 	}
-	page := store.Filter{Intent: f.Intent, Principal: cmp.Or(j.owner, f.Principal), Since: f.Since, Until: f.Until, Limit: pageRecords}
+	page := store.Filter{
+		Intent: f.Intent, Principal: cmp.Or(j.of.principal, f.Principal), Tenant: j.of.tenant, Active: f.Since, Until: f.Until, Limit: pageRecords,
+	}
 	for {
 		runs, err := j.store.Runs(ctx, page)
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
+			if r.Imported {
+				continue
+			}
 			records, err := j.store.Read(ctx, r.ID, 0, r.Records)
 			if err != nil {
 				return err
@@ -69,18 +76,19 @@ func (j *Journal) eachRun(ctx context.Context, f httpapi.RunFilter, do func(stor
 	}
 }
 
-// countRun counts one run.
-func (j *Journal) countRun(all *journal.Statistics, r store.Run, records []journal.Record) {
-	summary := j.summary(r)
-	all.Run(journal.RunFacts{
-		Intent:   r.Intent,
-		Status:   j.status(r),
-		Finished: r.Ended(),
-		Latency:  r.Latency,
-		Cost:     summary.Key("cost-usd"),
-		Error:    r.Error,
-	})
-	all.Records(records)
+// countRun counts what a run did in the time of a filter.
+func (j *Journal) countRun(all *tally.Counts, f httpapi.RunFilter, r store.Run, records []journal.Record) {
+	if len(records) > 0 {
+		state := "running" // until then, if it has ended since
+		if !r.Ended() {
+			state = j.status(r)
+		}
+		all.Read(records, f.Since, f.Until, state)
+		return
+	}
+	if r.Ended() && r.Finished.Before(f.Until) {
+		all.ReadFacts(r.Intent, r.State, r.Error, r.Latency, j.summary(r).Key("cost-usd"))
+	}
 }
 
 // Interrupts implements httpapi.Runs.
@@ -90,7 +98,7 @@ func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 		return edn.Nil(), missing
 	}
 	open := []edn.Value{}
-	page := store.Filter{Status: "open", Principal: j.owner, Limit: pageRecords}
+	page := store.Filter{Status: "open", Principal: j.of.principal, Tenant: j.of.tenant, Limit: pageRecords}
 	for s != nil {
 		runs, err := s.Runs(ctx, page)
 		if err != nil {

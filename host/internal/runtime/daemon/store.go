@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -30,28 +31,28 @@ const retainEvery = 10 * time.Minute
 
 // openStore opens the journal of the configuration. Without one, runs are kept in
 // memory.
-func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *Loaded) error {
+func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *setup.Loaded) error {
 	if !loaded.Store.Lasts() {
-		var err error
-		h.identity, err = identity.Open(ctx, &identity.Memory{})
-		return err
+		d.observeMemory(h)
+		return h.openIdentity(ctx, &identity.Memory{}, loaded.Generation.Identity)
 	}
 	options, err := storeOptions(loaded.Config)
 	if err != nil {
 		return err
 	}
+	d.observeStore(&options)
 	opened, err := store.Open(ctx, options)
 	if err != nil {
 		return err
 	}
-	d.store, h.journal, h.full = opened, opened, opened.Full
+	d.store, h.journal, h.full, h.events = opened, opened, opened.Full, opened.HostStream()
 	if h.secretKey, err = secretKey(loaded.Host.DataDir); err != nil {
-		return &EnvironmentError{"read the key of secrets in the journal", err}
+		return &setup.EnvironmentError{Op: "read the key of secrets in the journal", Err: err}
 	}
 	if options.Postgres != nil {
 		h.id = options.Postgres.Host
 	}
-	if h.identity, err = identity.Open(ctx, opened.Identity()); err != nil {
+	if err = h.openIdentity(ctx, opened.Identity(), loaded.Generation.Identity); err != nil {
 		return err
 	}
 	h.learned = learned.NewBook(opened, h.stats.Notice)
@@ -121,12 +122,16 @@ func (d *Daemon) recallAll(ctx context.Context, all []store.Unfinished, why func
 	return resumed
 }
 
-// takeOver resumes the runs of other hosts whose lease lapses, while a daemon serves
-// (JRN-007).
+// takeOverEvery is the most time between two looks for runs to take over: a host that
+// goes down hands its over at once.
+const takeOverEvery = time.Second
+
+// takeOver resumes the runs of other hosts whose lease lapses or that hand them over,
+// while a daemon serves (JRN-007).
 func (d *Daemon) takeOver(ctx context.Context, lease time.Duration) {
-	tick := time.NewTicker(lease / 3)
+	tick := time.NewTicker(min(lease/3, takeOverEvery))
 	defer tick.Stop()
-	for {
+	for d.Phase() != phaseDraining {
 		taken, err := d.store.Take(ctx)
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("runs of other hosts are not taken over", "error", err)
@@ -144,6 +149,69 @@ func (d *Daemon) takeOver(ctx context.Context, lease time.Duration) {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// handOverEvery is the time between two looks for runs to hand over.
+const handOverEvery = 100 * time.Millisecond
+
+// giver is the part of the store that gives runs to other hosts.
+type giver interface {
+	HandOver(ctx context.Context) (n int, err error)
+}
+
+// giver returns the store, nil without one.
+func (d *Daemon) giver() giver {
+	if d.store == nil {
+		return nil
+	}
+	return d.store
+}
+
+// drainRuns drains the host, and meanwhile gives its runs to other hosts (OPS-004). It
+// takes no acts before the first is given away, since an act could continue that. The end
+// of ctx skips the waiting.
+func (d *Daemon) drainRuns(ctx context.Context, to giver) {
+	h := d.host.Load()
+	h.refuseActs()
+	stop := d.handOver(ctx, to)
+	h.drain(ctx, h.Loaded().Host.DrainTimeout)
+	stop()
+}
+
+// handOver gives runs to other hosts as soon as this daemon, which goes down, does not
+// execute them any more, until the result is called or ctx ends. Closing the store does
+// so with the rest.
+func (d *Daemon) handOver(outer context.Context, to giver) (stop func()) {
+	if to == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(outer)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		tick := time.NewTicker(handOverEvery)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			n, err := to.HandOver(ctx)
+			switch {
+			case err != nil && ctx.Err() == nil:
+				d.log.Error("runs are not handed over to other hosts", "error", err)
+			case n > 0:
+				d.log.Info("handed runs over to other hosts", "runs", n)
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		select {
+		case <-over:
+		case <-outer.Done():
 		}
 	}
 }
@@ -169,7 +237,7 @@ func (d *Daemon) recall(ctx context.Context, u store.Unfinished, why string) err
 		h.needReaders(run)
 	}
 	h.enqueue(run, why, func(err error) {
-		d.log.Error("a run cannot be resumed", "run", id, "intent", accepted.Intent, "error", err)
+		d.log.Error("a run cannot be resumed", append(aboutRun(id, u.Last.Epoch, accepted), "error", err)...)
 	})
 	return nil
 }
@@ -232,8 +300,8 @@ func (d *Daemon) retain(ctx context.Context) {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			d.log.Error("old runs are not removed", "error", err)
-		case removed > 0:
-			d.log.Info("removed old runs", "runs", removed)
+		case removed.Runs+removed.Host > 0:
+			d.log.Info("removed old runs", "runs", removed.Runs, "host-records", removed.Host)
 		}
 		select {
 		case <-tick.C:
@@ -248,10 +316,15 @@ func (d *Daemon) journalCondition() httpapi.Condition {
 	c := httpapi.Condition{Name: "journal", OK: true}
 	switch {
 	case d.store == nil:
+		return c
 	case d.store.Err() != nil:
 		c.OK, c.Why = false, "the journal cannot record: "+d.store.Err().Error()
 	case d.store.Full():
 		c.OK, c.Why = false, "the file system of the journal has less than store.min_free left"
+		if records, lost := d.store.Waiting(); records > 0 {
+			c.Why += fmt.Sprintf("; %d records of the audit trail wait for space, %d are lost", records, lost)
+		}
 	}
+	c.Since = d.store.Since()
 	return c
 }

@@ -11,6 +11,7 @@ import (
 // Transition is a change of a plugin's state.
 type Transition struct {
 	Plugin     string
+	Instance   int
 	Generation int
 	From, To   string
 	Cause      string
@@ -54,8 +55,16 @@ var _ plugin.Sink = sink{}
 func (s sink) Transition(t plugin.Transition) {
 	if s.each != nil {
 		s.each(Transition{
-			Plugin: t.Plugin, Generation: t.Generation, From: string(t.From), To: string(t.To), Cause: string(t.Cause),
-			PID: t.PID, Calls: t.Calls, At: t.At, Fault: t.Err,
+			Plugin:     t.Plugin,
+			Instance:   t.Instance,
+			Generation: t.Generation,
+			From:       string(t.From),
+			To:         string(t.To),
+			Cause:      string(t.Cause),
+			PID:        t.PID,
+			Calls:      t.Calls,
+			At:         t.At,
+			Fault:      t.Err,
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 )
 
 // watchEvery is the polling interval of the configuration files under
@@ -48,7 +50,7 @@ func (d *Daemon) watch(ctx context.Context) {
 }
 
 // watched returns a fingerprint of the files of a configuration.
-func watched(l *Loaded) string {
+func watched(l *setup.Loaded) string {
 	paths := map[string]bool{}
 	dirs := map[string]bool{}
 	for _, f := range l.Files {

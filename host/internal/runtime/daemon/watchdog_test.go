@@ -20,6 +20,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 )
 
 // serviceManager is the socket of a service manager. Messages are read without
@@ -64,7 +65,7 @@ func (m *serviceManager) daemon(usec string, log io.Writer) *Daemon {
 	h := &Host{runs: newRuns(), rescorer: &rescore.Rescorer{}}
 	h.closing.Do(func() {}) // there is nothing to close
 	c := &config.Config{Host: config.Host{DrainTimeout: 5 * time.Second}}
-	h.runs.current = &generation{loaded: &Loaded{Config: c}}
+	h.runs.current = &generation{loaded: &setup.Loaded{Config: c}}
 	d := &Daemon{
 		log:    hclog.New(&hclog.LoggerOptions{Output: log}),
 		notify: newNotifier(func(name string) (string, bool) { v, ok := vars[name]; return v, ok }),
@@ -118,9 +119,7 @@ func TestWatchdogInterval(t *testing.T) {
 }
 
 // OPS-005: the service manager gets no message while the main loop is stuck,
-// here in a write to a log without a reader, so it restarts the daemon. The
-// queue and the journal writer, which the requirement also names, are not part
-// of this build.
+// here in a write to a log without a reader, so it restarts the daemon.
 func TestWatchdogOfAStuckLoop(t *testing.T) {
 	m := newServiceManager(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -139,6 +138,45 @@ func TestWatchdogOfAStuckLoop(t *testing.T) {
 		}
 		assert.GreaterOrEqual(t, d.sinceBeat(time.Now()), beatLimit, "/health says so too")
 		close(release)
+		<-over
+	})
+}
+
+// OPS-005, HTTP-007: while a check of the queue and the journal does not end, as with a
+// disk that does not answer, the service manager gets no message, so it restarts the
+// daemon. /health reports it, and a check that ends in time changes nothing.
+func TestWatchdogOfAStuckJournal(t *testing.T) {
+	m := newServiceManager(t)
+	synctest.Test(t, func(t *testing.T) {
+		d := m.daemon("400000", io.Discard)
+		disk := make(chan struct{}, 1)
+		go d.probe.run(d.life, d.begun, func(context.Context) { <-disk })
+		over := make(chan struct{})
+		go func() { defer close(over); _ = d.loop(make(chan os.Signal)) }()
+		for range 5 { // a slow disk
+			time.Sleep(900 * time.Millisecond)
+			disk <- struct{}{}
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			assert.GreaterOrEqual(t, m.pings(), 4)
+		}
+		assert.True(t, d.alive())
+		time.Sleep(beatEvery + 2*d.notify.every)
+		synctest.Wait()
+		m.pings()
+		for range 50 {
+			time.Sleep(d.notify.every)
+			synctest.Wait()
+			require.Zero(t, m.pings())
+		}
+		assert.False(t, d.alive())
+		close(disk)
+		time.Sleep(d.notify.every)
+		synctest.Wait()
+		assert.Equal(t, 1, m.pings(), "it goes on")
+		assert.True(t, d.alive())
+		d.die()
+		d.Drain()
 		<-over
 	})
 }

@@ -48,6 +48,17 @@ func (b *builder) absences(claimed map[[2]string]*decode.Section) []registry.Abs
 	return out
 }
 
+// undescribed lists the enabled plugins that could not be described.
+func (b *builder) undescribed() []registry.Undescribed {
+	var out []registry.Undescribed
+	for i := range b.Plugins {
+		if p := &b.Plugins[i]; p.Enabled && !p.Described {
+			out = append(out, registry.Undescribed{Plugin: p.Name, Why: p.Absence()})
+		}
+	}
+	return out
+}
+
 // elsewhere adds to the error the environment variables that make a capability
 // block use another plugin.
 func (b *builder) elsewhere(s *decode.Section, why *contract.Error) *contract.Error {

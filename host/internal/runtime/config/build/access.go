@@ -19,7 +19,7 @@ func (b *builder) access() *policy.Access {
 	out := &policy.Access{
 		Operations:  policy.ShippedOperationRules(),
 		Intents:     policy.Rules{},
-		RoleIntents: map[string][]string{},
+		RoleIntents: map[string][]string{}, RolePriority: map[string]int{},
 	}
 	known := append(policy.Operations(), policy.AdminOperations...)
 	rules := b.Root.Block("operations").All("rule")
@@ -33,6 +33,9 @@ func (b *builder) access() *policy.Access {
 		}
 	}
 	for _, s := range b.All("role") {
+		if s.Written("max_priority") {
+			out.RolePriority[roleName(s.Label())] = s.Integer("max_priority")
+		}
 		names, _ := s.Texts("intents")
 		if len(names) == 0 {
 			continue
@@ -96,7 +99,6 @@ func (b *builder) identity() *identity.Settings {
 		Anonymous: b.role(s, "anonymous_role"),
 		LoggedIn:  b.role(s, "logged_in_role"),
 		Global:    b.roles(s, "global_context"),
-		Account:   map[string][]string{},
 		Basic: identity.Basic{
 			Enabled:  basic.Flag("enabled"),
 			Remember: basic.Duration("remember"),
@@ -123,12 +125,31 @@ func (b *builder) identity() *identity.Settings {
 	types := s.Attrs["account_roles"]
 	for i, name := range types.Keys {
 		b.accountType(s, "account_roles", name, cmp.Or(types.Items[i].Key, types.Items[i].At))
-		for _, member := range types.Items[i].Items {
+	}
+	out.Account = b.roleMap(s, "account_roles")
+	out.Issuers = b.issuers(s)
+	session, browser := s.Block("session_token"), s.Block("browser")
+	out.Sessions = identity.SessionTokens{IdleTTL: session.Duration("idle_ttl"), Refresh: session.Duration("refresh")}
+	out.Sessions.Operations, _ = session.Texts("operations")
+	b.ordered(session, "refresh", "idle_ttl", true)
+	if browser.Flag("enabled") {
+		out.BrowserTTL = browser.Duration("ttl")
+	}
+	out.Certificates = b.certificates(s.Block("client_cert"))
+	return out
+}
+
+// roleMap reads a map to sets of roles, and reports unknown roles.
+func (b *builder) roleMap(s *decode.Section, attr string) map[string][]string {
+	known, out := b.roleNames(), map[string][]string{}
+	v := s.Attrs[attr]
+	for i, name := range v.Keys {
+		for _, member := range v.Items[i].Items {
 			role, _ := member.EDN.AsString()
-			if full := roleName(role); slices.Contains(out.Known, full) {
-				out.Account[name] = append(out.Account[name], full)
+			if full := roleName(role); slices.Contains(known, full) {
+				out[name] = append(out[name], full)
 			} else {
-				b.dangling(s, "account_roles", "role", role, shortRoles(out.Known), member.At)
+				b.dangling(s, attr, "role", role, shortRoles(known), member.At)
 			}
 		}
 	}

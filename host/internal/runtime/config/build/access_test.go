@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
 )
 
@@ -16,7 +17,8 @@ import (
 func TestAccessOfBlocks(t *testing.T) {
 	c, ds := configtest.Load(t, anyPlugin+`
 role "auditor" {
-  intents = ["text/*", "any/one"]
+  intents      = ["text/*", "any/one"]
+  max_priority = 3
 }
 
 intent "any/one" {
@@ -52,6 +54,18 @@ auth {
   tokens {
     ttl = "1h"
   }
+
+  session_token {
+    operations = ["http.v1/act"]
+  }
+
+  browser {
+    enabled = true
+  }
+}
+
+http {
+  cors_origins = ["https://app.example"]
 }
 `)
 	require.Empty(t, configtest.Types(ds))
@@ -69,12 +83,16 @@ auth {
 	assert.Equal(t, policy.Rule{Any: []string{"role/auditor"}, All: []string{}, Forbidden: []string{policy.RoleOperator}, Where: a.Intents["any/one"].Where}, a.Intents["any/one"])
 	assert.Regexp(t, `^ferment.hcl:\d+:3$`, a.Intents["any/one"].Where)
 	assert.Equal(t, map[string][]string{"role/auditor": {"any/one", "text/*"}}, a.RoleIntents)
+	assert.Equal(t, map[string]int{"role/auditor": 3}, a.RolePriority)
 	assert.True(t, who.Required)
 	assert.Equal(t, "role/auditor", who.Anonymous)
 	assert.Equal(t, []string{"role/auditor"}, who.Global)
 	assert.ElementsMatch(t, []string{policy.RoleOperator, "role/auditor"}, who.Account["robot"])
 	assert.Equal(t, []string{"robot", "simple"}, who.Types())
 	assert.Equal(t, time.Hour, who.TokenTTL)
+	assert.Equal(t, identity.SessionTokens{Operations: []string{policy.Act}, IdleTTL: 30 * time.Minute, Refresh: 5 * time.Minute}, who.Sessions)
+	assert.Equal(t, 12*time.Hour, who.BrowserTTL)
+	assert.Equal(t, []string{"https://app.example"}, c.HTTP.Origins)
 	assert.Equal(t, 365*24*time.Hour, who.MaxTokenTTL)
 	assert.EqualValues(t, 19<<10, who.Basic.Memory)
 	assert.Contains(t, who.Known, "role/auditor")
@@ -96,26 +114,67 @@ func TestIdentityOfProfiles(t *testing.T) {
 	}
 }
 
+// oidc is a block with an issuer and more attributes.
+func oidc(issuer, more string) string {
+	if issuer != "" {
+		issuer = "issuer = \"" + issuer + "\""
+	}
+	return "auth {\n  oidc \"x\" {\n    " + issuer + "\naudience = \"ferment\"\n  " + more + "\n}\n}"
+}
+
+// AUTH-005: the blocks oidc are the issuers of a generation.
+func TestIssuersOfBlocks(t *testing.T) {
+	c, ds := configtest.Load(t, anyPlugin+oidc("https://corp.example/realm", `claim = "realm.roles"
+roles = { "ops team" = ["operator", "role/user"], staff = ["user"] }
+algorithms = ["EdDSA"]
+skew = "0s"`))
+	require.Empty(t, configtest.Types(ds))
+	assert.Equal(t, []identity.Issuer{{
+		Name: "x", URL: "https://corp.example/realm", Audience: "ferment", Algorithms: []string{"EdDSA"}, Claim: "realm.roles",
+		Roles: map[string][]string{"ops team": {policy.RoleOperator, policy.RoleUser}, "staff": {policy.RoleUser}},
+	}}, c.Generation.Identity.Issuers)
+	c, ds = configtest.Load(t, anyPlugin+oidc("https://corp.example", ""))
+	require.Empty(t, configtest.Types(ds))
+	by := c.Generation.Identity.Issuers[0]
+	assert.Equal(t, []string{"RS256", "ES256", "EdDSA"}, by.Algorithms)
+	assert.Equal(t, time.Minute, by.Skew)
+	assert.Equal(t, "roles", by.Claim)
+}
+
 // HCL-029, HCL-031: each row gives one diagnostic at the place of the mistake.
 func TestAccessProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"operations {\n  rule \"runs/raed\" {\n    any = [\"user\"]\n  }\n}":  `config/dangling-reference operations, rule "runs/raed" names the unknown operation "runs/raed" at 5:3`,
-		"operations {\n  rule \"admin/dran\" {\n    any = [\"user\"]\n  }\n}": `config/dangling-reference operations, rule "admin/dran" names the unknown operation "admin/dran" at 5:3`,
-		"operations {\n  rule \"nope/*\" {\n    any = [\"user\"]\n  }\n}":     `config/dangling-reference operations, rule "nope/*" names the unknown operation "nope/*" at 5:3`,
-		"operations {\n  rule \"runs/read\" {\n    any = [\"usr\"]\n  }\n}":   `config/dangling-reference operations, rule "runs/read" names the unknown role "usr" at 6:12`,
-		"auth {\n  anonymous_role = \"nope\"\n}":                              `config/dangling-reference auth names the unknown role "nope" at 5:20`,
-		"auth {\n  logged_in_role = \"nope\"\n}":                              `config/dangling-reference auth names the unknown role "nope" at 5:20`,
-		"auth {\n  global_context = [\"user\", \"nope\"]\n}":                  `config/dangling-reference auth names the unknown role "nope" at 5:29`,
-		"auth {\n  account_roles = { robot = [\"nope\"] }\n}":                 `config/dangling-reference auth names the unknown role "nope" at 5:30`,
-		"auth {\n  account_roles = { \"My Robot\" = [] }\n}":                  `config/type account_roles in auth: "My Robot" is not an account type at 5:21`,
-		"auth {\n  strong_types = [\"A B\"]\n}":                               `config/type strong_types in auth: "A B" is not an account type at 5:19`,
-		"auth {\n  tokens {\n    ttl = \"400d\"\n  }\n}":                      `config/range`,
-		"auth {\n  oidc \"x\" {}\n}":                                          `config/reserved "oidc" in auth is not supported`,
-		"role \"x\" {\n  intents = [\"text\"]\n}":                             `config/type role "x": "text" is not the name of an intent at 5:14`,
-		"http {\n  listen = [\"127.0.0.1:0\", \"10.0.0.1:80\"]\n}":            `http/insecure-listener listen in http: "10.0.0.1:80" is open to other machines at 5:28`,
-		"http {\n  listen = [\":80\"]\n}":                                     `http/insecure-listener listen in http: ":80" is open to other machines at 5:13`,
-		"http {\n  tls_terminated_by_proxy = true\n}":                         `config/missing tls_terminated_by_proxy in http requires trusted_proxies at 5:29`,
-		"http {\n  trusted_proxies = [\"10.0.0.1/8\"]\n}":                     `config/range`,
+		"operations {\n  rule \"runs/raed\" {\n    any = [\"user\"]\n  }\n}":     `config/dangling-reference operations, rule "runs/raed" names the unknown operation "runs/raed" at 5:3`,
+		"operations {\n  rule \"admin/dran\" {\n    any = [\"user\"]\n  }\n}":    `config/dangling-reference operations, rule "admin/dran" names the unknown operation "admin/dran" at 5:3`,
+		"operations {\n  rule \"nope/*\" {\n    any = [\"user\"]\n  }\n}":        `config/dangling-reference operations, rule "nope/*" names the unknown operation "nope/*" at 5:3`,
+		"operations {\n  rule \"runs/read\" {\n    any = [\"usr\"]\n  }\n}":      `config/dangling-reference operations, rule "runs/read" names the unknown role "usr" at 6:12`,
+		"auth {\n  anonymous_role = \"nope\"\n}":                                 `config/dangling-reference auth names the unknown role "nope" at 5:20`,
+		"auth {\n  logged_in_role = \"nope\"\n}":                                 `config/dangling-reference auth names the unknown role "nope" at 5:20`,
+		"auth {\n  global_context = [\"user\", \"nope\"]\n}":                     `config/dangling-reference auth names the unknown role "nope" at 5:29`,
+		"auth {\n  account_roles = { robot = [\"nope\"] }\n}":                    `config/dangling-reference auth names the unknown role "nope" at 5:30`,
+		"auth {\n  account_roles = { \"My Robot\" = [] }\n}":                     `config/type account_roles in auth: "My Robot" is not an account type at 5:21`,
+		"auth {\n  strong_types = [\"A B\"]\n}":                                  `config/type strong_types in auth: "A B" is not an account type at 5:19`,
+		"auth {\n  tokens {\n    ttl = \"400d\"\n  }\n}":                         `config/range`,
+		"auth {\n  session_token {\n    operations = [\"admin/drain\"]\n  }\n}":  `config/range`,
+		"auth {\n  session_token {\n    refresh = \"30m\"\n  }\n}":               `config/range refresh in auth, session_token must be below idle_ttl at 6:15`,
+		"auth {\n  client_cert {\n    subjects = { \"CN=a\" = \"ann\" }\n  }\n}": `config/missing subjects in auth, client_cert requires client_ca_file in http, tls at 6:16`,
+		"http {\n  cors_origins = [\"https://a\", \"*\"]\n}":                     `config/type`,
+		oidc("", ""):                                                                   `config/missing auth, oidc "x" lacks the attribute "issuer" at 5:3`,
+		oidc("http://a", ""):                                                           `config/type auth, oidc "x": issuer is not the URL of an issuer at 6:14`,
+		oidc("https://a/?b=c", ""):                                                     `config/type auth, oidc "x": issuer is not the URL of an issuer at 6:14`,
+		oidc("https://a", `skew = "6m"`):                                               `config/range`,
+		oidc("https://a", `algorithms = ["HS256"]`):                                    `config/range`,
+		oidc("https://a", `algorithms = []`):                                           `config/range`,
+		oidc("https://a", `claim = ""`):                                                `config/range auth, oidc "x": claim is empty at 8:11`,
+		oidc("https://a", `roles = { staff = ["user", "nope"] }`):                      `config/dangling-reference auth, oidc "x" names the unknown role "nope" at 8:30`,
+		oidc("https://a", `ca_file = "absent.pem"`):                                    `config/missing auth, oidc "x": ca_file cannot be read at 8:13`,
+		oidc("https://a", `ca_file = "ferment.hcl"`):                                   `config/type auth, oidc "x": ca_file has no certificate at 8:13`,
+		oidc("https://a", "}\noidc \"y\" {\nissuer = \"https://a\"\naudience = \"b\""): `config/duplicate auth, oidc "y" has the issuer of auth, oidc "x" at 10:10`,
+		"role \"x\" {\n  intents = [\"text\"]\n}":                                      `config/type role "x": "text" is not the name of an intent at 5:14`,
+		"http {\n  listen = [\"127.0.0.1:0\", \"10.0.0.1:80\"]\n}":                     `http/insecure-listener listen in http: "10.0.0.1:80" is open to other machines at 5:28`,
+		"http {\n  listen = [\":80\"]\n}":                                              `http/insecure-listener listen in http: ":80" is open to other machines at 5:13`,
+		"http {\n  tls_terminated_by_proxy = true\n}":                                  `config/missing tls_terminated_by_proxy in http requires trusted_proxies at 5:29`,
+		"http {\n  trusted_proxies = [\"10.0.0.1/8\"]\n}":                              `config/range`,
 	} {
 		_, ds := configtest.Load(t, anyPlugin+text+"\n")
 		if !assert.NotEmpty(t, ds, text) {

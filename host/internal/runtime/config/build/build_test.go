@@ -197,6 +197,44 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
+// HCL-036: a program that may not be executed is reported although its description is cached.
+func TestProgramThatIsNotExecutable(t *testing.T) {
+	path := configtest.Write(t, configtest.OnePlugin)
+	require.NoError(t, os.Chmod(filepath.Join(filepath.Dir(path), "bin", "chess"), 0o644))
+	d := &asked{answer: func(plugins.Plugin, edn.Value) (contract.Description, error) { return configtest.Chess(), nil }}
+	_, ds := config.Load(t.Context(), path, config.Options{Describer: d, Env: configtest.NoEnv})
+	require.Equal(t, []string{"config/plugin-unknown"}, configtest.Types(ds))
+	assert.Contains(t, ds[0].Message, "permission denied")
+	assert.Contains(t, ds[0].Hint, "chmod")
+}
+
+// An optional plugin that is left out keeps the reason, for status, for inspect and for a request whose intent has its
+// name as namespace.
+func TestReasonOfAnOptionalPlugin(t *testing.T) {
+	text := strings.Replace(configtest.OnePlugin, "{\n", "{\n  optional = true\n", 1)
+	for name, err := range map[string]error{
+		"not started": plugins.ErrNotStarted,
+		"fails":       errors.New("exit status 3"),
+		"metadata":    contract.Errorf("capability/invalid-metadata", "no id"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &asked{answer: func(plugins.Plugin, edn.Value) (contract.Description, error) { return contract.Description{}, err }}
+			c, ds := configtest.LoadWith(t, text, d, nil)
+			require.Len(t, ds, 1)
+			require.NotNil(t, c.Generation)
+			why := c.Plugins[0].Problem()
+			require.NotNil(t, why)
+			assert.Equal(t, ds[0].Type, why.Type)
+			assert.Equal(t, ds[0].Message, why.Message)
+			u, ok := c.Generation.Registry.Undescribed("chess/best-move")
+			require.True(t, ok)
+			assert.Equal(t, why, u.Why)
+			_, ok = c.Generation.Registry.Undescribed("text/render")
+			assert.False(t, ok)
+		})
+	}
+}
+
 // HCL-036: findings of the plugin itself are printed with the place in the file.
 func TestPluginFindings(t *testing.T) {
 	d := &asked{answer: func(_ plugins.Plugin, config edn.Value) (contract.Description, error) {

@@ -215,8 +215,10 @@ plugin "second" {
   command = ["bin/chess"]
 }
 `
-		_, ds := configtest.LoadWith(t, text, configtest.Describer{"chess": configtest.Chess(), "second": configtest.Chess()}, nil)
+		c, ds := configtest.LoadWith(t, text, configtest.Describer{"chess": configtest.Chess(), "second": configtest.Chess()}, nil)
 		require.False(t, ds.HasErrors(), "%v", ds)
+		_, there := c.Generation.Registry.Capability("fast/engine")
+		assert.Equal(t, enabled == "true", there, "enabled = %s", enabled)
 		require.Len(t, ds, warnings, enabled)
 		for _, d := range ds {
 			assert.Equal(t, diag.SeverityWarning, d.Severity)

@@ -27,6 +27,10 @@ func (b *builder) effects() *policy.Effects {
 		Rules:        policy.ShippedEffectRules(),
 		Roles:        map[string]policy.Scopes{},
 		Capabilities: map[string]policy.Scopes{},
+		OnUnknown:    map[string]string{},
+	}
+	for _, x := range s.All("scope") {
+		out.OnUnknown[x.Label()] = x.Text("on_unknown")
 	}
 	out.Host = b.scopes(s)
 	b.permitNothing(s)
@@ -44,6 +48,7 @@ func (b *builder) effects() *policy.Effects {
 		}
 	}
 	b.ownPaths(s)
+	b.databases(s)
 	if !slices.ContainsFunc(b.Plugins,
 		func(p plugins.Plugin) bool { return p.Described && p.Description.Name == plugins.ToolsPlugin }) {
 		for _, x := range s.All("secret") {
@@ -89,6 +94,7 @@ func (b *builder) scopes(s *decode.Section) policy.Scopes {
 			b.scopeOnDisk(x)
 		}
 		good := b.commands(x)
+		b.connections(x)
 		effect := x.Label()
 		scope, problems := contract.ParseScope(effect, decode.ScopeValue(x))
 		if !good { // already reported

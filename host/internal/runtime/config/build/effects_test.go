@@ -14,6 +14,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 const anyPlugin = "plugin \"chess\" {\n  command = [\"bin/chess\"]\n}\n"
@@ -83,11 +85,17 @@ func TestEffectsProblems(t *testing.T) {
 		`effects { scope "process/run" { arguments = { "/bin/x" = ["a"] } } }`:                                            `config/dangling-reference arguments in effects, scope "process/run" names "/bin/x", which allow_commands does not have at 5:`,
 		`effects { rule "fs/rite" { any = ["admin"] } }`:                                                                  `config/dangling-reference effects, rule "fs/rite" names the unknown effect "fs/rite" at 5:3`,
 		`effects { rule "fs/write" { any = ["admn"] } }`:                                                                  `config/dangling-reference effects, rule "fs/write" names the unknown role "admn" at 5:28`,
-		`effects { db "main" {} }`:                             `config/reserved "db" in effects is not supported: tools for databases is not part of this build at 5:3`,
-		`effects { scope "fs/write" { on_unknown = "fail" } }`: `config/reserved "on_unknown" in effects, scope "fs/write" is not supported: another treatment of unknown outcomes than that of the intent is not part of this build at 5:22`,
-		`effects { secret "x" { value = "plain" } }`:           `config/type value in effects, secret "x" is not a secret at 5:24`,
-		`role "Big" {}`:                 `config/syntax "Big" is not a valid label for a role block at 4:6`,
-		`role "x" { max_priority = 3 }`: `config/reserved "max_priority" in role "x" is not supported: limits of priorities is not part of this build at 4:12`,
+		`effects { db "main" {} }`:                                                                 `config/missing effects, db "main" lacks the attribute "driver" at 5:3`,
+		`effects { db "main" { driver = "sqlite" } }`:                                              `config/missing effects, db "main" has no path, which driver sqlite needs at 5:3`,
+		"effects { db \"main\" {\n driver = \"postgres\"\n path = \"a/b\"\n} }":                    `config/missing effects, db "main" has no dsn, which driver postgres needs at 5:3`,
+		"effects { db \"main\" {\n driver = \"postgres\"\n dsn = \"postgres://ann@x/y\"\n} }":      `config/type dsn in effects, db "main" is not a secret at 7:8`,
+		"effects { db \"main\" {\n driver = \"sqlite\"\n path = \"main.db\"\n} }":                  `config/range effects, db "main" is in a directory with`,
+		"effects { db \"main\" {\n driver = \"oracle\"\n path = \"a/b\"\n} }":                      `config/`,
+		`effects { scope "db/read" { connections = ["mian"] } }`:                                   `config/dangling-reference effects, scope "db/read" names the unknown db "mian" at 5:36`,
+		"role \"x\" {\n scope \"db/write\" { connections = [\"mian\"] }\n}":                        `config/dangling-reference role "x", scope "db/write" names the unknown db "mian" at 5:36`,
+		"effects { db \"main\" {\n driver = \"postgres\"\n dsn = secret(\"env:NO_SUCH_DSN\")\n} }": `config/secret-missing effects, db "main": secret env:NO_SUCH_DSN`,
+		`effects { secret "x" { value = "plain" } }`:                                               `config/type value in effects, secret "x" is not a secret at 5:24`,
+		`role "Big" {}`: `config/syntax "Big" is not a valid label for a role block at 4:6`,
 		"effects { scope \"fs/read\" {\n enabled = true\n roots = [\".\"]\n allow = [\"var\"]\n} }": `config/range effects, scope "fs/read" includes`,
 		"effects { scope \"fs/write\" {\n enabled = true\n roots = [\".\"]\n allow = [\".\"]\n} }":  `config/range effects, scope "fs/write" includes`,
 		"effects { scope \"process/run\" {\n enabled = true\n allow_cwd = [\"/\"]\n} }":             `config/range effects, scope "process/run" includes`,
@@ -103,6 +111,113 @@ func TestEffectsProblems(t *testing.T) {
 			}
 			assert.Contains(t, got, want, text)
 		}
+	}
+}
+
+// FX-012: the directory of a database holds no files of Ferment, and is there
+// before its plugin starts.
+func TestDirectoriesOfDatabases(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"data", "apart", "etc"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o700))
+	}
+	require.NoError(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(dir, "link")))
+	for path, want := range map[string][]string{
+		"apart/a.db":      nil,
+		"gone/a.db":       {"config/dangling-reference"},
+		"data/a.db":       {"config/range"},
+		"data/deep/a.db":  {"config/dangling-reference", "config/range"},
+		"link/a.db":       {"config/range"},
+		"a.db":            {"config/range"},
+		"etc/a.db":        {"config/range"},
+		"apart/../etc/db": {"config/range"},
+	} {
+		file := filepath.Join(dir, "etc", "ferment.hcl")
+		text := fmt.Sprintf("ferment {\n  data_dir  = %q\n  lock_file = %q\n}\n"+
+			"effects {\n  db \"main\" {\n    driver = \"sqlite\"\n    path = %q\n  }\n}\n",
+			filepath.Join(dir, "data"), filepath.Join(dir, "data", "lock"), filepath.Join(dir, path))
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, ds := config.Load(t.Context(), file, config.Options{Env: func(string) (string, bool) { return "", false }})
+		got := []string{}
+		for _, d := range ds {
+			got = append(got, d.Type)
+		}
+		assert.ElementsMatch(t, want, got, "%s: %v", path, ds)
+	}
+}
+
+// FX-001, FX-003, FX-011: the plugin of the database tools gets the connections,
+// without their secrets, and a sandbox for those that an enabled scope names. Its
+// calls are confined one by one.
+func TestDatabasesReachTheirPlugin(t *testing.T) {
+	dir := t.TempDir()
+	for _, sub := range []string{"a", "b", "c"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, sub), 0o700))
+	}
+	text := `plugin "db" {
+  command = ["/bin/true"]
+}
+effects {
+  db "a" {
+    driver = "sqlite"
+    path   = "DIR/a/a.db"
+  }
+  db "b" {
+    driver = "sqlite"
+    path   = "DIR/b/b.db"
+  }
+  db "near" {
+    driver = "postgres"
+    dsn    = secret("env:NEAR")
+  }
+  db "far" {
+    driver = "postgres"
+    dsn    = secret("env:FAR")
+  }
+  db "off" {
+    driver = "postgres"
+    dsn    = secret("env:OFF")
+  }
+  scope "db/read" {
+    enabled     = true
+    connections = ["a", "near", "far"]
+  }
+  scope "db/write" {
+    enabled     = false
+    connections = ["b", "off"]
+  }
+}
+`
+	file := filepath.Join(dir, "c", "ferment.hcl")
+	require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "DIR", dir)), 0o600))
+	dsn := map[string]string{
+		"NEAR": "host=" + dir + " user=u password=hidden-password", "FAR": "postgres://u:hidden-password@db.example:6432/x?sslmode=disable",
+		"OFF": "host=127.0.0.1 port=9 password=hidden-password",
+	}
+	tool := func(id, effect string) contract.Capability {
+		return contract.Capability{ID: id, Kind: "tool", Version: "1.0.0", Intents: []string{id}, Effects: []string{effect}, CanProduce: []string{"value"},
+			InSchema: contract.SchemaRef{Name: "req/any"}, OutSchema: contract.SchemaRef{Name: "res/any"}, Stability: "stable"}
+	}
+	described := contract.Description{
+		Name: "db", Version: "1.0.0", Capabilities: []contract.Capability{tool("db/query", "db/read"), tool("db/exec", "db/write")},
+		ConfigSchema: edn.MustRead(`[:map [:enforcement {:optional true} :keyword] [:connections {:optional true} [:map-of :string [:map [:driver :keyword] [:path {:optional true} :string] [:dsn {:optional true :secret true} [:maybe :string]]]]]]`),
+	}
+	cfg, ds := config.Load(t.Context(), file, config.Options{
+		Describer: configtest.Describer{"db": described}, Env: func(name string) (string, bool) { v, ok := dsn[name]; return v, ok },
+	})
+	require.NotNil(t, cfg, "%v", ds)
+	require.Len(t, cfg.Plugins, 1)
+	p := cfg.Plugins[0]
+	assert.Equal(t, `{"a" {:driver :sqlite :path "`+dir+`/a/a.db"} "b" {:driver :sqlite :path "`+dir+`/b/b.db"} "far" {:driver :postgres :dsn nil} "near" {:driver :postgres :dsn nil} "off" {:driver :postgres :dsn nil}}`,
+		p.Config.Key("connections").String())
+	assert.Len(t, p.Secrets, 3)
+	assert.NotContains(t, fmt.Sprintf("%v %v", p.Config, ds), "hidden-password")
+	assert.Equal(t, []string{dir + "/a", dir}, p.Isolation.WritePaths, "not the directory of b, which no enabled scope names")
+	assert.Equal(t, []uint16{6432, 53}, p.Isolation.Ports)
+	for _, id := range []string{"db/query", "db/exec"} {
+		c, ok := cfg.Generation.Registry.Capability(id)
+		require.True(t, ok, "%v", ds)
+		assert.True(t, c.Confines, id)
 	}
 }
 

@@ -31,7 +31,7 @@ func (b *builder) routing(book *prompt.Book) *routing.Settings {
 			set.Default, set.Names())
 	}
 	b.servedRouters(s, set)
-	book.Router = b.routerRoles(s, book)
+	book.Router, book.Models = b.routerRoles(s, book), b.routerModels(s)
 	return set
 }
 
@@ -87,7 +87,7 @@ func (b *builder) servedRouters(s *decode.Section, set *routing.Settings) {
 
 // routerRoles reads the roles that the router block gives intents and
 // capabilities (RTE-003).
-func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.RouterRoles {
+func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.RouterRules {
 	known := append(book.RoleNames(), prompt.BuiltinRoles()...)
 	for _, c := range b.caps {
 		if c.Role != "" {
@@ -96,10 +96,44 @@ func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.Route
 	}
 	slices.Sort(known)
 	known = slices.Compact(known)
+	return b.routerRules(s, "role", func(attr, role string, at *diag.Range) {
+		if !slices.Contains(known, role) {
+			b.routerFault(s, attr, at, fmt.Sprintf("%s names the role %s, which has no prompt", attr, diag.Quote(role)), role, known)
+		}
+	})
+}
+
+// routerModels reads the model keys that the router block gives.
+func (b *builder) routerModels(s *decode.Section) prompt.RouterRules {
+	return b.routerRules(s, "model_key", func(attr, key string, at *diag.Range) {
+		if !prompt.IsModelKey(key) {
+			b.routerFault(s, attr, at, fmt.Sprintf("%s has %s, which is no model key: expected a name, or provider/name", attr, diag.Quote(key)), key, nil)
+		}
+	})
+}
+
+// modelKey reads the model key of a capability or an intent.
+func (b *builder) modelKey(s *decode.Section) string {
+	key := s.Text("model_key")
+	if key != "" && !prompt.IsModelKey(key) {
+		b.Report.Add(diag.Diagnostic{
+			Type:     "config/range",
+			Message:  fmt.Sprintf("model_key is %s, which is no model key", diag.Quote(key)),
+			Range:    s.Attrs["model_key"].At,
+			Path:     append(slices.Clone(s.Node.Path), "model_key"),
+			Expected: edn.Text("a name, or provider/name with both parts"),
+			Found:    edn.Text(key),
+		})
+	}
+	return key
+}
+
+// routerRules reads the maps of a name, by capability and by intent. check reports a
+// name that is wrong.
+func (b *builder) routerRules(s *decode.Section, name string, check func(attr, name string, at *diag.Range)) prompt.RouterRules {
 	read := func(attr, kind string, names []string) map[string]string {
 		v := s.Attrs[attr]
 		for i, key := range v.Keys {
-			role, _ := v.Items[i].EDN.AsString()
 			switch {
 			case b.blind:
 			case !slices.Contains(names, key) && kind == "capability":
@@ -107,16 +141,15 @@ func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.Route
 			case !slices.Contains(names, key):
 				b.routerFault(s, attr, v.Items[i].At, fmt.Sprintf("%s names the unknown %s %s", attr, kind, diag.Quote(key)), key, names)
 			}
-			if !slices.Contains(known, role) {
-				b.routerFault(s, attr, v.Items[i].At, fmt.Sprintf("%s names the role %s, which has no prompt", attr, diag.Quote(role)), role, known)
-			}
+			given, _ := v.Items[i].EDN.AsString()
+			check(attr, given, v.Items[i].At)
 		}
 		return s.Mapping(attr)
 	}
-	return prompt.RouterRoles{
-		Capability:    read("capability_role", "capability", slices.Sorted(maps.Keys(b.capNames))),
-		Intent:        read("intent_role", "intent", b.intentNames()),
-		IntentDefault: read("intent_default_role", "intent", b.intentNames()),
+	return prompt.RouterRules{
+		Capability:    read("capability_"+name, "capability", slices.Sorted(maps.Keys(b.capNames))),
+		Intent:        read("intent_"+name, "intent", b.intentNames()),
+		IntentDefault: read("intent_default_"+name, "intent", b.intentNames()),
 	}
 }
 

@@ -8,7 +8,9 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -99,6 +101,8 @@ func TestRouterMistakes(t *testing.T) {
 		{"its own intent", `router { meta_intents = ["route/decide"] }`, "router/invalid-config", `never routed itself`, ""},
 		{"profile", `router { profile = "strict-mata" }`, "router/invalid-config", `unknown profile "strict-mata"`, "strict-meta"},
 		{"role", `router { intent_role = { "text/respond" = "vioce" } }`, "router/invalid-config", `role "vioce", which has no prompt`, "voice"},
+		{"model key", `router { intent_model_key = { "text/respond" = "large/" } }`, "router/invalid-config", `"large/", which is no model key`, ""},
+		{"capability with a model key", `router { capability_model_key = { "t/voise" = "large" } }`, "router/unknown-capability", `"t/voise"`, "t/voice"},
 		{"intent with a role", `router { intent_default_role = { "text/respnd" = "voice" } }`, "router/invalid-config", `unknown intent "text/respnd"`, "text/respond"},
 	} {
 		c, ds := configtest.LoadWith(t, configtest.OnePlugin+"\n"+row.text+"\n", routable(t), nil)
@@ -144,5 +148,111 @@ router {
 		in, _ := reg.Intent(row.intent)
 		role, rule := book.RoleOf(row.asked, row.intent, row.c, in)
 		assert.Equal(t, row.role+" "+row.rule, role+" "+rule, "%s %s", row.asked, row.intent)
+	}
+}
+
+// RTE-003: each level of the rules for model keys, strongest first, and none without a
+// rule. A value that is not a model key is an error at its attribute.
+func TestModelKeys(t *testing.T) {
+	const router = `
+router {
+  capability_model_key     = { "t/voice" = "large" }
+  intent_model_key         = { "text/respond" = "vendor/middle" }
+  intent_default_model_key = { "text/respond" = "small", "route/decide" = "small" }
+}
+`
+	const block = `
+capability "t/voice" {
+  plugin    = "chess"
+  model_key = "own"
+}
+intent "text/respond" {
+  in         = "req/text"
+  out        = "res/text"
+  candidates = ["t/voice"]
+  model_key  = "written"
+}
+`
+	for _, row := range []struct {
+		text, asked, intent string
+		capability          bool
+		want                string
+	}{
+		{router + block, `:asked/model`, "text/respond", true, ":asked/model call"},
+		{router + block, `nil`, "text/respond", true, `"own" capability`},
+		{router, `nil`, "text/respond", true, `"large" router/capability-model-key`},
+		{router + block, `nil`, "text/respond", false, `"written" intent`},
+		{router, `nil`, "text/respond", false, `"vendor/middle" router/intent-model-key`},
+		{router, `nil`, "route/decide", false, `"small" router/intent-default-model-key`},
+		{router, `nil`, "a/b", false, `nil `},
+		{"", `nil`, "text/respond", true, `nil `},
+	} {
+		c, ds := configtest.LoadWith(t, configtest.OnePlugin+row.text, routable(t), nil)
+		require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
+		in, _ := c.Generation.Registry.Intent(row.intent)
+		var voice *registry.Capability
+		if row.capability {
+			voice, _ = c.Generation.Registry.Capability("t/voice")
+		}
+		key, rule := c.Generation.Prompts.ModelOf(edn.MustRead(row.asked), row.intent, voice, in)
+		assert.Equal(t, row.want, key.String()+" "+rule)
+	}
+	for _, wrong := range []string{"a/", "/b", "two words"} {
+		_, ds := configtest.LoadWith(t, configtest.OnePlugin+`
+intent "text/respond" {
+  in        = "req/text"
+  out       = "res/text"
+  model_key = "`+wrong+`"
+}
+`, routable(t), nil)
+		assert.Equal(t, []string{"config/range"}, configtest.Types(ds), wrong)
+	}
+}
+
+// RTE-002: a plan template is checked when the configuration is loaded, with the request
+// as its bindings.
+func TestPlanTemplates(t *testing.T) {
+	template := func(nodes string) string {
+		return configtest.OnePlugin + `
+intent "text/respond" {
+  in   = "req/text"
+  out  = "res/text"
+  plan = edn(<<-EDN
+    {:nodes [` + nodes + `]}
+  EDN
+  )
+}
+`
+	}
+	load := func(nodes string) (*config.Config, diag.Diagnostics) {
+		return configtest.LoadWith(t, template(nodes), routable(t), nil)
+	}
+	shallow := func(nodes string) diag.Diagnostics {
+		_, ds := configtest.LoadWith(t, "ferment {\n  max_depth = 1\n}\n"+template(nodes), routable(t), nil)
+		return ds
+	}
+	nested := `{:op :plan :as :all :plan {:nodes [
+			{:op :call :intent :text/respond :input {:slot/id :input} :as :s}
+			{:op :emit :input {:slot/path [:s :out]}}]}}
+		{:op :emit :input {:slot/path [:all :out]}}`
+	_, ds := load(nested)
+	require.Empty(t, configtest.Types(ds))
+	assert.Equal(t, []string{"protocol/invalid"}, configtest.Types(shallow(nested)), "with the limits of the host")
+	c, ds := load(`{:op :call :intent :text/respond :input {:slot/id :input} :as :solver} {:op :emit :input {:text {:slot/path [:solver :text]}}}`)
+	require.Empty(t, configtest.Types(ds), c.Report(0).Text(false))
+	in, _ := c.Generation.Registry.Intent("text/respond")
+	assert.Equal(t, 2, in.Plan.Key("nodes").Len())
+	for _, nodes := range []string{
+		`{:op :call :intent :text/respnd :input {:slot/id :input}}`,
+		`{:op :call :intent :text/respond :input {:slot/id :request}}`,
+		`7`,
+	} {
+		_, ds := load(nodes)
+		require.NotEmpty(t, ds, nodes)
+		for _, d := range ds {
+			assert.Equal(t, "protocol/invalid", d.Type, d.Message)
+			require.NotNil(t, d.Range)
+			assert.Contains(t, d.Message, ":nodes")
+		}
 	}
 }

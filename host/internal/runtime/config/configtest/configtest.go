@@ -131,7 +131,7 @@ func Lay(t testing.TB, files map[string]string) string {
 			require.NoError(t, os.Symlink(target, path))
 			continue
 		}
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o700)) // some of them are programs
 	}
 	return dir
 }

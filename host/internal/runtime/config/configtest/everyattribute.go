@@ -49,7 +49,7 @@ func (w Written) SpecPath() string {
 
 // Labels and required attributes of the files that written.file writes.
 var labels = map[string]string{"plugin": "chess", "capability": "chess/engine", "include": "extra/*.hcl", "schema": "a/b", "check": "c", "human": "people/clerk", "dispatch": "d", "intent": "chess/best-move",
-	"rule": "fs/read", "secret": "github", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch", "operation": "act/defaults", "binding": "session/language", "profile": "strict-meta"}
+	"rule": "fs/read", "secret": "github", "db": "main", "role": "clerk", "judge": "j", "rubric": "answer", "criterion": "a", "class": "batch", "operation": "act/defaults", "binding": "session/language", "profile": "strict-meta", "oidc": "corp"}
 
 // File returns the smallest file with the attribute set to a value.
 func (w Written) File(value string) string {
@@ -74,7 +74,7 @@ func (w Written) File(value string) string {
 			fmt.Fprintf(&b, " %q", label)
 		}
 		b.WriteString(" {\n")
-		if i == 0 || blk.Name == "secret" || blk.Name == "criterion" || blk.Name == "binding" {
+		if i == 0 || blk.Name == "secret" || blk.Name == "db" || blk.Name == "oidc" || blk.Name == "criterion" || blk.Name == "binding" || blk.Name == "otel" {
 			for _, line := range required[blk.Name] {
 				if !strings.HasPrefix(line, w.Attr.Name+" ") && !(blk.Name == "check" && (w.Attr.Name == "condition" || w.Attr.Name == "intent")) {
 					b.WriteString(line + "\n")
@@ -127,6 +127,8 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 		return []string{`"127.0.0.1:0"`, `"[::1]:65535"`, `"localhost:7180"`}, nil, []string{`"127.0.0.1"`, `"127.0.0.1:65536"`, `"127.0.0.1:-1"`, `"a b:1"`, "1"}
 	case language.KindNetwork:
 		return []string{`"10.0.0.0/8"`, `"::1/128"`}, []string{`"10.0.0.1/8"`}, []string{`"10.0.0.0"`, `"proxies"`, "1"}
+	case language.KindOrigin:
+		return []string{`"https://app.example"`, `"http://localhost:3000"`, `"http://[::1]:8080"`}, nil, []string{`"*"`, `"null"`, `"app.example"`, `"https://app.example/"`, `"https://app.example:443"`, `"https://App.example"`, `"ftp://a"`, `"https://a@b"`, `"https://*.example"`, `""`, "1"}
 	case language.KindHostName:
 		return []string{`"a"`, `"ferment.example.org"`}, nil, []string{`""`, `"a:1"`, `"http://a"`, `"*"`, "1"}
 	case language.KindVersion:
@@ -147,8 +149,14 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 		good, other = []string{"{}"}, []string{"[]", `"a"`, "1"}
 		if t.Elem != nil {
 			g, _, o := ValuesOf(*t.Elem)
-			good = append(good, "{ A = "+g[0]+" }", `{ "A_b" = `+g[0]+" }")
-			other = append(other, "{ A = "+o[0]+" }")
+			first, second := "A", `"A_b"`
+			if t.Key != nil && t.Key.Kind == language.KindEnum {
+				first, second = t.Key.Enum[0], diag.Quote(t.Key.Enum[1])
+			}
+			if len(g) > 0 { // secrets have no value that is valid in every test
+				good = append(good, "{ "+first+" = "+g[0]+" }", "{ "+second+" = "+g[0]+" }")
+			}
+			other = append(other, "{ "+first+" = "+o[0]+" }")
 			if t.Key != nil {
 				other = append(other, `{ "A b" = `+g[0]+" }")
 			}
@@ -186,6 +194,9 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 var required = map[string][]string{
 	"plugin": {`command = ["bin/chess"]`}, "capability": {`plugin = "chess"`}, "schema": {`spec = edn(":any")`}, "check": {`builtin = "max-chars"`},
 	"human": {`intents = ["chess/best-move"]`}, "intent": {`in = "req/chess.position"`, `out = "res/chess.move+pv+eval"`}, "secret": {`value = secret("env:A")`},
+	"db":     {`driver = "sqlite"`, `path = "db/main.db"`},
 	"rubric": {`criterion "b" { ask = "is it true?" }`}, "criterion": {`ask = "is it short?"`},
+	"oidc":    {`issuer = "https://corp.example"`, `audience = "ferment"`},
 	"binding": {`target = ["constraints", "language"]`},
+	"otel":    {`endpoint = "http://127.0.0.1:4317"`},
 }

@@ -105,7 +105,7 @@ func (d *Decoder) entries(t language.Type, layers []syntax.ExprIn, path []string
 			ok = false
 		}
 		good = good && ok
-		if ok && !item.EDN.IsNil() {
+		if ok && (!item.EDN.IsNil() || item.Secret != nil) {
 			out.Keys = append(out.Keys, key)
 			out.Items = append(out.Items, item)
 			b.Set(edn.Text(key), item.EDN)

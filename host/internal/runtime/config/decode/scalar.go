@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -340,6 +341,8 @@ func (d *Decoder) readText(t language.Type, s string, out *Value) *problem {
 		return readHostName(s)
 	case language.KindNetwork:
 		return readNetwork(s)
+	case language.KindOrigin:
+		return readOrigin(s)
 	case language.KindSwitch:
 		return readSwitch(s)
 	}
@@ -498,6 +501,26 @@ func readNetwork(s string) *problem {
 
 // HostName matches the name of a host.
 var HostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?$`)
+
+// readOrigin checks an origin in the form that browsers send: lower case, no default
+// port, no path.
+func readOrigin(s string) *problem {
+	if u, err := url.Parse(s); err == nil && exactOrigin(u, s) {
+		return nil
+	}
+	return &problem{
+		typ:  "config/type",
+		what: "is not an origin",
+		hint: "write scheme, host and port as browsers send them, such as \"https://app.example.org\", in lower case, without the port 443 or 80 and without a path",
+	}
+}
+
+func exactOrigin(u *url.URL, s string) bool {
+	usual, web := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	_, err := netip.ParseAddr(u.Hostname())
+	return web && u.Port() != usual && s == u.Scheme+"://"+u.Host && s == strings.ToLower(s) && !strings.HasSuffix(s, ":") &&
+		(err == nil || HostName.MatchString(u.Hostname()))
+}
 
 func readHostName(s string) *problem {
 	if len(s) > 253 || !HostName.MatchString(s) {

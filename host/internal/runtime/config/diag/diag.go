@@ -76,17 +76,29 @@ func (ds Diagnostics) Count(s Severity) int {
 	return n
 }
 
-// MaxKept is the maximum number of diagnostics of one load; further ones are only counted.
+// MaxKept is the maximum number of errors of one load, and that of its other diagnostics. Further errors are only
+// counted, further warnings are left out.
 const MaxKept = 1000
 
 // Collector collects the diagnostics of one load. It is not safe for concurrent use.
 type Collector struct {
-	files   Sources
-	list    []Diagnostic
-	folded  map[string]int // key of a cause -> index in list
+	files  Sources
+	list   []Diagnostic
+	folded map[string]int // key of a cause -> index in list
+	// kept counts the members of list, errors apart; said are the errors so far.
+	kept map[bool]int
+	said map[errorKey]bool
+	// Dropped is the number of errors that are not in list.
 	Dropped int
 	// broken holds the blocks with a reported error, by type and label; see poison.
 	broken map[string]map[string]bool
+}
+
+// errorKey identifies an error: the same at the same place is one.
+type errorKey struct {
+	file         string
+	byte         int
+	typ, message string
 }
 
 // AnyName stands for the unknown names that an invalid part of the configuration may declare.
@@ -94,7 +106,13 @@ const AnyName = "*"
 
 // NewCollector returns an empty collector; files are quoted in excerpts.
 func NewCollector(files Sources) *Collector {
-	return &Collector{files: files, folded: map[string]int{}, broken: map[string]map[string]bool{}}
+	return &Collector{
+		files:  files,
+		folded: map[string]int{},
+		kept:   map[bool]int{},
+		said:   map[errorKey]bool{},
+		broken: map[string]map[string]bool{},
+	}
 }
 
 // Poison records that the block of a type and label is invalid. References to it are then not reported, because they
@@ -142,10 +160,24 @@ func (c *Collector) Poisoned(d Diagnostic) {
 // Add adds a diagnostic.
 func (c *Collector) Add(d Diagnostic) {
 	c.Poisoned(d)
-	if len(c.list) >= MaxKept {
-		c.Dropped++
+	isError := d.Severity == SeverityError
+	if isError {
+		key := errorKey{byte: d.byte(), typ: d.Type, message: d.Message}
+		if d.Range != nil {
+			key.file = d.Range.File
+		}
+		if c.said[key] {
+			return
+		}
+		c.said[key] = true
+	}
+	if c.kept[isError] >= MaxKept {
+		if isError {
+			c.Dropped++
+		}
 		return
 	}
+	c.kept[isError]++
 	if d.Range != nil && d.source == nil {
 		d.source = c.files[d.Range.File]
 	}
@@ -173,10 +205,10 @@ func (c *Collector) Fold(cause string, d Diagnostic) {
 		c.list[i].More++
 		return
 	}
-	if len(c.list) < MaxKept {
-		c.folded[cause] = len(c.list)
+	at := len(c.list)
+	if c.Add(d); len(c.list) > at {
+		c.folded[cause] = at
 	}
-	c.Add(d)
 }
 
 // maxGathered is the maximum number of further places that Gather keeps.

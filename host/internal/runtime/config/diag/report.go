@@ -22,6 +22,7 @@ const (
 type Report struct {
 	Errors, Warnings int
 	Omitted          int // counted above, not in Shown
+	Dropped          int // of Omitted, those that the load did not keep
 	Files            int
 	Shown            Diagnostics
 }
@@ -32,6 +33,7 @@ func NewReport(ds Diagnostics, dropped, files, max int) Report {
 		Errors:   ds.Count(SeverityError) + dropped,
 		Warnings: ds.Count(SeverityWarning),
 		Omitted:  dropped,
+		Dropped:  dropped,
 		Files:    files,
 	}
 	perFile := map[string]int{}
@@ -61,7 +63,11 @@ func (r Report) Text(color bool) string {
 	fmt.Fprintf(&b, "%s, %s in %s", Counted(r.Errors, "error"), Counted(r.Warnings, "warning"),
 		Counted(r.Files, "file"))
 	if r.Omitted > 0 {
-		fmt.Fprintf(&b, " (%d not shown)", r.Omitted)
+		fmt.Fprintf(&b, " (%d not shown", r.Omitted)
+		if r.Dropped > 0 {
+			fmt.Fprintf(&b, "; a load keeps the first %d", MaxKept)
+		}
+		b.WriteByte(')')
 	}
 	b.WriteByte('\n')
 	return b.String()

@@ -3,6 +3,7 @@ package diag_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -53,4 +54,30 @@ func TestExpectedFits(t *testing.T) {
 		assert.LessOrEqual(t, len(strings.TrimRight(line, "\n")), 100, line)
 		assert.Equal(t, strings.TrimRight(line, " \n"), strings.TrimRight(line, "\n"))
 	}
+}
+
+// HCL-002: what is counted as an error can be shown: repeated errors count once, and warnings neither count as errors nor
+// take the place of one.
+func TestCountedErrorsAreShown(t *testing.T) {
+	c := diag.NewCollector(diag.Sources{})
+	for i := range diag.MaxKept + 100 {
+		c.Add(diag.Diagnostic{Type: "config/unused", Severity: diag.SeverityWarning, Message: fmt.Sprint("no use for ", i)})
+		c.Add(diag.Diagnostic{Type: "config/limit", Message: "too many"})
+	}
+	assert.Zero(t, c.Dropped)
+	r := diag.NewReport(c.Result(), c.Dropped, 1, 0)
+	assert.Equal(t, 1, r.Errors)
+	assert.Len(t, r.Shown, 1)
+	assert.Zero(t, r.Omitted)
+
+	c = diag.NewCollector(diag.Sources{})
+	for i := range diag.MaxKept + 100 {
+		c.Add(diag.Diagnostic{Type: "config/type", Message: fmt.Sprint("wrong ", i)})
+		c.Fold("one cause", diag.Diagnostic{Type: "config/type", Message: "folded"})
+	}
+	assert.Equal(t, 101, c.Dropped)
+	r = diag.NewReport(c.Result(), c.Dropped, 1, 0)
+	assert.Equal(t, diag.MaxKept+101, r.Errors)
+	assert.Len(t, r.Shown, diag.MaxKept)
+	assert.Contains(t, r.Text(false), "a load keeps the first 1000")
 }

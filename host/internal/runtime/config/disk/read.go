@@ -230,7 +230,9 @@ func Neighbour(name string, err error) string {
 	entries, _ := os.ReadDir(filepath.Dir(name))
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if e.Name() != filepath.Base(name) { // a link that leads nowhere
+			names = append(names, e.Name())
+		}
 	}
 	if near := diag.Nearest(filepath.Base(name), names); near != "" {
 		return filepath.Join(filepath.Dir(name), near)

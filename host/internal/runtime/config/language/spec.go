@@ -146,6 +146,7 @@ const (
 	KindListen   Kind = "host:port"
 	KindHostName Kind = "host name"
 	KindNetwork  Kind = "network" // addresses with a common prefix
+	KindOrigin   Kind = "origin"  // of a web page
 	KindCond     Kind = "condition"
 	KindTemplate Kind = "template"
 	KindEDN      Kind = "edn"

@@ -109,8 +109,81 @@ var authBlock = Block{
 				Doc: "longest delay of a login, which grows with the failures of the account from all networks",
 			},
 		}},
-		{Name: "session_token"},
-		{Name: "oidc", Label: LabelIdent},
-		{Name: "client_cert"},
+		{Name: "session_token", Doc: "tokens of sessions, which the action open makes with :token? true", Attrs: []Attr{
+			{
+				Name: "operations", Type: set(enum(sessionOperations...)), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-004",
+				Doc: "what they may do, if the credential that makes them may; empty: there are none",
+			},
+			{
+				Name: "idle_ttl", Type: dur(time.Minute, day), Default: `"30m"`, Reload: ReloadUse, Serves: "AUTH-004",
+				Doc: "how long a token lasts that is not used",
+			},
+			{
+				Name: "refresh", Type: dur(time.Second, time.Hour), Default: `"5m"`, Reload: ReloadUse, Serves: "AUTH-004",
+				Doc: "shortest time between two writes of the use of a token; less than idle_ttl",
+			},
+		}},
+		{Name: "browser", Doc: "logins of browsers with a password, which a cookie keeps", Attrs: []Attr{
+			{
+				Name: "enabled", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "AUTH-032",
+				Doc: "whether POST /v1/auth/login makes cookies",
+			},
+			{
+				Name: "ttl", Type: dur(time.Minute, 7*day), Default: `"12h"`, Reload: ReloadUse, Serves: "AUTH-032",
+				Doc: "how long a login lasts",
+			},
+		}},
+		oidcBlock,
+		{Name: "client_cert", Doc: "users with a client certificate that http.tls.client_ca_file confirms", Attrs: []Attr{
+			{
+				Name: "subjects", Type: Type{Kind: KindMap, Elem: &text}, Default: `{}`, Reload: ReloadUse, Serves: "AUTH-001",
+				Doc: "login or id of a user by name of the certificate: its subject, such as CN=robot,O=lab, or dns:, email:, uri: or ip: with an alternative name",
+			},
+		}},
 	},
 }
+
+// oidcBlock is an issuer of tokens.
+var oidcBlock = Block{
+	Name: "oidc", Label: LabelIdent, Doc: "an OpenID Connect issuer whose tokens identify callers",
+	Attrs: []Attr{
+		{
+			Name: "issuer", Type: text, Required: true, Reload: ReloadUse, Serves: "AUTH-005",
+			Doc: "its https URL, exactly as in the claim iss of its tokens",
+		},
+		{
+			Name: "audience", Type: text, Required: true, Reload: ReloadUse, Serves: "AUTH-005",
+			Doc: "name of this host in the claim aud of tokens that are for it",
+		},
+		{
+			Name: "algorithms", Type: list(enum("RS256", "ES256", "EdDSA")).between(1, 3),
+			Default: `["RS256", "ES256", "EdDSA"]`, Reload: ReloadUse, Serves: "AUTH-005",
+			Doc: "signatures that are accepted",
+		},
+		{
+			Name: "skew", Type: dur(0, 5*time.Minute), Default: `"60s"`, Reload: ReloadUse, Serves: "AUTH-005",
+			Doc: "difference of the clocks that is tolerated",
+		},
+		{
+			Name: "claim", Type: text, Default: `"roles"`, Reload: ReloadUse, Serves: "AUTH-005",
+			Doc: "claim with a text or a list of texts that roles maps; dots lead into objects",
+		},
+		{
+			Name: "roles", Type: Type{Kind: KindMap, Elem: ptr(set(ref("role")))}, Default: `{}`, Reload: ReloadUse,
+			Serves: "AUTH-005",
+			Doc:    "roles by value of the claim; all other values give none",
+		},
+		{
+			Name: "tenant_claim", Type: text, Reload: ReloadUse, Serves: "AUTH-005",
+			Doc: "claim with the tenant of the caller, which a token must have; default: callers belong to the host itself",
+		},
+		{
+			Name: "ca_file", Type: readFiles, Reload: ReloadUse, Serves: "AUTH-005",
+			Doc: "PEM file of the authorities that confirm the certificate of the issuer; default: those of the system",
+		},
+	},
+}
+
+// sessionOperations are what tokens of sessions can do: what concerns their session,
+// and runs.
+var sessionOperations = []string{"http.v1/act", "http.v1/session", "runs/answer", "runs/cancel", "runs/read"}

@@ -92,9 +92,9 @@ func scopeBudget(scope, doc string) Block {
 // budgetBlock is the budget block with one variant per scope.
 var budgetBlock = Block{
 	Name: "budget", Label: LabelIdent,
-	Doc: "spending limits of the whole host (tenant), of each caller (user) and of each run",
+	Doc: "spending limits of each tenant, of each caller (user) and of each run",
 	Variants: []Block{
-		scopeBudget("tenant", "limits of all callers of this host together"),
+		scopeBudget("tenant", "limits of the callers of each tenant together; callers without one share those of the host"),
 		scopeBudget("user", "limits of each caller; callers without an identity count as one caller"),
 		scopeBudget("run", "limits of each run, with all its calls"),
 	},

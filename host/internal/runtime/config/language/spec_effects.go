@@ -15,6 +15,7 @@ func scopeAttrs(effect string, narrows bool) []Attr {
 		attrs = append(attrs, Attr{
 			Name: "on_unknown", Type: enum("suspend", "fail", "retry", "assume-done"), Default: `"suspend"`,
 			Reload: ReloadUse, Serves: "JRN-041",
+			Doc: "a call with this effect whose outcome is unknown, unless its intent says it; of several effects the most careful counts",
 		})
 	}
 	timeout := func(d string) Attr {
@@ -126,10 +127,39 @@ func scopeAttrs(effect string, narrows bool) []Attr {
 				Doc: "header that carries the effect key, for servers that detect repeated requests",
 			})
 	}
+	if effect == "db/read" || effect == "db/write" {
+		attrs = append(attrs, databaseAttrs(timeout(`"10s"`), effect)...)
+	}
 	if narrows {
 		for i := range attrs {
 			attrs[i].Default = ""
 		}
+	}
+	return attrs
+}
+
+// databaseAttrs returns what the scopes of databases have.
+func databaseAttrs(timeout Attr, effect string) []Attr {
+	attrs := []Attr{
+		{
+			Name: "connections", Type: list(ref("db")), Default: `[]`, Reload: ReloadUse, Serves: "FX-001",
+			Doc: "names of db blocks that calls of db/query and db/exec may use",
+		},
+		{
+			Name: "max_rows", Type: integer(0, 1_000_000), Default: `10000`, Reload: ReloadUse, Serves: "FX-001",
+			Doc: "rows of one answer",
+		},
+		{
+			Name: "max_bytes", Type: size(0, 12*mib), Default: `"4MiB"`, Reload: ReloadUse, Serves: "FX-001",
+			Doc: "size of the rows of one answer",
+		},
+		timeout,
+	}
+	if effect == "db/write" {
+		attrs = append(attrs, Attr{
+			Name: "ddl", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "FX-001",
+			Doc: "calls may change the schema, and create the file of an SQLite database",
+		})
 	}
 	return attrs
 }
@@ -187,7 +217,20 @@ var effectsBlock = Block{
 				Doc: "the only header that may contain the secret; default: any header",
 			},
 		}},
-		{Name: "db", Label: LabelIdent},
+		{Name: "db", Label: LabelIdent, Doc: "a database; calls reference it by its name, through the plugin db", Attrs: []Attr{
+			{
+				Name: "driver", Type: enum("sqlite", "postgres"), Required: true, Reload: ReloadPlugin, Serves: "FX-001",
+				Doc: "kind of the database",
+			},
+			{
+				Name: "path", Type: path, Reload: ReloadPlugin, Serves: "FX-001",
+				Doc: "file of an SQLite database, in a directory without files of ferment",
+			},
+			{
+				Name: "dsn", Type: Type{Kind: KindSecret}, Reload: ReloadPlugin, Serves: "FX-001, FX-011",
+				Doc: "connection string of a PostgreSQL database, with the rights of its role",
+			},
+		}},
 	},
 }
 
@@ -199,7 +242,10 @@ var roleBlock = Block{
 			Name: "intents", Type: set(text).between(0, 1024), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-006",
 			Doc: "intents that the role is for, as names or ns/*; empty: all",
 		},
-		{Name: "max_priority", Type: integer(-9, 9), Default: `0`, Reload: ReloadUse, Serves: "RUN-011"},
+		{
+			Name: "max_priority", Type: integer(0, 9), Reload: ReloadUse, Serves: "RUN-011",
+			Doc: "highest priority of the acts of its holders; default: 0, for operator and admin 9. The highest of all roles counts",
+		},
 	},
 	Blocks: []Block{scopeBlock("restricts the scope of the effects block", true)},
 }

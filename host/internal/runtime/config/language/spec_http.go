@@ -31,7 +31,11 @@ var httpBlock = Block{
 			Name: "tls_terminated_by_proxy", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "AUTH-030",
 			Doc: "true: callers reach the listeners only through trusted_proxies, over TLS, so listeners without TLS may be open to them",
 		},
-		{Name: "cors_origins", Type: list(text), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-032"},
+		{
+			Name: "cors_origins", Type: list(Type{Kind: KindOrigin}).between(0, 64), Default: `[]`, Reload: ReloadUse,
+			Serves: "AUTH-032",
+			Doc:    "origins whose pages may call the daemon with a token, exactly as browsers send them; login cookies do not count there",
+		},
 		{Name: "console", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "AUTH-032"},
 		{
 			Name: "stream_orphan_ttl", Type: dur(0, day), Default: `"60s"`, Reload: ReloadUse, Serves: "RUN-007",
@@ -59,7 +63,10 @@ var httpBlock = Block{
 				Serves: "AUTH-030",
 				Doc:    "lowest accepted TLS version",
 			},
-			{Name: "client_ca_file", Type: path, Reload: ReloadUse, Serves: "AUTH-001"},
+			{
+				Name: "client_ca_file", Type: path, Reload: ReloadUse, Serves: "AUTH-001",
+				Doc: "PEM file of the authorities whose client certificates auth.client_cert maps to users; callers may still have none",
+			},
 		}},
 		{Name: "limits", Doc: "limits of requests and connections", Attrs: []Attr{
 			{

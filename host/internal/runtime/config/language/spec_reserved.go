@@ -15,10 +15,6 @@ func (r Reserved) Partly() bool { return len(r.Only) > 0 }
 // feature removes its rows.
 var reservedTable = []Reserved{
 	{path: "cluster", What: "running on several hosts"},
-	{path: "auth.session_token", What: "tokens of sessions"},
-	{path: "auth.oidc", What: "identity from another server"},
-	{path: "auth.client_cert", What: "identity by client certificate"},
-	{path: "telemetry", What: "telemetry"},
 	{path: "workspace", What: "the context engine"},
 	{path: "error", What: "declaring error types"},
 
@@ -28,19 +24,7 @@ var reservedTable = []Reserved{
 	{path: "store.auto_migrate", What: "migrating by hand"},
 	{path: "store.allow_network_fs", What: "the check of network file systems"},
 
-	{path: "effects.db", What: "tools for databases"},
-	{path: "effects.scope.on_unknown", What: "another treatment of unknown outcomes than that of the intent"},
-	{path: "role.max_priority", What: "limits of priorities"},
-
-	{path: "http.cors_origins", What: "requests from pages of other origins"},
 	{path: "http.console", What: "the console"},
-	{path: "http.tls.client_ca_file", What: "identity by client certificate"},
-
-	{path: "capability.model_key", What: "choosing models"},
-
-	{path: "intent.model_key", What: "choosing models"},
-	{path: "intent.plan", What: "the plan template"},
-	{path: "intent.on_unknown", What: "assuming that a call was done", Only: []string{UnknownSuspends, "fail", "retry"}},
 }
 
 // ReservedAt returns the reserved name at a dotted path.

@@ -63,6 +63,18 @@ var routerBlock = Block{
 			Name: "intent_default_role", Type: roleMap, Default: `{}`, Reload: ReloadUse, Serves: "RTE-003",
 			Doc: "prompt roles by intent that replace only the built-in ones",
 		},
+		{
+			Name: "capability_model_key", Type: roleMap, Default: `{}`, Reload: ReloadUse, Serves: "RTE-003",
+			Doc: "model keys by capability; weaker than the model_key of a capability block",
+		},
+		{
+			Name: "intent_model_key", Type: roleMap, Default: `{}`, Reload: ReloadUse, Serves: "RTE-003",
+			Doc: "model keys by intent; weaker than the model_key of an intent block",
+		},
+		{
+			Name: "intent_default_model_key", Type: roleMap, Default: `{}`, Reload: ReloadUse, Serves: "RTE-003",
+			Doc: "model keys by intent that hold where nothing else gives one",
+		},
 	}, routing...),
 	Blocks: []Block{{
 		Name: "profile", Label: LabelIdent, Doc: "settings of requests that name this profile; they override those of the router block",

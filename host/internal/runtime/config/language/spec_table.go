@@ -141,7 +141,11 @@ var specification = Block{Blocks: []Block{
 				Name: "role", Type: text, Reload: ReloadUse, Serves: "RTE-003",
 				Doc: "prompt role, a key of prompts.roles; overrides the role of the intent",
 			},
-			{Name: "model_key", Type: text, Reload: ReloadUse, Serves: "RTE-003"},
+			{
+				Name: "model_key", Type: text, Reload: ReloadUse, Serves: "RTE-003",
+				Doc: "model that the plugin is asked for, a name or provider/name; overrides that of the intent; default: " +
+					"the model of the capability",
+			},
 		},
 		Blocks: []Block{
 			{Name: "cost", Doc: "expected cost of one call; default: as advertised", Attrs: []Attr{
@@ -230,6 +234,7 @@ var specification = Block{Blocks: []Block{
 	storeBlock,
 	queueBlock,
 	cacheBlock,
+	telemetryBlock,
 	sessionBlock,
 	{
 		Name: "log", Doc: "log of the daemon on standard error",
@@ -762,7 +767,11 @@ var intentBlock = Block{
 			Name: "role", Type: text, Reload: ReloadUse, Serves: "RTE-003",
 			Doc: "prompt role, a key of prompts.roles; overridden by the role of a capability or of a request",
 		},
-		{Name: "model_key", Type: text, Reload: ReloadUse, Serves: "RTE-003"},
+		{
+			Name: "model_key", Type: text, Reload: ReloadUse, Serves: "RTE-003",
+			Doc: "model that plugins are asked for, a name or provider/name; overridden by that of a capability or of " +
+				"a request",
+		},
 		{
 			Name: "temperature", Type: Type{Kind: KindNum}.between(0, 2), Reload: ReloadUse, Serves: "RTE-003",
 			Doc: "sampling temperature of language models; default: the value of the model block, " +
@@ -772,7 +781,10 @@ var intentBlock = Block{
 			Name: "constraints", Type: Type{Kind: KindMap}, Default: `{}`, Reload: ReloadUse, Serves: "PRM-006",
 			Doc: "default constraints; constraints of the request override them",
 		},
-		{Name: "plan", Type: edntext, Reload: ReloadUse, Serves: "RTE-002"},
+		{
+			Name: "plan", Type: edntext, Reload: ReloadUse, Serves: "RTE-002",
+			Doc: "plan of the acts of this intent, whose nodes read the request as :input and :context; default: one call",
+		},
 		{
 			Name: "stream", Type: enum("gate-passed", "first-token", "provisional"), Default: `"gate-passed"`,
 			Reload: ReloadUse, Serves: "GATE-005, STR-002",
@@ -803,7 +815,8 @@ var intentBlock = Block{
 			Name: "on_unknown", Type: enum(UnknownSuspends, "fail", "retry", "assume-done"), Default: `"suspend"`,
 			Reload: ReloadUse, Serves: "JRN-041",
 			Doc: "a call of recovery class once whose outcome is unknown, after a crash or at its deadline: suspend: the " +
-				"run waits for a decision; fail: its node fails; retry: its class is idempotent, so it is called again with the same effect key",
+				"run waits for a decision; fail: its node fails; retry: its class is idempotent, so it is called again with the same effect key; " +
+				"assume-done: its node goes on with an empty answer, if its schema accepts one; default: what the scopes of its effects say",
 		},
 	},
 	Blocks: []Block{
@@ -835,7 +848,7 @@ var intentBlock = Block{
 			},
 		}},
 		qualityBlock("what happens to a candidate whose answers often fail their gates"),
-		{Name: "budget", Doc: "limits of one call, with all its attempts and checks; a request may lower them", Attrs: budgetAttrs("")},
+		{Name: "budget", Doc: "limits of one call, with all its attempts and checks; a request may lower them, and raise them with the operation budget/raise", Attrs: budgetAttrs("")},
 		{Name: "prompt", Doc: "system prompt of language models", Attrs: []Attr{
 			{
 				Name: "system", Type: layered, Reload: ReloadUse, Serves: "PRM-001",

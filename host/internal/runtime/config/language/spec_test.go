@@ -38,6 +38,6 @@ func TestReservedTable(t *testing.T) {
 	}
 	slices.Sort(top)
 	assert.Equal(t, []string{
-		"cluster", "error", "telemetry", "workspace",
+		"cluster", "error", "workspace",
 	}, top)
 }

@@ -8,17 +8,15 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
@@ -27,8 +25,6 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/schema"
-	"github.com/hashicorp/hcl/v2"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // Describer returns the description of a plugin. With a nil config the
@@ -62,115 +58,6 @@ const MaxDescription = 1 << 20
 // ErrNotStarted is returned by a Describer that has no cached description and may
 // not start the plugin. The plugin is then not checked, with a warning.
 var ErrNotStarted = errors.New("the plugin was not started")
-
-// Plugin is one plugin block with its defaults and the description of the plugin.
-// It is immutable.
-type Plugin struct {
-	Name    string
-	Where   string // "file:line:column" of the block
-	Command []string
-	Files   []string // absolute
-	Enabled bool
-	// Disabled is the reason why the plugin is disabled; nil if it is enabled.
-	Disabled *contract.Error
-	Optional bool
-	Env      map[string]string
-	EnvPass  []string
-	Workdir  string // absolute; empty: a private scratch directory
-
-	StartTimeout, ConfigureTimeout time.Duration
-	StopGrace, DrainTimeout        time.Duration
-	MaxInFlight                    int // 0: the advertised limit
-	Queue                          int
-	MaxMessage                     int    // bytes; 0: the limit of the wire contract
-	Encoding                       string // "edn", "json" or empty
-	Mux                            bool   // multiplex calls over one stream
-	CallDepth                      int
-	LogLevel                       string
-	Restart                        Restart
-	Health                         Health
-	Instances                      Instances
-	Swap                           Swap
-	Needs                          []string // needs that the block allows; nil: all
-	Operations                     []string // permitted to its calls and plans
-	Isolation                      plugin.Isolation
-
-	// Config is the resolved configuration, with nil for every secret; nil if
-	// the plugin has no configuration or was not described.
-	Config  edn.Value
-	Secrets []decode.SecretAt
-	// Reads are the files that Config names.
-	Reads []string
-	// Binary is the hash of the program and of Files, "b3:..", empty if they
-	// cannot be read.
-	Binary string
-	Hashes Hashes
-	// Wanted is the version constraint; empty: any version.
-	Wanted string
-	// Lock compares the program with the lock file. Startable reports whether the
-	// program may be started.
-	Lock      lock.State
-	Startable bool
-	// Description is the answer of Describe with Config; Described is false if
-	// Describe was not called or failed.
-	Description contract.Description
-	Described   bool
-	// Unusable is the defect that keeps an optional plugin from being started;
-	// its capabilities are registered but not ready. Nil: no defect.
-	Unusable *contract.Error
-
-	// Attached is the file that describes the running process of an attached
-	// plugin; empty: the host starts the plugin.
-	Attached string
-
-	env     func(string) (string, bool)
-	places  func(path []edn.Value) *diag.Range
-	Lowered *decode.Lowering  // how Config was decoded
-	priced  bool              // its models have prices
-	key     string            // see Key
-	hashes  map[string]string // of Reads
-}
-
-// Restart holds the restart settings of a plugin (SUP-005).
-type Restart struct {
-	Policy                      string
-	Max                         int
-	Window, Backoff, MaxBackoff time.Duration
-	Jitter                      float64
-	ResetAfter                  time.Duration
-}
-
-// Instances holds the process pool settings of a plugin (SUP-007).
-type Instances struct {
-	Min, Max, Standby int
-	IdleTTL           time.Duration // 0: never stopped
-	MaxCalls          int           // 0: no limit
-	Pin               string        // "none" or "session"
-}
-
-// Swap holds the settings for replacing a plugin by a new version (SUP-006).
-type Swap struct {
-	Mode       string // "direct", "shadow" or "canary"
-	Share      float64
-	MinSamples int
-	Timeout    time.Duration
-}
-
-// Health holds the health probe settings of a plugin (SUP-003).
-type Health struct {
-	Interval, Timeout time.Duration
-	Misses            int
-	ReadyTimeout      time.Duration
-}
-
-// Place returns the place of a part of the plugin's configuration, for problems
-// that the plugin itself reports; nil if it is unknown.
-func (p Plugin) Place(path []edn.Value) *diag.Range {
-	if p.places == nil {
-		return nil
-	}
-	return p.places(path)
-}
 
 // Reader reads the plugin blocks of a configuration. It is not safe for concurrent use.
 type Reader struct {
@@ -207,19 +94,6 @@ func Read(ctx context.Context, d *decode.Document, set *files.Set, opts Options)
 		r.Plugins = append(r.Plugins, p)
 	}
 	return r
-}
-
-// Names returns the capabilities that the configuration names in settings with
-// the unit :capability.
-func (p *Plugin) Names() []string {
-	if p.Lowered == nil {
-		return nil
-	}
-	var names []string
-	for _, c := range p.Lowered.Capabilities {
-		names = append(names, c.Name)
-	}
-	return names
 }
 
 func (r *Reader) printer() decode.Printer { return decode.Printer{Root: r.Dir} }
@@ -397,9 +271,6 @@ func (r *Reader) usual(p *Plugin, bare contract.Description, at *diag.Range) {
 	p.Described = len(p.Description.Capabilities) > 0
 }
 
-// Starts reports whether the host starts processes of the plugin.
-func (p *Plugin) Starts() bool { return p.Enabled && p.Described && p.Unusable == nil }
-
 // Defect reports a problem with the description of a plugin. An optional plugin
 // with a defect is not started; the configuration remains usable.
 func (r *Reader) Defect(p *Plugin, d diag.Diagnostic) {
@@ -454,119 +325,6 @@ func (r *Reader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 	return d, nil
 }
 
-// present checks that the program and its files exist and hashes them. All missing
-// files are reported before anything is hashed.
-func (r *Reader) present(s *decode.Section, p *Plugin) bool {
-	good := r.fileOf(s, p, "command", p.Command[0], 0)
-	for i, name := range p.Files {
-		good = r.fileOf(s, p, "files", name, i) && good
-	}
-	if info, err := os.Stat(p.Workdir); p.Workdir != "" && (err != nil || !info.IsDir()) {
-		r.lacks(s, p, "workdir", 0, diag.Diagnostic{Message: disk.PrintedName(r.Dir, p.Workdir) + " is not a directory"})
-		good = false
-	}
-	if !good {
-		return false
-	}
-	hash, err := r.binaryHash(p.Command[0], p.Files)
-	if err == nil {
-		err = r.hashesOf(p)
-	}
-	if err != nil {
-		r.lacks(s, p, "command", 0, diag.Diagnostic{Message: disk.Cause(err)})
-		return false
-	}
-	p.Binary = hash
-	return true
-}
-
-// fileOf reports an item of an attribute that does not name a regular file.
-func (r *Reader) fileOf(s *decode.Section, p *Plugin, attr, name string, item int) bool {
-	_, err := disk.Regular(os.Stat(name))
-	if err == nil {
-		return true
-	}
-	what := "cannot be used: " + disk.Cause(err)
-	if errors.As(err, new(disk.IrregularError)) {
-		what = err.Error()
-	}
-	d := diag.Diagnostic{Message: disk.PrintedName(r.Dir, name) + " " + what}
-	if program, args, ok := strings.Cut(name, " "); ok && item == 0 && attr == "command" && disk.IsFile(program) {
-		d.Hint = "write one member per argument: [" + decode.SpellText(disk.PrintedName(r.Dir, program))
-		for _, arg := range strings.Fields(args) {
-			d.Hint += ", " + decode.SpellText(arg)
-		}
-		d.Hint += "]"
-	} else if near := disk.Neighbour(name, err); near != "" {
-		d.Message += "; did you mean " + disk.PrintedName(r.Dir, near) + "?"
-	} else if base := filepath.Base(name); filepath.Join(r.Dir, base) == name && attr == "command" {
-		if found := r.executable(base); len(found) > 0 {
-			d.Hint = fmt.Sprintf("PATH is not searched: name the program by its path, such as %s", diag.Quote(found[0]))
-		}
-	}
-	r.lacks(s, p, attr, item, d)
-	return false
-}
-
-// lacks reports a missing file of a program at the item of the attribute that
-// names it.
-func (r *Reader) lacks(s *decode.Section, p *Plugin, attr string, item int, d diag.Diagnostic) {
-	v := s.Attrs[attr]
-	d.Type, d.Message = "config/plugin-unknown", fmt.Sprintf("plugin %s: %s", diag.Quote(p.Name), d.Message)
-	d.Range, d.Path = v.At, append(slices.Clone(s.Node.Path), attr)
-	if item < len(v.Items) && v.Items[item].At != nil {
-		d.Range = v.Items[item].At
-	}
-	hints := map[string]string{
-		"command": "build or install it, or set enabled = false",
-		"files":   "add the file, or remove it from files",
-		"workdir": "make the directory, or correct the path",
-	}
-	d.Hint = cmp.Or(d.Hint, hints[attr])
-	if p.Optional {
-		d.Severity = diag.SeverityWarning
-	}
-	r.Report.Add(d)
-}
-
-// binaryHash hashes a program once per load, also if several plugins run it.
-func (r *Reader) binaryHash(program string, files []string) (string, error) {
-	key := strings.Join(append([]string{program}, files...), "\x00")
-	if hash, ok := r.hashes[key]; ok {
-		return hash, nil
-	}
-	hash, err := "", error(nil)
-	if h, ok := r.Options.Describer.(Hasher); ok {
-		hash, err = h.Hash(program, files)
-	} else {
-		hash, err = plugin.HashProgram(program, files)
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s cannot be used: %s", disk.PrintedName(r.Dir, program), disk.Cause(err))
-	}
-	r.hashes[key] = hash
-	return hash, nil
-}
-
-func (r *Reader) unchecked(s *decode.Section, p *Plugin, why string) {
-	r.Report.Add(diag.Diagnostic{
-		Type:     "config/plugin-unknown",
-		Severity: diag.SeverityWarning,
-		Message:  fmt.Sprintf("plugin %s is not checked: %s", diag.Quote(p.Name), why),
-		Range:    s.At(),
-		Path:     s.Node.Path,
-	})
-}
-
-// runnable returns the printed name of a program as a word that a shell does not look up in PATH.
-func (r *Reader) runnable(program string) string {
-	name := disk.PrintedName(r.Dir, program)
-	if !strings.ContainsRune(name, filepath.Separator) && filepath.IsAbs(program) {
-		return "./" + name
-	}
-	return name
-}
-
 func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
 	if errors.Is(err, ErrNotStarted) {
 		r.notStarted(s, p)
@@ -595,7 +353,7 @@ func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
 			d.Range, d.Path = config.Source.Range(config.Header), config.Path
 		}
 	}
-	r.Report.Add(d)
+	r.leaveOut(p, d)
 }
 
 // refused reports the findings of the plugin itself at the values that they are about.
@@ -616,7 +374,7 @@ func (r *Reader) refused(p *Plugin, found Findings) {
 		if !f.Expected.IsNil() {
 			d.Expected, d.Found = edn.Text(decode.InWords(f.Expected)), f.Got
 		}
-		r.Report.Add(r.absentPath(p, f.Path, d))
+		r.leaveOut(p, r.absentPath(p, f.Path, d))
 	}
 }
 
@@ -673,37 +431,6 @@ func (r *Reader) accepts(s *decode.Section, p *Plugin) {
 	}
 }
 
-// secretsOf checks that the secrets of a plugin exist, without keeping their values.
-func (r *Reader) secretsOf(p *Plugin) {
-	for _, s := range p.Secrets {
-		r.SecretThere(s, "config of plugin "+diag.Quote(p.Name), []string{"plugin", p.Name, "config"})
-	}
-}
-
-// SecretThere reports a missing secret; subject is the attribute that refers to it.
-func (r *Reader) SecretThere(s decode.SecretAt, subject string, path []string) {
-	r.exposed(s.Secret, path, s.At)
-	text, err := s.Secret.Read(r.Set.Lookup)
-	if err == nil {
-		r.fingerprint(s.Secret, text)
-		return
-	}
-	d := diag.Diagnostic{Type: "config/secret-missing", Message: subject + ": " + err.Error(), Range: s.At, Path: path}
-	if errors.Is(err, expression.ErrNoSecret) {
-		if s.Secret.Kind == "file" {
-			d.Nearest, d.Hint = r.Neighbour(s.Secret.Path)
-		} else {
-			d.Nearest = diag.Nearest(s.Secret.Name, slices.Sorted(maps.Keys(r.Set.Variables)))
-			d.Hint = cmp.Or(diag.DidYouMean(d.Nearest),
-				"set it where the host starts, or in a file .env beside the configuration")
-		}
-		if !s.Needed {
-			d.Severity = diag.SeverityWarning
-		}
-	}
-	r.Report.Add(d)
-}
-
 // BodyText returns the text of a foreign block, which is decoded only if its
 // plugin is described.
 func BodyText(n *syntax.Node) string {
@@ -744,45 +471,3 @@ func sameLayout(text []byte) string {
 	}
 	return strings.Join(words, " ")
 }
-
-// SecretTexts reads the secrets of the plugin. It returns a map from the path of
-// each secret in the configuration, a vector, to its text. Missing secrets are
-// omitted; the plugin reports them.
-func (p Plugin) SecretTexts() (edn.Value, error) {
-	var b edn.MapBuilder
-	for _, at := range p.Secrets {
-		text, err := at.Secret.Read(p.env)
-		if errors.Is(err, expression.ErrNoSecret) {
-			continue
-		}
-		if err != nil {
-			return edn.Nil(), fmt.Errorf("configuration of plugin %s: %w", p.Name, err)
-		}
-		b.Set(edn.Vector(at.Path...), edn.Text(text))
-	}
-	return b.Map(), nil
-}
-
-// exposed warns about a secret from an .env file that other users may read.
-func (r *Reader) exposed(s expression.Secret, path []string, at *diag.Range) {
-	if s.Kind != "env" {
-		return
-	}
-	if _, ok := r.Options.Env(s.Name); ok {
-		return
-	}
-	if v, ok := r.Set.Variables[s.Name]; ok && v.Open {
-		r.Report.Add(diag.Diagnostic{
-			Type:     "config/secret-missing",
-			Severity: diag.SeverityWarning,
-			Message:  fmt.Sprintf("secret env:%s comes from a file that other users may read", s.Name),
-			Range:    at,
-			Path:     path,
-			Related:  []diag.Related{{Range: v.At, Message: "sets it"}},
-			Hint:     "chmod 600 " + v.At.File,
-		})
-	}
-}
-
-// Runs reports whether the plugin is enabled and its program exists.
-func (p *Plugin) Runs() bool { return p.Enabled && p.Binary != "" }

@@ -49,6 +49,14 @@ func Alternatives(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
+// Problem returns why an enabled plugin serves nothing; nil if it serves.
+func (p *Plugin) Problem() *contract.Error {
+	if !p.Enabled || p.Unusable != nil {
+		return p.Unusable
+	}
+	return p.Absence()
+}
+
 // Absence returns why the capabilities of a plugin are unknown; nil if they are known.
 func (p *Plugin) Absence() *contract.Error {
 	switch {
@@ -56,6 +64,8 @@ func (p *Plugin) Absence() *contract.Error {
 		return p.Disabled
 	case p.Described:
 		return nil
+	case p.Undescribed != nil:
+		return p.Undescribed
 	case p.Binary == "":
 		return contract.Errorf("config/plugin-unknown", "the program of plugin %s is missing", diag.Quote(p.Name))
 	}

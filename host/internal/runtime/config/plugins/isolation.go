@@ -84,7 +84,7 @@ func toolchain(program string) []string {
 // that cannot be started is an error in profile prod unless it is optional,
 // otherwise a warning and the plugin is not ready.
 func (r *Reader) granted(s *decode.Section, p *Plugin) {
-	p.Isolation = p.Isolation.Reach(r.standing(p))
+	p.Isolation = p.Isolation.Reach(r.standing(p)).Databases(r.databaseReach(p))
 	for i, need := range p.Needs {
 		if !slices.Contains(p.Description.Needs, need) {
 			r.Report.Add(diag.Diagnostic{
@@ -193,10 +193,10 @@ func (r *Reader) idleGrants(s *decode.Section, p *Plugin) {
 		idle bool
 		need string
 	}{
-		{"write_paths", len(p.Isolation.WritePaths) > 0 && !has("fs/write"), "fs/write"},
+		{"write_paths", len(p.Isolation.WritePaths) > 0 && !has("fs/write", "db/read", "db/write"), "fs/write"},
 		{"exec", p.Isolation.Programs && !has("process/run"), "process/run"},
 		{"network", p.Isolation.Network != confine.Offline && p.Isolation.Network != "" &&
-			!has("net/connect", "net/loopback", "net/http"), "net/connect"},
+			!has("net/connect", "net/loopback", "net/http", "db/read", "db/write"), "net/connect"},
 	} {
 		if v := i.Attrs[g.attr]; g.idle && v.Written {
 			r.Report.Add(diag.Diagnostic{

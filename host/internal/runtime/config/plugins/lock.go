@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/disk"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -204,6 +205,15 @@ type Hashes struct {
 	Files   []lock.Hashed // by path relative to the root
 }
 
+// All returns the hash of the program and those of its files.
+func (h Hashes) All() []string {
+	all := []string{h.Program}
+	for _, f := range h.Files {
+		all = append(all, f.Hash)
+	}
+	return all
+}
+
 // LockEntry returns the lock file entry of the plugin in its current state, with
 // the hash of this platform only.
 func (p Plugin) LockEntry() lock.Plugin {
@@ -261,5 +271,8 @@ func (r *Reader) hashesOf(p *Plugin) error {
 func (r *Reader) notStarted(s *decode.Section, p *Plugin) {
 	if p.Startable {
 		r.unchecked(s, p, "it was not started")
+		return
 	}
+	p.Undescribed = contract.Errorf("config/lock", "plugin %s was not described: the lock file does not approve its program",
+		diag.Quote(p.Name)).WithHint(fmt.Sprintf("\"ferment plugin lock %s\" approves it", p.Name))
 }

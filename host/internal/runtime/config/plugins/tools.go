@@ -6,12 +6,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// equip passes the settings of the effects block to the tools plugin.
+// equip passes the settings of the effects block to the plugins of the effect tools.
 func (r *Reader) equip(is contract.Description, p *Plugin) {
-	if is.Name != ToolsPlugin || p.Config.Kind() != edn.KindMap {
+	if p.Config.Kind() != edn.KindMap {
 		return
 	}
 	s := r.Root.Block("effects")
+	switch is.Name {
+	case DatabasePlugin:
+		r.connect(s, p)
+		return
+	case ToolsPlugin:
+	default:
+		return
+	}
 	p.Config = p.Config.AssocKey("enforcement", edn.K(s.Text("enforcement")))
 	var secrets edn.MapBuilder
 	for _, x := range s.All("secret") {

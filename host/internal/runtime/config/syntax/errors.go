@@ -268,14 +268,20 @@ func misread(diags hcl.Diagnostics) *hcl.Diagnostic {
 
 // recoverBlocks parses a file with syntax errors block by block: a line that begins with a block type starts a piece.
 // Each invalid piece is one error and poisons its block. Otherwise a block with a missing brace would include
-// everything after it.
+// everything after it. A heredoc without an end does include everything after it.
 func recoverBlocks(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	out := emptyBody(s)
 	out.SrcRange.End.Byte = len(s.Text)
 	out.Attributes = hclsyntax.Attributes{}
-	cuts := cuts(s)
+	cuts, end := cuts(s), len(s.Text)
+	if open := openHeredoc(s); open != nil {
+		cuts = slices.DeleteFunc(cuts, func(at int) bool { return at > open.Start.Byte })
+		end = cuts[len(cuts)-1]
+		cuts = cuts[:len(cuts)-1]
+		reportHeredoc(s, report, open)
+	}
 	for i, from := range cuts {
-		to := len(s.Text)
+		to := end
 		if i+1 < len(cuts) {
 			to = cuts[i+1]
 		}
@@ -292,6 +298,39 @@ func recoverBlocks(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 		}
 	}
 	return out
+}
+
+// openHeredoc returns the place of the << whose heredoc does not end before the file does; nil if there is none. A
+// heredoc with an open ${ has another mistake.
+func openHeredoc(s *diag.Source) *hcl.Range {
+	tokens, _ := hclsyntax.LexConfig(s.Text, s.Name, hcl.InitialPos)
+	var open []hclsyntax.Token
+	for _, t := range tokens {
+		switch t.Type {
+		case hclsyntax.TokenOHeredoc, hclsyntax.TokenOQuote, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
+			open = append(open, t)
+		case hclsyntax.TokenCHeredoc, hclsyntax.TokenCQuote, hclsyntax.TokenTemplateSeqEnd:
+			open = open[:max(len(open)-1, 0)]
+		}
+	}
+	if len(open) == 0 || open[len(open)-1].Type != hclsyntax.TokenOHeredoc {
+		return nil
+	}
+	return &open[len(open)-1].Range
+}
+
+// reportHeredoc reports a heredoc that does not end. The rest of the file is its text, so any block may be in it.
+func reportHeredoc(s *diag.Source, report *diag.Collector, at *hcl.Range) {
+	opening := bytes.TrimRight(at.SliceBytes(s.Text), "\r\n")
+	marker := string(bytes.TrimSpace(bytes.TrimLeft(opening, "<-")))
+	report.Poison(diag.AnyName, diag.AnyName)
+	report.Add(diag.Diagnostic{
+		Type:     "config/syntax",
+		Message:  "the heredoc that begins here does not end before the file does",
+		Range:    s.Span(at.Start.Byte, at.Start.Byte+len(opening)),
+		Expected: edn.Text(fmt.Sprintf("the marker %s on a line of its own", marker)),
+		Hint:     fmt.Sprintf("write a line that is only %s after the text", marker),
+	})
 }
 
 // Opening matches the start of a block at the start of a line.

@@ -41,3 +41,25 @@ func TestSlips(t *testing.T) {
 		assert.Equal(t, tt.hint, ds[0].Hint, tt.text)
 	}
 }
+
+// HCL-010: a heredoc that does not end is one error, at its <<; the blocks before it are still read.
+func TestHeredocWithoutEnd(t *testing.T) {
+	for text, line := range map[string]int{
+		"check \"a\" {\n  message = <<EOT\nfoo\n}\n":                                         2,
+		"check \"a\" {\n  message = <<-EOT\n  foo\n  E0T\n}\n\nplugin \"b\" {\n  x = 1\n}\n": 2,
+		"local = <<EOT\n": 1,
+	} {
+		_, ds := configtest.Load(t, text)
+		require.Len(t, ds, 1, text)
+		assert.Equal(t, "config/syntax", ds[0].Type)
+		assert.Equal(t, line, ds[0].Range.Start.Line, text)
+		assert.Contains(t, ds[0].Hint, "EOT")
+	}
+	_, ds := configtest.Load(t, "ferment {\n  profil = \"dev\"\n}\n\ncheck \"a\" {\n  message = <<EOT\nfoo\n}\n")
+	require.Len(t, ds, 2)
+	assert.Equal(t, 2, ds[0].Range.Start.Line)
+	// An open ${ takes in the marker, so it is the mistake.
+	_, ds = configtest.Load(t, "check \"a\" {\n  message = <<EOT\n${foo\nEOT\n")
+	require.NotEmpty(t, ds)
+	assert.NotContains(t, ds[0].Message, "does not end before the file")
+}

@@ -86,6 +86,7 @@ func TestCompare(t *testing.T) {
 			name: "host", before: "ferment {\n  max_nodes = 5\n}\n", after: "ferment {\n  data_dir  = \"data\"\n  profile   = \"dev\"\n  max_nodes = 6\n  requires  = \">= 0.1\"\n}\n",
 			rows: []string{`ferment/data_dir changed restart H "var" "data"`, `ferment/profile changed restart H "prod" "dev"`, `ferment/requires added update N nil ">= 0.1"`, "ferment/auto_reload changed update U false true", "ferment/max_nodes changed update U 5 6", `effects/enforcement changed update U "strict" "best-effort"`,
 				"auth/required changed update U true false", `auth/anonymous_role changed update U "anonymous" "user"`,
+				`telemetry/content changed update U "hash" "full"`,
 				"session/vars/require_qualified changed update U true false", "session/vars/allowed_namespaces removed update U", "session/vars/frozen_write changed update U false true", "session/vars/frozen_delete changed update U false true",
 			},
 		},

@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/rundir"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/confine"
 )
 
@@ -58,7 +59,7 @@ func (e *Examination) Failed() bool {
 }
 
 // Languages reports the languages in which texts are judged (TXT-006).
-func (e *Examination) Languages(loaded *daemon.Loaded) {
+func (e *Examination) Languages(loaded *setup.Loaded) {
 	e.Add("configuration", "languages", OK, "texts are judged in %s",
 		strings.Join(loaded.Generation.Checks.Languages().Languages(), ", "))
 	for _, p := range loaded.Generation.Packs {
@@ -162,7 +163,7 @@ func reason(err error) error {
 }
 
 // Plugin examines one plugin block: its program and its confinement.
-func (e *Examination) Plugin(loaded *daemon.Loaded, p plugins.Plugin) {
+func (e *Examination) Plugin(loaded *setup.Loaded, p plugins.Plugin) {
 	bad := Fails
 	if p.Optional {
 		bad = Weak
@@ -199,7 +200,7 @@ func (e *Examination) Plugin(loaded *daemon.Loaded, p plugins.Plugin) {
 		needs = "needs " + strings.Join(held.Needs, " ")
 	}
 	e.Add("plugin", p.Name, OK, "%s %s, lock %s, level %s, enforcement %s, %s, program %s", p.Description.Name,
-		p.Description.Version, loaded.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
+		p.Description.Version, setup.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
 	for _, w := range held.Weaknesses {
 		if w.Name == "unix-sockets-open" || w.Name == "processes-open" {
 			continue // reported once for the machine
@@ -210,7 +211,7 @@ func (e *Examination) Plugin(loaded *daemon.Loaded, p plugins.Plugin) {
 
 // Reach examines what a plugin may use beside its program: the programs
 // that it may run, and its ports on this machine.
-func (e *Examination) Reach(ctx context.Context, loaded *daemon.Loaded) {
+func (e *Examination) Reach(ctx context.Context, loaded *setup.Loaded) {
 	for _, p := range loaded.Plugins {
 		if !p.Enabled {
 			continue

@@ -11,8 +11,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -73,7 +73,7 @@ func TestSockets(t *testing.T) {
 
 // A plugin that cannot be used fails unless it is optional.
 func TestPlugin(t *testing.T) {
-	l := &daemon.Loaded{Config: &config.Config{}}
+	l := &setup.Loaded{Config: &config.Config{}}
 	why := contract.Errorf("provider/not-configured", "the plugin is disabled")
 	for name, row := range map[string]struct {
 		plugin plugins.Plugin
@@ -100,7 +100,7 @@ func TestReach(t *testing.T) {
 	p := plugins.Plugin{Name: "p", Enabled: true}
 	p.Isolation.Network, p.Isolation.Ports = confine.Loopback, []uint16{port}
 	p.Isolation.Programs, p.Isolation.Exec = true, []string{filepath.Join(t.TempDir(), "none")}
-	l := &daemon.Loaded{Config: &config.Config{Plugins: []plugins.Plugin{p}}}
+	l := &setup.Loaded{Config: &config.Config{Plugins: []plugins.Plugin{p}}}
 	reach := func() (out []string) {
 		var e doctor.Examination
 		e.Reach(t.Context(), l)

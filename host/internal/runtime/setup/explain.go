@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -84,6 +84,7 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 	b.Key("policy", edn.Vector(policies...))
 	b.Opt("prompt", l.layersOf(in))
 	b.Opt("routing", l.routingOf(intent))
+	b.Opt("plan", in.Plan)
 	if why := stream.DelayReason(&effective); why != "" {
 		b.Key("stream", edn.MustMap(edn.K("shown"), edn.K(policy.GatePassed), edn.K("why"), edn.Text(why)))
 	}
@@ -135,16 +136,22 @@ func (l *Loaded) routingOf(intent string) edn.Value {
 	return edn.Vector(all...)
 }
 
-// roleOf adds the prompt role under which a language model serves an intent, and
-// the rule that determines it (RTE-003).
-func (l *Loaded) roleOf(b *edn.MapBuilder, in *registry.Intent, id string) {
+// rulesOf adds the prompt role and the model key under which a language model serves an
+// intent, and the rules that determine them (RTE-003).
+func (l *Loaded) rulesOf(b *edn.MapBuilder, in *registry.Intent, id string) {
 	c, ok := l.Generation.Registry.Capability(id)
-	if !ok || c.Kind != registry.ModelKind || !prompt.Composes(in.ID) {
+	if !ok || c.Kind != registry.ModelKind {
 		return
 	}
-	role, rule := l.Generation.Prompts.RoleOf("", in.ID, c, in)
-	b.Key("role", edn.K(role))
-	b.Key("role/rule", edn.K(rule))
+	if prompt.Composes(in.ID) {
+		role, rule := l.Generation.Prompts.RoleOf("", in.ID, c, in)
+		b.Key("role", edn.K(role))
+		b.Key("role/rule", edn.K(rule))
+	}
+	if key, rule := l.Generation.Prompts.ModelOf(edn.Nil(), in.ID, c, in); rule != "" {
+		b.Key("model", key)
+		b.Key("model/rule", edn.K(rule))
+	}
 }
 
 func (l *Loaded) candidates(in *registry.Intent, x dispatch.Explanation) edn.Value {
@@ -154,7 +161,7 @@ func (l *Loaded) candidates(in *registry.Intent, x dispatch.Explanation) edn.Val
 		b.Key("cap/id", edn.K(id))
 		b.Key("rank", edn.Int(int64(i+1)))
 		b.Key("tried?", edn.Bool(i < len(x.Binding.Tried)))
-		l.roleOf(&b, in, id)
+		l.rulesOf(&b, in, id)
 		l.known(&b, x, id)
 		all[i] = b.Map()
 	}

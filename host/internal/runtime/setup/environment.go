@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"errors"
@@ -12,19 +12,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// runtimeEnv is the environment in which plugins start: the private directory
+// Environment is that in which plugins start: the private directory
 // of their sockets, the reaper that outlives this process, and the cache of
 // descriptions.
-type runtimeEnv struct {
-	runtime   *rundir.Dir
-	reaper    *launch.Reaper
-	host      wire.HostInfo
-	describer *plugin.Describer
+type Environment struct {
+	Runtime   *rundir.Dir
+	Reaper    *launch.Reaper
+	Host      wire.HostInfo
+	Describer *plugin.Describer
 }
 
-// prepareRuntimeEnv creates the environment and removes what killed hosts left
+// Prepare creates the environment and removes what killed hosts left
 // behind.
-func prepareRuntimeEnv(o Options) (*runtimeEnv, error) {
+func Prepare(o Options) (*Environment, error) {
 	base := rundir.Base(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
 	if _, err := rundir.Sweep(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &EnvironmentError{"sweep the runtime directory", err}
@@ -34,17 +34,26 @@ func prepareRuntimeEnv(o Options) (*runtimeEnv, error) {
 		return nil, &EnvironmentError{"open the runtime directory", err}
 	}
 	reaper := launch.NewReaper(dir.Path())
-	e := &runtimeEnv{runtime: dir, reaper: reaper,
-		host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
-	e.describer = plugin.NewDescriber(cacheDir(), dir, reaper, e.host)
+	e := &Environment{Runtime: dir, Reaper: reaper,
+		Host: wire.HostInfo{Version: o.Version, Features: wire.HostFeatures()}}
+	e.Describer = plugin.NewDescriber(cacheDir(), dir, reaper, e.Host)
 	return e, nil
 }
 
-// close releases the environment of a host whose processes have ended. The
+// Close releases the environment of a host whose processes have ended. The
 // directory is closed first, because the reaper waits for its lock.
-func (e *runtimeEnv) close() {
-	_ = e.runtime.Close()
-	_ = e.reaper.Close()
+func (e *Environment) Close() {
+	_ = e.Runtime.Close()
+	_ = e.Reaper.Close()
+}
+
+// WithoutCache returns a copy of the environment whose describer ignores the
+// cache.
+func (e *Environment) WithoutCache() *Environment {
+	fresh := *e
+	fresh.Describer = plugin.NewDescriber(cacheDir(), e.Runtime, e.Reaper, e.Host)
+	fresh.Describer.Distrust()
+	return &fresh
 }
 
 // cacheDir returns the directory of cached plugin descriptions, which are

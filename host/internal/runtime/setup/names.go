@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/orchestration/conversation"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -14,6 +15,7 @@ import (
 // Names lists the names that a configuration defines, sorted.
 type Names struct {
 	Plugins, Capabilities, Intents []string
+	HostIntents                    []string // that the host serves itself
 }
 
 // KnownNames reads the names of a configuration from its files and from cached
@@ -57,6 +59,9 @@ func (o Options) read(ctx context.Context, d *describer) *config.Config {
 func namesOf(cfg *config.Config) Names {
 	capabilities, intents := map[string]bool{}, map[string]bool{}
 	var out Names
+	for _, in := range conversation.Intents() {
+		out.HostIntents = append(out.HostIntents, in.ID)
+	}
 	for _, p := range cfg.Plugins {
 		out.Plugins = append(out.Plugins, p.Name)
 	}

@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"context"
@@ -43,11 +43,11 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 	}
 	identify := func(context.Context, string) (string, string, error) { return wish.Name, wish.Version, nil }
 	if wish.Name == "" || wish.Version == "" {
-		env, err := prepareRuntimeEnv(o)
+		env, err := Prepare(o)
 		if err != nil {
 			return install.Installed{}, err
 		}
-		defer env.close()
+		defer env.Close()
 		identify = func(ctx context.Context, program string) (string, string, error) {
 			d, err := env.identify(ctx, program)
 			if errors.Is(err, syscall.ENOEXEC) {
@@ -80,8 +80,8 @@ func Install(ctx context.Context, o Options, wish InstallWish) (install.Installe
 }
 
 // identify describes a program without configuration.
-func (e *runtimeEnv) identify(ctx context.Context, program string) (plugin.Described, error) {
-	q := e.describer.Ask(plugin.DefaultSettings("the new plugin", program))
+func (e *Environment) identify(ctx context.Context, program string) (plugin.Described, error) {
+	q := e.Describer.Ask(plugin.DefaultSettings("the new plugin", program))
 	defer q.Close()
 	return q.Describe(ctx, edn.Nil(), nil)
 }

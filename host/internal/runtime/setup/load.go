@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"context"
@@ -8,8 +8,6 @@ import (
 	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
-	"github.com/fermenthq/ferment/host/internal/domain/plan"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
@@ -17,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Options selects what to load and start.
+// Options selects what to load.
 type Options struct {
 	// Config is a configuration file or directory; empty selects the one that
 	// files.Find returns.
@@ -42,12 +40,6 @@ type Options struct {
 	Advise bool
 	// Lockfile selects how the lock file is applied.
 	Lockfile Lockfile
-	// Admit, if set, checks the configuration before any plugin is started;
-	// its error fails the start.
-	Admit func(*Loaded) error
-	// Reach, if set, returns the names of the plugins to start, nil for all.
-	// The first call to another plugin starts it.
-	Reach func(*Loaded) map[string]bool
 	// mayStart selects plugins whose lock file entries are being written.
 	mayStart func(plugin string) bool
 	// Attached maps the block labels of plugins that run already to the files
@@ -56,12 +48,6 @@ type Options struct {
 	// Asking, if set, is called from one goroutine with the name of each
 	// plugin before Load describes it, and with "" after the answer.
 	Asking func(plugin string)
-	// Transitions, if set, is called with each change of a plugin's state. It
-	// is called concurrently and must not block.
-	Transitions func(Transition)
-	// Notices, if set, is called with each change of a candidate, in the same
-	// way.
-	Notices func(stats.Notice)
 }
 
 // Loaded is a configuration with counts of how its plugins were described.
@@ -73,22 +59,38 @@ type Loaded struct {
 	packaged edn.Value // the protocol package, built at the first use
 }
 
+// Find returns a plugin of the configuration by name. The error is not-found
+// with the nearest name.
+func (l *Loaded) Find(name string) (plugins.Plugin, *contract.Error) {
+	var names []string
+	for _, p := range l.Plugins {
+		if p.Name == name {
+			return p, nil
+		}
+		names = append(names, p.Name)
+	}
+	e := contract.Errorf("not-found", "there is no plugin %q in the configuration", name).
+		WithHint("\"ferment plugin list\" shows the plugins")
+	return plugins.Plugin{}, e.DidYouMean(contract.Nearest(name, names))
+}
+
 // Load reads the configuration and everything that it refers to. Problems of
 // the configuration are in its diagnostics; the error is one of the
 // environment.
 func Load(ctx context.Context, o Options) (*Loaded, error) {
-	env, err := prepareRuntimeEnv(o)
+	env, err := Prepare(o)
 	if err != nil {
 		return nil, err
 	}
-	defer env.close()
-	return load(ctx, o, env)
+	defer env.Close()
+	return LoadIn(ctx, o, env)
 }
 
-func load(ctx context.Context, o Options, env *runtimeEnv) (*Loaded, error) {
+// LoadIn is Load in an environment that is there already.
+func LoadIn(ctx context.Context, o Options, env *Environment) (*Loaded, error) {
 	d := &describer{
 		noStart:   o.NoStart,
-		asks:      env.describer,
+		asks:      env.Describer,
 		asking:    o.Asking,
 		inquiries: map[string]*plugin.Inquiry{},
 		seen:      map[string]how{},
@@ -119,15 +121,6 @@ func load(ctx context.Context, o Options, env *runtimeEnv) (*Loaded, error) {
 		}
 	}
 	return loaded, nil
-}
-
-// Limits returns the limits on plans.
-func (l *Loaded) Limits() plan.Limits {
-	limits := plan.DefaultLimits()
-	if h := l.Host; h.MaxDepth > 0 {
-		limits.Levels, limits.RunNodes = h.MaxDepth, h.MaxNodes
-	}
-	return limits
 }
 
 // Summary returns one line about a configuration without errors.
@@ -187,7 +180,7 @@ func (d *describer) Hash(program string, files []string) (string, error) {
 func (d *describer) Describe(ctx context.Context, p plugins.Plugin, cfg edn.Value) (contract.Description, error) {
 	q := d.inquiries[p.Name]
 	if q == nil {
-		q = d.asks.Ask(settings(p))
+		q = d.asks.Ask(Settings(p))
 		d.inquiries[p.Name] = q
 	}
 	if (d.noStart || !p.Startable) && !q.Known(cfg, p.Reads) {

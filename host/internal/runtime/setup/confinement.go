@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
@@ -12,7 +12,7 @@ func (l *Loaded) Confinement(p plugins.Plugin) *plugin.Confinement {
 	if !p.Described {
 		return nil
 	}
-	c := settings(p).Confinement(p.Description)
+	c := Settings(p).Confinement(p.Description)
 	return &c
 }
 

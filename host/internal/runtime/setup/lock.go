@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"bytes"
@@ -77,20 +77,20 @@ func (o *LockOutcome) Refused() []LockChange {
 // Lock describes the plugins, bypassing the cache, and writes the lock file.
 // If a plugin requests more than its entry has, nothing is written.
 func Lock(ctx context.Context, o Options, wish LockWish) (*LockOutcome, error) {
-	env, err := prepareRuntimeEnv(o)
+	env, err := Prepare(o)
 	if err != nil {
 		return nil, err
 	}
-	defer env.close()
-	env.describer.Distrust()
-	return lockOn(ctx, o, env, wish)
+	defer env.Close()
+	env.Describer.Distrust()
+	return LockIn(ctx, o, env, wish)
 }
 
-// lockOn is Lock in an environment whose describer ignores the cache.
-func lockOn(ctx context.Context, o Options, env *runtimeEnv, wish LockWish) (*LockOutcome, error) {
+// LockIn is Lock in an environment whose describer ignores the cache.
+func LockIn(ctx context.Context, o Options, env *Environment, wish LockWish) (*LockOutcome, error) {
 	o.Lockfile = LockfileShown
 	o.mayStart = func(name string) bool { return wish.Approve == "" || wish.Approve == name }
-	loaded, err := load(ctx, o, env)
+	loaded, err := LoadIn(ctx, o, env)
 	if err != nil {
 		return nil, err
 	}
@@ -244,13 +244,13 @@ func LockPlatform(ctx context.Context, o Options, platform string, targets []Tar
 		return nil, contract.Errorf("invalid-request", "%q is not a platform: expected OS/ARCH, such as linux/arm64",
 			platform)
 	}
-	env, err := prepareRuntimeEnv(o)
+	env, err := Prepare(o)
 	if err != nil {
 		return nil, err
 	}
-	defer env.close()
+	defer env.Close()
 	o.Lockfile, o.NoStart = LockfileShown, true
-	loaded, err := load(ctx, o, env)
+	loaded, err := LoadIn(ctx, o, env)
 	if err != nil {
 		return nil, err
 	}
@@ -401,13 +401,10 @@ func (l *Loaded) LockedVersion(name string) string {
 	return entry.Version
 }
 
-// lockWord returns the lock state of a plugin as an EDN keyword name.
-func lockWord(p plugins.Plugin) string {
+// Locked returns the lock state of a plugin as an EDN keyword name.
+func Locked(p plugins.Plugin) string {
 	if p.Lock == lock.StateUnknown {
 		return "unknown"
 	}
 	return string(p.Lock)
 }
-
-// Locked returns the lock state of a plugin as one word.
-func (l *Loaded) Locked(p plugins.Plugin) string { return lockWord(p) }

@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
@@ -6,15 +6,15 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 )
 
-// settings returns the supervisor settings of a plugin block.
-func settings(p plugins.Plugin) plugin.Settings {
-	approved := ""
+// Settings returns the supervisor settings of a plugin block.
+func Settings(p plugins.Plugin) plugin.Settings {
+	approved, parts := "", []string(nil)
 	if p.Lock == lock.StateMatches {
-		approved = p.Binary
+		approved, parts = p.Binary, p.Hashes.All()
 	}
 	s := plugin.Settings{
-		Approved: approved,
-		Name:     p.Name, Command: p.Command, Files: p.Files,
+		Approved: approved, ApprovedParts: parts,
+		Name: p.Name, Command: p.Command, Files: p.Files,
 		Env: p.Env, EnvPass: p.EnvPass, Workdir: p.Workdir,
 		StartTimeout: p.StartTimeout, ConfigureTimeout: p.ConfigureTimeout,
 		StopGrace: p.StopGrace, DrainTimeout: p.DrainTimeout,
@@ -53,8 +53,8 @@ func settings(p plugins.Plugin) plugin.Settings {
 	return s
 }
 
-// withSecrets adds the secrets in the form that Configure receives.
-func withSecrets(s plugin.Settings, p plugins.Plugin) (plugin.Settings, error) {
+// WithSecrets adds the secrets in the form that Configure receives.
+func WithSecrets(s plugin.Settings, p plugins.Plugin) (plugin.Settings, error) {
 	secrets, err := p.SecretTexts()
 	if err != nil {
 		return s, err

@@ -1,4 +1,4 @@
-package daemon
+package setup
 
 import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -57,6 +57,11 @@ func (l *Loaded) intents() edn.Value {
 		b.Key("effects", edn.Keywords(orNone(in.Effects)...))
 		b.Key("role", edn.K(role))
 		b.Key("role/rule", edn.K(rule))
+		if key, rule := l.Generation.Prompts.ModelOf(edn.Nil(), id, nil, in); rule != "" {
+			b.Key("model", key)
+			b.Key("model/rule", edn.K(rule))
+		}
+		b.Opt("plan", in.Plan)
 		b.Key("implied?", edn.Bool(in.Implied))
 		all.Key(id, b.Map())
 	}

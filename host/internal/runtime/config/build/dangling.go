@@ -1,0 +1,163 @@
+package build
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// similar warns about labels that differ only in - and _.
+func (b *builder) similar(block string) {
+	seen := map[string]*decode.Section{}
+	for _, s := range b.All(block) {
+		key := strings.ReplaceAll(s.Label(), "_", "-")
+		if first := seen[key]; first != nil {
+			b.Report.Add(diag.Diagnostic{
+				Type:     "config/duplicate",
+				Severity: diag.SeverityWarning,
+				Message: fmt.Sprintf("the labels %s and %s differ only in - and _", diag.Quote(first.Label()),
+					diag.Quote(s.Label())),
+				Range:   s.At(),
+				Path:    s.Node.Path,
+				Related: []diag.Related{{Range: first.At(), Message: "is the other one"}},
+			})
+			continue
+		}
+		seen[key] = s
+	}
+}
+
+// renamed reports a reference to an advertised id that a block renamed.
+func (b *builder) renamed(s *decode.Section, attr, id string, by *decode.Section, at *diag.Range) {
+	b.Report.Add(diag.Diagnostic{
+		Type:    "config/dangling-reference",
+		Message: fmt.Sprintf("%s names capability %s, which has another name here", s.Node.Title(), diag.Quote(id)),
+		Range:   at,
+		Path:    append(slices.Clone(s.Node.Path), attr),
+		Found:   edn.Text(id),
+		Nearest: by.Label(),
+		Related: []diag.Related{{Range: by.At(), Message: "renames it to " + diag.Quote(by.Label())}},
+	})
+}
+
+// dangling reports a reference to an unknown name.
+func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []string, at *diag.Range) {
+	if b.Report.Doubts(kind, name) {
+		return
+	}
+	near := diag.Nearest(name, known)
+	other, place := b.kindOfLabel(name)
+	if place != nil && contract.Nearest(name, known) == "" {
+		near = "" // it begins like one
+	}
+	d := diag.Diagnostic{
+		Type:     "config/dangling-reference",
+		Message:  fmt.Sprintf("%s names the unknown %s %s", s.Node.Title(), kind, diag.Quote(name)),
+		Range:    at,
+		Path:     append(slices.Clone(s.Node.Path), attr),
+		Expected: choices(kind, name, known),
+		Found:    edn.Text(name),
+		Nearest:  near,
+	}
+	off := b.disabled(name)
+	if off != nil && (near == "" || off.Name == namespace(name)) &&
+		slices.Contains([]string{"capability", "intent", "schema"}, kind) {
+		b.blame(off, kind, name, d)
+		return
+	}
+	if near != "" {
+		if place := b.place(kind, near); place != nil {
+			d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, diag.Quote(near))}}
+		}
+	} else if place != nil {
+		d.Hint = fmt.Sprintf("%s is a %s: write the name of a %s", diag.Quote(name), other, kind)
+		d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", other, diag.Quote(name))}}
+	} else if strings.Contains(name, "*") {
+		d.Hint = "write each name: there are no patterns here"
+	}
+	b.Report.Fold("reference "+kind+" "+name, d)
+}
+
+// kindOfLabel returns the type and the place of the block with a label; the place is nil if
+// no block has it.
+func (b *builder) kindOfLabel(label string) (string, *diag.Range) {
+	for i := range language.Specification().Blocks {
+		kind := language.Specification().Blocks[i].Name
+		if place := b.place(kind, label); place != nil {
+			return kind, place
+		}
+	}
+	return "", nil
+}
+
+// blame reports a missing name that a disabled plugin may define. All names that the plugin may define are one mistake.
+func (b *builder) blame(off *plugins.Plugin, kind, name string, d diag.Diagnostic) {
+	again := fmt.Sprintf("names %s %s", kind, diag.Quote(name))
+	d.Message = fmt.Sprintf("%s, and plugin %s is disabled", d.Message, diag.Quote(off.Name))
+	d.Hint = fmt.Sprintf("set enabled = true in plugin %s if it gives %s", diag.Quote(off.Name), diag.Quote(name))
+	if near := diag.DidYouMean(d.Nearest); near != "" {
+		d.Hint += "; else " + near
+	}
+	d.Expected, d.Found = edn.Nil(), edn.Nil()
+	at := b.place("plugin", off.Name)
+	for _, s := range b.All("plugin") {
+		if s.Label() == off.Name && s.Written("enabled") {
+			at = s.Attrs["enabled"].At
+		}
+	}
+	d.Related = []diag.Related{{Range: at, Message: "disables plugin " + diag.Quote(off.Name)}}
+	b.Report.Gather("disabled plugin "+off.Name, d, diag.Related{Range: d.Range, Message: again + " as well"})
+}
+
+func namespace(name string) string {
+	space, _, _ := strings.Cut(name, "/")
+	return space
+}
+
+// disabled returns the disabled plugin that may define a name: the plugin named like its namespace or another word of
+// it, else the only disabled one; nil if there is none. The names of a disabled plugin are unknown.
+func (b *builder) disabled(name string) *plugins.Plugin {
+	var off, alike []*plugins.Plugin
+	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("/.+", r) })
+	for i := range b.Plugins {
+		p := &b.Plugins[i]
+		switch {
+		case p.Enabled:
+		case p.Name == namespace(name):
+			return p
+		case slices.Contains(words, p.Name):
+			alike = append(alike, p)
+		default:
+			off = append(off, p)
+		}
+	}
+	for _, found := range [][]*plugins.Plugin{alike, off} {
+		if len(found) == 1 {
+			return found[0]
+		}
+	}
+	return nil
+}
+
+// choices returns the names that a reference may use: all if they are few, else those of its namespace, else a count.
+func choices(kind, name string, known []string) edn.Value {
+	const most = 16
+	space, _, _ := strings.Cut(name, "/")
+	related := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, space+"/") })
+	switch {
+	case len(known) == 0:
+		return edn.Text("nothing: there is no " + kind)
+	case len(known) <= most:
+		return diag.Words(known)
+	case len(related) > 0 && len(related) <= most:
+		return diag.Words(related)
+	}
+	return edn.Text(fmt.Sprintf("one of the %d names of %s", len(known), diag.Article(kind)))
+}

@@ -1,0 +1,143 @@
+package plugins
+
+import (
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Plugin is one plugin block with its defaults and the description of the plugin.
+// It is immutable.
+type Plugin struct {
+	Name    string
+	Where   string // "file:line:column" of the block
+	Command []string
+	Files   []string // absolute
+	Enabled bool
+	// Disabled is the reason why the plugin is disabled; nil if it is enabled.
+	Disabled *contract.Error
+	Optional bool
+	Env      map[string]string
+	EnvPass  []string
+	Workdir  string // absolute; empty: a private scratch directory
+
+	StartTimeout, ConfigureTimeout time.Duration
+	StopGrace, DrainTimeout        time.Duration
+	MaxInFlight                    int // 0: the advertised limit
+	Queue                          int
+	MaxMessage                     int    // bytes; 0: the limit of the wire contract
+	Encoding                       string // "edn", "json" or empty
+	Mux                            bool   // multiplex calls over one stream
+	CallDepth                      int
+	LogLevel                       string
+	Restart                        Restart
+	Health                         Health
+	Instances                      Instances
+	Swap                           Swap
+	Needs                          []string // needs that the block allows; nil: all
+	Operations                     []string // permitted to its calls and plans
+	Isolation                      plugin.Isolation
+
+	// Config is the resolved configuration, with nil for every secret; nil if
+	// the plugin has no configuration or was not described.
+	Config  edn.Value
+	Secrets []decode.SecretAt
+	// Reads are the files that Config names.
+	Reads []string
+	// Binary is the hash of the program and of Files, "b3:..", empty if they
+	// cannot be read.
+	Binary string
+	Hashes Hashes
+	// Wanted is the version constraint; empty: any version.
+	Wanted string
+	// Lock compares the program with the lock file. Startable reports whether the
+	// program may be started.
+	Lock      lock.State
+	Startable bool
+	// Description is the answer of Describe with Config; Described is false if
+	// Describe was not called or failed.
+	Description contract.Description
+	Described   bool
+	// Undescribed is why Describe was not called or failed; nil if it was not
+	// tried.
+	Undescribed *contract.Error
+	// Unusable is the defect that keeps an optional plugin from being started;
+	// its capabilities are registered but not ready. Nil: no defect.
+	Unusable *contract.Error
+
+	// Attached is the file that describes the running process of an attached
+	// plugin; empty: the host starts the plugin.
+	Attached string
+
+	env     func(string) (string, bool)
+	places  func(path []edn.Value) *diag.Range
+	Lowered *decode.Lowering  // how Config was decoded
+	priced  bool              // its models have prices
+	key     string            // see Key
+	hashes  map[string]string // of Reads
+}
+
+// Restart holds the restart settings of a plugin (SUP-005).
+type Restart struct {
+	Policy                      string
+	Max                         int
+	Window, Backoff, MaxBackoff time.Duration
+	Jitter                      float64
+	ResetAfter                  time.Duration
+}
+
+// Instances holds the process pool settings of a plugin (SUP-007).
+type Instances struct {
+	Min, Max, Standby int
+	IdleTTL           time.Duration // 0: never stopped
+	MaxCalls          int           // 0: no limit
+	Pin               string        // "none" or "session"
+}
+
+// Swap holds the settings for replacing a plugin by a new version (SUP-006).
+type Swap struct {
+	Mode       string // "direct", "shadow" or "canary"
+	Share      float64
+	MinSamples int
+	Timeout    time.Duration
+}
+
+// Health holds the health probe settings of a plugin (SUP-003).
+type Health struct {
+	Interval, Timeout time.Duration
+	Misses            int
+	ReadyTimeout      time.Duration
+}
+
+// Place returns the place of a part of the plugin's configuration, for problems
+// that the plugin itself reports; nil if it is unknown.
+func (p Plugin) Place(path []edn.Value) *diag.Range {
+	if p.places == nil {
+		return nil
+	}
+	return p.places(path)
+}
+
+// Names returns the capabilities that the configuration names in settings with
+// the unit :capability.
+func (p *Plugin) Names() []string {
+	if p.Lowered == nil {
+		return nil
+	}
+	var names []string
+	for _, c := range p.Lowered.Capabilities {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Starts reports whether the host starts processes of the plugin.
+func (p *Plugin) Starts() bool { return p.Enabled && p.Described && p.Unusable == nil }
+
+// Runs reports whether the plugin is enabled and its program exists.
+func (p *Plugin) Runs() bool { return p.Enabled && p.Binary != "" }

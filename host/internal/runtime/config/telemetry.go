@@ -1,0 +1,111 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Telemetry holds the settings of what a daemon reports about itself.
+type Telemetry struct {
+	Level     string            // one of language.LogLevels
+	Levels    map[string]string // by module
+	Content   string            // off, hash or full
+	MaxSeries int
+	OTel      *OTel // nil: nothing is exported
+}
+
+// OTel holds the settings of the export to an OpenTelemetry collector.
+type OTel struct {
+	Endpoint string
+	Protocol string // one of language.OTLPProtocols
+	Sample   float64
+	Headers  map[string]expression.Secret
+	Queue    int
+}
+
+func (l *loader) telemetry() {
+	s := l.Root.Block("telemetry")
+	l.config.Telemetry = Telemetry{
+		Level:     s.Text("level"),
+		Levels:    s.Mapping("levels"),
+		Content:   s.Text("content"),
+		MaxSeries: s.Integer("max_series"),
+		OTel:      l.otel(s.Block("otel")),
+	}
+}
+
+func (l *loader) otel(s *decode.Section) *OTel {
+	if !s.Flag("enabled") {
+		return nil
+	}
+	o := &OTel{
+		Endpoint: s.Text("endpoint"),
+		Protocol: s.Text("protocol"),
+		Sample:   s.Number("sample"),
+		Headers:  map[string]expression.Secret{},
+		Queue:    s.Integer("queue"),
+	}
+	headers := s.Attrs["headers"]
+	for i, name := range headers.Keys {
+		if secret := headers.Items[i].Secret; secret != nil {
+			o.Headers[name] = *secret
+		}
+	}
+	at := s.Attrs["endpoint"].At
+	if at == nil {
+		at = s.At()
+	}
+	if !isCollector(o.Endpoint) {
+		l.report.Add(diag.Diagnostic{
+			Type:     "config/type",
+			Message:  "telemetry.otel.endpoint is not the URL of a collector",
+			Range:    at,
+			Path:     s.PathOf("endpoint"),
+			Expected: edn.Text("a URL with http or https, a host and perhaps a path"),
+			Found:    edn.Text(diag.Short(o.Endpoint)),
+			Hint:     "write its URL without user and query, such as http://127.0.0.1:4317; a token goes into headers",
+		})
+	}
+	return o
+}
+
+// isCollector reports whether a text is the URL of a collector.
+func isCollector(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
+		u.RawQuery == "" && u.Fragment == ""
+}
+
+// otelSecrets checks that the headers of the export exist.
+func (l *loader) otelSecrets(r *plugins.Reader) {
+	if l.config.Telemetry.OTel == nil {
+		return
+	}
+	s := l.Root.Block("telemetry").Block("otel")
+	headers := s.Attrs["headers"]
+	for i, name := range headers.Keys {
+		if v := headers.Items[i]; v.Secret != nil {
+			r.SecretThere(decode.SecretAt{Secret: *v.Secret, At: v.At, Needed: true}, "telemetry.otel.headers."+name,
+				append(s.PathOf("headers"), name))
+		}
+	}
+}
+
+// OTelHeaders reads the headers of the export.
+func (c *Config) OTelHeaders() (map[string]string, error) {
+	out := map[string]string{}
+	for name, secret := range c.Telemetry.OTel.Headers {
+		text, err := secret.Read(c.lookup)
+		if err != nil {
+			return nil, fmt.Errorf("telemetry.otel.headers.%s: %w", name, err)
+		}
+		out[name] = text
+	}
+	return out, nil
+}

@@ -1,0 +1,318 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/adapters/store/backup"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Backup implements httpapi.Database.
+func (d *Database) Backup(ctx context.Context, target string) (edn.Value, *contract.Error) {
+	if d.missing != nil {
+		return edn.Nil(), d.missing
+	}
+	target, err := backupTarget(d.cfg.Host.DataDir, target, time.Now())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if !d.writing.TryLock() {
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "backup: another backup of this data directory is being written").
+			WithHint("wait for its end")
+	}
+	defer d.writing.Unlock()
+	m, failed := backup.Create(ctx, backup.Source{
+		Dir:      d.cfg.Host.DataDir,
+		Format:   dataFormat,
+		Database: d.cfg.Store.File,
+		Store:    d.store,
+		Program:  d.program,
+		Now:      time.Now,
+	}, target)
+	if failed != nil {
+		return edn.Nil(), failureOf(failed)
+	}
+	return m.Value().AssocKey("backup", edn.Text(target)), nil
+}
+
+// backupTarget returns the path of a new backup. By default it is below the data
+// directory, where a service may write; elsewhere in that directory none may be.
+func backupTarget(dir, target string, now time.Time) (string, *contract.Error) {
+	if target == "" {
+		return filepath.Join(dir, backup.Folder, now.UTC().Format("20060102T150405.000Z")), nil
+	}
+	if !filepath.IsAbs(target) {
+		return "", contract.Errorf("invalid-request", "backup: %q is not an absolute path", target).
+			WithHint("the daemon does not know the directory of its callers")
+	}
+	target = filepath.Clean(target)
+	parent, err := filepath.EvalSymlinks(filepath.Dir(target))
+	if err != nil {
+		parent = filepath.Dir(target) // it is made
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		real = dir
+	}
+	if below(parent, real) && !below(parent, filepath.Join(real, backup.Folder)) {
+		return "", contract.Errorf("invalid-request", "backup: %s is inside the data directory, and would be part of the next backup", target).
+			WithHint("name a path outside, or below " + filepath.Join(dir, backup.Folder))
+	}
+	return target, nil
+}
+
+// below reports whether a path is a folder or below it.
+func below(path, folder string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// VerifyBackup reads a backup back and returns what it holds and what differs.
+func VerifyBackup(ctx context.Context, path string) (_ edn.Value, err error) {
+	b, err := backup.Open(ctx, path)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	found, err := b.Verify(ctx)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	v := b.Manifest.Value().AssocKey("backup", edn.Text(path))
+	return v.AssocKey("findings", findingsOf(found)), nil
+}
+
+func findingsOf(found []backup.Finding) edn.Value {
+	out := make([]edn.Value, len(found))
+	for i, f := range found {
+		var b edn.MapBuilder
+		b.OptText("path", f.Path)
+		b.Key("what", edn.Text(f.What))
+		out[i] = b.Map()
+	}
+	return edn.Vector(out...)
+}
+
+// Restoration says how a backup is restored.
+type Restoration struct {
+	Path string
+	// Resume lets open runs go on at the next start. Else they are suspended: their
+	// original may still be alive.
+	Resume bool
+	// RevokeTokens deletes all API tokens.
+	RevokeTokens bool
+	DryRun       bool
+}
+
+// restoring is the content of FORMAT while a restore fills a data directory.
+const restoring = "restoring"
+
+// RestoreBackup fills the empty data directory of a configuration from a backup, which
+// is verified first. An interrupted restore leaves a directory that no daemon takes;
+// another restore begins it anew.
+func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ edn.Value, err error) {
+	b, err := backup.Open(ctx, how.Path)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := restorable(ctx, b, cfg); err != nil {
+		return edn.Nil(), err
+	}
+	r := restore{cfg: cfg, how: how, from: b}
+	if err := r.empty(); err != nil {
+		return edn.Nil(), err
+	}
+	if !how.DryRun {
+		if err := r.fill(ctx); err != nil {
+			var environment *setup.EnvironmentError
+			if errors.As(err, &environment) {
+				return edn.Nil(), err
+			}
+			return edn.Nil(), failureOf(err)
+		}
+	}
+	v := b.Manifest.Value()
+	for key, value := range map[string]edn.Value{
+		"backup":         edn.Text(how.Path),
+		"data-dir":       edn.Text(cfg.Host.DataDir),
+		"dry-run?":       edn.Bool(how.DryRun),
+		"runs/suspended": edn.Int(int64(r.suspended)),
+		"tokens/revoked": edn.Int(int64(r.revoked)),
+	} {
+		v = v.AssocKey(key, value)
+	}
+	return v, nil
+}
+
+// restorable verifies a backup and compares it with the configuration.
+func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config) error {
+	found, err := b.Verify(ctx)
+	if err != nil {
+		return failureOf(err)
+	}
+	if len(found) > 0 {
+		first := found[0].What
+		if found[0].Path != "" {
+			first = found[0].Path + ": " + first
+		}
+		return contract.Errorf("backup/invalid", "restore: the backup is not what was written: %s", first).
+			WithDetail("findings", findingsOf(found))
+	}
+	m, driver := b.Manifest, driverOf(cfg)
+	switch {
+	case m.Format > dataFormat:
+		return contract.Errorf("backup/invalid", "restore: the backup has format %d, and this build knows formats up to %d", m.Format, dataFormat).
+			WithHint("use the build that wrote it or a later one")
+	case m.Database.Driver != driver:
+		return contract.Errorf("backup/invalid", "restore: the backup is of store.driver %q, and the configuration has %q", m.Database.Driver, driver).
+			WithHint("restore it with the configuration of the host that wrote it")
+	}
+	return nil
+}
+
+// restore is a restore in progress.
+type restore struct {
+	cfg                *config.Config
+	how                Restoration
+	from               *backup.Backup
+	suspended, revoked int
+}
+
+// empty reports an error unless the data directory is absent, or is private and empty or
+// holds a restore that was interrupted.
+func (r *restore) empty() error {
+	dir := r.cfg.Host.DataDir
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = checkPrivate(dir)
+	}
+	if err != nil {
+		return &setup.EnvironmentError{Op: "restore", Err: err}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "FORMAT")); err == nil && string(text) == restoring+"\n" {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Name() != "LOCK" {
+			return contract.Errorf("queue/invalid-transition", "restore: the data directory %s is not empty: it has %s", dir, e.Name()).
+				WithHint("name an empty directory in ferment.data_dir, or move this one away")
+		}
+	}
+	return nil
+}
+
+// fill restores under the lock of the data directory. What it has written is removed if
+// it fails.
+func (r *restore) fill(ctx context.Context) (err error) {
+	dir := r.cfg.Host.DataDir
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return &setup.EnvironmentError{Op: "restore", Err: err}
+	}
+	if err := checkPrivate(dir); err != nil {
+		return &setup.EnvironmentError{Op: "restore", Err: err}
+	}
+	d := &dataDir{path: dir}
+	if err := d.await(ctx, func(*LockedError) bool { return true }); err != nil {
+		return &setup.EnvironmentError{Op: "restore", Err: err}
+	}
+	defer d.close()
+	if err := r.empty(); err != nil { // another one may have been faster
+		return err
+	}
+	if err := clearDir(dir); err != nil {
+		return &setup.EnvironmentError{Op: "restore", Err: err}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, clearDir(dir))
+		}
+	}()
+	if err := d.writeFormat(restoring); err != nil {
+		return err
+	}
+	if err := r.from.Restore(ctx, dir, r.cfg.Store.File); err != nil {
+		return &setup.EnvironmentError{Op: "restore " + r.how.Path, Err: err}
+	}
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
+	return d.writeFormat(itoa(r.from.Manifest.Format))
+}
+
+// clearDir removes what is in a data directory, except its lock.
+func clearDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != "LOCK" {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// settle suspends the open runs and revokes tokens.
+func (r *restore) settle(ctx context.Context) (err error) {
+	if r.from.Manifest.Database.Driver != "sqlite" {
+		return nil // the dump of the server has them
+	}
+	options, err := storeOptions(r.cfg)
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if !r.how.Resume {
+		if r.suspended, err = s.SuspendOpen(ctx, "run/restored"); err != nil {
+			return err
+		}
+	}
+	if r.how.RevokeTokens {
+		r.revoked, err = revokeTokens(ctx, s)
+	}
+	return err
+}
+
+// revokeTokens deletes all API tokens and returns their number.
+func revokeTokens(ctx context.Context, s *store.Store) (n int, err error) {
+	err = s.Identity().Update(ctx, func(a identity.Accounts) (c identity.Change, _ error) {
+		for _, t := range a.Tokens {
+			c.DropToken = append(c.DropToken, t.ID)
+		}
+		n = len(a.Tokens)
+		return c, nil
+	})
+	return n, err
+}
+
+// driverOf returns store.driver of a configuration whose journal lasts.
+func driverOf(cfg *config.Config) string {
+	switch {
+	case cfg.Store.DSN != nil:
+		return "postgres"
+	case cfg.Store.File != "":
+		return "sqlite"
+	}
+	return "memory"
+}

@@ -1,0 +1,210 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Database does the upkeep of the database of a data directory. Its methods are safe
+// for concurrent use.
+type Database struct {
+	store   *store.Store
+	cfg     *config.Config
+	program string          // version
+	missing *contract.Error // why store is nil
+	// schema is why store is nil, if this program cannot use the schema of the database.
+	schema  *store.SchemaError
+	writing *sync.Mutex // held while a backup is written
+	dir     *dataDir    // locked by this Database, if it has opened the store
+}
+
+var _ httpapi.Database = (*Database)(nil)
+
+// Database implements httpapi.Control.
+func (c control) Database() httpapi.Database {
+	_, l := c.now()
+	_, missing := (&Journal{store: c.store}).kept()
+	return &Database{store: c.store, cfg: l.Config, program: c.options.Version, missing: missing, writing: &c.writing}
+}
+
+// OpenDatabase opens the database of a configuration while no daemon serves its data
+// directory, and locks the directory.
+func OpenDatabase(ctx context.Context, cfg *config.Config, program string) (*Database, error) {
+	j, err := OpenJournal(ctx, cfg, false)
+	var schema *store.SchemaError
+	if errors.As(err, &schema) { // its status says so
+		return &Database{cfg: cfg, program: program, missing: contract.AsError(err), schema: schema, writing: &sync.Mutex{}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, missing := j.kept()
+	return &Database{store: j.store, cfg: cfg, program: program, missing: missing, writing: &sync.Mutex{}, dir: j.dir}, nil
+}
+
+// Close closes what OpenDatabase has opened.
+func (d *Database) Close() error { return (&Journal{store: d.store, dir: d.dir}).Close() }
+
+// Collect implements httpapi.Database.
+func (d *Database) Collect(ctx context.Context, dryRun bool) (edn.Value, *contract.Error) {
+	if d.missing != nil {
+		return edn.Nil(), d.missing
+	}
+	remove := d.store.Retain
+	if dryRun {
+		remove = d.store.Removable
+	}
+	r, err := remove(ctx)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	return edn.MustMap(
+		edn.K("runs"), edn.Int(int64(r.Runs)),
+		edn.K("bytes"), edn.Int(r.Bytes),
+		edn.K("files"), edn.Int(int64(r.Files)),
+		edn.K("file-bytes"), edn.Int(r.FileBytes),
+		edn.K("dry-run?"), edn.Bool(dryRun),
+	), nil
+}
+
+// DatabaseStatus implements httpapi.Database.
+func (d *Database) DatabaseStatus(ctx context.Context) (edn.Value, *contract.Error) {
+	if d.schema != nil {
+		driver := "sqlite"
+		if d.cfg.Store.File == "" {
+			driver = "postgres"
+		}
+		return edn.MustMap(
+			edn.K("database"), edn.Text(d.schema.Path),
+			edn.K("driver"), edn.K(driver),
+			edn.K("schema"), edn.Int(int64(d.schema.Found)),
+			edn.K("schema/known"), edn.Int(int64(d.schema.Known)),
+			edn.K("writable?"), edn.Bool(false),
+		), nil
+	}
+	if d.missing != nil {
+		return edn.Nil(), d.missing
+	}
+	s, err := d.store.Status(ctx)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	var b edn.MapBuilder
+	b.Key("database", edn.Text(s.Database))
+	b.Key("driver", edn.K(s.Driver))
+	b.Key("schema", edn.Int(int64(s.Schema)))
+	b.Key("schema/known", edn.Int(int64(s.Known)))
+	b.Key("runs", edn.Int(int64(s.Runs)))
+	b.Key("runs/open", edn.Int(int64(s.Open)))
+	b.Key("runs/suspended", edn.Int(int64(s.Suspended)))
+	b.Key("records", edn.Int(s.Records))
+	b.Key("bytes", edn.Int(s.Bytes))
+	b.Key("size", edn.Int(s.Size))
+	b.Key("size/free", edn.Int(s.Free))
+	b.Key("files", edn.Int(int64(s.Files)))
+	b.Key("file-bytes", edn.Int(s.FileBytes))
+	b.OptText("last-run", s.Last)
+	b.Key("writable?", edn.Bool(d.store.Err() == nil && !d.store.Full()))
+	return b.Map(), nil
+}
+
+// Migrate implements httpapi.Database: a database in use only tells what a migration
+// would do.
+func (d *Database) Migrate(ctx context.Context, m httpapi.Migration) (edn.Value, *contract.Error) {
+	if d.missing != nil {
+		return edn.Nil(), d.missing
+	}
+	if !m.DryRun {
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "migrate: a daemon uses the database %s", d.store.Name()).
+			WithHint("stop it with \"ferment admin drain\", then run \"ferment admin migrate\" or \"ferment admin rollback\"")
+	}
+	now, err := d.store.Plan(ctx, -1)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	to, refused := target(m, now.From)
+	if refused != nil {
+		return edn.Nil(), refused
+	}
+	plan, err := d.store.Plan(ctx, to)
+	return migrationValue(plan, m), failureOf(err)
+}
+
+// target returns the version that a migration leads to from the present one.
+func target(m httpapi.Migration, from int) (int, *contract.Error) {
+	to := m.To
+	if m.Back && to < 0 {
+		to = from - 1
+	}
+	if m.Back && (to < 0 || to >= from) {
+		return 0, contract.Errorf("invalid-request", "roll back: the schema has version %d, expected a lower one to go to, got %d", from, max(to, 0)).
+			WithHint("\"ferment admin db-status\" shows the version; \"ferment admin migrate\" goes up")
+	}
+	return to, nil
+}
+
+// MigrateDatabase brings the database of a journal to a version of its schema while no
+// daemon serves the data directory.
+func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migration) (edn.Value, error) {
+	j := &Journal{empty: cfg.Store.File}
+	_, err := os.Stat(j.empty)
+	if !cfg.Store.Lasts() || j.empty != "" && errors.Is(err, fs.ErrNotExist) {
+		_, missing := j.kept()
+		return edn.Nil(), missing
+	}
+	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer dir.close()
+	options, err := storeOptions(cfg)
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	to := m.To
+	if m.Back {
+		now, err := store.Migrate(ctx, options, -1, false, true)
+		if err != nil {
+			return edn.Nil(), failureOf(err)
+		}
+		var refused *contract.Error
+		if to, refused = target(m, now.From); refused != nil {
+			return edn.Nil(), refused
+		}
+	}
+	done, err := store.Migrate(ctx, options, to, m.AcceptLoss, m.DryRun)
+	var loss *store.LossError
+	if errors.As(err, &loss) {
+		return edn.Nil(), contract.Errorf("queue/invalid-transition", "%s", loss.Error()).
+			WithHint("write a backup with \"ferment admin backup\", then repeat the command with --accept-loss")
+	}
+	if err != nil {
+		return edn.Nil(), failureOf(err)
+	}
+	return migrationValue(done, m), nil
+}
+
+// migrationValue returns what a migration has done, or would do.
+func migrationValue(m store.Migration, order httpapi.Migration) edn.Value {
+	steps := make([]edn.Value, len(m.Steps))
+	for i, name := range m.Steps {
+		steps[i] = edn.Text(name)
+	}
+	return edn.MustMap(
+		edn.K("database"), edn.Text(m.Database),
+		edn.K("from"), edn.Int(int64(m.From)),
+		edn.K("to"), edn.Int(int64(m.To)),
+		edn.K("steps"), edn.Vector(steps...),
+		edn.K("dry-run?"), edn.Bool(order.DryRun),
+		edn.K("refused?"), edn.Bool(m.To < m.From && !order.AcceptLoss), // only a dry run returns then
+	)
+}

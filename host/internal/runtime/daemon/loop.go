@@ -1,0 +1,116 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"time"
+)
+
+// loop is the main loop. It blocks only in its select. The error is that of a
+// journal that cannot record any more.
+func (d *Daemon) loop(signals <-chan os.Signal) error {
+	tick := time.NewTicker(d.notify.interval())
+	defer tick.Stop()
+	var failed <-chan struct{}
+	if d.store != nil {
+		failed = d.store.Failed()
+	}
+	for {
+		select {
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				d.hangup()
+				continue
+			}
+			d.log.Info("signal", "signal", s.String())
+			d.stop(signals)
+			return nil
+		case <-d.drains:
+			d.log.Info("drain", "by", "an operator")
+			d.stop(signals)
+			return nil
+		case <-failed:
+			return d.giveUp()
+		case <-tick.C:
+			d.recordBeat()
+			d.ping()
+		}
+	}
+}
+
+// hangup requests a reload and does not wait for it.
+func (d *Daemon) hangup() {
+	d.spawn(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has the outcome
+}
+
+// Drain starts the shutdown and returns at once.
+func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
+
+// stop drains and closes the daemon. A further signal skips the waiting.
+func (d *Daemon) stop(signals <-chan os.Signal) {
+	d.setPhase(phaseDraining)
+	d.notify.tell("STOPPING=1", "STATUS=draining")
+	d.notify.ping()               // the ticker of this loop starts anew
+	d.host.Load().rescorer.Stop() // no caller waits for its measurements
+	ctx, hurry := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.drainRuns(ctx, d.giver())
+		d.takeDown(ctx)
+	}()
+	tick := time.NewTicker(d.notify.interval())
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			hurry()
+			d.log.Info("stopped", "uptime", time.Since(d.begun).Round(time.Second).String())
+			return
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				d.log.Warn("signal during shutdown: not waiting any more", "signal", s.String())
+				hurry()
+			}
+		case <-tick.C:
+			d.recordBeat()
+			d.notify.ping()
+		}
+	}
+}
+
+// takeDown closes what was started, in reverse order. The end of ctx kills
+// processes that are left.
+func (d *Daemon) takeDown(ctx context.Context) {
+	d.die()
+	d.work.Wait()
+	if d.server != nil {
+		answers, cancel := context.WithTimeout(ctx, lastAnswers)
+		d.server.Shutdown(answers)
+		cancel()
+	}
+	if h := d.host.Load(); h != nil {
+		h.close(ctx)
+	}
+	if d.store != nil {
+		if err := d.store.Close(); err != nil {
+			d.log.Error("the journal was not closed", "error", err)
+		}
+	}
+	if d.figures.export != nil {
+		d.figures.export.Close()
+	}
+	if d.dir != nil {
+		d.dir.close()
+	}
+}
+
+// recordBeat records a round of the main loop.
+func (d *Daemon) recordBeat() { d.beat.Store(int64(time.Since(d.begun))) }
+
+// sinceBeat returns the time since the last round of the main loop. It uses the
+// monotonic clock.
+func (d *Daemon) sinceBeat(now time.Time) time.Duration {
+	return now.Sub(d.begun) - time.Duration(d.beat.Load())
+}

@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// aboutRun are the fields of log lines about a run in one of its epochs (TEL-001): trace
+// and span are those of the run as a collector has them.
+func aboutRun(id string, epoch int, accepted *journal.RunAccepted) []any {
+	return aboutCall(id, epoch, accepted, edn.Vector(), 0)
+}
+
+// aboutCall are the fields of log lines about an attempt; with attempt 0 about its run.
+func aboutCall(id string, epoch int, accepted *journal.RunAccepted, path edn.Value, attempt int) []any {
+	fields := []any{"run", id, "intent", accepted.Intent, "principal", accepted.Principal}
+	return append(fields, traceFields(spans.CallContext(id, epoch, accepted.Trace, path, attempt))...)
+}
+
+// traceFields are the fields of a span.
+func traceFields(c spans.Context) []any {
+	return []any{"trace", hex.EncodeToString(c.Trace[:]), "span", hex.EncodeToString(c.Span[:])}
+}
+
+// runEnded logs the failure of a run, and at level debug those of its attempts.
+func (d *Daemon) runEnded(run *act.Run) {
+	log := d.log.Named("runs")
+	if !log.IsInfo() {
+		return
+	}
+	records := run.Records()
+	if len(records) == 0 {
+		return
+	}
+	accepted, begun := records[0].Body.(*journal.RunAccepted)
+	end, ended := records[len(records)-1].Body.(*journal.RunFinished)
+	if !begun || !ended {
+		return
+	}
+	if log.IsDebug() {
+		for i, rec := range records {
+			if args := d.attemptFailed(records[:i], rec, accepted); args != nil {
+				log.Debug("attempt failed", args...)
+			}
+		}
+	}
+	if end.Err != nil && end.Status != journal.StatusCanceled {
+		last := records[len(records)-1]
+		log.Info("run failed", append(aboutRun(last.Run, last.Epoch, accepted), d.errorFields(end.Err)...)...)
+	}
+}
+
+// attemptFailed returns the fields of the line about a record; nil: it is not the failure
+// of an attempt that was made.
+func (d *Daemon) attemptFailed(before []journal.Record, rec journal.Record, accepted *journal.RunAccepted) []any {
+	failed, ok := rec.Body.(*journal.AttemptFinished)
+	if !ok || failed.Err == nil {
+		return nil
+	}
+	for _, earlier := range slices.Backward(before) {
+		started, ok := earlier.Body.(*journal.AttemptStarted)
+		if !ok || started.Attempt != failed.Attempt || !earlier.Path.Equal(rec.Path) {
+			continue
+		}
+		if started.Recorded {
+			return nil
+		}
+		args := append(aboutCall(rec.Run, earlier.Epoch, accepted, rec.Path, failed.Attempt),
+			"node", rec.Node, "attempt", failed.Attempt, "capability", started.CapID)
+		if started.Generation > 0 {
+			args = append(args, "generation", started.Generation)
+		}
+		return append(args, d.errorFields(failed.Err)...)
+	}
+	return nil
+}
+
+// errorFields are the fields of an error of a run. Its message may quote requests and
+// answers, so only content full has it.
+func (d *Daemon) errorFields(err *contract.Error) []any {
+	fields := []any{"error", err.Type}
+	if l := d.loaded(); l != nil && journal.Content(l.Telemetry.Content) == journal.ContentFull {
+		fields = append(fields, "message", err.Message)
+	}
+	return fields
+}
+
+// panicked logs a defect that ended a run.
+func (d *Daemon) panicked(run, where string, value any, stack []byte) {
+	args := []any{"run", run}
+	if h := d.host.Load(); h != nil {
+		if records, err := h.journal.Records(run); err == nil && len(records) > 0 {
+			if accepted, ok := records[0].Body.(*journal.RunAccepted); ok {
+				args = aboutRun(run, records[len(records)-1].Epoch, accepted)
+			}
+		}
+	}
+	d.log.Named("runs").Error("a run panicked", append(args, "where", where, "panic", fmt.Sprint(value), "stack", string(stack))...)
+}
