@@ -34,6 +34,8 @@ func basic(login, password string) string {
 var routeOperations = map[string]string{
 	"GET /health": "", "GET /ready": "", "GET /routes": "", "GET /openapi.json": "",
 	"GET /v1/whoami":                            "any",
+	"POST /v1/auth/login":                       "",
+	"POST /v1/auth/logout":                      "any",
 	"POST /v1/act":                              "user",
 	"POST /v1/session":                          "user",
 	"GET /v1/runs":                              "user",
@@ -49,17 +51,24 @@ var routeOperations = map[string]string{
 	"GET /v1/act/jobs/{id}":                     "user",
 	"POST /v1/act/jobs/{id}/cancel":             "user",
 	"POST /v1/runs/{id}/resume":                 "operator",
+	"POST /v1/runs/{id}/replay":                 "operator",
+	"GET /v1/values/{hash}":                     "user",
+	"GET /v1/admin/plugins/{name}/logs":         "admin",
+	"GET /v1/admin/audit":                       "admin",
 	"POST /v1/runs/{id}/pin":                    "admin",
 	"POST /v1/runs/{id}/unpin":                  "admin",
 	"DELETE /v1/runs/{id}":                      "admin",
 	"POST /v1/admin":                            "admin",
+	"GET /metrics":                              "operator",
+	"GET /diag/telemetry":                       "operator",
+	"POST /diag/telemetry":                      "operator",
 }
 
 // AUTH-010, AUTH-011, AUTH-012, AUTH-013: every route under every role. A denied
 // request looks nothing up and is audited with the rule; of a route of runs, users
 // get their own and operators all of them.
 func TestEveryRouteUnderEveryRole(t *testing.T) {
-	w := newWorld(t, strict)
+	w := newWorld(t, strict, browsers)
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
 	ranks := []string{"anonymous", "nothing", "user", "operator", "admin"}
 	headers := map[string]string{}
@@ -81,13 +90,13 @@ func TestEveryRouteUnderEveryRole(t *testing.T) {
 		covered++
 		body := map[string]string{
 			"POST /v1/act": jsonAct("t/any", "{}"), "POST /v1/admin": `{"action":"plugin-list"}`, "POST /v1/session": `{"action":"list"}`,
-			"POST /v1/runs/{id}/interrupts/{interrupt}": `{"answer":1}`,
+			"POST /v1/runs/{id}/interrupts/{interrupt}": `{"answer":1}`, "POST /v1/auth/login": loginBody("user", password),
 		}[what]
 		for rank, role := range ranks {
 			w.denied()
 			asked := w.asks()
 			var more []string
-			if headers[role] != "" {
+			if headers[role] != "" && what != "POST /v1/auth/login" { // its body has the credentials
 				more = []string{"Authorization", headers[role]}
 			}
 			a := w.call(concrete(what), body, more...)
@@ -244,7 +253,7 @@ func TestLoginsBehindProxies(t *testing.T) {
 
 	slow := newWorld(t, strict, func(s *httpapi.Settings) {
 		s.Identity.Locks.Max = 100
-		s.Limits.LoginRate = config.Rate{Events: 1, Per: time.Hour}
+		s.Limits.LoginRate = config.Rate{Events: 2, Per: 2 * time.Hour}
 	})
 	slow.user("ann")
 	wrong := func() answer { return slow.call("GET /v1/whoami", "", "Authorization", basic("ann", "wrong password")) }
@@ -274,6 +283,41 @@ func TestAdminOverHTTP(t *testing.T) {
 		assert.Equal(t, tc.status, a.status, "%s: %s", tc.action, a.body)
 		<-w.audited
 	}
+}
+
+// AUTH-003: a token with a part of the rights of its user, of whatever kind, makes no
+// credential and no right, which could be more than it has.
+func TestNarrowTokensGrantNothing(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("root", policy.RoleAdmin)
+	w.user("ann", policy.RoleOperator)
+	granting := 0
+	for _, a := range httpapi.Actions() {
+		if a.Grants {
+			granting++
+		}
+	}
+	actions := []string{
+		`{:action :token-create :user "root"}`, `{:action :create-user :user "eve" :roles #{:role/admin}}`, `{:action :create-role :role "boss" :includes #{:role/admin}}`,
+		`{:action :grant-role :user "ann" :role :role/admin}`, `{:action :set-password :user "root" :password "a long password"}`,
+		`{:action :unlock-user :user "ann"}`,
+	}
+	assert.Len(t, actions, granting)
+	for name, n := range map[string]policy.Narrowing{
+		"operations": {Operations: []string{"admin/*"}}, "intents": {Intents: []string{"text/*"}}, "roles": {Roles: []string{policy.RoleAdmin}},
+	} {
+		header, _ := w.token("root", n)
+		for _, action := range actions {
+			a := w.call("POST /v1/admin", action, "Authorization", header, "Content-Type", "application/edn")
+			assert.Equal(t, 403, a.status, "%s: %s: %s", name, action, a.body)
+			assert.Equal(t, "auth/forbidden", a.failure(t))
+			<-w.audited
+		}
+	}
+	one, _ := w.token("root", policy.Narrowing{Operations: []string{"admin/list-users"}})
+	assert.Equal(t, `["admin/list-users"]`, w.call("GET /v1/whoami", "", "Authorization", one).value(t).Key("operations").String())
+	whole, _ := w.token("root", policy.Narrowing{})
+	assert.Equal(t, 200, w.call("POST /v1/admin", actions[0], "Authorization", whole, "Content-Type", "application/edn").status)
 }
 
 // asks returns the number of calls of runs so far.

@@ -41,6 +41,9 @@ func serveAct(x *exchange) reply {
 	if request, err = x.keyed(request); err != nil {
 		return refused(request, err)
 	}
+	if request, err = x.bound(request); err != nil {
+		return refused(request, err)
+	}
 	request = x.preferred(request)
 	if err := x.unsupported(request); err != nil {
 		return refused(request, err)
@@ -62,7 +65,9 @@ func serveAct(x *exchange) reply {
 		PrincipalType: x.who.Type,
 		Roles:         x.who.Roles,
 		Narrow:        x.who.Narrow,
+		Tenant:        x.who.Tenant,
 		Decisions:     x.decisions,
+		TraceParent:   x.traceParent(),
 	}
 	if dir := x.r.Header.Get(DirHeader); x.via.admin && filepath.IsAbs(dir) {
 		a.Dir = dir
@@ -79,6 +84,20 @@ func serveAct(x *exchange) reply {
 		a.Accepted = x.announce
 	}
 	return answered(turn.Do(x.r.Context(), a))
+}
+
+// bound returns the request with the session of a session token, which is the only one
+// that its caller may use.
+func (x *exchange) bound(request edn.Value) (edn.Value, *contract.Error) {
+	of := x.who.Session
+	if of == "" || !request.IsMap() {
+		return request, nil
+	}
+	if id, given := request.Get(edn.K("session/id")); given && !id.Equal(edn.Text(of)) {
+		return request, contract.Errorf("auth/forbidden", "the session token is for one session only").
+			WithHint("leave :session/id out, or use another credential")
+	}
+	return request.AssocKey("session/id", edn.Text(of)), nil
 }
 
 // CacheHeader says how an act used the cache of answers: hit, miss or bypass. It is
@@ -158,6 +177,22 @@ func (x *exchange) decode(limits edn.Limits) (edn.Value, *contract.Error) {
 	return v, nil
 }
 
+// input reads the body as a value of an envelope schema.
+func (x *exchange) input(schema string) (edn.Value, *contract.Error) {
+	body, err := x.decode(edn.Body)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	form := envelopes()[schema]
+	if x.sent == typeJSON {
+		body = form.CoerceJSON(body)
+	}
+	if found := form.Validate(body); len(found) > 0 {
+		return edn.Nil(), wrongInput("the body", found)
+	}
+	return body, nil
+}
+
 // replayed marks the response as one that was given before (RUN-022).
 func (x *exchange) replayed() { x.w.Header().Set(replayedHeader, "true") }
 
@@ -181,24 +216,35 @@ func (x *exchange) preferred(request edn.Value) edn.Value {
 // keyed returns the request with the idempotency key of the header, if it has one
 // (RUN-020).
 func (x *exchange) keyed(request edn.Value) (edn.Value, *contract.Error) {
-	all := x.r.Header.Values("Idempotency-Key")
-	if len(all) == 0 || !request.IsMap() {
+	if !request.IsMap() {
 		return request, nil
 	}
-	key := edn.Text(all[0])
-	body, given := request.Get(edn.K("idempotency/key"))
-	switch {
-	case len(all) > 1:
-		return request, contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key occurs %d times: with %.128q and %.128q", len(all), all[0], all[1])
-	case given && !body.Equal(key):
+	sent, err := x.sentKey()
+	if err != nil || sent == "" {
+		return request, err
+	}
+	key := edn.Text(sent)
+	if body, given := request.Get(edn.K("idempotency/key")); given && !body.Equal(key) {
 		return request, contract.Errorf("idempotency/invalid-key",
-			"the request has two idempotency keys: %.128q in the header Idempotency-Key, and %.128s under :idempotency/key", all[0], body).
+			"the request has two idempotency keys: %.128q in the header Idempotency-Key, and %.128s under :idempotency/key", sent, body).
 			WithHint("send the key in one of the two places")
-	case !validKey(all[0]):
-		return request, contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key has %d bytes, expected 1 to 128 visible ASCII characters", len(all[0])).
-			WithDetail("got", edn.Text(truncate(all[0], 200)))
 	}
 	return request.AssocKey("idempotency/key", key), nil
+}
+
+// sentKey returns the idempotency key of the header; empty if there is none.
+func (x *exchange) sentKey() (string, *contract.Error) {
+	all := x.r.Header.Values("Idempotency-Key")
+	switch {
+	case len(all) == 0:
+		return "", nil
+	case len(all) > 1:
+		return "", contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key occurs %d times: with %.128q and %.128q", len(all), all[0], all[1])
+	case !validKey(all[0]):
+		return "", contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key has %d bytes, expected 1 to 128 visible ASCII characters", len(all[0])).
+			WithDetail("got", edn.Text(truncate(all[0], 200)))
+	}
+	return all[0], nil
 }
 
 func validKey(key string) bool {

@@ -3,9 +3,11 @@ package httpapi
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -23,9 +25,17 @@ type Control interface {
 	Protocol() edn.Value
 	// Logs returns the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
+	// FollowLog returns a function that reads the last lines of a plugin's log, then
+	// those to come.
+	FollowLog(name string, lines int) (FollowingLog, *contract.Error)
+	// ResetBreaker closes the breakers of a capability, for one intent or, if it is
+	// empty, for all, and returns them.
+	ResetBreaker(capability, intent string) (edn.Value, *contract.Error)
 	// Events returns the events of plugins and candidates after a cursor of
 	// the host's event stream. It waits for one until ctx ends.
 	Events(ctx context.Context, after string) (edn.Value, *contract.Error)
+	// Trail returns a page of the audit trail. It waits for a row until ctx ends.
+	Trail(ctx context.Context, q TrailQuery) (Trail, *contract.Error)
 	// The next five start an operation and return; Plugins shows its outcome.
 	Restart(name string) *contract.Error
 	DrainPlugin(name string) *contract.Error
@@ -59,12 +69,22 @@ type Control interface {
 	Calibrate(ctx context.Context, c Calibration) (edn.Value, *contract.Error)
 	// Runs returns the recorded runs, never nil.
 	Runs() Runs
+	// Database does the upkeep of the database of the journal, never nil.
+	Database() Database
+	// SetLogLevel changes the level of a module of the log, of all of it with an empty
+	// module, and returns the levels. Without a level it changes nothing.
+	SetLogLevel(module, level string) (edn.Value, *contract.Error)
 	// Status returns an overview of the daemon.
 	Status() edn.Value
 	// Drain starts the shutdown of the daemon and returns at once.
 	Drain()
+	// Answers keeps the answers of actions with an idempotency key, never nil.
+	Answers() Answers
 	// Audit records an executed action and its principal.
 	Audit(AuditEntry)
+	// Auditable returns the error of an action that changes something while its record
+	// could not be written: :journal/full.
+	Auditable() *contract.Error
 }
 
 // ShowQuery selects a part of the configuration by path, and whether to
@@ -77,7 +97,8 @@ type ShowQuery struct {
 // BudgetChange changes a budget until its window ends. The amounts are maps
 // from dimension to number, nil for none.
 type BudgetChange struct {
-	User   string // empty: the budget of all callers together
+	User   string // empty: the budget of a tenant
+	Tenant string // empty: that of callers without a tenant of their own
 	Grant  edn.Value
 	Charge edn.Value
 }
@@ -102,6 +123,10 @@ type AuditEntry struct {
 	Principal, Address string
 	Input              edn.Value
 	Err                *contract.Error
+	// Replayed marks the answer to an earlier request with the same idempotency key.
+	Replayed bool
+	// TraceParent is the trace context of the caller; empty: none.
+	TraceParent string
 }
 
 // Action is one row of the table of admin actions or of that of session actions.
@@ -111,6 +136,28 @@ type Action struct {
 	// Input lists the action's own keys as entries of a closed map schema, in
 	// EDN.
 	Input string
+	// Also is another operation that permits the action, to callers who may not do the
+	// action itself; empty: none. They get their own runs only, unless they may use all.
+	Also string
+	// Grants marks actions that make rights or credentials. A credential with a part of
+	// the rights of its user cannot do them, since it could make one with more (AUTH-003).
+	Grants bool
+	// Secret is a key of the result that is in the first response only: a repeated
+	// request with its idempotency key gets the result without it.
+	Secret string
+	// Reads marks actions that change nothing. Of a repeated request with its idempotency
+	// key each is executed, and no answer is kept, which may be content of runs.
+	Reads bool
+	// Frees marks actions that an operator needs on a full disk: they are executed although
+	// their record has to wait for space.
+	Frees bool
+	// Content are paths of keys of the input whose values are content of runs. The audit
+	// trail has their hashes, and no text of an error, which may quote them.
+	Content [][]string
+	// inJSON returns the result in a form that JSON has; nil: the result itself.
+	inJSON func(result edn.Value) edn.Value
+	// quiet reports whether a call that succeeds is not recorded; nil: each is.
+	quiet func(in, result edn.Value) bool
 	// Later marks actions that continue after the response, which then is 202.
 	Later bool
 	do    func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error)
@@ -152,38 +199,41 @@ func Actions() []Action {
 		}
 	}
 	return append([]Action{
-		{Name: "status", Doc: "an overview of the daemon",
+		{Name: "status", Reads: true, Doc: "an overview of the daemon", Also: policy.ReadDiag,
 			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 				return c.Status(), nil
 			}},
-		{Name: "plugin-list", Doc: "every plugin with its processes",
+		{Name: "plugin-list", Reads: true, Doc: "every plugin with its processes",
 			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 				return c.Plugins(), nil
 			}},
-		{Name: "plugin-inspect", Doc: "one plugin: program, processes, capabilities", Input: pluginEntry,
+		{Name: "plugin-inspect", Reads: true, Doc: "one plugin: program, processes, capabilities", Input: pluginEntry,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Inspect(text(in, "plugin"))
 			}},
-		{Name: "explain", Doc: "the candidates for an intent in order, with their figures, and the rejected ones with reasons",
+		{Name: "explain", Reads: true, Doc: "the candidates for an intent in order, with their figures, and the rejected ones with reasons",
 			Input: `[:intent :keyword] [:capability {:optional true :doc "as if the request pinned it"} :keyword] [:stream {:optional true :doc "as if the answer were streamed"} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				intent, _ := in.Key("intent").AsKeyword()
 				capability, _ := in.Key("capability").AsKeyword()
 				return c.Explain(intent, capability, in.Key("stream").Truthy())
 			}},
-		{Name: "protocol-export",
+		{Name: "protocol-export", Reads: true,
 			Doc: "the protocol package: intents, schemas, prompts, policies, routing and errors, with its hash",
 			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 				return c.Protocol(), nil
 			}},
-		{Name: "plugin-logs", Doc: "the last lines of a plugin's log", Input: pluginEntry +
+		{Name: "plugin-logs", Reads: true, Doc: "the last lines of a plugin's log", Input: pluginEntry +
 			` [:lines {:optional true :default 100} [:int {:min 1 :max 1000}]]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
-				lines, ok := in.Key("lines").AsInt()
-				if !ok {
-					lines = 100
-				}
-				return c.Logs(text(in, "plugin"), int(lines))
+				return c.Logs(text(in, "plugin"), int(intOr(in, "lines", defaultLines)))
+			}},
+		{Name: "breaker-reset", Doc: "close the breakers of a capability and forget the failures that they count",
+			Input: `[:capability :keyword] [:intent {:optional true :doc "default: each that it serves"} :keyword]`,
+			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				capability, _ := in.Key("capability").AsKeyword()
+				intent, _ := in.Key("intent").AsKeyword()
+				return c.ResetBreaker(capability, intent)
 			}},
 		{Name: "plugin-restart", Doc: "stop the processes of a plugin gracefully and start new ones; ends a quarantine",
 			Input: pluginEntry, Later: true, do: onPlugin(Control.Restart)},
@@ -215,8 +265,9 @@ func Actions() []Action {
 					edn.K("cursor"), edn.Text(cursor),
 				), nil
 			}},
-		{Name: "events", Doc: "events of plugins and candidates, oldest first, and the cursor for later ones",
-			Input: `[:after {:optional true :doc "a cursor; default: all events that are kept"} [:string {:max 40}]] [:wait-ms {:optional true :doc "time to wait for an event" :default 0} [:int {:min 0 :max 60000}]]`,
+		{Name: "events", Reads: true, Doc: "events of plugins and candidates, oldest first, and the cursor for later ones", Also: policy.ReadDiag,
+			quiet: func(in, _ edn.Value) bool { return waits(in) },
+			Input: `[:after {:optional true :doc "a cursor; default: the latest events"} [:string {:max 40}]] [:wait-ms {:optional true :doc "time to wait for an event" :default 0} [:int {:min 0 :max 60000}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				wait, _ := in.Key("wait-ms").AsInt()
 				ctx, cancel := context.WithTimeout(ctx, time.Duration(wait)*time.Millisecond)
@@ -229,7 +280,7 @@ func Actions() []Action {
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Approve(ctx, text(in, "plugin"))
 			}},
-		{Name: "config-show", Doc: "the configuration in force, secrets masked",
+		{Name: "config-show", Reads: true, Doc: "the configuration in force, secrets masked",
 			Input: `[:only {:optional true :doc "a block or an attribute, such as plugin.chess"} [:string {:min 1 :max 300}]] [:defaults? {:optional true} :boolean] [:origins? {:optional true} :boolean] [:text? {:optional true :doc "as HCL too"} :boolean]`,
 			do: func(_ context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Show(ShowQuery{
@@ -254,32 +305,36 @@ func Actions() []Action {
 				dry, _ := in.Key("dry-run?").AsBool()
 				return c.Reload(ctx, dry)
 			}},
-		{Name: "config-diff", Doc: "how the files differ from the configuration in force, and what a reload would do",
+		{Name: "config-diff", Reads: true, Doc: "how the files differ from the configuration in force, and what a reload would do",
 			do: func(ctx context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 				return c.Diff(ctx)
 			}},
-		{Name: "budget-show", Doc: "limit, use, reservations and rest of each budget of this host and its callers",
+		{Name: "budget-show", Reads: true, Doc: "limit, use, reservations and rest of each budget of this host, its tenants and its callers",
 			Input: `[:user {:optional true :doc "only this caller"} [:string {:min 1 :max 128}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				return c.Budgets(ctx, text(in, "user"))
 			}},
 		{Name: "budget-adjust", Doc: "raise the limit of a budget until its window ends, or charge it without a call",
 			Input: `[:scope [:enum :tenant :user]] [:user {:optional true :doc "the caller, for scope user"} [:string {:min 1 :max 128}]]
+				[:tenant {:optional true :doc "for scope tenant; default: that of callers without one"} [:string {:min 1 :max 64}]]
 				[:grant {:optional true :doc "added to the limits"} ` + amountEntry + `] [:charge {:optional true :doc "counted as spent"} ` + amountEntry + `]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
-				change := BudgetChange{User: text(in, "user"), Grant: in.Key("grant"), Charge: in.Key("charge")}
+				change := BudgetChange{User: text(in, "user"), Tenant: text(in, "tenant"), Grant: in.Key("grant"), Charge: in.Key("charge")}
 				scope, _ := in.Key("scope").AsKeyword()
 				switch {
 				case scope == "user" && change.User == "":
 					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust with :scope :user lacks :user")
 				case scope == "tenant" && change.User != "":
 					return edn.Nil(), contract.Errorf("invalid-request",
-						"budget-adjust has a :user and :scope :tenant, which covers all callers").
+						"budget-adjust has a :user and :scope :tenant, which covers all callers of a tenant").
 						WithHint("write :scope :user for one caller")
+				case scope == "user" && change.Tenant != "":
+					return edn.Nil(), contract.Errorf("invalid-request", "budget-adjust has a :tenant and :scope :user, which is for one caller").
+						WithHint("write :scope :tenant for a tenant")
 				}
 				return c.AdjustBudget(ctx, change)
 			}},
-		{Name: "judge-list", Doc: "every judge: its agreement with people, the time of the last and the next measurement, and the outcome", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
+		{Name: "judge-list", Reads: true, Doc: "every judge: its agreement with people, the time of the last and the next measurement, and the outcome", do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 			return c.Judges(), nil
 		}},
 		{Name: "judge-calibrate",
@@ -301,12 +356,12 @@ func Actions() []Action {
 				}
 				return c.Calibrate(ctx, how)
 			}},
-		{Name: "drain", Doc: "stop the daemon when the runs in progress have finished", Later: true,
+		{Name: "drain", Frees: true, Doc: "stop the daemon when the runs in progress have finished", Later: true,
 			do: func(_ context.Context, c Control, _ edn.Value) (edn.Value, *contract.Error) {
 				c.Drain()
 				return edn.MustMap(edn.K("phase"), edn.K("draining")), nil
 			}},
-	}, append(runActions(), identityActions()...)...)
+	}, slices.Concat(runActions(), databaseActions(), identityActions(), telemetryActions(), trailActions())...)
 }
 
 func text(m edn.Value, key string) string {
@@ -366,11 +421,15 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, t.space+"/"), t.names))
 }
 
-// act handles a body with an action of a table. do executes it, and returns the
-// result and what the audit log has of the body.
-func (x *exchange) act(
-	t *actionTable, limits edn.Limits, do func(context.Context, *Action, edn.Value) (result, logged edn.Value, err *contract.Error),
-) reply {
+// admitted is an action that its caller may execute.
+type admitted struct {
+	logged edn.Value // what the audit log has of the body
+	do     func(context.Context) (edn.Value, *contract.Error)
+}
+
+// act handles a body with an action of a table. admit decides whether the caller may
+// execute it; with an error it returns what the audit log has of the body.
+func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, edn.Value) (admitted, *contract.Error)) reply {
 	body, err := x.decode(limits)
 	if err != nil {
 		return formAdmin.failure(err)
@@ -385,46 +444,139 @@ func (x *exchange) act(
 	if found := action.schema.Validate(body); len(found) > 0 {
 		return formAdmin.failure(action.wrongInput(found))
 	}
-	if x.r.Header.Get("Idempotency-Key") != "" {
-		return formAdmin.failure(contract.Errorf("db/not-configured", "actions do not support idempotency keys in this build").
-			WithHint("send the request without the key"))
+	key, err := x.actionKey(t, action, body)
+	if err != nil {
+		return formAdmin.failure(err)
 	}
 	control := x.api.backend.Control()
 	if control == nil {
 		return formAdmin.failure(contract.Errorf("runtime/starting", "the daemon is coming up"))
 	}
-	result, logged, err := do(calledBy(x.r.Context(), x.who.Name), action, body)
-	control.Audit(AuditEntry{
-		Action:    action.Operation(),
-		Principal: x.who.Name,
-		Address:   x.client(),
-		Input:     logged,
-		Err:       err,
-	})
+	audit := func(logged, result edn.Value, err *contract.Error, replayed bool) {
+		if err == nil && action.quiet != nil && action.quiet(body, result) {
+			return
+		}
+		control.Audit(AuditEntry{
+			Action:      action.Operation(),
+			Principal:   x.who.Name,
+			Address:     x.client(),
+			Input:       action.withoutContent(logged),
+			Err:         action.unquoted(err),
+			Replayed:    replayed,
+			TraceParent: x.traceParent(),
+		})
+	}
+	may, err := admit(action, body)
 	if err != nil {
+		audit(may.logged, edn.Nil(), err, false)
 		return formAdmin.failure(err)
 	}
+	if err := action.recordable(control); err != nil {
+		return formAdmin.failure(err)
+	}
+	execute := func(ctx context.Context) reply {
+		result, err := may.do(x.traced(calledBy(ctx, x.who.Name)))
+		audit(may.logged, result, err, false)
+		if err != nil {
+			return formAdmin.failure(err)
+		}
+		if action.inJSON != nil && x.accept == typeJSON {
+			result = action.inJSON(result)
+		}
+		return action.done(result)
+	}
+	if key == "" || action.Reads {
+		return execute(x.r.Context())
+	}
+	r, use := x.once(control.Answers(), action, key, body, execute)
+	if use != keyExecuted {
+		audit(may.logged, edn.Nil(), r.err, use == keyReplayed)
+	}
+	return r
+}
+
+// recordable returns the error of an action that changes something while no record of it
+// can be written. What an operator needs on a full disk is executed all the same: its record
+// waits for space.
+func (a *Action) recordable(control Control) *contract.Error {
+	if a.Reads || a.Frees || a.space != "admin" {
+		return nil
+	}
+	return control.Auditable()
+}
+
+// withoutContent returns an input with hashes in the place of content.
+func (a *Action) withoutContent(in edn.Value) edn.Value {
+	for _, path := range a.Content {
+		in = hashedAt(in, path)
+	}
+	return in
+}
+
+// hashedAt puts the hash of a value in its place, in each element of vectors on the path.
+func hashedAt(v edn.Value, path []string) edn.Value {
+	switch {
+	case len(path) == 0:
+		return edn.Text(edn.Hash(v))
+	case v.IsVector():
+		var all []edn.Value
+		for e := range v.Elems() {
+			all = append(all, hashedAt(e, path))
+		}
+		return edn.Vector(all...)
+	case !v.IsMap() || !v.HasKey(path[0]):
+		return v
+	}
+	return v.AssocKey(path[0], hashedAt(v.Key(path[0]), path[1:]))
+}
+
+// unquoted returns an error as the audit trail may have it.
+func (a *Action) unquoted(err *contract.Error) *contract.Error {
+	if err == nil || a.Content == nil {
+		return err
+	}
+	return contract.Errorf(err.Type, "the action failed")
+}
+
+// done returns the reply to an executed action.
+func (a *Action) done(result edn.Value) reply {
 	status := 200
-	if action.Later {
+	if a.Later {
 		status = 202
 	}
 	return reply{status: status, body: edn.MustMap(
 		edn.K("ok?"), edn.Bool(true),
-		edn.K("action"), edn.K(action.Operation()),
+		edn.K("action"), edn.K(a.Operation()),
 		edn.K("result"), result,
 	)}
 }
 
 // serveAdmin handles POST /v1/admin.
 func serveAdmin(x *exchange) reply {
-	return x.act(x.api.actions, edn.Config, func(ctx context.Context, a *Action, body edn.Value) (edn.Value, edn.Value, *contract.Error) {
-		if err := x.permit(a.Operation()); err != nil {
-			return edn.Nil(), body.Dissoc(edn.K("password")), err
+	return x.act(x.api.actions, edn.Config, func(a *Action, body edn.Value) (admitted, *contract.Error) {
+		may := admitted{logged: body.Dissoc(edn.K("password"))}
+		control, operation := x.api.backend.Control(), a.Operation()
+		if a.Also != "" && !x.may(operation) && x.may(a.Also) {
+			operation, control = a.Also, ownRuns{control, x}
 		}
-		if a.onIdentity != nil {
-			return x.onIdentity(ctx, a, body)
+		if err := x.permit(operation); err != nil {
+			return may, err
 		}
-		v, err := a.do(ctx, x.api.backend.Control(), body)
-		return v, body, err
+		may.do = func(ctx context.Context) (edn.Value, *contract.Error) { return a.do(ctx, control, body) }
+		if a.onIdentity == nil {
+			return may, nil
+		}
+		call, err := x.onIdentity(a, body)
+		may.do = func(ctx context.Context) (edn.Value, *contract.Error) { return a.onIdentity(ctx, call) }
+		return may, err
 	})
 }
+
+// ownRuns is a Control whose runs are those in the reach of a caller (AUTH-012).
+type ownRuns struct {
+	Control
+	x *exchange
+}
+
+// Runs implements Control.
+func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs()) }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -26,11 +27,17 @@ type API struct {
 	origins *http.CrossOriginProtection
 	streams streams
 	buckets *buckets
+	// executing are the admin actions in progress that have an idempotency key.
+	executing executing
 	// document is the body of GET /openapi.json; it is immutable.
 	document document
 	// life ends with the server: streams of runs that go on are closed.
 	life context.Context
 	end  context.CancelFunc
+	// working ends when the server waits no longer for responses: actions that go on
+	// without their caller are canceled.
+	working context.Context
+	stop    context.CancelFunc
 }
 
 // New creates the API of a daemon. log may be nil.
@@ -48,6 +55,7 @@ func New(b Backend, log hclog.Logger) *API {
 		buckets:  newBuckets(),
 	}
 	a.life, a.end = context.WithCancel(context.Background())
+	a.working, a.stop = context.WithCancel(context.Background())
 	a.document = describe(a.table.rows, []*actionTable{a.actions, a.sessions}, b.Health().Version)
 	return a
 }
@@ -78,11 +86,18 @@ type exchange struct {
 	run      string            // id of a run in the path, once it is known to be one
 	query    edn.Value         // map of the query parameters, typed by the route
 	who      identity.Principal
+	begun    time.Time
+	shown    string // the credential that was looked at; empty: none
+	claimed  string // the user of its login, as identity.Service.Named returns it; empty: it has none
 	// decisions about operations so far, as records have them
 	decisions []edn.Value
-	body      []byte
-	taken     bool      // the body was read to its end, or is empty
-	sent      mediaType // format of the body
+	denied    bool // the denial of the request is recorded
+	counted   bool // within the rate limits
+	// traceCounted: the outcome of the trace context was passed to Backend.Traced
+	traceCounted bool
+	body         []byte
+	taken        bool      // the body was read to its end, or is empty
+	sent         mediaType // format of the body
 }
 
 // form returns the format of errors for this request.
@@ -96,7 +111,7 @@ func (x *exchange) form() errorForm {
 // handler returns the handler of one listener.
 func (a *API) handler(via *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{api: a, via: via, w: w, r: r, settings: a.backend.Settings()}
+		x := &exchange{api: a, via: via, w: w, r: r, begun: time.Now(), settings: a.backend.Settings()}
 		if x.settings == nil {
 			x.settings = &Settings{Limits: defaultLimits, Heartbeat: defaultHeartbeat, Identity: &identity.Settings{Required: true}, Access: &policy.Access{}, Open: true}
 		}
@@ -133,10 +148,20 @@ func (x *exchange) answer() (r reply) {
 		events = x.route.events
 	}
 	x.accept, x.events, acceptable = negotiate(x.r.Header, events)
-	for _, step := range []func() *contract.Error{x.checkOpen, x.checkHeaders, x.checkHost, x.checkOrigin} {
+	if x.route != nil && x.route.text != "" {
+		acceptable = acceptsText(x.r.Header, x.route.text)
+	}
+	for _, step := range []func() *contract.Error{x.checkOpen, x.checkHeaders, x.checkHost} {
 		if err := step(); err != nil {
 			return x.form().failure(err)
 		}
+	}
+	x.letIn()
+	if err := x.checkOrigin(); err != nil {
+		return x.form().failure(err)
+	}
+	if x.preflight() {
+		return reply{sent: true}
 	}
 	if x.route == nil {
 		return notThere(x.r.Method, allow)
@@ -179,7 +204,17 @@ func (x *exchange) auditRefusal(r reply) {
 		return
 	}
 	trace := r.body.Key("trace").Key("id")
-	x.api.backend.Rejected(Rejection{Principal: x.who.Name, Address: x.client(), Trace: trace, Err: r.err})
+	x.api.backend.Rejected(Rejection{
+		Principal: x.who.Name,
+		Address:   x.client(),
+		Trace:     trace,
+		Err:       r.err,
+		Took:      time.Since(x.begun),
+		Kept:      x.counted,
+	})
+	if denied, decision := policy.Denial(r.err); denied != nil && !x.denied {
+		x.deny(string(OpAct), denied, decision)
+	}
 }
 
 // defect returns the error for a panic: an id for the caller, the stack in the

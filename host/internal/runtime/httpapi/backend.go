@@ -37,10 +37,16 @@ type Backend interface {
 	Sessions() *session.Service
 	// Identity tells who callers are; nil during the start.
 	Identity() *identity.Service
-	// Denied writes an audit record of a request that was denied.
+	// Telemetry returns what the daemon has counted; nil during the start.
+	Telemetry() Telemetry
+	// Denied and Identified write an audit record of a request that was denied, and
+	// of a login. They return when it is durable.
 	Denied(Denial)
-	// Rejected writes an audit record of an act that was rejected before it
-	// became a run (RUN-002).
+	Identified(Identified)
+	// Traced counts the outcome of the trace context of a request.
+	Traced(outcome string)
+	// Rejected logs and counts an act that was rejected before it became a run, and
+	// writes an audit record of it if that is to be kept (RUN-002).
 	Rejected(Rejection)
 }
 
@@ -50,6 +56,10 @@ type Rejection struct {
 	Principal, Address string // Principal is empty if the caller was not identified
 	Trace              edn.Value
 	Err                *contract.Error
+	Took               time.Duration
+	// Kept: the request was within the rate limits. Others have no record in the audit
+	// trail, because a flood of them would push out what is there.
+	Kept bool
 }
 
 // Turn is a hold of one act on a configuration generation, which stays in
@@ -63,11 +73,11 @@ type Turn interface {
 	// that of an earlier act if both have one idempotency key. An error is returned
 	// with the response envelope.
 	Submit(a act.Act) (edn.Value, *contract.Error)
-	// Watch is Do for a caller that follows the run: show is called with its
-	// events in order, on the goroutine of Watch, from acceptance to the end.
+	// Watch is Do for a caller that follows the run: show is called with its events in
+	// order, those together that became durable together, from acceptance to the end.
 	// A slow show exerts back pressure on plugins. With an error of show, or at the
 	// end of ctx, the reader is gone: the run is canceled, or goes on without it.
-	Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error)
+	Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error)
 	// Release ends the hold. It must be called exactly once.
 	Release()
 }
@@ -75,6 +85,8 @@ type Turn interface {
 // Settings are the settings that this package takes from the configuration.
 type Settings struct {
 	AllowedHosts []string
+	// Origins are those whose pages may call the API, but not with a cookie.
+	Origins []string
 	// TLS applies to new connections; nil disables TLS. The admin socket never
 	// uses it.
 	TLS       *tls.Config

@@ -30,6 +30,14 @@ const (
   [:by-outcome {:optional true} [:map-of :keyword :int]] [:latency-ms {:optional true} [:map {:closed true} [:p50 :int] [:p95 :int]]]
   [:cost-usd {:optional true} :decimal]]`
 
+	specKPI = `[:map {:closed true}
+  [:parse-rate [:maybe :decimal]] [:retry-rate [:maybe :decimal]] [:fallback-rate [:maybe :decimal]]
+  [:judge-pass-rate [:maybe :decimal]] [:must-failed-rate [:maybe :decimal]] [:must-failed-rate-final [:maybe :decimal]]
+  [:cache-hit-rate [:maybe :decimal]] [:accepted-cost {:doc "USD"} [:maybe :decimal]]
+  [:failure-taxonomy [:map {:closed true} [:by-type [:map-of :keyword :int]] [:by-domain [:map-of :keyword :int]]]]]`
+
+	specWindowed = `[:map {:closed true} [:since-boot :map] [:minutes-5 :map] [:hour-1 :map]]`
+
 	specRequest = `[:map {:closed true}
   [:proto {:doc "version of the envelope"} [:enum 1]]
   [:trace [:map {:closed true} [:id [:string {:min 1 :max 128}]] [:turn {:optional true} [:int {:min 0}]]]]
@@ -121,8 +129,11 @@ var specs = map[string]string{
     [:method [:enum "DELETE" "GET" "POST"]] [:path [:re "^/"]] [:open? :boolean] [:operation {:optional true} :keyword] [:summary :string]]]]]`,
 	"answer/whoami": `[:map {:closed true}
   [:principal :string] [:principal/type :keyword] [:login {:optional true} :string] [:token/id {:optional true} :string]
+  [:session/id {:optional true :doc "the only session that it may use"} :string] [:expires-at {:optional true} :inst]
   [:roles [:set :keyword]] [:narrow {:optional true :doc "limits of the token"} [:map-of :keyword [:set :keyword]]]
   [:operations [:set :keyword]]]`,
+	"auth/login":     `[:map {:closed true} [:login [:string {:min 1 :max 64}]] [:password [:string {:min 1 :max 4096}]]]`,
+	"answer/logout":  `[:map {:closed true} [:ok? :boolean]]`,
 	"answer/summary": specSummary,
 	"answer/runs": `[:map {:closed true}
   [:runs [:vector SUMMARY]] [:more? :boolean]
@@ -133,7 +144,10 @@ var specs = map[string]string{
   [:gates [:map-of :keyword [:map {:closed true} [:verdicts :int] [:passed :int] [:share :decimal]]]]
   [:cache {:optional true :doc "runs of cacheable intents, by their use of the cache"} [:map-of :keyword :int]]
   [:routing {:optional true :doc "runs whose router was asked, by what became of it: decided, planned, static, closed"} [:map-of :keyword :int]]
-  [:runs/without-records {:optional true} :int]]`,
+  [:runs/without-records {:optional true} :int] [:kpi KPI]]`,
+	"answer/telemetry": `[:map {:closed true} [:ok? :boolean] [:service :string] [:telemetry [:map {:closed true}
+  [:windows WINDOWED] [:act WINDOWED] [:workflow WINDOWED] [:kpi [:map {:closed true} [:since-boot KPI] [:minutes-5 KPI] [:hour-1 KPI]]]
+  [:cache WINDOWED] [:queue :map] [:lifecycle :map] [:journal :map] [:budget :map] [:session :map] [:plugins [:vector :map]]]]]`,
 	"answer/interrupts": `[:map {:closed true} [:interrupts [:vector [:map [:run :string] [:intent :keyword] [:interrupt :string]]]]]`,
 	"answer/run": `[:map {:closed true}
   [:run SUMMARY] [:epochs [:vector :map]] [:nodes [:vector :map]]
@@ -147,7 +161,16 @@ var specs = map[string]string{
 	"answer/verified": `[:map {:closed true}
   [:ok? :boolean] [:runs [:int {:min 0}]] [:damaged [:vector :map]]]`,
 	"envelope/resume": `[:map {:closed true} ` + decisionEntry + `]`,
-	"answer/resumed":  `[:map {:closed true} [:run :string] [:status :keyword]]`,
+	"envelope/replay": `[:map {:closed true} ` + replayEntries + `]`,
+	"answer/replayed": `[:map {:closed true}
+  [:run {:doc "of a replay with mode fill: the new one"} :string] [:status :keyword]
+  [:records {:optional true} [:int {:min 0}]] [:hash {:optional true :doc "of the response, which is that of the record"} :string] [:latency-ms {:optional true} [:int {:min 0}]]
+  [:replay/of {:optional true} :string] [:replay/mode {:optional true} :keyword]
+  [:recorded {:optional true :doc "number of calls that were taken from the records"} [:int {:min 0}]] [:made {:optional true :doc "number of calls that were made"} [:int {:min 0}]]
+  [:diff {:optional true} :map]]`,
+	"answer/value":   `[:map {:closed true} [:hash [:re "^b3:[0-9a-f]{64}$"]] [:value :any]]`,
+	"answer/logs":    `[:map {:closed true} [:plugin :string] [:lines {:doc "maps, and texts where a line is not JSON"} [:vector :any]]]`,
+	"answer/resumed": `[:map {:closed true} [:run :string] [:status :keyword]]`,
 	"answer/diff": `[:map {:closed true}
   [:equal? :boolean] [:values? :boolean] [:differs [:vector :keyword]] [:a :map] [:b :map] [:nodes [:vector :map]]]`,
 	"answer/canceled": `[:map {:closed true}
@@ -168,7 +191,7 @@ func builtin(name string) string { return schema.Builtin()[name].String() }
 var envelopes = sync.OnceValue(func() map[string]*schema.Schema {
 	out := make(map[string]*schema.Schema, len(specs))
 	for name, text := range specs {
-		out[name] = schema.MustCompile(edn.MustRead(strings.NewReplacer("ERROR", specError, "SUMMARY", specSummary, "TALLY", specTally).Replace(text)))
+		out[name] = schema.MustCompile(edn.MustRead(strings.NewReplacer("ERROR", specError, "SUMMARY", specSummary, "TALLY", specTally, "KPI", specKPI, "WINDOWED", specWindowed).Replace(text)))
 	}
 	return out
 })

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"crypto/subtle"
 	"errors"
 	"fmt"
@@ -94,10 +95,14 @@ func loopbackName(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// checkOrigin rejects unsafe cross-origin requests. There are no exceptions.
+// checkOrigin rejects unsafe cross-origin requests, except those of http.cors_origins.
 func (x *exchange) checkOrigin() *contract.Error {
+	if x.guest() {
+		return nil
+	}
 	if err := x.api.origins.Check(x.r); err != nil {
-		return contract.Errorf("http/cross-origin", "a page of another origin may not call the daemon")
+		return contract.Errorf("http/cross-origin", "a page of another origin may not call the daemon").
+			WithHint("call it from a program, or list the origin in http.cors_origins")
 	}
 	return nil
 }
@@ -132,6 +137,10 @@ func (x *exchange) admit() *contract.Error {
 // the same user, but cannot read the token file.
 func (x *exchange) identifyOperator(shown []string) *contract.Error {
 	uid, known := peerOf(x.r.Context())
+	x.shown, x.claimed = "the token of the admin socket", fmt.Sprintf("uid/%d", uid) // also where it is missing
+	if !known {
+		x.claimed = "" // the kernel has not reported the user
+	}
 	if !known || uid != ownUID() && uid != 0 {
 		return contract.Errorf("auth/forbidden", "the admin socket is for the user of the daemon and for root")
 	}
@@ -172,7 +181,7 @@ func (x *exchange) readBody() *contract.Error {
 		// connection while the run goes on.
 		defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	}
-	body, rerr := io.ReadAll(io.LimitReader(x.r.Body, limit+1))
+	body, rerr := readAll(io.LimitReader(x.r.Body, limit+1))
 	switch {
 	case int64(len(body)) > limit:
 		x.skip(limit)
@@ -186,6 +195,32 @@ func (x *exchange) readBody() *contract.Error {
 	}
 	x.body, x.taken = body, true
 	return nil
+}
+
+// Sizes of the parts in which a body is read.
+const (
+	firstPart   = 4 << 10
+	largestPart = 256 << 10
+)
+
+// readAll is io.ReadAll which needs at most twice the memory of the text. It reserves
+// none for bytes that are only announced.
+func readAll(r io.Reader) ([]byte, error) {
+	var parts [][]byte
+	for size := firstPart; ; size = min(2*size, largestPart) {
+		part := make([]byte, size)
+		n, err := io.ReadFull(r, part)
+		switch parts = append(parts, part[:n]); {
+		case err == nil:
+			continue
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			err = nil
+		}
+		if len(parts) == 1 {
+			return parts[0], err
+		}
+		return bytes.Join(parts, nil), err
+	}
 }
 
 // brokenBody returns the error for a body that could not be read completely.

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -110,5 +111,61 @@ func TestInsecureNames(t *testing.T) {
 			}
 			require.NoError(t, err)
 		})
+	}
+}
+
+// AUTH-030: a wildcard address opens its own family only: the firewall of the operator is for
+// what the configuration says. Without an address it is both.
+func TestWildcardsAreOfTheirFamily(t *testing.T) {
+	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skip("needs IPv6")
+	} else {
+		require.NoError(t, l.Close())
+	}
+	for _, row := range []struct {
+		address    string
+		ipv4, ipv6 bool
+	}{
+		{"0.0.0.0:0", true, false},
+		{"[::]:0", false, true},
+		{":0", true, true},
+	} {
+		t.Run(row.address, func(t *testing.T) {
+			for range 100 { // another process may use the port in the other family: then another port
+				l, open, err := listenTCP(t.Context(), row.address, true)
+				require.NoError(t, err)
+				assert.True(t, open)
+				port := l.Addr().(*net.TCPAddr).Port
+				only := (row.ipv4 || isFree("tcp4", port)) && (row.ipv6 || isFree("tcp6", port))
+				if row.ipv4 {
+					assertServes(t, "127.0.0.1", port)
+				}
+				if row.ipv6 {
+					assertServes(t, "::1", port)
+				}
+				require.NoError(t, l.Close())
+				if only {
+					return
+				}
+			}
+			t.Fatal("the listener has the port in the other family as well")
+		})
+	}
+}
+
+// isFree reports whether no socket has a port of a family.
+func isFree(family string, port int) bool {
+	l, err := net.ListenTCP(family, &net.TCPAddr{Port: port})
+	if err == nil {
+		_ = l.Close()
+	}
+	return err == nil
+}
+
+func assertServes(t *testing.T, host string, port int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if assert.NoError(t, err) {
+		_ = conn.Close()
 	}
 }

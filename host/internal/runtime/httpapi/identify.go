@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,55 +16,74 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// anonymous is the name and the type of callers without credentials.
-const anonymous = "anonymous"
+// Anonymous is the name and the type of callers without credentials.
+const Anonymous = "anonymous"
 
 // identify sets the principal of the request (AUTH-001, AUTH-030, AUTH-031).
 func (x *exchange) identify() *contract.Error {
 	if x.route.Operation == OpOpen {
 		return nil
 	}
-	shown := x.r.Header.Values("Authorization")
-	if len(shown) > 1 {
-		return contract.Errorf("auth/ambiguous", "the request has %d Authorization headers", len(shown))
-	}
 	if x.via.admin {
-		return x.identifyOperator(shown)
+		return x.identifyOperator(x.r.Header.Values("Authorization"))
 	}
 	service := x.api.backend.Identity()
 	if service == nil {
 		return contract.Errorf("runtime/starting", "the daemon is coming up")
 	}
-	if len(shown) == 0 {
+	switch all := x.credentials(); len(all) {
+	case 0:
 		return x.identifyNameless(service)
+	case 1:
+		x.shown = all[0].name
+		return all[0].check(service)
+	default:
+		return contract.Errorf("auth/ambiguous", "the request has %d credentials, among them %s and %s", len(all), all[0].name, all[1].name)
 	}
-	return x.identifyCaller(service, shown[0])
 }
 
 // auditFailure records credentials that were refused. Requests beyond the rate limit
 // make no records, or a flood would fill the log.
 func (x *exchange) auditFailure(err *contract.Error) {
-	if x.r.Header.Get("Authorization") == "" || err.HTTPStatus() != http.StatusUnauthorized && err.Type != "auth/locked" {
+	refused := err.HTTPStatus() == http.StatusUnauthorized || err.Type == "auth/locked" ||
+		x.via.admin && err.Type == "auth/forbidden"
+	if x.shown == "" || !refused {
 		return
+	}
+	message := err.Message
+	if x.via.admin {
+		rate := x.settings.Limits.AnonymousRate // the socket itself has no limit
+		if _, ok := x.api.buckets.take("refused "+x.claimed, time.Now(), rate, 2*rate.Events); !ok {
+			return
+		}
+		if pid, _ := x.r.Context().Value(pidKey{}).(int); pid > 0 {
+			message += fmt.Sprintf(" (process id %d)", pid)
+		}
 	}
 	x.api.backend.Denied(Denial{
 		Event:     "auth/failed",
+		Principal: x.claimed,
 		Address:   x.client(),
-		Operation: string(x.route.Operation),
-		Message:   err.Message,
+		Operation: x.operation(),
+		Message:   message,
+		Reason:    err.Type,
 	})
 }
 
 // identifyNameless admits a caller without credentials, where it needs none.
 func (x *exchange) identifyNameless(service *identity.Service) *contract.Error {
 	set := x.settings.Identity
-	if !set.Required && !x.via.open && x.route.Operation != OpAdmin {
-		x.who = set.Nameless(anonymous)
+	if !set.Required && !x.via.open && !x.route.admin() {
+		x.who = set.Nameless(Anonymous)
 		return nil
 	}
 	if service.Empty() {
 		return contract.Errorf("auth/not-configured", "this listener needs an identity, and the host has no users yet").
 			WithHint("use the admin socket, as the command line does, or create the first user there: ferment user add NAME --role admin")
+	}
+	if name := x.unmapped(); name != "" {
+		return contract.Errorf("auth/unauthorized", "the client certificate is that of no user: %.200s", name).
+			WithHint("map it in auth { client_cert { subjects = { ... } } }, or send other credentials")
 	}
 	return contract.Errorf("auth/unauthorized", "the request has no credentials").
 		WithHint("send \"Authorization: Bearer\" with a token, which \"ferment token create\" makes")
@@ -75,7 +95,7 @@ func (x *exchange) identifyCaller(service *identity.Service, header string) (err
 	scheme, credentials, _ := strings.Cut(header, " ")
 	switch {
 	case strings.EqualFold(scheme, "Bearer"):
-		x.who, err = service.Token(ctx, set, strings.TrimSpace(credentials))
+		x.who, err = service.Bearer(ctx, set, strings.TrimSpace(credentials))
 		return err
 	case !strings.EqualFold(scheme, "Basic"):
 		return contract.Errorf("auth/unauthorized", "the scheme %.20q of the Authorization header is not supported", scheme).
@@ -88,16 +108,43 @@ func (x *exchange) identifyCaller(service *identity.Service, header string) (err
 	if !ok {
 		return contract.Errorf("auth/unauthorized", "the credentials of scheme Basic are malformed: expected base64 of login:password")
 	}
+	x.claimed = service.Named(name)
 	login := identity.Login{Name: name, Password: password, Network: network(x.client())}
 	if x.who, ok = service.Recall(ctx, set, login); ok {
 		return nil
 	}
+	return x.identifyLogin(service, login)
+}
+
+// identifyLogin checks a login with a password, within the rate of logins.
+func (x *exchange) identifyLogin(service *identity.Service, login identity.Login) (err *contract.Error) {
 	rate := x.settings.Limits.LoginRate
-	if wait, ok := x.api.buckets.take("login "+login.Name+" "+login.Network, time.Now(), rate, 2*rate.Events); !ok {
+	if wait, ok := x.api.buckets.take("login "+login.Name+" "+login.Network, time.Now(), rate, rate.Events); !ok {
 		return rateLimited(rate, wait)
 	}
-	x.who, err = service.Password(ctx, set, login)
+	if x.who, err = service.Password(x.r.Context(), x.settings.Identity, login); err == nil {
+		x.identified("auth/login", "a login with a password")
+	}
 	return err
+}
+
+// identified records that a caller has identified itself, or does so no longer.
+func (x *exchange) identified(event, message string) {
+	x.api.backend.Identified(Identified{
+		Event:     event,
+		Principal: x.who.Name,
+		Address:   x.client(),
+		Operation: x.operation(),
+		Message:   message,
+	})
+}
+
+// operation names what is asked for in records of the audit trail.
+func (x *exchange) operation() string {
+	if x.route.Operation == OpOpen {
+		return "auth/login" // the only open route that takes credentials
+	}
+	return string(x.route.Operation)
 }
 
 // permit decides whether the principal may do an operation, and keeps the decision
@@ -111,16 +158,23 @@ func (x *exchange) permit(operation string) *contract.Error {
 	x.decisions = append(x.decisions, d.Value())
 	err := d.Refusal("auth/forbidden", "operation", x.who.Caller())
 	if err != nil {
-		x.api.backend.Denied(Denial{
-			Event:     "auth/denied",
-			Principal: x.who.Name,
-			Address:   x.client(),
-			Operation: operation,
-			Decision:  d.Value(),
-			Message:   err.Message,
-		})
+		x.deny(operation, err, d.Value())
 	}
 	return err
+}
+
+// deny records that a rule denied the request (AUTH-013).
+func (x *exchange) deny(operation string, err *contract.Error, decision edn.Value) {
+	x.denied = true
+	x.api.backend.Denied(Denial{
+		Event:     "auth/denied",
+		Principal: x.who.Name,
+		Address:   x.client(),
+		Operation: operation,
+		Decision:  decision,
+		Message:   err.Message,
+		Reason:    err.Type,
+	})
 }
 
 // may reports whether the principal may do an operation besides that of the route.
@@ -130,20 +184,29 @@ func (x *exchange) may(operation string) bool {
 
 // holds reports whether the credential of an admitted principal is still valid.
 func (x *exchange) holds(ctx context.Context) bool {
-	if x.who.Login == "" {
-		return true // it is not one of a user
+	if x.via.admin {
+		return true
 	}
 	service := x.api.backend.Identity()
 	return service != nil && service.Holds(ctx, &x.who)
 }
 
+// Identified is a login or a logout for the audit trail.
+type Identified struct {
+	Event                         string
+	Principal, Address, Operation string
+	Message                       string
+}
+
 // Denial is a denied request for the audit trail. Decision is nil if no rule
-// has decided.
+// has decided. The Principal of credentials that were refused is whose they would be,
+// empty if that is not known.
 type Denial struct {
 	Event                         string
 	Principal, Address, Operation string
 	Decision                      edn.Value
 	Message                       string
+	Reason                        string // error type of the answer
 }
 
 // client returns the address of the caller. Behind trusted proxies it is the last

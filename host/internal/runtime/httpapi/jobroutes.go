@@ -28,7 +28,7 @@ func jobRoutes() []Route {
 			Summary: "request the cancellation of an accepted act",
 			Doc:     "A job that waits for its turn is canceled at once. A finished one stays as it is: cancel/accepted? is false.",
 			Query:   `[:wait {:optional true :doc "milliseconds to wait for the end of the job" :default 0} [:int {:min 0 :max 30000}]]`,
-			Body: &Body{Schema: "envelope/cancel", Types: []mediaType{typeJSON, typeEDN},
+			Body: &Body{Schema: "envelope/cancel", Types: []mediaType{typeJSON, typeEDN}, optional: true,
 				limit: func(s *Settings) int { return s.Limits.AdminBody }},
 			serve:   serveRuns(cancelJob),
 			Answers: []Answer{{200, "the request was recorded, or the job is finished", "answer/job-cancel"}, {400, "the body or the query is wrong", "envelope/response"}, missing},
@@ -45,12 +45,9 @@ func job(x *exchange, r Runs) (edn.Value, *contract.Error) {
 }
 
 func cancelJob(x *exchange, r Runs) (edn.Value, *contract.Error) {
-	body, err := x.decode(edn.Body)
+	body, err := x.input("envelope/cancel")
 	if err != nil {
 		return edn.Nil(), err
-	}
-	if found := envelopes()["envelope/cancel"].Validate(body); len(found) > 0 {
-		return edn.Nil(), wrongInput("the body", found)
 	}
 	if _, err := job(x, r); err != nil {
 		return edn.Nil(), err

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"mime"
 	"net/http"
 	"strconv"
@@ -65,6 +66,34 @@ func negotiate(h http.Header, support eventSupport) (form mediaType, events, ok 
 	}
 	best := max(weight[0], weight[1])
 	return form, live > 0 && live >= best, best > 0 || live > 0
+}
+
+// bare returns a media type without its parameters.
+func (t mediaType) bare() string {
+	name, _, _ := strings.Cut(string(t), ";")
+	return name
+}
+
+// acceptsText reports whether the Accept headers allow a media type.
+func acceptsText(h http.Header, form mediaType) bool {
+	kind, _, _ := strings.Cut(form.bare(), "/")
+	values := h.Values("Accept")
+	if len(values) == 0 {
+		return true
+	}
+	weight, precision := 0.0, 0
+	for _, part := range strings.Split(strings.Join(values, ","), ",") {
+		name, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		p := map[string]int{form.bare(): 3, kind + "/*": 2, "*/*": 1}[name]
+		q, err := strconv.ParseFloat(cmp.Or(params["q"], "1"), 64)
+		if err == nil && (p > precision || p > 0 && p == precision && q > weight) {
+			precision, weight = p, q
+		}
+	}
+	return weight > 0
 }
 
 // covers returns how specifically a media range matches a format; 0: not at

@@ -129,7 +129,7 @@ func operation(r *Route) edn.Value {
 				content.put(string(t), objectOf("schema", objectOf("type", "string")))
 			}
 		}
-		o.put("requestBody", objectOf("required", edn.Bool(true), "content", content.value()))
+		o.put("requestBody", objectOf("required", edn.Bool(!r.Body.optional), "content", content.value()))
 	}
 	o.put("responses", responses(r, true))
 	return o.value()
@@ -144,8 +144,11 @@ func parameters(r *Route) (all []edn.Value) {
 	for _, segment := range strings.Split(r.Path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
 			all = append(all, objectOf("name", strings.TrimSuffix(name, "}"), "in", "path", "required", edn.Bool(true),
-				"schema", objectOf("type", "string", "pattern", runID.String())))
+				"schema", objectOf("type", "string", "pattern", paramForms[strings.TrimSuffix(name, "}")].form.String())))
 		}
+	}
+	for _, h := range r.Headers {
+		all = append(all, objectOf("name", h.Name, "in", "header", "description", h.Doc, "schema", objectOf("type", "string")))
 	}
 	if r.query == nil {
 		return all
@@ -177,6 +180,9 @@ func responses(r *Route, bodies bool) edn.Value {
 			content.put(string(typeJSON), objectOf("schema", reference(a.Schema)))
 			content.put(string(typeEDN), objectOf("schema", objectOf("type", "string")))
 		}
+		if r.text != "" && a.Status == 200 {
+			content.put(r.text.bare(), objectOf("schema", objectOf("type", "string")))
+		}
 		if r.events != eventsNever && a.Status == 200 {
 			content.put(string(typeSSE), objectOf("schema", objectOf("type", "string")))
 		}
@@ -186,11 +192,21 @@ func responses(r *Route, bodies bool) edn.Value {
 		var headers object
 		if r.Operation == OpAct {
 			headers.put("Ferment-Run-Id", header("the run, if one was started"))
+			headers.put(CacheHeader, header("of a cacheable act: hit, miss or bypass"))
+			headers.put(replayedHeader, header("true if the response is the stored one of an earlier request with the idempotency key"))
 		}
 		if strings.Contains(r.Path, "{id}") {
 			headers.put("Ferment-Run-Id", header("the run"))
 		}
-		if a.Status == 503 || a.Status == 429 {
+		if r.text == typeLines && a.Status == 200 {
+			headers.put(cursorHeader, header("the cursor behind the lines"))
+		}
+		switch a.Status {
+		case 202:
+			headers.put("Location", header("path of what the request started, if it has one"))
+		case 401:
+			headers.put("WWW-Authenticate", header("the scheme of credentials"))
+		case 429, 503:
 			headers.put("Retry-After", header("seconds after which a retry may succeed"))
 		}
 		if h := headers.value(); h.Len() > 0 {

@@ -6,9 +6,12 @@ import (
 	"os"
 )
 
-type peerKey struct{}
+type (
+	peerKey struct{}
+	pidKey  struct{}
+)
 
-// withPeer stores the user id of the peer of a unix socket connection.
+// withPeer stores the user id and the process id of the peer of a unix socket connection.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = c.NetConn()
@@ -18,9 +21,9 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 		return ctx
 	}
 	if uid, err := peerUID(unix); err == nil {
-		return context.WithValue(ctx, peerKey{}, uid)
+		ctx = context.WithValue(ctx, peerKey{}, uid)
 	}
-	return ctx
+	return context.WithValue(ctx, pidKey{}, peerPID(unix))
 }
 
 // peerOf returns the user id of the peer, as reported by the kernel.

@@ -76,18 +76,20 @@ func (b *buckets) of(name string) *bucket {
 // during a flood.
 func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 	if x.via.admin || x.route.early {
+		x.counted = refused == nil
 		return refused
 	}
 	limits, caller := x.settings.Limits, network(x.client())
 	name, rate, burst := "any "+caller, limits.AnonymousRate, 2*limits.AnonymousRate.Events
 	if refused == nil && x.route.Operation != OpOpen {
 		name, rate, burst = string(x.route.Operation)+" "+x.who.Name, limits.ActRate, limits.ActBurst
-		if x.who.Type == anonymous {
+		if x.who.Type == Anonymous {
 			name += " " + caller
 		}
 	}
 	wait, ok := x.api.buckets.take(name, time.Now(), rate, burst)
 	if ok {
+		x.counted = refused == nil || refused.Type != "auth/rate-limited"
 		return refused
 	}
 	return rateLimited(rate, wait)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
@@ -23,7 +24,7 @@ import (
 // RUN-002: the steps before the acceptance of an act have a fixed order. The
 // first request has a fault for each step; each row expects the error of the
 // first remaining fault and removes it. Every rejection is audited and creates
-// no run. TestOrderOfPrepare of package act covers the later steps (contract,
+// no run; the audit trail keeps those from the authentication on that are within the rate. TestOrderOfPrepare of package act covers the later steps (contract,
 // plan and its effects, budget).
 func TestOrderOfRefusals(t *testing.T) {
 	w := newWorld(t, func(s *httpapi.Settings) {
@@ -45,6 +46,7 @@ func TestOrderOfRefusals(t *testing.T) {
 	without := func(name string) func() { return func() { delete(headers, name) } }
 	body := `{"proto":`
 	w.phase.Store("starting")
+	kept := false
 	for _, row := range []struct {
 		step, typ string
 		mend      func()
@@ -81,6 +83,8 @@ func TestOrderOfRefusals(t *testing.T) {
 		audited := w.rejected()
 		if assert.Len(t, audited, 1, row.step) {
 			assert.Equal(t, row.typ, audited[0].Err.Type, row.step)
+			kept = kept || row.step == "authenticate"
+			assert.Equal(t, kept && row.step != "rate limit", audited[0].Kept, row.step)
 			assert.NotEmpty(t, audited[0].Address, row.step)
 			assert.Equal(t, headers["Authorization"] == "", audited[0].Principal == "anonymous", row.step)
 		}
@@ -148,4 +152,45 @@ func TestAnnouncedRun(t *testing.T) {
 	assert.Equal(t, 400, ask("t/none", "run").StatusCode)
 	assert.Equal(t, 200, ask("t/any", "").StatusCode)
 	assert.Empty(t, early)
+}
+
+// AUTH-013: an act that a rule denies is recorded with the rule and the reason, once: one
+// of an operation, of an intent, of an effect, and of an effect in a plan. An act that is
+// wrong in another way is not a denial.
+func TestDeniedActs(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("ann", policy.RoleOperator)
+	all, _ := w.token("ann", policy.Narrowing{})
+	intents, _ := w.token("ann", policy.Narrowing{Intents: []string{"other/*"}})
+	operations, _ := w.token("ann", policy.Narrowing{Operations: []string{"diag/read"}})
+	allowed := `,"effects":{"allowed":["fs/write"]}}`
+	writes := `{"proto":1,"trace":{"id":"t"},"task":{"intent":"t/writes"},"input":{}` + allowed
+	planned := `{"proto":1,"trace":{"id":"t"},"task":{"intent":"plan/run"},"input":{"plan":{"nodes":[` +
+		`{"op":"call","intent":"t/writes","input":{},"as":"x"` + allowed + `,{"op":"emit","input":"x"}]}}` + allowed
+	for _, row := range []struct {
+		name, token, body, what, reason string
+	}{
+		{"operation", operations, jsonAct("t/any", "{}"), ":http.v1/act", ":token-operations"},
+		{"intent", intents, jsonAct("t/any", "{}"), ":t/any", ":token-intents"},
+		{"effect", all, writes, ":fs/write", ":no-rule"},
+		{"effect in a plan", all, planned, ":fs/write", ":no-rule"},
+		{"another mistake", all, jsonAct("t/none", "{}"), "", ""},
+	} {
+		w.denied()
+		a := w.call("POST /v1/act", row.body, "Authorization", row.token)
+		require.Contains(t, []int{400, 403, 404, 422}, a.status, "%s: %s", row.name, a.body)
+		denied := w.denied()
+		if row.what == "" {
+			assert.Empty(t, denied, row.name)
+			continue
+		}
+		if assert.Len(t, denied, 1, "%s: %s", row.name, a.body) {
+			d := denied[0]
+			assert.Equal(t, []string{"auth/denied", "http.v1/act"}, []string{d.Event, d.Operation}, row.name)
+			assert.Equal(t, []string{row.what, row.reason},
+				[]string{d.Decision.Key("what").String(), d.Decision.Key("reason").String()}, row.name)
+			assert.True(t, d.Decision.HasKey("rule"), row.name)
+			assert.NotEmpty(t, d.Principal, row.name)
+		}
+	}
 }

@@ -14,6 +14,8 @@ import (
 type reply struct {
 	status int
 	body   edn.Value
+	// text is the body on routes whose response is text.
+	text []byte
 	// err is the error in the body, nil on success.
 	err *contract.Error
 	// run is the id of the run, empty if there is none.
@@ -78,7 +80,12 @@ func (x *exchange) write(r reply) {
 		x.w.WriteHeader(r.status)
 		return
 	}
-	text, form := encode(r.body, x.accept)
+	text, form := r.text, mediaType("")
+	if text != nil {
+		form = x.route.text
+	} else {
+		text, form = encode(r.body, x.accept)
+	}
 	if text == nil {
 		// Two map keys have the same name in JSON; only EDN can represent
 		// them.

@@ -27,12 +27,13 @@ const (
 	OpCancelRuns Operation = policy.CancelRuns
 	OpAnswerRuns Operation = policy.AnswerRuns
 	OpResumeRuns Operation = policy.ResumeRuns
+	OpReplayRuns Operation = policy.ReplayRuns
 	OpPurgeRuns  Operation = policy.PurgeRuns
 )
 
 // Route is one row of the table.
 type Route struct {
-	// Path may have segments in braces, which stand for any id of a run.
+	// Path may have segments in braces, each of which stands for one of paramForms.
 	Method, Path string
 	Operation    Operation
 	Summary      string
@@ -40,6 +41,8 @@ type Route struct {
 	// Query lists the query parameters as entries of a closed map schema, in
 	// EDN. A route without any, and without an id in its path, ignores its query.
 	Query string
+	// Headers are the request headers that the handler reads.
+	Headers []Header
 	// Body describes the request body, nil for none.
 	Body *Body
 	// Answers are the statuses that the handler itself returns. The method all
@@ -50,7 +53,9 @@ type Route struct {
 	events eventSupport
 	// failed is the format of error bodies.
 	failed errorForm
-	serve  func(*exchange) reply
+	// text is the media type of a response that is text; empty: JSON or EDN.
+	text  mediaType
+	serve func(*exchange) reply
 
 	query *schema.Schema // of Query; nil: the query is ignored
 }
@@ -66,6 +71,9 @@ const (
 
 // forms lists the media types of the response.
 func (r *Route) forms() string {
+	if r.text != "" {
+		return r.text.bare()
+	}
 	switch r.events {
 	case eventsAsked:
 		return "application/json, application/edn or text/event-stream"
@@ -80,7 +88,12 @@ type Body struct {
 	Schema string // name of an envelope schema
 	Types  []mediaType
 	limit  func(*Settings) int
+	// optional: an empty body is an empty map.
+	optional bool
 }
+
+// Header is a documented header.
+type Header struct{ Name, Doc string }
 
 // Answer is one documented status of a route.
 type Answer struct {
@@ -98,9 +111,14 @@ func routes() []Route {
 			Doc: "The body is a request envelope, or text as input of the intent text/respond. The answer is sent once it has passed its gates. " +
 				"With Accept: text/event-stream the response is a stream of the events of the run: accepted, started, resolved, attempt, gate, commit and others; text of the answer as chunk or provisional, which retract withdraws; the last event, finished, holds the whole response. ?format=edn writes the events as EDN. " +
 				"Closing the connection cancels the run, unless the request has an Idempotency-Key; a streamed run goes on for http.stream_orphan_ttl, and GET /v1/runs/{id}/events reads it further. " +
-				"If the intent is cacheable, the header Ferment-Cache says hit, miss or bypass; Cache-Control: no-cache has the request executed, no-store also leaves the cache alone. Requests of one caller with one key share one run: while it goes on they wait for it, afterwards they get its response with the header Idempotency-Replayed; another request with that key is an error. With :response/type :accepted, or the header Prefer: respond-async, the answer is a job as soon as the act is on disk: it has the id of the run, and Location is its state. :queue chooses its class and priority. Send plans as EDN: JSON has no keywords, and only values that a schema types as keywords become keywords.",
+				"If the intent is cacheable, the header Ferment-Cache says hit, miss or bypass; Cache-Control: no-cache has the request executed, no-store also leaves the cache alone. Requests of one caller with one key share one run: while it goes on they wait for it, afterwards they get its response with the header Idempotency-Replayed; another request with that key is an error. With :response/type :accepted, or the header Prefer: respond-async, the answer is a job as soon as the act is on disk: it has the id of the run, and Location is its state. :queue chooses its class and priority. A plan is the :input of the intent :plan/run: {:plan {:nodes [...]}}. JSON has no keywords: only values that the form of a plan or a schema types as keywords become keywords, and a slot is always written as a map.",
 			Body: &Body{Schema: "envelope/request", Types: []mediaType{typeJSON, typeEDN, typeText},
 				limit: func(s *Settings) int { return s.Limits.ActBody }},
+			Headers: []Header{
+				{"Idempotency-Key", "requests of one caller with one key share one run"},
+				{"Prefer", "respond-async has the same effect as :response/type :accepted"},
+				{"Cache-Control", "no-cache has a cacheable act executed, no-store also leaves the cache alone"},
+			},
 			failed: formEnvelope,
 			serve:  serveAct,
 			events: eventsAsked,
@@ -129,8 +147,9 @@ func routes() []Route {
 				"With 202 the action continues after the response.",
 			Body: &Body{Schema: "admin" + anyAction, Types: []mediaType{typeJSON, typeEDN},
 				limit: func(s *Settings) int { return s.Limits.AdminBody }},
-			failed: formAdmin,
-			serve:  serveAdmin,
+			Headers: []Header{{"Idempotency-Key", "requests of one caller with one key and one action are executed once, and have one answer"}},
+			failed:  formAdmin,
+			serve:   serveAdmin,
 			Answers: []Answer{
 				{200, "the action is done", "answer/admin"},
 				{202, "the action was started and continues", "answer/admin"},
@@ -163,11 +182,6 @@ func routes() []Route {
 			},
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/whoami", Operation: OpAny,
-			Summary: "the caller: its roles and what they permit", failed: formPlain, serve: serveWhoami,
-			Answers: []Answer{{200, "the caller", "answer/whoami"}},
-		},
-		{
 			Method:  http.MethodGet,
 			Path:    "/health",
 			early:   true,
@@ -197,8 +211,12 @@ func routes() []Route {
 			serve:   serveOpenAPI,
 			Answers: []Answer{{200, "the document", "answer/openapi"}},
 		},
-	}, slices.Concat(runRoutes(), jobRoutes())...)
+	}, slices.Concat(loginRoutes(), runRoutes(), jobRoutes(), valueRoutes(), logRoutes(), telemetryRoutes(), trailRoutes())...)
 }
+
+// admin reports whether the route is for administration, which always needs an
+// identity (AUTH-031).
+func (r *Route) admin() bool { return strings.HasPrefix(string(r.Operation), "admin/") }
 
 // all returns the answers of the route and of the steps before its handler.
 func (r *Route) all() []Answer {

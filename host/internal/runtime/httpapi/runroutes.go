@@ -1,10 +1,9 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +32,7 @@ func runRoutes() []Route {
 			Method: get, Path: "/v1/runs/stats", Operation: OpReadRuns,
 			Summary: "what the recorded runs of a period did",
 			Doc: "Runs are counted by status, intent and error type, operations by state, attempts by outcome and capability, verdicts by gate; " +
-				"share is the part of the verdicts that passed. Latencies are those of what has ended. runs/without-records are old runs of which only the summary is kept.",
+				"share is the part of the verdicts that passed. What ended in the period is counted, and what had not ended then; runs that were imported are not. Rates of kpi are null where nothing was counted. runs/without-records are old runs of which only the summary is kept.",
 			Query: statisticsEntries,
 			serve: serveRuns(func(x *exchange, r Runs) (edn.Value, *contract.Error) {
 				return r.Statistics(x.r.Context(), runFilter(x.query))
@@ -78,8 +77,9 @@ func runRoutes() []Route {
 			Summary: "events of a run, as a stream",
 			Doc: "The events are those of POST /v1/act with Accept: text/event-stream, each sent once its record is durable. The id of an event is a cursor: the header Last-Event-ID, else the parameter after, continues with the event after it, also after a restart of the daemon. " +
 				"The stream ends with finished, which holds the response. When the daemon goes down, the last event is shutdown. A run that failed and went on has the event reopened in place of the first finished.",
-			Query: `[:after {:optional true :doc "the id of an event"} :string] [:format {:optional true :doc "of the data" :default "json"} [:enum "json" "edn"]]`,
-			serve: serveEvents,
+			Query:   `[:after {:optional true :doc "the id of an event"} :string] [:format {:optional true :doc "of the data" :default "json"} [:enum "json" "edn"]]`,
+			Headers: []Header{{"Last-Event-ID", "the id of an event; takes precedence over the parameter after"}},
+			serve:   serveEvents,
 			Answers: []Answer{
 				{200, "the events", ""},
 				{204, "the run is finished, and the cursor is its last event", ""},
@@ -132,7 +132,7 @@ func runRoutes() []Route {
 			Method: post, Path: id + "/resume", Operation: OpResumeRuns,
 			Summary: "continue a suspended or failed run",
 			Doc:     "The body has a decision for each open call, which GET /v1/runs/{id} lists under suspended. A run that failed with a retryable error needs none: its failed nodes are executed again, with a new deadline. The answer is sent once the run goes on.",
-			Body: &Body{Schema: "envelope/resume", Types: []mediaType{typeJSON, typeEDN},
+			Body: &Body{Schema: "envelope/resume", Types: []mediaType{typeJSON, typeEDN}, optional: true,
 				limit: func(s *Settings) int { return s.Limits.AdminBody }},
 			serve: serveRuns(audited("runs-resume", resumeRun)),
 			Answers: []Answer{
@@ -141,6 +141,7 @@ func runRoutes() []Route {
 				{422, "a decision does not fit", "envelope/response"},
 			},
 		},
+		replayRoute(id + "/replay"),
 		{
 			Method: get, Path: id + "/diff/{other}", Operation: OpReadRuns,
 			Summary: "compare two runs node by node",
@@ -177,12 +178,9 @@ func runRoutes() []Route {
 }
 
 func answerInterrupt(x *exchange, r Runs) (edn.Value, *contract.Error) {
-	body, err := x.decode(edn.Body)
+	body, err := x.input("envelope/answer")
 	if err != nil {
 		return edn.Nil(), err
-	}
-	if found := envelopes()["envelope/answer"].Validate(body); len(found) > 0 {
-		return edn.Nil(), wrongInput("the body", found)
 	}
 	return r.Answer(x.r.Context(), x.run, x.params["interrupt"], body.Key("answer"), x.who.Name)
 }
@@ -203,59 +201,11 @@ func pinRoute(path, summary string, on bool) Route {
 
 // resumeRun handles POST /v1/runs/{id}/resume.
 func resumeRun(x *exchange, r Runs) (edn.Value, *contract.Error) {
-	body, err := x.decode(edn.Body)
+	body, err := x.input("envelope/resume")
 	if err != nil {
 		return edn.Nil(), err
 	}
-	sch := envelopes()["envelope/resume"]
-	if x.sent == typeJSON {
-		body = sch.CoerceJSON(body)
-	}
-	if found := sch.Validate(body); len(found) > 0 {
-		return edn.Nil(), wrongInput("the body", found)
-	}
-	return r.Resume(x.r.Context(), x.run, decisionsOf(body, x.who.Name), x.who.Name)
-}
-
-// runID is the form of the ids of runs.
-var runID = regexp.MustCompile("^run_[0-9A-HJKMNP-TV-Z]{26}$")
-
-// readTarget checks the ids in the path and the query, before anything is looked up.
-func (x *exchange) readTarget() *contract.Error {
-	for name, value := range x.params {
-		if name == "interrupt" {
-			continue
-		}
-		if !runID.MatchString(value) {
-			return contract.Errorf("run/not-found", "%.80q is not the id of a run: expected run_ and 26 characters", value).
-				WithHint("GET /v1/runs lists the runs")
-		}
-	}
-	x.run = x.params["id"]
-	if x.route.query == nil {
-		return nil
-	}
-	given, err := url.ParseQuery(x.r.URL.RawQuery)
-	if err != nil {
-		return wrongPart("query", "NAME=VALUE, separated by & and with %XX for other characters", x.r.URL.RawQuery,
-			"the query is malformed: %w", err)
-	}
-	query := edn.MustMap()
-	for name, values := range given {
-		key, unusable := edn.Keyword(name)
-		if unusable != nil {
-			key = edn.Text(name)
-		}
-		if len(values) > 1 {
-			return wrongPart("query", "one value", strings.Join(values, ", "), "the query has %d values of %.40q", len(values), name)
-		}
-		query = query.Assoc(key, edn.Text(values[0]))
-	}
-	x.query = x.route.query.CoerceJSON(query)
-	if found := x.route.query.Validate(x.query); len(found) > 0 {
-		return wrongInput("the query", found).WithWhere("at", edn.K("query"))
-	}
-	return nil
+	return r.Resume(x.traced(x.r.Context()), x.run, decisionsOf(body, x.who.Name), x.who.Name)
 }
 
 // serveRuns returns the handler of a route of runs.
@@ -279,10 +229,19 @@ func (x *exchange) runs() (Runs, *contract.Error) {
 	if control == nil {
 		return nil, contract.Errorf("runtime/starting", "the daemon is coming up")
 	}
-	if x.may(policy.AnyRuns) {
-		return control.Runs(), nil
+	return x.reach(control.Runs()), nil
+}
+
+// reach returns those of the runs that the caller may know of: its own, or with runs/any
+// those of its tenant, or all if it has none (AUTH-012).
+func (x *exchange) reach(all Runs) Runs {
+	if x.who.Tenant != "" && !x.via.admin {
+		all = all.OfTenant(x.who.Tenant)
 	}
-	return control.Runs().OwnedBy(x.who.Name), nil
+	if x.may(policy.AnyRuns) {
+		return all
+	}
+	return all.OwnedBy(x.who.Name)
 }
 
 // audited records what an operator changes, as an admin action does (HTTP-008).
@@ -290,13 +249,18 @@ func audited(
 	action string, do func(*exchange, Runs) (edn.Value, *contract.Error),
 ) func(*exchange, Runs) (edn.Value, *contract.Error) {
 	return func(x *exchange, r Runs) (edn.Value, *contract.Error) {
+		control, row := x.api.backend.Control(), x.api.actions.byName[action]
+		if err := row.recordable(control); err != nil {
+			return edn.Nil(), err
+		}
 		v, err := do(x, r)
-		x.api.backend.Control().Audit(AuditEntry{
-			Action:    "admin/" + action,
-			Principal: x.who.Name,
-			Address:   x.client(),
-			Input:     x.query.AssocKey("run", edn.Text(x.run)),
-			Err:       err,
+		control.Audit(AuditEntry{
+			Action:      "admin/" + action,
+			Principal:   x.who.Name,
+			Address:     x.client(),
+			Input:       x.query.AssocKey("run", edn.Text(x.run)),
+			Err:         row.unquoted(err),
+			TraceParent: x.traceParent(),
 		})
 		return v, err
 	}
@@ -354,7 +318,7 @@ func serveEvents(x *exchange) reply {
 	if err != nil {
 		return x.failure(err)
 	}
-	s.follow(watch)
+	s.follow(x.run, func(ctx context.Context) error { return watch(ctx, s.show) })
 	return reply{sent: true}
 }
 

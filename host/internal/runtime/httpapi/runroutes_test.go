@@ -29,6 +29,10 @@ func TestRunRoutes(t *testing.T) {
 				Status: "failed", Intent: "a/b", Principal: "x", Since: at, Until: at.Add(time.Hour), Limit: 200,
 			},
 		},
+		"GET /v1/runs?session=s-1":       {method: "list", args: httpapi.RunFilter{Session: "s-1"}},
+		"GET /v1/values/{hash}":          {method: "value {hash}", args: ""},
+		"GET /v1/values/{hash}?run={id}": {method: "value {hash}", args: sampleRun},
+		"POST /v1/runs/{id}/replay":      {method: "replay", args: httpapi.ReplayQuery{Run: sampleRun}},
 		"GET /v1/runs?key=k&principal=x": {method: "list", args: httpapi.RunFilter{Key: "k", Principal: "x"}},
 		"GET /v1/runs/stats":             {method: "statistics", args: httpapi.RunFilter{}},
 		"GET /v1/runs/stats?intent=a/b&since=2026-11-20T09:00:00Z&until=2026-11-20T10:00:00Z": {
@@ -53,7 +57,7 @@ func TestRunRoutes(t *testing.T) {
 		"DELETE /v1/runs/{id}?dry-run=true": {method: "purge {id}", args: true},
 	} {
 		want.method = concrete(want.method)
-		operators := strings.HasPrefix(want.method, "p")
+		operators := strings.HasPrefix(want.method, "p") || want.method == "replay"
 		for _, owner := range []string{"", "anonymous"} {
 			who, call := "anonymous", w.call
 			if owner == "" {
@@ -70,8 +74,11 @@ func TestRunRoutes(t *testing.T) {
 				c.By = who
 				want.args = c
 			}
+			if q, ok := want.args.(string); ok {
+				want.args = concrete(q)
+			}
 			assert.Equal(t, want, w.lastAsked(), what)
-			if strings.Contains(what, "{id}") {
+			if strings.Contains(what, "/{id}") {
 				assert.Equal(t, sampleRun, a.header.Get("Ferment-Run-Id"), what)
 			}
 			if operators {

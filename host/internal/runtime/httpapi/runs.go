@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -18,6 +19,8 @@ type Runs interface {
 	// OwnedBy returns the runs of one principal; the others do not exist for its
 	// methods (AUTH-012).
 	OwnedBy(principal string) Runs
+	// OfTenant does so with the runs of the callers of one tenant.
+	OfTenant(tenant string) Runs
 	// List returns summaries, the latest first.
 	List(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
 	// Show returns the summary of a run, its epochs and nodes, and the parts that
@@ -63,6 +66,10 @@ type Runs interface {
 	// Learned returns what learned dispatch believes of the candidates of each intent, and
 	// what the decisions of the selected runs say about them.
 	Learned(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
+	// Value returns a value that a run names by its hash: a recorded run by its id, or
+	// any run if it is empty. The error is not-found, or replay/values-purged if the
+	// values of the run are not kept.
+	Value(ctx context.Context, hash, run string) (edn.Value, *contract.Error)
 	// Interrupts lists the open interrupts of all runs.
 	Interrupts(ctx context.Context) (edn.Value, *contract.Error)
 	// Answer answers an open interrupt, named by its id or its node; it may be empty
@@ -95,6 +102,7 @@ func decisionsOf(in edn.Value, by string) (out []Decision) {
 // RunFilter selects runs. Zero fields select all.
 type RunFilter struct {
 	Status, Intent, Principal string
+	Session                   string    // id
 	Since                     time.Time // accepted then or later
 	Until                     time.Time // accepted before
 	Before                    string    // runs that were recorded before this one
@@ -106,9 +114,9 @@ type RunFilter struct {
 type RunParts struct{ Response, Transcript bool }
 
 // Watching calls show with the events of a run, in order and each after its record
-// is durable, until the run is finished, ctx ends, or show fails. The error is
-// that of ctx, of show, or of reading the run.
-type Watching func(ctx context.Context, show func(journal.Event) error) error
+// is durable, those together that are durable by then, until the run is finished, ctx
+// ends, or show fails. The error is that of ctx, of show, or of reading the run.
+type Watching func(ctx context.Context, show func([]journal.Event) error) error
 
 // Cancellation is a request to cancel a run.
 type Cancellation struct {
@@ -135,10 +143,14 @@ type ReplayQuery struct {
 	Effects []string
 }
 
-// replayQuery reads the input of the action runs-replay.
-func replayQuery(in edn.Value) (ReplayQuery, *contract.Error) {
+const replayEntries = `[:mode {:optional true :doc "strict: nothing is called; fill: a new run makes the calls that are not recorded" :default :strict} [:enum :strict :fill]]
+	[:swap {:optional true :doc "fill: capabilities, and those that are called in their place"} [:map-of :keyword :keyword]]
+	[:effects {:optional true :doc "fill: effects that calls may have besides reading"} [:set :keyword]]`
+
+// replayQuery reads replayEntries.
+func replayQuery(run string, in edn.Value) (ReplayQuery, *contract.Error) {
 	mode, _ := in.Key("mode").AsKeyword()
-	q := ReplayQuery{Run: text(in, "run"), Fill: mode == journal.ReplayFill}
+	q := ReplayQuery{Run: run, Fill: mode == journal.ReplayFill}
 	for old, other := range in.Key("swap").Entries() {
 		if q.Swap == nil {
 			q.Swap = map[string]string{}
@@ -189,6 +201,7 @@ const (
 // filterEntries select runs of a list.
 const filterEntries = `[:status {:optional true :doc "open runs are running if this daemon executes them"} [:enum :open :queued :running :waiting :suspended :completed :failed :canceled :expired]]
 	[:intent {:optional true} :keyword] [:principal {:optional true :doc "only runs of this caller"} [:string {:min 1 :max 128}]]
+	[:session {:optional true :doc "only runs with this session"} [:string {:min 1 :max 128}]]
 	[:since {:optional true :doc "accepted then or later"} :inst] [:until {:optional true :doc "accepted before"} :inst]`
 
 // statisticsEntries select the runs of statistics.
@@ -197,7 +210,7 @@ const statisticsEntries = `[:intent {:optional true} :keyword] [:principal {:opt
 
 // runFilter reads filterEntries and a limit.
 func runFilter(in edn.Value) RunFilter {
-	f := RunFilter{Principal: text(in, "principal"), Limit: int(intOr(in, "limit", 0))}
+	f := RunFilter{Principal: text(in, "principal"), Session: text(in, "session"), Limit: int(intOr(in, "limit", 0))}
 	f.Status, _ = in.Key("status").AsKeyword()
 	f.Intent, _ = in.Key("intent").AsKeyword()
 	f.Since, _ = in.Key("since").AsInst()
@@ -208,18 +221,18 @@ func runFilter(in edn.Value) RunFilter {
 // runActions are the admin actions on runs.
 func runActions() []Action {
 	return []Action{
-		{Name: "runs-list", Doc: "recorded runs, the latest first",
+		{Name: "runs-list", Reads: true, Also: policy.ReadRuns, Doc: "recorded runs, the latest first",
 			Input: filterEntries + ` [:limit {:optional true :default 20} [:int {:min 1 :max 1000}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.List(ctx, runFilter(in))
 			})},
-		{Name: "runs-show", Doc: "one run: summary, epochs and nodes, and its transcript and response",
+		{Name: "runs-show", Reads: true, Also: policy.ReadRuns, Doc: "one run: summary, epochs and nodes, and its transcript and response",
 			Input: runEntry + ` [:brief? {:optional true :doc "without transcript and response"} :boolean]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				whole := !in.Key("brief?").Truthy()
 				return r.Show(ctx, text(in, "run"), RunParts{Response: whole, Transcript: whole})
 			})},
-		{Name: "runs-records", Doc: "records of a run in order, a page of them", Input: runEntry + `
+		{Name: "runs-records", Reads: true, Also: policy.ReadRuns, Doc: "records of a run in order, a page of them", Input: runEntry + `
 				[:after {:optional true :doc "number of the last record before them" :default 0} [:int {:min 0}]]
 				[:limit {:optional true :default 500} [:int {:min 1 :max 10000}]] [:values? {:optional true :doc "with the values that they name"} :boolean]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
@@ -230,28 +243,25 @@ func runActions() []Action {
 					Values: in.Key("values?").Truthy(),
 				})
 			})},
-		{Name: "runs-diff", Doc: "compare two runs node by node: plan, candidates, picks, outcomes, verdicts, values, cost and latency",
+		{Name: "runs-diff", Reads: true, Also: policy.ReadRuns, Doc: "compare two runs node by node: plan, candidates, picks, outcomes, verdicts, values, cost and latency",
 			Input: `[:a ` + runName + `] [:b ` + runName + `]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Diff(ctx, text(in, "a"), text(in, "b"))
 			})},
-		{Name: "runs-verify", Doc: "compare the records and values of one run, or of all, with their hashes",
+		{Name: "runs-verify", Reads: true, Also: policy.ReadRuns, Doc: "compare the records and values of one run, or of all, with their hashes",
 			Input: `[:run {:optional true :doc "default: all runs"} [:string {:min 1 :max 64}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Verify(ctx, text(in, "run"))
 			})},
-		{Name: "runs-replay", Doc: "execute a finished run once more from its records and compare its values", Input: runEntry + `
-				[:mode {:optional true :doc "strict: nothing is called; fill: a new run makes the calls that are not recorded" :default :strict} [:enum :strict :fill]]
-				[:swap {:optional true :doc "fill: capabilities, and those that are called in their place"} [:map-of :keyword :keyword]]
-				[:effects {:optional true :doc "fill: effects that calls may have besides reading"} [:set :keyword]]`,
+		{Name: "runs-replay", Also: policy.ReplayRuns, Doc: "execute a finished run once more from its records and compare its values", Input: runEntry + " " + replayEntries,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				q, err := replayQuery(in)
+				q, err := replayQuery(text(in, "run"), in)
 				if err != nil {
 					return edn.Nil(), err
 				}
 				return r.Replay(ctx, q)
 			})},
-		{Name: "runs-export", Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part",
+		{Name: "runs-export", Reads: true, Also: policy.ReadRuns, Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part",
 			Input: runEntry + ` [:offset {:optional true :doc "in bytes" :default 0} [:int {:min 0}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Export(ctx, text(in, "run"), intOr(in, "offset", 0))
@@ -261,47 +271,48 @@ func runActions() []Action {
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Import(ctx, text(in, "file"))
 			})},
-		{Name: "runs-pin", Doc: "exempt a run from removal by age or size", Input: runEntry,
+		{Name: "runs-pin", Also: policy.PurgeRuns, Doc: "exempt a run from removal by age or size", Input: runEntry,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Pin(ctx, text(in, "run"), true)
 			})},
-		{Name: "runs-unpin", Doc: "let a pinned run be removed again", Input: runEntry,
+		{Name: "runs-unpin", Also: policy.PurgeRuns, Doc: "let a pinned run be removed again", Input: runEntry,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Pin(ctx, text(in, "run"), false)
 			})},
-		{Name: "runs-purge", Doc: "delete the values of a finished run; its records and hashes stay",
+		{Name: "runs-purge", Also: policy.PurgeRuns, Doc: "delete the values of a finished run; its records and hashes stay",
 			Input: runEntry + ` [:dry-run? {:optional true} :boolean]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Purge(ctx, text(in, "run"), in.Key("dry-run?").Truthy())
 			})},
-		{Name: "runs-cancel", Doc: "request the cancellation of a run in progress",
+		{Name: "runs-cancel", Frees: true, Also: policy.CancelRuns, Doc: "request the cancellation of a run in progress",
 			Input: runEntry + ` [:why {:optional true :doc "recorded with the run"} [:string {:min 1 :max 200}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Cancel(ctx, text(in, "run"), Cancellation{By: caller(ctx), Why: text(in, "why")})
 			})},
-		{Name: "runs-resume", Doc: "continue a suspended run with a decision for each of its open questions, or a failed run whose error is retryable",
-			Input: runEntry + " " + decisionEntry,
+		{Name: "runs-resume", Also: policy.ResumeRuns, Doc: "continue a suspended run with a decision for each of its open questions, or a failed run whose error is retryable",
+			Input: runEntry + " " + decisionEntry, Content: [][]string{{"decisions", "value"}},
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Resume(ctx, text(in, "run"), decisionsOf(in, caller(ctx)), caller(ctx))
 			})},
-		{Name: "runs-stats", Doc: "what the recorded runs of a period did: outcomes, failures, attempts, gates, latencies and costs",
+		{Name: "runs-stats", Reads: true, Also: policy.ReadRuns, Doc: "what the recorded runs of a period did: outcomes, failures, attempts, gates, latencies and costs",
 			Input: statisticsEntries,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Statistics(ctx, runFilter(in))
 			})},
-		{Name: "dispatch-stats", Doc: "what the policy learned believes of the candidates, and what its decisions of a period say about them",
+		{Name: "dispatch-stats", Reads: true, Doc: "what the policy learned believes of the candidates, and what its decisions of a period say about them",
 			Input: statisticsEntries,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
 				return r.Learned(ctx, runFilter(in))
 			})},
-		{Name: "runs-interrupts", Doc: "the open questions of all runs to people",
+		{Name: "runs-interrupts", Reads: true, Also: policy.ReadRuns, Doc: "the open questions of all runs to people",
 			do: onRuns(func(ctx context.Context, r Runs, _ edn.Value) (edn.Value, *contract.Error) {
 				return r.Interrupts(ctx)
 			})},
-		{Name: "runs-answer", Doc: "answer a question that a run puts to people",
-			Input: runEntry + ` [:interrupt {:optional true :doc "its id, or the node that asks; not needed for the only one"} [:string {:min 1 :max 200}]] [:answer :any]`,
+		{Name: "runs-answer", Also: policy.AnswerRuns, Doc: "answer a question that a run puts to people",
+			Input:   runEntry + ` [:interrupt {:optional true :doc "its id, or the node that asks; not needed for the only one"} [:string {:min 1 :max 200}]] [:answer :any]`,
+			Content: [][]string{{"answer"}},
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Answer(ctx, text(in, "run"), text(in, "interrupt"), in.Key("answer"), "operator")
+				return r.Answer(ctx, text(in, "run"), text(in, "interrupt"), in.Key("answer"), caller(ctx))
 			})},
 	}
 }
@@ -325,14 +336,7 @@ func (r runsOnly) Runs() Runs { return r.runs }
 // DoOnRuns executes an action on runs without a daemon, as POST /v1/admin does
 // with one.
 func DoOnRuns(ctx context.Context, runs Runs, action edn.Value) (edn.Value, *contract.Error) {
-	a, err := newActionTable("admin", runActions()).find(action)
-	if err != nil {
-		return edn.Nil(), err
-	}
-	if found := a.schema.Validate(action); len(found) > 0 {
-		return edn.Nil(), a.wrongInput(found)
-	}
-	return a.do(ctx, runsOnly{runs: runs}, action)
+	return doAlone(ctx, runActions(), runsOnly{runs: runs}, action)
 }
 
 func (a *Action) wrongInput(found []schema.Finding) *contract.Error {

@@ -122,25 +122,34 @@ func listenTCP(ctx context.Context, address string, mayOpen bool) (_ net.Listene
 	if err != nil {
 		return nil, false, fmt.Errorf("listen on %s: %w", address, err)
 	}
-	ips := []netip.Addr{netip.IPv6Unspecified()} // all addresses
+	ips, family := []netip.Addr{netip.IPv6Unspecified()}, "tcp" // all addresses
 	if host != "" {
 		if ips, err = net.DefaultResolver.LookupNetIP(ctx, "ip", host); err != nil {
 			return nil, false, fmt.Errorf("listen on %s: %w", address, err)
 		}
 		host = ""
 		if len(ips) > 0 {
-			host = ips[0].Unmap().String()
+			host, family = ips[0].Unmap().String(), familyOf(ips[0])
 		}
 	}
 	insecure := onlyLoopback(address, ips)
 	if insecure != nil && (!mayOpen || len(ips) == 0) {
 		return nil, false, insecure
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(host, port))
+	l, err := (&net.ListenConfig{}).Listen(ctx, family, net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, false, fmt.Errorf("listen on %s: %w", address, cause(err))
 	}
 	return l, insecure != nil, nil
+}
+
+// familyOf returns the network of an address: with "tcp", net would bind both wildcard
+// addresses where one was written, and the other one may have no firewall.
+func familyOf(ip netip.Addr) string {
+	if ip.Unmap().Is4() {
+		return "tcp4"
+	}
+	return "tcp6"
 }
 
 // onlyLoopback returns an error unless a name has addresses and all of them
@@ -178,6 +187,9 @@ func (s *Server) Addresses() []string {
 	}
 	return out
 }
+
+// Streams returns the number of open streams of events.
+func (s *Server) Streams() int { return s.api.streams.open() }
 
 // Serve starts to accept connections.
 func (s *Server) Serve() {
@@ -220,7 +232,7 @@ func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 
 // Shutdown stops accepting connections, ends the streams of runs that go on, and
 // waits for responses in progress until ctx ends; then it closes their
-// connections.
+// connections and cancels their actions.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.api.end()
 	s.tending.Lock()
@@ -235,6 +247,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 		})
 	}
 	wait.Wait()
+	s.api.stop()
 	s.wait.Wait()
 }
 

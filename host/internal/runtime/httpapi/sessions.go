@@ -22,6 +22,7 @@ type sessionCall struct {
 const (
 	sessionEntry = `[:session/id [:string {:min 1 :max 128}]]`
 	openedEntry  = `[:session/id {:optional true :doc "default: a new one"} [:string {:min 1 :max 128}]]`
+	tokenEntry   = ` [:token? {:optional true :doc "return a token for the session, in place of an earlier one"} :boolean]`
 	versionEntry = ` [:session/version {:optional true :doc "the version that the session must have"} [:int {:min 1}]]`
 	notesEntries = ` [:summary {:optional true} :string] [:snapshot {:optional true} :any] [:meta {:optional true} :map] [:facts {:optional true} :any]`
 	intentEntry  = ` [:intent {:optional true :doc "whose policy applies"} :keyword]`
@@ -68,7 +69,7 @@ func SessionActions() []Action {
 		return s.Value(), err
 	}
 	return []Action{
-		{Name: "open", Doc: "open a session; it is created if there is none", Input: openedEntry + versionEntry + notesEntries,
+		{Name: "open", Doc: "open a session; it is created if there is none", Input: openedEntry + versionEntry + notesEntries + tokenEntry,
 			onSession: set((*session.Service).Open)},
 		{Name: "get", Doc: "a session, with its last turns if asked for", Input: sessionEntry + ` [:turns? {:optional true} :boolean]`,
 			onSession: getSession},
@@ -238,26 +239,69 @@ func auditedInput(in edn.Value) edn.Value {
 
 // serveSession handles POST /v1/session.
 func serveSession(x *exchange) reply {
-	return x.act(x.api.sessions, edn.Body, func(ctx context.Context, a *Action, body edn.Value) (edn.Value, edn.Value, *contract.Error) {
-		service := x.api.backend.Sessions()
+	return x.act(x.api.sessions, edn.Body, func(a *Action, body edn.Value) (admitted, *contract.Error) {
+		may, service := admitted{logged: auditedInput(body)}, x.api.backend.Sessions()
 		if service == nil {
-			return edn.Nil(), edn.Nil(), contract.Errorf("runtime/starting", "the daemon is coming up")
+			return admitted{}, contract.Errorf("runtime/starting", "the daemon is coming up")
 		}
-		intent, _ := body.Key("intent").AsKeyword()
-		v, err := a.onSession(ctx, sessionCall{
-			Service: service,
-			who: session.Caller{
-				Principal: x.who.Name,
-				Any:       x.may(policy.AnySession),
-			},
-			ref: session.Ref{
-				ID:        text(body, "session/id"),
-				Version:   intOr(body, "session/version", 0),
-				Operation: a.Operation(),
-				Intent:    intent,
-			},
-			in: body,
-		})
-		return v, auditedInput(body), err
+		if err := x.ownSession(body); err != nil {
+			return may, err
+		}
+		may.do = func(ctx context.Context) (edn.Value, *contract.Error) { return x.onSession(ctx, service, a, body) }
+		return may, nil
 	})
+}
+
+// onSession executes a session action.
+func (x *exchange) onSession(ctx context.Context, service *session.Service, a *Action, body edn.Value) (edn.Value, *contract.Error) {
+	intent, _ := body.Key("intent").AsKeyword()
+	v, err := a.onSession(ctx, sessionCall{
+		Service: service,
+		who: session.Caller{
+			Principal: x.who.Name,
+			Any:       x.may(policy.AnySession),
+		},
+		ref: session.Ref{
+			ID:        text(body, "session/id"),
+			Version:   intOr(body, "session/version", 0),
+			Operation: a.Operation(),
+			Intent:    intent,
+		},
+		in: body,
+	})
+	if err != nil {
+		return v, err
+	}
+	return x.tokenOf(a, body, v)
+}
+
+// ownSession rejects a session action with a session token that is not about its
+// session.
+func (x *exchange) ownSession(body edn.Value) *contract.Error {
+	if of := x.who.Session; of != "" && text(body, "session/id") != of {
+		return contract.Errorf("auth/forbidden", "the session token is for one session only").
+			WithHint("name the session " + of + ", or use another credential")
+	}
+	return nil
+}
+
+// tokenOf adds a new token to the result of opening a session, if it was asked for, and
+// ends that of a deleted one.
+func (x *exchange) tokenOf(a *Action, body, result edn.Value) (edn.Value, *contract.Error) {
+	service, id := x.api.backend.Identity(), text(result, "session/id")
+	switch {
+	case service == nil:
+		return result, nil
+	case a.Name == "delete":
+		return result, service.CloseSession(x.r.Context(), id)
+	case !body.Key("token?").Truthy():
+		return result, nil
+	case text(result, "session/owner") != x.who.Name:
+		return edn.Nil(), contract.Errorf("auth/forbidden", "the session %s belongs to another caller, so it has no token for this one", id)
+	}
+	token, until, err := service.OpenSession(x.r.Context(), x.settings.Identity, &x.who, id)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return result.AssocKey("session/token", edn.Text(token)).AssocKey("token/expires-at", edn.Inst(until)), nil
 }

@@ -35,6 +35,7 @@ type eventStream struct {
 	beat time.Duration
 
 	leaves []func() // its places among the streams
+	frames *frames  // those of the readers of its run
 
 	mu       sync.Mutex
 	begun    bool
@@ -68,7 +69,7 @@ func (x *exchange) stream(turn Turn, a act.Act) reply {
 	case failure != nil && failure.Type == "runtime/draining":
 		s.shutdown(s.run)
 	default:
-		s.event("", "finished", edn.MustMap(edn.K("event"), edn.K("finished"), edn.K("response"), response))
+		s.write(s.frame("", "finished", edn.MustMap(edn.K("event"), edn.K("finished"), edn.K("response"), response)))
 	}
 	return reply{sent: true}
 }
@@ -90,11 +91,15 @@ func (x *exchange) newStream() (*eventStream, *contract.Error) {
 
 // enter takes a place among the streams of a caller or of a run.
 func (s *eventStream) enter(of streamsOf, name string, most int) *contract.Error {
-	leave, err := s.x.api.streams.enter(of, name, most)
-	if err == nil {
-		s.leaves = append(s.leaves, leave)
+	p, leave, err := s.x.api.streams.enter(of, name, most)
+	if err != nil {
+		return err
 	}
-	return err
+	s.leaves = append(s.leaves, leave)
+	if of == ofRun {
+		s.frames = &p.frames
+	}
+	return nil
 }
 
 // leave gives its places back.
@@ -109,54 +114,66 @@ func (s *eventStream) ofRun(run string) *contract.Error {
 	return s.enter(ofRun, run, s.x.settings.Limits.RunSubscribers)
 }
 
-// follow writes the events of a recorded run until it is finished, its reader is
-// gone, or the server ends, which the event shutdown announces.
-func (s *eventStream) follow(watch Watching) {
+// follow writes events that watch reads, of a recorded run or without one, until they
+// end, the reader is gone, or the server ends, which the event shutdown announces.
+func (s *eventStream) follow(run string, watch func(context.Context) error) {
 	ctx, cancel := context.WithCancel(s.x.r.Context())
 	defer cancel()
 	s.mu.Lock()
 	s.stop = cancel
-	s.begin(s.x.run)
+	s.begin(run)
 	s.mu.Unlock()
 	defer context.AfterFunc(s.x.api.life, cancel)()
-	err := watch(ctx, s.show)
+	err := watch(ctx)
 	s.stopHeartbeat()
 	switch {
 	case err == nil || s.err != nil || s.x.r.Context().Err() != nil:
 	case s.x.api.life.Err() != nil:
-		s.shutdown(s.x.run)
-	default: // the reader sees that finished is missing
-		s.x.api.log.Error("the events of a run cannot be read", "run", s.x.run, "error", err)
+		s.shutdown(run)
+	default: // the reader sees that the last event is missing
+		s.x.api.log.Error("events cannot be read", "path", s.x.r.URL.Path, "error", err)
 	}
 }
 
 // shutdown writes the last event of a stream whose run goes on in another daemon.
 func (s *eventStream) shutdown(run string) {
-	s.write([]byte(reconnectLater))
-	s.event("", "shutdown", edn.MustMap(edn.K("event"), edn.K("shutdown"), edn.K("run"), edn.Text(run)))
+	v := edn.MustMap(edn.K("event"), edn.K("shutdown"))
+	if run != "" {
+		v = v.AssocKey("run", edn.Text(run))
+	}
+	s.write(append([]byte(reconnectLater), s.frame("", "shutdown", v)...))
 }
 
-// show writes one event.
-func (s *eventStream) show(e journal.Event) error {
+// show writes events of a run, all at once.
+func (s *eventStream) show(events []journal.Event) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.begun {
-		if s.refused = s.ofRun(e.Run); s.refused != nil {
+		if s.refused = s.ofRun(events[0].Run); s.refused != nil {
 			return s.refused
 		}
-		s.begin(e.Run)
+		s.begin(events[0].Run)
 	}
+	var page []byte
+	for _, e := range events {
+		s.finished = s.finished || e.Name == "finished"
+		page = append(page, s.frames.of(e, s.form, s.encode)...)
+	}
+	s.write(page)
+	return s.err
+}
+
+// encode returns the text of an event.
+func (s *eventStream) encode(e journal.Event) []byte {
 	v := e.Value()
 	if e.Name == "finished" {
-		s.finished = true
 		v = v.AssocKey("response", e.Response)
 	}
 	id := ""
 	if e.Seq > 0 { // else it cannot be read again
 		id = e.Run + "." + strconv.Itoa(e.Seq)
 	}
-	s.event(id, e.Name, v)
-	return s.err
+	return s.frame(id, e.Name, v)
 }
 
 // beginStream writes the status and the headers of a stream.
@@ -165,7 +182,9 @@ func (x *exchange) beginStream(run string) {
 	h.Set("Content-Type", string(typeSSE))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	h.Set("Ferment-Run-Id", run)
+	if run != "" {
+		h.Set("Ferment-Run-Id", run)
+	}
 	x.w.WriteHeader(http.StatusOK)
 }
 
@@ -179,8 +198,8 @@ func (s *eventStream) begin(run string) {
 	}
 }
 
-// event writes one event. It needs mu.
-func (s *eventStream) event(id, name string, v edn.Value) {
+// frame returns the text of one event.
+func (s *eventStream) frame(id, name string, v edn.Value) []byte {
 	data, _ := encode(v, s.form)
 	if data == nil { // two keys with the same name in JSON; only EDN can represent them
 		collision := contract.Errorf("value/json-collision", "the event has a map with two keys of one name in JSON").
@@ -194,7 +213,7 @@ func (s *eventStream) event(id, name string, v edn.Value) {
 	b.WriteString("event: " + name + "\ndata: ")
 	b.Write(data) // one line with its line end
 	b.WriteByte('\n')
-	s.write(b.Bytes())
+	return b.Bytes()
 }
 
 // write writes and flushes. It needs mu. A client that does not read in time
@@ -245,45 +264,4 @@ func (s *eventStream) heartbeat() {
 func (s *eventStream) stopHeartbeat() {
 	close(s.quit)
 	s.quiet.Wait()
-}
-
-// streamsOf says whose streams are counted.
-type streamsOf string
-
-const (
-	ofCaller streamsOf = "principal"
-	ofRun    streamsOf = "run"
-)
-
-// streams counts the open streams of each caller and of each run.
-type streams struct {
-	mu sync.Mutex
-	by map[streamKey]int
-}
-
-type streamKey struct {
-	of   streamsOf
-	name string
-}
-
-// enter takes a place among the streams of a caller or of a run; leave gives it back.
-func (s *streams) enter(of streamsOf, name string, most int) (leave func(), err *contract.Error) {
-	key := streamKey{of, name}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by == nil {
-		s.by = map[streamKey]int{}
-	}
-	if most > 0 && s.by[key] >= most {
-		return nil, contract.Errorf("stream/too-many-subscribers", "%s %s has %d open streams, the limit is http.limits.%s_subscribers = %d",
-			of, name, s.by[key], of, most)
-	}
-	s.by[key]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.by[key]--; s.by[key] == 0 {
-			delete(s.by, key)
-		}
-	}, nil
 }

@@ -3,13 +3,10 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -286,35 +283,5 @@ func TestTooManyStreams(t *testing.T) {
 	assert.Contains(t, string(text), "http.limits.principal_subscribers = 1")
 	assert.NotEmpty(t, resp.Header.Get("Retry-After"), "one of them ends")
 	cancel()
-	require.Eventually(t, func() bool { return w.turns.Load() == 0 }, 20*time.Second, time.Millisecond)
-}
-
-// The client of the admin socket passes on the events and returns the
-// response.
-func TestClientStream(t *testing.T) {
-	w := streamWorld(t)
-	file := filepath.Join(t.TempDir(), "token")
-	require.NoError(t, os.WriteFile(file, []byte(token), 0o600))
-	c, err := httpapi.Dial(t.Context(), w.socket, file)
-	require.NoError(t, err)
-	w.exec.On("t/any", dispatchtest.Step{Pieces: []string{"a", "b"}, Value: edn.MustRead(`{:text "ab"}`)})
-	text := ""
-	response, err := c.Stream(t.Context(), edn.MustRead(ednAct("t/any", "{}")), "", func(e edn.Value) error {
-		s, _ := e.Key("text").AsString()
-		text += s
-		return nil
-	})
-	require.NoError(t, err)
-	assert.Equal(t, "ab", text)
-	assert.Equal(t, `{:text "ab"}`, response.Key("result").Key("out").String())
-
-	response, err = c.Stream(t.Context(), edn.MustRead(ednAct("t/none", "{}")), "", func(edn.Value) error { return nil })
-	require.NoError(t, err)
-	assert.Equal(t, ":invalid-request", response.Key("error").Key("type").String())
-
-	enough := errors.New("enough")
-	w.exec.On("t/any", dispatchtest.Step{Pieces: []string{"a"}, Hang: true})
-	_, err = c.Stream(t.Context(), edn.MustRead(ednAct("t/any", "{}")), "", func(edn.Value) error { return enough })
-	require.ErrorIs(t, err, enough)
 	require.Eventually(t, func() bool { return w.turns.Load() == 0 }, 20*time.Second, time.Millisecond)
 }

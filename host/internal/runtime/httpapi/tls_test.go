@@ -12,12 +12,14 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -127,7 +129,7 @@ func TestTLSLimits(t *testing.T) {
 		assert.Equal(t, "HTTP/2.0", resp.Proto)
 		text, err := io.ReadAll(resp.Body)
 		require.NoError(t, err)
-		return answer{resp.StatusCode, resp.Header, text}
+		return answer{status: resp.StatusCode, header: resp.Header, body: text}
 	}
 	slow, feed := io.Pipe()
 	go func() { _, _ = feed.Write([]byte(`{"proto":1`)) }()
@@ -146,4 +148,130 @@ func (endless) Read(p []byte) (int, error) {
 		p[i] = 'x'
 	}
 	return len(p), nil
+}
+
+// clientCertificate returns a certificate of a program, confirmed by an authority.
+func clientCertificate(t testing.TB, authority *tls.Config, change func(*x509.Certificate)) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	of := &x509.Certificate{
+		SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "robot", Organization: []string{"lab"}},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	change(of)
+	by := authority.Certificates[0]
+	der, err := x509.CreateCertificate(rand.Reader, of, by.Leaf, key.Public(), by.PrivateKey)
+	require.NoError(t, err)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// AUTH-001: a client certificate of the authorities of the configuration identifies the
+// user that its subject or an alternative name is mapped to, and no other.
+func TestClientCertificates(t *testing.T) {
+	server, pool := certified(t, 1)
+	authority, authorities := certified(t, 2)
+	foreign, _ := certified(t, 3)
+	server.ClientCAs, server.ClientAuth = authorities, tls.VerifyClientCertIfGiven
+	w := newWorld(t, strict, func(s *httpapi.Settings) {
+		s.TLS = server
+		s.Identity.Certificates = map[string]string{
+			"CN=robot,O=lab": "robot", "uri:spiffe://lab/robot": "robot", "dns:ann.lab": "ann", "email:gone@lab": "gone",
+		}
+	})
+	robot := w.user("robot")
+	w.user("ann")
+	token, _ := w.token("ann", policy.Narrowing{})
+	ask := func(cert tls.Certificate, more ...string) (answer, error) {
+		set := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		set.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: set}}
+		r, err := http.NewRequest("GET", "https://"+w.address+"/v1/whoami", http.NoBody)
+		require.NoError(t, err)
+		for i := 0; i < len(more); i += 2 {
+			r.Header.Set(more[i], more[i+1])
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			return answer{}, err
+		}
+		defer func() { _ = resp.Body.Close() }()
+		body, err := io.ReadAll(resp.Body)
+		return answer{status: resp.StatusCode, header: resp.Header, body: body}, err
+	}
+	another := func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "other"} }
+	spiffe, err := url.Parse("spiffe://lab/robot")
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		by      *tls.Config
+		change  func(*x509.Certificate)
+		headers []string
+		status  int // 0: the handshake fails
+	}{
+		"subject":             {authority, func(*x509.Certificate) {}, nil, 200},
+		"uri":                 {authority, func(c *x509.Certificate) { another(c); c.URIs = []*url.URL{spiffe} }, nil, 200},
+		"subject and uri":     {authority, func(c *x509.Certificate) { c.URIs = []*url.URL{spiffe} }, nil, 200},
+		"names of two users":  {authority, func(c *x509.Certificate) { c.DNSNames = []string{"ann.lab"} }, nil, 400},
+		"not mapped":          {authority, another, nil, 401},
+		"user that is gone":   {authority, func(c *x509.Certificate) { another(c); c.EmailAddresses = []string{"gone@lab"} }, nil, 401},
+		"not mapped, token":   {authority, another, []string{"Authorization", token}, 200},
+		"mapped, token":       {authority, func(*x509.Certificate) {}, []string{"Authorization", token}, 400},
+		"another authority":   {foreign, func(*x509.Certificate) {}, nil, 0},
+		"expired":             {authority, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, nil, 0},
+		"that of a server":    {authority, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }, nil, 0},
+		"no certificate":      {nil, nil, nil, 401},
+		"no certificate, but": {nil, nil, []string{"Authorization", token}, 200},
+	} {
+		var cert tls.Certificate
+		if tc.by != nil {
+			cert = clientCertificate(t, tc.by, tc.change)
+		}
+		a, err := ask(cert, tc.headers...)
+		if tc.status == 0 {
+			assert.Error(t, err, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		assert.Equal(t, tc.status, a.status, "%s: %s", name, a.body)
+	}
+	cert := clientCertificate(t, authority, func(*x509.Certificate) {})
+	a, err := ask(cert)
+	require.NoError(t, err)
+	assert.Equal(t, robot.ID, text(a.value(t), "principal"))
+	_, refused := w.users.Lock(t.Context(), w.Settings().Identity, "robot", true, false)
+	require.Nil(t, refused)
+	a, err = ask(cert)
+	require.NoError(t, err)
+	assert.Equal(t, 401, a.status, "a lock counts for certificates too")
+}
+
+// AUTH-001, AUTH-030: a reload that takes an authority away counts for connections that
+// are open.
+func TestAuthorityTakenAway(t *testing.T) {
+	server, pool := certified(t, 1)
+	authority, authorities := certified(t, 2)
+	_, others := certified(t, 3)
+	server.ClientCAs, server.ClientAuth = authorities, tls.VerifyClientCertIfGiven
+	w := newWorld(t, strict, func(s *httpapi.Settings) {
+		s.TLS, s.Identity.Certificates = server, map[string]string{"CN=robot,O=lab": "robot"}
+	})
+	w.user("robot")
+	transport := &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs: pool, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{clientCertificate(t, authority, func(*x509.Certificate) {})},
+	}}
+	defer transport.CloseIdleConnections()
+	ask := func() int {
+		resp, err := (&http.Client{Transport: transport}).Get("https://" + w.address + "/v1/whoami")
+		require.NoError(t, err)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	require.Equal(t, 200, ask())
+	w.tune(func(s *httpapi.Settings) {
+		s.TLS = server.Clone()
+		s.TLS.ClientCAs = others
+	})
+	assert.Equal(t, 401, ask())
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,8 +42,9 @@ const (
 
 // identityActions are the actions on users, roles and tokens.
 func identityActions() []Action {
+	grants := []string{"set-password", "unlock-user", "grant-role"}
 	onUser := func(name, doc, more string, do func(context.Context, identityCall) (identity.User, *contract.Error)) Action {
-		return Action{Name: name, Doc: doc, Input: userEntry + more,
+		return Action{Name: name, Doc: doc, Input: userEntry + more, Grants: slices.Contains(grants, name), Reads: name == "show-user",
 			onIdentity: func(ctx context.Context, c identityCall) (edn.Value, *contract.Error) {
 				u, err := do(ctx, c)
 				if err != nil {
@@ -52,14 +54,15 @@ func identityActions() []Action {
 			}}
 	}
 	return []Action{
-		{Name: "list-users", Doc: "all users with their roles", onIdentity: listUsers},
+		{Name: "list-users", Reads: true, Doc: "all users with their roles", onIdentity: listUsers},
 		onUser("show-user", "one user", "", func(ctx context.Context, c identityCall) (identity.User, *contract.Error) {
 			return c.User(ctx, c.user())
 		}),
 		{Name: "create-user", Doc: "create a user; without a password it can only have tokens",
 			Input: `[:user {:doc "login: a-z 0-9 . _ @ + -"} [:string {:min 1 :max 64}]] [:type {:optional true :doc "of the account; default: simple"} [:string {:min 1 :max 64}]]
+				[:tenant {:optional true :doc "whose budget and runs the user shares; default: the host itself"} [:string {:min 1 :max 64}]]
 				[:roles {:optional true} ` + namesEntry + `] [:password {:optional true} ` + passwordEntry + `]`,
-			onIdentity: createUser},
+			onIdentity: createUser, Grants: true},
 		onUser("set-password", "change the password of a user", " [:password "+passwordEntry+"]",
 			func(ctx context.Context, c identityCall) (identity.User, *contract.Error) {
 				return c.SetPassword(ctx, c.set, c.user(), text(c.in, "password"))
@@ -92,14 +95,19 @@ func identityActions() []Action {
 				}
 				return c.userValue(u, c.dry()).AssocKey("tokens", edn.Int(int64(tokens))), nil
 			}},
-		{Name: "list-roles", Doc: "the roles of the configuration, and who has them", onIdentity: listRoles},
+		{Name: "list-roles", Reads: true, Doc: "the roles of the configuration and the created ones, and who has them", onIdentity: listRoles},
+		{Name: "list-known-roles", Reads: true, Doc: "the roles that can be granted, where they come from, and what the created ones include", onIdentity: listKnownRoles},
+		{Name: "create-role", Doc: "create a role, which is kept with the users; who has it also has the roles that it includes",
+			Input:      roleEntry + ` [:includes {:optional true :doc "roles of the configuration"} ` + namesEntry + `] [:doc {:optional true} [:string {:max 200}]]`,
+			onIdentity: createRole, Grants: true},
+		{Name: "delete-role", Doc: "delete a created role that no user and no token has", Input: roleEntry + dryEntry, onIdentity: deleteRole},
 		{Name: "token-create", Doc: "create a token of a user; its text is in this response and nowhere else",
 			Input: userEntry + ` [:label {:optional true} [:string {:min 1 :max 128}]] [:ttl-ms {:optional true} [:int {:min 1000}]]
 				[:roles {:optional true :doc "that it has of those of the user; default: all"} ` + namesEntry + `]
 				[:operations {:optional true :doc "that it may do, names or ns/*; default: all"} ` + namesEntry + `]
 				[:intents {:optional true :doc "that it may use, names or ns/*; default: all"} ` + namesEntry + `]`,
-			onIdentity: createToken},
-		{Name: "token-list", Doc: "tokens, the latest first, without their texts",
+			onIdentity: createToken, Grants: true, Secret: "token"},
+		{Name: "token-list", Reads: true, Doc: "tokens, the latest first, without their texts",
 			Input:      `[:user {:optional true :doc "only those of one user"} [:string {:min 1 :max 64}]]`,
 			onIdentity: listTokens},
 		{Name: "token-revoke", Doc: "revoke a token", Input: `[:token {:doc "its id"} [:string {:min 1 :max 80}]]` + dryEntry,
@@ -123,9 +131,10 @@ func (c identityCall) userValue(u identity.User, dry bool) edn.Value {
 	b.Key("user/id", edn.Text(u.ID))
 	b.Key("login", edn.Text(u.Login))
 	b.Key("account/type", edn.K(u.Type))
+	b.OptText("tenant", u.Tenant)
 	b.Key("status", edn.K(status))
 	b.Key("roles", edn.Keywords(u.Roles...))
-	b.Key("roles/effective", edn.Keywords(c.set.RolesOf(&u)...))
+	b.Key("roles/effective", edn.Keywords(c.RolesOf(c.set, &u)...))
 	b.Key("password?", edn.Bool(u.Password != ""))
 	b.Key("created-at", edn.Inst(u.Created))
 	if dry {
@@ -142,6 +151,8 @@ func (c identityCall) tokenValue(ctx context.Context, t identity.Token, dry bool
 		b.Key("login", edn.Text(u.Login))
 	}
 	b.OptText("label", t.Label)
+	b.OptKeyword("kind", string(t.Kind))
+	b.OptText("session/id", t.Session)
 	for key, v := range t.Narrow.Value().Entries() {
 		b.Set(key, v)
 	}
@@ -169,6 +180,7 @@ func createUser(ctx context.Context, c identityCall) (edn.Value, *contract.Error
 	u, err := c.AddUser(ctx, c.set, identity.NewUser{
 		Login:    c.user(),
 		Type:     text(c.in, "type"),
+		Tenant:   text(c.in, "tenant"),
 		Roles:    names(c.in, "roles", fullRole),
 		Password: text(c.in, "password"),
 	})
@@ -195,14 +207,23 @@ func listRoles(ctx context.Context, c identityCall) (edn.Value, *contract.Error)
 	if err != nil {
 		return edn.Nil(), err
 	}
+	created, err := c.Roles(ctx)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	all := slices.Clone(c.set.Known)
+	for _, r := range created {
+		all = append(all, r.Name)
+	}
+	slices.Sort(all)
 	var out []edn.Value
-	for _, role := range c.set.Known {
+	for _, role := range all {
 		if role == policy.RoleAny {
 			continue // it is every caller
 		}
 		var held []edn.Value
 		for i := range users {
-			for _, has := range c.set.RolesOf(&users[i]) {
+			for _, has := range c.RolesOf(c.set, &users[i]) {
 				if has == role {
 					held = append(held, edn.Text(users[i].Login))
 				}
@@ -211,6 +232,60 @@ func listRoles(ctx context.Context, c identityCall) (edn.Value, *contract.Error)
 		out = append(out, edn.MustMap(edn.K("role"), edn.K(role), edn.K("users"), edn.Vector(held...)))
 	}
 	return edn.MustMap(edn.K("roles"), edn.Vector(out...)), nil
+}
+
+// listKnownRoles returns the roles that can be granted, by name.
+func listKnownRoles(ctx context.Context, c identityCall) (edn.Value, *contract.Error) {
+	created, err := c.Roles(ctx)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	var out []edn.Value
+	for _, role := range c.set.Known {
+		if role == policy.RoleAny || role == policy.RoleAnonymous {
+			continue // callers have them or not by themselves
+		}
+		source := "configuration"
+		if slices.Contains(policy.BuiltinRoles(), role) {
+			source = "built-in"
+		}
+		out = append(out, edn.MustMap(edn.K("role"), edn.K(role), edn.K("source"), edn.K(source)))
+	}
+	for _, r := range created {
+		out = append(out, createdRole(r))
+	}
+	slices.SortFunc(out, func(a, b edn.Value) int { return strings.Compare(keyOf(a.Key("role")), keyOf(b.Key("role"))) })
+	return edn.MustMap(edn.K("roles"), edn.Vector(out...)), nil
+}
+
+// createdRole returns a created role as data.
+func createdRole(r identity.Role) edn.Value {
+	var b edn.MapBuilder
+	b.Key("role", edn.K(r.Name))
+	b.Key("source", edn.K("created"))
+	b.Key("includes", edn.Keywords(r.Includes...))
+	b.OptText("doc", r.Doc)
+	b.Key("created-at", edn.Inst(r.Created))
+	return b.Map()
+}
+
+func createRole(ctx context.Context, c identityCall) (edn.Value, *contract.Error) {
+	r, err := c.CreateRole(ctx, c.set, identity.Role{Name: c.role(), Doc: text(c.in, "doc"), Includes: names(c.in, "includes", fullRole)})
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return createdRole(r), nil
+}
+
+func deleteRole(ctx context.Context, c identityCall) (edn.Value, *contract.Error) {
+	r, err := c.DeleteRole(ctx, c.set, c.role(), c.dry())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if c.dry() {
+		return createdRole(r).AssocKey("dry-run?", edn.Bool(true)), nil
+	}
+	return createdRole(r), nil
 }
 
 func createToken(ctx context.Context, c identityCall) (edn.Value, *contract.Error) {
@@ -241,16 +316,18 @@ func listTokens(ctx context.Context, c identityCall) (edn.Value, *contract.Error
 	return edn.MustMap(edn.K("tokens"), edn.Vector(out...)), err
 }
 
-// onIdentity executes an action on users, roles and tokens. The audit trail has its
-// input without the password.
-func (x *exchange) onIdentity(ctx context.Context, a *Action, body edn.Value) (result, logged edn.Value, err *contract.Error) {
-	logged = body.Dissoc(edn.K("password"))
+// onIdentity admits an action on users, roles and tokens.
+func (x *exchange) onIdentity(a *Action, body edn.Value) (identityCall, *contract.Error) {
+	if a.Grants && x.who.Narrow != nil {
+		return identityCall{}, contract.Errorf("auth/forbidden",
+			"%s gives rights, and the credential of this caller has only a part of those of its user", a.Operation()).
+			WithHint("use a credential without limits")
+	}
 	service := x.api.backend.Identity()
 	if service == nil {
-		return edn.Nil(), logged, contract.Errorf("runtime/starting", "the daemon is coming up")
+		return identityCall{}, contract.Errorf("runtime/starting", "the daemon is coming up")
 	}
-	result, err = a.onIdentity(ctx, identityCall{Service: service, set: x.settings.Identity, in: body})
-	return result, logged, err
+	return identityCall{Service: service, set: x.settings.Identity, in: body}, nil
 }
 
 // serveWhoami handles GET /v1/whoami.
@@ -259,7 +336,12 @@ func serveWhoami(x *exchange) reply {
 	b.Key("principal", edn.Text(x.who.Name))
 	b.Key("principal/type", edn.K(x.who.Type))
 	b.OptText("login", x.who.Login)
+	b.OptText("tenant", x.who.Tenant)
 	b.OptText("token/id", x.who.Token)
+	b.OptText("session/id", x.who.Session)
+	if !x.who.Expires.IsZero() {
+		b.Key("expires-at", edn.Inst(x.who.Expires.UTC().Truncate(time.Millisecond)))
+	}
 	b.Key("roles", edn.Keywords(x.who.Roles...))
 	b.Opt("narrow", x.who.Narrow.Value())
 	var may []string
@@ -267,6 +349,9 @@ func serveWhoami(x *exchange) reply {
 		if x.may(o) {
 			may = append(may, o)
 		}
+	}
+	if !x.may(policy.Admin) { // single actions
+		may = append(may, slices.DeleteFunc(slices.Clone(policy.AdminOperations), func(o string) bool { return !x.may(o) })...)
 	}
 	b.Key("operations", edn.Keywords(may...))
 	return reply{status: 200, body: b.Map()}

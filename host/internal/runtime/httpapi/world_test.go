@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +31,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi/httpapitest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -51,9 +54,17 @@ type world struct {
 	panics   atomic.Bool
 	jobs     atomic.Bool // acts may be accepted
 	turns    atomic.Int64
+	unended  atomic.Bool // the ends of answers are not kept
+	answers  httpapi.MemoryAnswers
 	audited  chan httpapi.AuditEntry
 	sessions *session.Service
 	users    *identity.Service
+
+	trail []edn.Value // rows besides the first
+	// unrecorded is the error of actions that the audit trail cannot record.
+	unrecorded atomic.Pointer[contract.Error]
+	trailAge   atomic.Int64                          // of the first row, in nanoseconds
+	measure    func(context.Context) *contract.Error // called by judge-calibrate
 
 	idle    atomic.Bool // its run goes on, without events
 	damaged atomic.Bool // the last event of its run cannot be read
@@ -61,6 +72,9 @@ type world struct {
 	mu         sync.Mutex
 	rejections []httpapi.Rejection
 	denials    []httpapi.Denial
+	identified []httpapi.Identified
+	traced     []string
+	joined     string // trace context of the last act
 	asked      []runsCall
 
 	api     *httpapi.API
@@ -156,15 +170,18 @@ func (x turn) Registry() *registry.Registry {
 }
 
 func (x turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
+	x.w.mu.Lock()
+	x.w.joined = a.TraceParent
+	x.w.mu.Unlock()
 	return x.w.service.Do(ctx, a)
 }
-func (x turn) Watch(ctx context.Context, a act.Act, show func(journal.Event) error) (edn.Value, *contract.Error) {
+func (x turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
 	run, err := x.w.service.Start(ctx, a)
 	if err != nil {
 		return x.w.service.Refusal(a, err), err
 	}
-	if run.Watch(context.WithoutCancel(ctx), show) != nil {
+	if run.WatchPages(context.WithoutCancel(ctx), show) != nil {
 		run.Cancel("client", "it stopped reading")
 	}
 	return run.Wait()
@@ -182,6 +199,39 @@ func (x turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 }
 func (x turn) Release() { x.w.turns.Add(-1) }
 
+// unending are answers whose ends can fail.
+type unending struct {
+	*httpapi.MemoryAnswers
+	w *world
+}
+
+func (u unending) End(ctx context.Context, key string, status int, body edn.Value) error {
+	if u.w.unended.Load() {
+		return errors.New("the disk is full")
+	}
+	return u.MemoryAnswers.End(ctx, key, status, body)
+}
+
+func (w *world) Telemetry() httpapi.Telemetry { return figures{w} }
+
+// figures are those of a daemon that has counted nothing.
+type figures struct{ w *world }
+
+func (f figures) Metrics() ([]byte, error) {
+	if err := f.w.failing.Load(); err != nil {
+		return nil, err
+	}
+	return []byte("ferment_acts_total 1\n"), nil
+}
+
+func (f figures) Diag() edn.Value {
+	windowed := func(text string) string {
+		return "{:since-boot " + text + " :minutes-5 " + text + " :hour-1 " + text + "}"
+	}
+	return edn.MustRead("{:windows " + windowed("{}") + " :act " + windowed("{}") + " :workflow " + windowed("{}") + " :kpi " + windowed(sampleKPI) +
+		" :cache " + windowed("{}") + " :queue {} :lifecycle {} :journal {} :budget {} :session {} :plugins []}")
+}
+
 func (w *world) Control() httpapi.Control   { return control{w} }
 func (w *world) Sessions() *session.Service { return w.sessions }
 
@@ -198,6 +248,18 @@ func (w *world) Denied(d httpapi.Denial) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.denials = append(w.denials, d)
+}
+
+func (w *world) Traced(outcome string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.traced = append(w.traced, outcome)
+}
+
+func (w *world) Identified(i httpapi.Identified) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.identified = append(w.identified, i)
 }
 
 // denied returns the audit records of denied requests since the last call.
@@ -248,16 +310,43 @@ func (c control) some() (edn.Value, *contract.Error) {
 	}
 	return edn.MustMap(edn.K("n"), edn.Int(1)), nil
 }
-func (c control) Plugins() edn.Value                            { return edn.MustMap(edn.K("plugins"), edn.Vector()) }
-func (c control) Inspect(string) (edn.Value, *contract.Error)   { return c.some() }
-func (c control) Logs(string, int) (edn.Value, *contract.Error) { return c.some() }
-func (c control) Restart(string) *contract.Error                { return c.err() }
-func (c control) DrainPlugin(string) *contract.Error            { return c.err() }
-func (c control) Release(string) *contract.Error                { return c.err() }
-func (c control) Quarantine(string, string) *contract.Error     { return c.err() }
-func (c control) Swap(string) (string, *contract.Error)         { return "host.1", c.err() }
+func (c control) Plugins() edn.Value                          { return edn.MustMap(edn.K("plugins"), edn.Vector()) }
+func (c control) Inspect(string) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Logs(name string, _ int) (edn.Value, *contract.Error) {
+	return edn.MustMap(edn.K("plugin"), edn.Text(name), edn.K("lines"), edn.MustRead(`[{:n 1} "plain"]`)), c.err()
+}
+func (c control) ResetBreaker(capability, _ string) (edn.Value, *contract.Error) {
+	return edn.MustMap(edn.K("capability"), edn.K(capability), edn.K("candidates"), edn.Vector()), c.err()
+}
+
+// FollowLog gives two lines, then nothing until ctx ends.
+func (c control) FollowLog(string, int) (httpapi.FollowingLog, *contract.Error) {
+	if err := c.err(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, show func(edn.Value) error) error {
+		for _, line := range []string{`{:n 1}`, `"plain"`} {
+			if err := show(edn.MustRead(line)); err != nil {
+				return err
+			}
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}, nil
+}
+func (c control) Restart(string) *contract.Error                          { return c.err() }
+func (c control) DrainPlugin(string) *contract.Error                      { return c.err() }
+func (c control) Release(string) *contract.Error                          { return c.err() }
+func (c control) Quarantine(string, string) *contract.Error               { return c.err() }
+func (c control) Swap(string) (string, *contract.Error)                   { return "host.1", c.err() }
+func (c control) SetLogLevel(string, string) (edn.Value, *contract.Error) { return c.some() }
 func (c control) Events(context.Context, string) (edn.Value, *contract.Error) {
 	return c.some()
+}
+func (c control) Trail(context.Context, httpapi.TrailQuery) (httpapi.Trail, *contract.Error) {
+	first := edn.MustRead(`{:seq 1 :kind :act/finished}`).AssocKey("at", edn.Inst(time.Now().Add(-time.Duration(c.w.trailAge.Load()))))
+	rows := append([]edn.Value{first}, c.w.trail...)
+	return httpapi.Trail{Rows: rows, Cursor: "host." + strconv.Itoa(len(rows))}, c.err()
 }
 func (c control) Approve(context.Context, string) (edn.Value, *contract.Error) {
 	return c.some()
@@ -276,19 +365,36 @@ func (c control) AdjustBudget(context.Context, httpapi.BudgetChange) (edn.Value,
 	return c.some()
 }
 func (c control) Judges() edn.Value { return edn.MustMap(edn.K("judges"), edn.Vector()) }
-func (c control) Calibrate(context.Context, httpapi.Calibration) (edn.Value, *contract.Error) {
+func (c control) Calibrate(ctx context.Context, _ httpapi.Calibration) (edn.Value, *contract.Error) {
+	if c.w.measure != nil {
+		if err := c.w.measure(ctx); err != nil {
+			return edn.Nil(), err
+		}
+	}
 	return c.some()
 }
 func (c control) Runs() httpapi.Runs         { return recorded{c, ""} }
+func (c control) Database() httpapi.Database { return c }
+func (c control) Answers() httpapi.Answers   { return unending{&c.w.answers, c.w} }
 func (c control) Status() edn.Value          { return edn.MustMap() }
 func (c control) Drain()                     {}
 func (c control) Audit(d httpapi.AuditEntry) { c.w.audited <- d }
+func (c control) Auditable() *contract.Error { return c.w.unrecorded.Load() }
+
+func (c control) Backup(context.Context, string) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Collect(context.Context, bool) (edn.Value, *contract.Error)  { return c.some() }
+func (c control) DatabaseStatus(context.Context) (edn.Value, *contract.Error) { return c.some() }
+func (c control) Migrate(context.Context, httpapi.Migration) (edn.Value, *contract.Error) {
+	return c.some()
+}
 
 // answer is a response.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
+
+	exchange httpapitest.Exchange // with its request; zero for raw bytes
 }
 
 func (a answer) value(t testing.TB) edn.Value {
@@ -351,7 +457,9 @@ func (w *world) through(c *http.Client, host, what, body string, header ...strin
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(resp.Body)
 	require.NoError(w.t, err)
-	return answer{resp.StatusCode, resp.Header, text}
+	return answer{resp.StatusCode, resp.Header, text, httpapitest.Exchange{
+		Method: method, Target: path, Sent: []byte(body), SentHeader: req.Header, Status: resp.StatusCode, Header: resp.Header, Body: text,
+	}}
 }
 
 // raw sends bytes as they are and reads the response, if there is one.
@@ -373,7 +481,7 @@ func read(conn net.Conn) (answer, error) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(resp.Body)
-	return answer{resp.StatusCode, resp.Header, body}, err
+	return answer{status: resp.StatusCode, header: resp.Header, body: body}, err
 }
 
 func jsonAct(intent, input string) string {
@@ -386,6 +494,9 @@ func ednAct(intent, input string) string {
 
 // sampleRun is the run of a world: finished, with five records.
 const sampleRun = "run_01AAAAAAAAAAAAAAAAAAAAAAAA"
+
+// sampleHash is the hash of a value of that run.
+const sampleHash = "b3:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
 const sampleSummary = `{:run "` + sampleRun + `" :status :completed :intent :a/good :principal "anonymous" :epoch 1 :records 5
 	:accepted-at #inst "2026-11-20T09:00:01Z" :finished-at #inst "2026-11-20T09:00:07Z" :latency-ms 7 :cost-usd 0.25M}`
@@ -426,6 +537,9 @@ func (w *world) lastAsked() runsCall {
 }
 
 func (r recorded) OwnedBy(principal string) httpapi.Runs { return recorded{r.control, principal} }
+func (r recorded) OfTenant(tenant string) httpapi.Runs {
+	return recorded{r.control, "tenant/" + tenant}
+}
 func (r recorded) List(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
 	return r.note("list", f, `{:runs [`+sampleSummary+`] :more? `+fmt.Sprint(f.Before == "")+`}`)
 }
@@ -445,8 +559,12 @@ func (r recorded) Learned(_ context.Context, f httpapi.RunFilter) (edn.Value, *c
 	return edn.MustMap(edn.K("groups"), edn.Vector(), edn.K("intent"), edn.Text(f.Intent)), nil
 }
 
+// sampleKPI is what nothing counted gives.
+const sampleKPI = `{:parse-rate nil :retry-rate nil :fallback-rate nil :judge-pass-rate nil :must-failed-rate nil :must-failed-rate-final nil
+	:cache-hit-rate nil :accepted-cost nil :failure-taxonomy {:by-type {} :by-domain {}}}`
+
 func (r recorded) Statistics(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
-	return r.note("statistics", f, `{:since #inst "2026-11-20T09:00:00Z" :until #inst "2026-11-21T09:00:00Z" :runs {:total 1 :by-status {:completed 1}} :intents {} :failures {} :operations {} :attempts {:total 0 :by-outcome {}} :capabilities {} :gates {}}`)
+	return r.note("statistics", f, `{:since #inst "2026-11-20T09:00:00Z" :until #inst "2026-11-21T09:00:00Z" :runs {:total 1 :by-status {:completed 1}} :intents {} :failures {} :operations {} :attempts {:total 0 :by-outcome {}} :capabilities {} :gates {} :kpi `+sampleKPI+`}`)
 }
 func (r recorded) Interrupts(context.Context) (edn.Value, *contract.Error) {
 	return r.note("interrupts", nil, `{:interrupts [{:run "`+sampleRun+`" :intent :t/any :interrupt "0-1-1"}]}`)
@@ -455,14 +573,26 @@ func (r recorded) Answer(_ context.Context, run, interrupt string, _ edn.Value, 
 	return edn.MustMap(edn.K("run"), edn.Text(run), edn.K("interrupt"), edn.Text(interrupt)), r.err()
 }
 
-func (r recorded) Resume(_ context.Context, run string, decisions []httpapi.Decision, _ string) (edn.Value, *contract.Error) {
+// join notes the trace context of the caller.
+func (r recorded) join(ctx context.Context) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.w.joined = httpapi.TraceParent(ctx)
+}
+
+func (r recorded) Resume(ctx context.Context, run string, decisions []httpapi.Decision, _ string) (edn.Value, *contract.Error) {
+	r.join(ctx)
 	return r.note("resume "+run, decisions, `{:run "`+sampleRun+`" :status :running}`)
 }
 func (r recorded) Diff(_ context.Context, a, b string) (edn.Value, *contract.Error) {
 	return r.note("diff "+a+" "+b, nil, `{:equal? true :values? true :differs [] :a {} :b {} :nodes []}`)
 }
-func (r recorded) Replay(context.Context, httpapi.ReplayQuery) (edn.Value, *contract.Error) {
-	return r.some()
+func (r recorded) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *contract.Error) {
+	r.join(ctx)
+	return r.note("replay", q, `{:run "`+sampleRun+`" :status :completed :records 5 :hash "`+sampleHash+`" :latency-ms 1}`)
+}
+func (r recorded) Value(_ context.Context, hash, run string) (edn.Value, *contract.Error) {
+	return r.note("value "+hash, run, `{:kw :a/b}`)
 }
 func (r recorded) Export(context.Context, string, int64) (edn.Value, *contract.Error) {
 	return r.some()
@@ -487,7 +617,7 @@ func (r recorded) Watch(_ context.Context, run string, after int) (httpapi.Watch
 	if after == 5 {
 		return nil, nil
 	}
-	return func(ctx context.Context, show func(journal.Event) error) error {
+	return func(ctx context.Context, show func([]journal.Event) error) error {
 		if r.w.idle.Load() {
 			<-ctx.Done()
 			return ctx.Err()
@@ -503,7 +633,7 @@ func (r recorded) Watch(_ context.Context, run string, after int) (httpapi.Watch
 				}
 				e.Response = edn.MustMap(edn.K("proto"), edn.Int(1))
 			}
-			if err := show(e); err != nil {
+			if err := show([]journal.Event{e}); err != nil {
 				return err
 			}
 		}

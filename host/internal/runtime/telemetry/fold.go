@@ -20,13 +20,14 @@ const (
 )
 
 // varying lists the fields that are ignored when lines are compared.
-var varying = []string{keyTime, "calls", "error", "generation", "pid", "took"}
+var varying = []string{keyTime, "calls", "error", "generation", "node", "pid", "run", "span", "took", "trace"}
 
 // folder forwards JSON lines and folds those that repeat too fast. Audit lines
 // are never folded.
 type folder struct {
 	mu     sync.Mutex
 	out    io.Writer
+	levels *Levels
 	bursts map[string]*burst // of the last foldWindow
 }
 
@@ -39,12 +40,16 @@ type burst struct {
 }
 
 // Write implements io.Writer for one line.
-func (f *folder) Write(line []byte) (int, error) {
-	key, ok := foldKey(line)
+func (f *folder) Write(written []byte) (int, error) {
+	line := hide(written)
+	key, ok, shown := f.read(line)
+	if !shown {
+		return len(written), nil
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !ok {
-		return f.out.Write(line)
+		return len(written), f.write(line)
 	}
 	b := f.bursts[key]
 	if b == nil {
@@ -55,10 +60,15 @@ func (f *folder) Write(line []byte) (int, error) {
 	if b.written == foldAbove {
 		b.held++
 		b.last = append(b.last[:0], line...)
-		return len(line), nil
+		return len(written), nil
 	}
 	b.written++
-	return f.out.Write(line)
+	return len(written), f.write(line)
+}
+
+func (f *folder) write(line []byte) error {
+	_, err := f.out.Write(line)
+	return err
 }
 
 // expire ends the window of a burst.
@@ -93,12 +103,19 @@ func (f *folder) flush() {
 	}
 }
 
-// foldKey returns the key that equal lines share; ok is false for lines that
-// are not folded.
-func foldKey(line []byte) (key string, ok bool) {
+// read returns the key that equal lines share; ok is false for lines that are not
+// folded, and shown for those below the level of their module. Audit lines are always
+// written.
+func (f *folder) read(line []byte) (key string, ok, shown bool) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(line, &fields) != nil || strings.HasSuffix(string(fields[keyModule]), `.audit"`) {
-		return "", false
+		return "", false, true
+	}
+	var name, level string
+	_ = json.Unmarshal(fields[keyModule], &name) // hclog has written them
+	_ = json.Unmarshal(fields[keyLevel], &level)
+	if !f.levels.shows(name, level) {
+		return "", false, false
 	}
 	for _, name := range varying {
 		delete(fields, name)
@@ -107,5 +124,5 @@ func foldKey(line []byte) (key string, ok bool) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		b.WriteString(name + "\x00" + string(fields[name]) + "\x00")
 	}
-	return b.String(), true
+	return b.String(), true, true
 }

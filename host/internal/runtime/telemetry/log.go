@@ -18,20 +18,22 @@ import (
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
 // NewLog returns a logger that writes to out: aligned text, or a JSON object
-// per line. flush writes the pending counts; it must be called once, after the
-// last line.
-func NewLog(out io.Writer, text bool) (log hclog.Logger, flush func()) {
+// per line. levels are its levels, info for all of it at first. flush writes the
+// pending counts; it must be called once, after the last line.
+func NewLog(out io.Writer, text bool) (log hclog.Logger, levels *Levels, flush func()) {
 	if text {
 		out = textWriter{out}
 	}
-	f := &folder{out: out, bursts: map[string]*burst{}}
-	return hclog.New(&hclog.LoggerOptions{
+	levels = &Levels{base: "info"}
+	f := &folder{out: out, levels: levels, bursts: map[string]*burst{}}
+	levels.log = hclog.New(&hclog.LoggerOptions{
 		Name:       "ferment",
 		Level:      hclog.Info,
 		Output:     f,
 		JSONFormat: true,
 		TimeFormat: timeFormat,
-	}), f.flush
+	})
+	return levels.log, levels, f.flush
 }
 
 // The keys of a line that hclog writes.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,7 +30,7 @@ func lines(t *testing.T, text string) (out []map[string]any) {
 func TestFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log, flush := telemetry.NewLog(&out, false)
+		log, _, flush := telemetry.NewLog(&out, false)
 		for i := range 500 { // a plugin whose health flaps
 			log.Named("plugin").Info("plugin", "plugin", "a", "from", "ready", "to", "degraded", "error", i)
 			log.Named("plugin").Info("plugin", "plugin", "a", "from", "degraded", "to", "ready")
@@ -57,9 +58,43 @@ func TestFold(t *testing.T) {
 	})
 }
 
+// TEL-001: a module has a level of its own, which can be changed while the log is
+// written; audit lines have none.
+func TestLevels(t *testing.T) {
+	var out bytes.Buffer
+	log, levels, flush := telemetry.NewLog(&out, false)
+	defer flush()
+	say := func() (said []string) {
+		out.Reset()
+		for _, l := range []hclog.Logger{log, log.Named("http"), log.Named("plugin").Named("x"), log.Named("audit")} {
+			l.Trace("trace")
+			l.Debug("debug")
+			l.Info("info")
+			l.Error("error")
+		}
+		for _, line := range lines(t, out.String()) {
+			said = append(said, line["@module"].(string)+" "+line["@message"].(string))
+		}
+		return said
+	}
+	audit := []string{"ferment.audit info", "ferment.audit error"}
+	assert.Equal(t, append([]string{"ferment info", "ferment error", "ferment.http info", "ferment.http error", "ferment.plugin.x info", "ferment.plugin.x error"}, audit...), say())
+	levels.Set("error", map[string]string{"plugin": "debug"})
+	audit = append([]string{"ferment.audit debug"}, audit...)
+	assert.Equal(t, append([]string{"ferment error", "ferment.http error", "ferment.plugin.x debug", "ferment.plugin.x info", "ferment.plugin.x error"}, audit...), say())
+	levels.SetModule("host", "info")
+	levels.SetModule("plugin", "error")
+	assert.Equal(t, append([]string{"ferment info", "ferment error", "ferment.http error", "ferment.plugin.x error"}, audit[1:]...), say())
+	levels.SetModule("", "info")
+	assert.Contains(t, say(), "ferment.http info")
+	base, by := levels.Now()
+	assert.Equal(t, "info", base)
+	assert.Equal(t, map[string]string{"host": "info", "plugin": "error"}, by)
+}
+
 func TestText(t *testing.T) {
 	var out bytes.Buffer
-	log, flush := telemetry.NewLog(&out, true)
+	log, _, flush := telemetry.NewLog(&out, true)
 	log.Info("ready", "took", "12ms", "listen", []string{"127.0.0.1:7180"})
 	log.Named("plugin").Warn("plugin", "plugin", "chess", "error", "two\nlines \x1b[31m")
 	log.Warn("weaker", "prod", `"strict"`, "why", `no "a b"`, "odd", "a`\"b")

@@ -1,0 +1,211 @@
+package httpapi
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Answers keeps the answers of admin actions by idempotency key (HTTP-008). Keys and
+// prints are hashes. Its methods are safe for concurrent use.
+type Answers interface {
+	// Begin notes that an action begins under a key, unless the key is known: then it
+	// returns what is known and changes nothing.
+	Begin(ctx context.Context, key, print string) (*KnownAnswer, error)
+	// End keeps the answer of an action that has begun, Forget its key as unknown.
+	End(ctx context.Context, key string, status int, body edn.Value) error
+	Forget(ctx context.Context, key string) error
+}
+
+// KnownAnswer is what is known of an idempotency key.
+type KnownAnswer struct {
+	Print  string // of the action
+	Status int    // 0: the action has begun, and its end is not known
+	Body   edn.Value
+}
+
+// actionKey returns the hash of the idempotency key of an action; empty if it has none.
+func (x *exchange) actionKey(t *actionTable, a *Action, body edn.Value) (string, *contract.Error) {
+	key, err := x.sentKey()
+	switch {
+	case err != nil || key == "":
+		return "", err
+	case t != x.api.actions:
+		return "", contract.Errorf("idempotency/invalid-key", "actions on sessions take no idempotency key").
+			WithHint("send the request without the key; :session/version protects against a repeated write")
+	case body.HasKey("password"):
+		return "", contract.Errorf("idempotency/invalid-key", "an action with a password takes no idempotency key: the password would have to be kept").
+			WithHint("send the request without the key; it can be repeated")
+	}
+	return edn.Hash(edn.Vector(edn.Text(x.who.Name), edn.K(a.Operation()), edn.Text(key))), nil
+}
+
+// maxKeptAnswer is the size of an answer as EDN that is kept. An action with a larger one
+// is executed again by a repeated request.
+const maxKeptAnswer = 256 << 10
+
+// keepLimit bounds the time to keep an answer when the caller has gone.
+const keepLimit = 10 * time.Second
+
+// keyUse is the outcome of an action with an idempotency key.
+type keyUse uint8
+
+const (
+	keyRefused  keyUse = iota // it was not executed
+	keyExecuted               // it was executed
+	keyReplayed               // the answer is that of an earlier request
+)
+
+// failureIn returns the error in the body of an answer; nil: it has none.
+func failureIn(body edn.Value) *contract.Error {
+	if e := body.Key("error"); !e.IsNil() {
+		return contract.ErrorFromValue(e, contract.SourceHost)
+	}
+	return nil
+}
+
+// once executes an action, unless one was executed with its key: then it returns that
+// answer. A request that comes while another one with its key is executed waits for it. An
+// action goes on when its caller leaves, who can ask for the answer with the key.
+func (x *exchange) once(
+	answers Answers, a *Action, key string, body edn.Value, execute func(context.Context) reply,
+) (r reply, use keyUse) {
+	ctx := x.r.Context()
+	release, err := x.api.executing.hold(ctx, key)
+	if err != nil {
+		return formAdmin.failure(err), keyRefused
+	}
+	defer release()
+	print := edn.Hash(body.AssocKey("action", edn.K(a.Operation())))
+	known, fault := answers.Begin(ctx, key, print)
+	switch {
+	case fault != nil:
+		return formAdmin.failure(unkept(fault)), keyRefused
+	case known == nil:
+	case known.Print != print:
+		return formAdmin.failure(contract.Errorf("idempotency/mismatch", "the idempotency key belongs to another request of %s", a.Operation()).
+			WithHint("use a new key for a new request")), keyRefused
+	case known.Status == 0:
+		return formAdmin.failure(contract.Errorf("effects/outcome-unknown",
+			"%s with this idempotency key has begun and has no answer: its daemon ended before, or another host of the database executes it", a.Operation()).
+			WithHint("look whether it was done; if not, send it with the same key again, and with another one if no host executes it")), keyRefused
+	default:
+		x.replayed()
+		return reply{status: known.Status, body: known.Body, err: failureIn(known.Body)}, keyReplayed
+	}
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(x.api.working, stop)()
+	r = execute(working)
+	if r.err != nil && working.Err() != nil {
+		return r, keyExecuted // it was cut off, and it is not known what it has done
+	}
+	kept := r.body
+	if a.Secret != "" && r.err == nil {
+		kept = kept.AssocKey("result", kept.Key("result").Dissoc(edn.K(a.Secret)))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLimit)
+	defer cancel()
+	if r.err != nil && (r.err.Retryable || r.err.Type == "canceled") || len(kept.String()) > maxKeptAnswer {
+		fault = answers.Forget(ctx, key)
+	} else {
+		fault = answers.End(ctx, key, r.status, kept)
+	}
+	if fault != nil {
+		return formAdmin.failure(unkept(fault)), keyExecuted
+	}
+	return r, keyExecuted
+}
+
+func unkept(fault error) *contract.Error {
+	return contract.Errorf("journal/unavailable", "the idempotency key cannot be kept: %w", fault)
+}
+
+// executing are the keys of the actions in progress. The zero value is ready to use.
+type executing struct {
+	mu   sync.Mutex
+	held map[string]chan struct{} // closed at the end
+}
+
+// hold waits until no other action in progress has a key, and takes it.
+func (e *executing) hold(ctx context.Context, key string) (release func(), err *contract.Error) {
+	for {
+		e.mu.Lock()
+		busy := e.held[key]
+		if busy == nil {
+			break
+		}
+		e.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, contract.Errorf("canceled", "the caller left before another request with its idempotency key has ended")
+		}
+	}
+	defer e.mu.Unlock()
+	if e.held == nil {
+		e.held = map[string]chan struct{}{}
+	}
+	done := make(chan struct{})
+	e.held[key] = done
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.held, key)
+		close(done)
+	}, nil
+}
+
+// maxAnswers is the number of answers that MemoryAnswers keeps.
+const maxAnswers = 1024
+
+// MemoryAnswers keeps the latest answers in memory. The zero value is empty.
+type MemoryAnswers struct {
+	mu    sync.Mutex
+	byKey map[string]KnownAnswer
+	order []string // keys, the oldest first
+}
+
+var _ Answers = (*MemoryAnswers)(nil)
+
+// Begin implements Answers.
+func (m *MemoryAnswers) Begin(_ context.Context, key, print string) (*KnownAnswer, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.byKey[key]; ok {
+		return &known, nil
+	}
+	if m.byKey == nil {
+		m.byKey = map[string]KnownAnswer{}
+	}
+	m.byKey[key], m.order = KnownAnswer{Print: print}, append(m.order, key)
+	for len(m.order) > maxAnswers {
+		delete(m.byKey, m.order[0])
+		m.order = m.order[1:]
+	}
+	return nil, nil
+}
+
+// End implements Answers.
+func (m *MemoryAnswers) End(_ context.Context, key string, status int, body edn.Value) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known, ok := m.byKey[key]; ok {
+		known.Status, known.Body = status, body
+		m.byKey[key] = known
+	}
+	return nil
+}
+
+// Forget implements Answers.
+func (m *MemoryAnswers) Forget(_ context.Context, key string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.byKey, key)
+	m.order = slices.DeleteFunc(m.order, func(k string) bool { return k == key })
+	return nil
+}

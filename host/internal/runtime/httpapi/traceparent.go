@@ -1,0 +1,56 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
+)
+
+// traceParentHeader has the trace context of the caller.
+const traceParentHeader = "Traceparent"
+
+// What became of the trace context of a request.
+const (
+	TraceJoined    = "joined"
+	TraceMalformed = "malformed"
+	TraceAnonymous = "anonymous" // the caller has not identified itself
+)
+
+// traceParent returns the trace context that the run of the request joins; empty: none
+// (HTTP-011). A malformed one, and that of a caller without credentials, is ignored and
+// counted.
+func (x *exchange) traceParent() string {
+	all := x.r.Header.Values(traceParentHeader)
+	if len(all) == 0 {
+		return ""
+	}
+	outcome, text := TraceJoined, all[0]
+	switch _, ok := spans.ParseTraceParent(text); {
+	case !ok || len(all) > 1:
+		outcome, text = TraceMalformed, ""
+	case !x.via.admin && x.who.Type == Anonymous:
+		outcome, text = TraceAnonymous, ""
+	}
+	if !x.traceCounted {
+		x.traceCounted = true
+		x.api.backend.Traced(outcome)
+	}
+	return text
+}
+
+type traceParentKey struct{}
+
+// traced returns a context with the trace context of the caller.
+func (x *exchange) traced(ctx context.Context) context.Context {
+	if parent := x.traceParent(); parent != "" {
+		return context.WithValue(ctx, traceParentKey{}, parent)
+	}
+	return ctx
+}
+
+// TraceParent returns the trace context of the caller for whom a method of [Control] or
+// [Runs] is called; empty: none.
+func TraceParent(ctx context.Context) string {
+	parent, _ := ctx.Value(traceParentKey{}).(string)
+	return parent
+}

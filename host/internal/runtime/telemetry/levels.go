@@ -1,0 +1,81 @@
+package telemetry
+
+import (
+	"maps"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Levels are the levels of a log: one for all of it, and those of its modules. They
+// can be changed at any time; a Levels is safe for concurrent use.
+type Levels struct {
+	log hclog.Logger
+
+	mu   sync.RWMutex
+	base string
+	by   map[string]string
+}
+
+// Set replaces all levels. They are names such as "info".
+func (l *Levels) Set(base string, by map[string]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.base, l.by = base, maps.Clone(by)
+	l.apply()
+}
+
+// SetModule changes the level of one module, or with an empty one that of all modules
+// without a level of their own.
+func (l *Levels) SetModule(module, level string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if module == "" {
+		l.base = level
+	} else {
+		by := maps.Clone(l.by)
+		if by == nil {
+			by = map[string]string{}
+		}
+		by[module] = level
+		l.by = by
+	}
+	l.apply()
+}
+
+// Now returns the present levels.
+func (l *Levels) Now() (base string, by map[string]string) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.base, l.by
+}
+
+// apply has the logger build the lines that any module shows. It needs mu.
+func (l *Levels) apply() {
+	lowest := hclog.LevelFromString(l.base)
+	for _, level := range l.by {
+		lowest = min(lowest, hclog.LevelFromString(level))
+	}
+	l.log.SetLevel(lowest)
+}
+
+// moduleOf returns the module of a logger's name, such as "plugin" of
+// "ferment.plugin.x", and "host" of the host's own.
+func moduleOf(name string) string {
+	_, below, ok := strings.Cut(name, ".")
+	if !ok {
+		return "host"
+	}
+	module, _, _ := strings.Cut(below, ".")
+	return module
+}
+
+// shows reports whether a line of a logger is written.
+func (l *Levels) shows(name, level string) bool {
+	base, by := l.Now()
+	if own, ok := by[moduleOf(name)]; ok {
+		base = own
+	}
+	return hclog.LevelFromString(level) >= hclog.LevelFromString(base)
+}

@@ -1,0 +1,177 @@
+package otlp
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/spans"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// The protocols of a collector.
+const (
+	GRPC = "grpc"
+	HTTP = "http"
+)
+
+// Settings say what is exported, and where to.
+type Settings struct {
+	// Endpoint is the URL of the collector: with scheme http there is no TLS. Over
+	// HTTP, v1/traces, v1/logs and v1/metrics are appended to its path.
+	Endpoint string
+	Protocol string
+	Headers  map[string]string // of each request
+	Sample   float64           // share of the runs
+	Queue    int               // spans that wait at most, and events
+	Content  journal.Content
+	// Version and Instance describe this process.
+	Version, Instance string
+}
+
+// Exporter observes runs, and sends metrics. The zero value is not ready: use New.
+type Exporter struct {
+	log    hclog.Logger
+	spans  dropped
+	events dropped
+	points dropped // of metrics
+	source Source
+	to     atomic.Pointer[pipeline] // nil: nothing is exported
+	ending sync.WaitGroup
+
+	mu   sync.Mutex
+	set  *Settings
+	runs map[string]*spans.Run // nil: it is not sampled
+}
+
+var _ journal.Observer = (*Exporter)(nil)
+
+// New returns an exporter that exports nothing yet. Its metrics are those of a source.
+func New(log hclog.Logger, metrics Source) *Exporter {
+	return &Exporter{log: log, source: metrics, runs: map[string]*spans.Run{}}
+}
+
+// Configure changes the settings; nil exports nothing. What waits under other settings
+// is sent in the background. The collector need not be there.
+func (x *Exporter) Configure(s *Settings) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if reflect.DeepEqual(s, x.set) {
+		return nil
+	}
+	var next *pipeline
+	if s != nil {
+		var err error
+		if next, err = newPipeline(s, x); err != nil {
+			return err
+		}
+	}
+	x.set = s
+	clear(x.runs) // those that go on are read again from their records
+	if old := x.to.Swap(next); old != nil {
+		x.ending.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+			defer cancel()
+			old.close(ctx)
+		})
+	}
+	return nil
+}
+
+// closeLimit bounds the time in which what still waits is sent.
+const closeLimit = 2 * time.Second
+
+// Close sends what waits, for at most 2 seconds, and ends the exporter. No record may
+// come later.
+func (x *Exporter) Close() {
+	_ = x.Configure(nil) // cannot fail
+	x.ending.Wait()
+}
+
+// Dropped returns the number of spans, events and points of metrics that no collector has
+// received, by signal.
+func (x *Exporter) Dropped() map[string]int64 {
+	return map[string]int64{"spans": x.spans.Load(), "events": x.events.Load(), "metrics": x.points.Load()}
+}
+
+// Observe implements journal.Observer.
+func (x *Exporter) Observe(rec journal.Record, past func() []journal.Record) {
+	if x.to.Load() == nil || rec.Run == journal.HostRun || !spans.Reads(rec) {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	to := x.to.Load()
+	if to == nil {
+		return
+	}
+	if r := x.run(to, rec, past); r != nil {
+		r.Add(rec, to)
+	}
+	switch rec.Body.(type) {
+	case *journal.RunFinished, *journal.RunSuspended:
+		delete(x.runs, rec.Run)
+	}
+}
+
+// run returns the run of a record, nil if it is not sampled. A run that goes on is
+// known by its past, of which nothing is exported again.
+func (x *Exporter) run(to *pipeline, rec journal.Record, past func() []journal.Record) *spans.Run {
+	r, known := x.runs[rec.Run]
+	if known {
+		return r
+	}
+	var before []journal.Record
+	if rec.Seq > 1 && past != nil {
+		before = past()
+	}
+	if to.samples(rec.Run, traceOf(rec, before)) {
+		r = &spans.Run{Content: x.set.Content}
+		for _, old := range before {
+			if old.Seq < rec.Seq {
+				r.Add(old, nowhere{})
+			}
+		}
+	}
+	x.runs[rec.Run] = r
+	return r
+}
+
+// traceOf returns the :trace of a run that has a record and others before it.
+func traceOf(rec journal.Record, before []journal.Record) edn.Value {
+	if len(before) > 0 {
+		rec = before[0]
+	}
+	if accepted, ok := rec.Body.(*journal.RunAccepted); ok {
+		return accepted.Trace
+	}
+	return edn.Nil()
+}
+
+// Samples reports whether the spans of a run with a :trace are exported.
+func (x *Exporter) Samples(run string, trace edn.Value) bool {
+	to := x.to.Load()
+	return to != nil && to.samples(run, trace)
+}
+
+// nowhere drops what a run gives.
+type nowhere struct{}
+
+func (nowhere) Span(*spans.Span)   {}
+func (nowhere) Event(*spans.Event) {}
+
+// samples reports whether a run is exported: all of its epochs are, or none. The caller
+// decides if it has a trace (TEL-005).
+func (p *pipeline) samples(run string, trace edn.Value) bool {
+	if parent, ok := spans.ParentOf(trace); ok {
+		return parent.Sampled
+	}
+	first := spans.RunContext(run, 1)
+	return p.sampler.ShouldSample(sdktrace.SamplingParameters{TraceID: first.Trace}).Decision == sdktrace.RecordAndSample
+}
