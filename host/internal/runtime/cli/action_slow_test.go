@@ -40,6 +40,8 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"explain", "explain mine/data"},
 		{"protocol-export", "protocol export"},
 		{"events", "admin events"},
+		{"audit", "admin audit"},
+		{"log-level", "admin log-level"},
 		{"config-diff", "diff"},
 		{"budget-show", "admin budget show"},
 		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},
@@ -60,6 +62,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"runs-resume", "runs resume last"},
 		{"runs-stats", "runs stats"},
 		{"dispatch-stats", "dispatch stats"},
+		{"breaker-reset", "dispatch reset mine/data"},
 		{"runs-interrupts", "runs interrupts"},
 		{"runs-answer", "runs answer last 1"},
 		{"create-user", "user add ann --no-password"},
@@ -70,12 +73,20 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"unlock-user", "user unlock ann"},
 		{"reset-login-attempts", "user reset ann"},
 		{"list-roles", "role list"},
+		{"list-known-roles", "role known"},
+		{"create-role", "role create night --include operator"},
+		{"delete-role", "role delete night --yes"},
 		{"grant-role", "role grant ann operator"},
 		{"revoke-role", "role revoke ann operator --yes"},
 		{"token-create", "token create ann"},
 		{"token-list", "token list"},
 		{"token-revoke", "token revoke abcdefgh --yes"},
 		{"delete-user", "user delete ann --yes"},
+		{"backup", "admin backup made"},
+		{"gc", "admin gc --yes"},
+		{"db-status", "admin db-status"},
+		{"migrate-db", "admin migrate"},
+		{"rollback-db", "admin rollback"},
 		{"config-reload", "admin reload"},
 		{"drain", "admin drain"},
 	}
@@ -125,10 +136,10 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	// All other commands execute no action: a new command must be added to one
 	// of the two lists.
 	own := []string{
-		"init", "act", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
+		"init", "act", "chat", "run", "serve", "check", "validate", "fmt", "explain", "prompt show", "protocol diff", "config docs",
 		"plugin new", "plugin runtime", "plugin lock", "plugin install", "graph",
-		"conform", "completion", "doctor", "version", "model probe", "model prices", "judge show", "admin action", "admin systemd-unit", "help",
-		"batch", "runs watch", "admin journal-repair", "admin migrate", "session", "workspace", "context",
+		"conform", "completion", "manual", "doctor", "version", "model probe", "model prices", "judge show", "admin action", "admin systemd-unit", "help",
+		"batch", "runs watch", "admin journal-repair", "admin backup verify", "admin restore", "session", "workspace", "context",
 	}
 	asks := map[string]bool{}
 	for _, verb := range covered {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
-	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -22,10 +19,11 @@ import (
 func (c *command) adminCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "admin",
-		Short: "control the daemon of this data directory, repair its journal, or print its unit file",
+		Short: "control the daemon of this data directory, back it up and keep its database",
 	}
-	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.budgetCommand(), c.actionCommand(),
-		c.repairCommand(), c.migrateCommand(), c.unitCommand())
+	cmd.AddCommand(c.reloadCommand(), c.drainCommand(), c.eventsCommand(), c.auditCommand(), c.budgetCommand(), c.actionCommand(), c.levelCommand(),
+		c.backupCommand(), c.restoreCommand(), c.gcCommand(), c.databaseStatusCommand(),
+		c.migrateCommand(), c.rollbackCommand(), c.repairCommand(), c.unitCommand())
 	return cmd
 }
 
@@ -125,8 +123,8 @@ func (c *command) eventsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "print the events of plugins and candidates of the daemon",
-		Long: "events prints the latest swaps, opened breakers and quality changes that the daemon keeps, and the cursor\n" +
-			"after them. With --after it prints only events after a cursor, such as the one that a swap returns.",
+		Long: "events prints the latest changes of plugins, opened breakers and quality changes that the daemon keeps, and\n" +
+			"the cursor after them. With --after it prints only events after a cursor, such as the one that a swap returns.",
 		Example: "  ferment admin events\n  ferment admin events --after host.0 --wait 1s --edn",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -147,13 +145,7 @@ func (c *command) eventsCommand() *cobra.Command {
 			}
 			var b strings.Builder
 			for e := range result.Key("events").Elems() {
-				fmt.Fprintf(&b, "%s %s", plain(e.Key("at")), plain(e.Key("event")))
-				for _, about := range []string{"cap/id", "intent"} {
-					if e.HasKey(about) {
-						fmt.Fprintf(&b, " %s", e.Key(about))
-					}
-				}
-				fmt.Fprintf(&b, " %s\n", e.Key("details"))
+				b.WriteString(eventLine(e))
 			}
 			fmt.Fprintf(&b, "cursor %s\n", plain(result.Key("cursor")))
 			_, err = io.WriteString(c.env.Stdout, b.String())
@@ -165,11 +157,29 @@ func (c *command) eventsCommand() *cobra.Command {
 	return cmd
 }
 
+// eventLine formats an event for people.
+func eventLine(e edn.Value) string {
+	if !e.HasKey("details") {
+		return auditLine(e) + "\n"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s", plain(e.Key("at")), plain(e.Key("event")))
+	for _, about := range []string{"cap/id", "intent"} {
+		if e.HasKey(about) {
+			fmt.Fprintf(&b, " %s", e.Key(about))
+		}
+	}
+	fmt.Fprintf(&b, " %s\n", e.Key("details"))
+	return b.String()
+}
+
 func (c *command) actionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "action FILE",
-		Short:   "send an admin action from a file, or - for standard input",
-		Long:    "action sends one map with :action and its keys to the daemon and prints the result. GET /openapi.json\nlists the actions with their schemas.",
+	var key string
+	cmd := &cobra.Command{
+		Use:   "action FILE",
+		Short: "send an admin action from a file, or - for standard input",
+		Long: "action sends one map with :action and its keys to the daemon and prints the result. GET /openapi.json\nlists the actions with their schemas.\n" +
+			"With --key a repeated command does not execute the action again, but prints the result of the first one.",
 		Example: "  ferment admin action action.edn\n  ferment admin action --edn - < action.edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -177,13 +187,15 @@ func (c *command) actionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			result, err := c.order(cmd.Context(), action)
+			result, err := c.orderOnce(cmd.Context(), key, action)
 			if err != nil {
 				return err
 			}
 			return c.value(c.env.Stdout, result)
 		},
 	}
+	cmd.Flags().StringVar(&key, "key", "", "idempotency key: 1 to 128 visible ASCII characters, new for each action")
+	return cmd
 }
 
 // done prints text for people, or the result for programs.
@@ -193,88 +205,6 @@ func (c *command) done(result edn.Value, text string) error {
 	}
 	_, err := fmt.Fprintln(c.env.Stdout, text)
 	return err
-}
-
-func (c *command) statusCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "status",
-		Short:   "show the state of the daemon of this data directory",
-		Long:    "status prints the state of the daemon. Exit codes: 0 ready, 1 not ready, 3 no daemon.",
-		Example: "  ferment status\n  ferment status --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			result, err := c.order(cmd.Context(), actionOf("status"))
-			if err != nil {
-				return err
-			}
-			if dir, ok := result.Key("data-dir").AsString(); ok {
-				if free, err := daemon.FreeSpace(dir); err == nil {
-					result = result.AssocKey("data-free-bytes", edn.Int(int64(min(free, math.MaxInt64))))
-				}
-			}
-			if err := c.status(result); err != nil {
-				return err
-			}
-			if !result.Key("ready").Key("ok?").Truthy() {
-				return quietError{1}
-			}
-			return nil
-		},
-	}
-}
-
-func (c *command) status(v edn.Value) error {
-	if c.format != formatText {
-		return c.value(c.env.Stdout, v)
-	}
-	var b strings.Builder
-	ready := v.Key("ready")
-	phase := plain(ready.Key("phase"))
-	if phase == "ready" && !ready.Key("ok?").Truthy() {
-		phase = "not ready"
-	}
-	fmt.Fprintf(&b, "%s, profile %s, version %s, pid %s, up %s\n", phase, plain(ready.Key("profile")),
-		plain(v.Key("version")), v.Key("pid"), since(v.Key("started-at")))
-	for f := range ready.Key("failed").Elems() {
-		fmt.Fprintf(&b, "  because: %s (for %s)\n", plain(f.Key("why")), since(f.Key("since")))
-	}
-	fmt.Fprintf(&b, "listen:   %s\n", strings.Join(plains(v.Key("listen")), " "))
-	fmt.Fprintf(&b, "config:   %s\n", plain(v.Key("config")))
-	fmt.Fprintf(&b, "runs:     %s under way%s, %s of configurations in force\n", v.Key("runs"), waiting(v),
-		diag.Counted(number(v.Key("generations")), "generation"))
-	if n := number(v.Key("suspended")); n > 0 {
-		fmt.Fprintf(&b, "decide:   %s, see \"ferment runs list --status suspended\"\n", diag.Counted(n, "suspended run"))
-	}
-	if refused := v.Key("reload-refused"); !refused.IsNil() {
-		fmt.Fprintf(&b, "reload:   refused %s ago: %s\n", since(refused.Key("at")),
-			plain(refused.Key("error").Key("message")))
-	}
-	if free, ok := v.Key("data-free-bytes").AsInt(); ok && free < daemon.LittleSpace {
-		fmt.Fprintf(&b, "disk:     %d MiB free for %s, which is too little\n", free>>20, plain(v.Key("data-dir")))
-	}
-	for w := range ready.Key("weaker-than-prod").Elems() {
-		fmt.Fprintf(&b, "weaker:   %s is %s, profile prod has %s\n", dotted(w.Key("path")), plain(w.Key("written")),
-			plain(w.Key("prod-written")))
-	}
-	b.WriteByte('\n')
-	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
-		return err
-	}
-	return c.pluginTable(v.Key("plugins"))
-}
-
-// waiting names the queue classes that have waiting runs.
-func waiting(v edn.Value) string {
-	var parts []string
-	for class := range v.Key("queue").Elems() {
-		if number(class.Key("queued")) > 0 {
-			parts = append(parts, fmt.Sprintf("%s of class %s", class.Key("queued"), plain(class.Key("class"))))
-		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return ", " + strings.Join(parts, " and ") + " waiting"
 }
 
 func number(v edn.Value) int {
@@ -291,12 +221,15 @@ func plains(list edn.Value) []string {
 }
 
 // since formats the time since an instant in at most two units.
-func since(v edn.Value) string {
+func since(v edn.Value) string { return age(v, time.Now()) }
+
+// age formats the time from an instant to now in at most two units.
+func age(v edn.Value, now time.Time) string {
 	at, ok := v.AsInst()
 	if !ok {
 		return "?"
 	}
-	d := time.Since(at)
+	d := now.Sub(at)
 	switch {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%dd", int(d.Hours())/24)
@@ -320,7 +253,7 @@ func (c *command) pluginTable(plugins edn.Value) error {
 			if n == 0 {
 				row = head
 			}
-			row[4] = dash(strings.Replace(plain(i.Key("version")), "nil", "", 1))
+			row[4] = dash(plain(i.Key("version")))
 			n++
 			pid := "-"
 			if i.HasKey("pid") {

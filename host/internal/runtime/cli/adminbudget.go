@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -48,15 +49,14 @@ func (c *command) budgetShowCommand() *cobra.Command {
 }
 
 func (c *command) budgetAdjustCommand() *cobra.Command {
-	var user, grant, charge string
-	var tenant bool
+	var user, tenant, grant, charge string
 	cmd := &cobra.Command{
 		Use:   "adjust",
 		Short: "raise the limit of a budget until its window ends, or charge it",
 		Long: "adjust changes one budget of the daemon immediately, also for calls in progress. A grant is added to the\n" +
 			"limits; a charge counts as used, also beyond the limits. Both last until the window ends, those of a total\n" +
 			"until the daemon stops; a reload keeps them. Permanent limits are set in the configuration.",
-		Example: "  ferment admin budget adjust --user ann --grant '{:usd 5}'\n  ferment admin budget adjust --tenant --grant '{:attempts 1000}' --charge '{:usd 0.25M}'",
+		Example: "  ferment admin budget adjust --user ann --grant '{:usd 5}'\n  ferment admin budget adjust --tenant=lab --grant '{:attempts 1000}' --charge '{:usd 0.25M}'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			action, err := adjustment(user, tenant, grant, charge)
@@ -71,18 +71,22 @@ func (c *command) budgetAdjustCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&user, "user", "", "the budget of this caller")
-	cmd.Flags().BoolVar(&tenant, "tenant", false, "the budget of all callers together")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "the budget of the callers of this tenant together; without a name: of those without one")
+	cmd.Flags().Lookup("tenant").NoOptDefVal = policy.HostTenant
 	cmd.Flags().StringVar(&grant, "grant", "", "added to the limits, as EDN such as '{:usd 5 :attempts 100}'")
 	cmd.Flags().StringVar(&charge, "charge", "", "counted as used, as EDN")
 	return cmd
 }
 
 // adjustment builds the action from the flags.
-func adjustment(user string, tenant bool, grant, charge string) (edn.Value, error) {
-	if tenant == (user != "") {
+func adjustment(user, tenant, grant, charge string) (edn.Value, error) {
+	if (tenant == "") == (user == "") {
 		return edn.Nil(), usagef("adjust needs one of --user NAME and --tenant")
 	}
 	action := actionOf("budget-adjust", edn.K("scope"), edn.K("tenant"))
+	if tenant != "" && tenant != policy.HostTenant {
+		action = action.AssocKey("tenant", edn.Text(tenant))
+	}
 	if user != "" {
 		action = actionOf("budget-adjust", edn.K("scope"), edn.K("user"), edn.K("user"), edn.Text(user))
 	}
@@ -119,7 +123,7 @@ func (c *command) budgets(v, data edn.Value) error {
 	for each := range v.Key("each").Elems() {
 		whose := "each " + plain(each.Key("scope"))
 		if whose == "each tenant" {
-			whose = "all callers"
+			whose = "all callers of a tenant"
 		}
 		fmt.Fprintf(&b, "%s: at most %s (%s)\n", whose, amountsText(each.Key("limit")), plain(each.Key("where")))
 	}

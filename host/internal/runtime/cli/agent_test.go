@@ -81,7 +81,6 @@ func saying(text string) string {
 const (
 	mate      = `{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}`
 	question  = `{:messages [{:role :user :content "hello"}]}`
-	placed    = `{:messages [{:role :user :content "hello"}] :conversation/id "c-1" :turn/id "t-1"}`
 	withTools = "agent \"top\" {\n  intents      = [\"chess/best-move\"]\n  capabilities = [\"sat/solver\"]\n  model_intent = \"model/chat\"\n}"
 )
 
@@ -211,29 +210,6 @@ func TestAgentsNeedTheEffectsOfTheirTools(t *testing.T) {
 	got = world(`"db/write"`).run("act", "agent/run", question, "--effects", "db/write", "--edn")
 	require.Zero(t, got.code, got.stderr)
 	assert.Contains(t, got.value(t).Key("result").Key("out").Key("messages").String(), `{\"ok\":true}`)
-}
-
-// CNV-014: an agent calls another one, for the caller and in the conversation of the
-// first; without these it does not.
-func TestAgentsCallAgents(t *testing.T) {
-	t.Parallel()
-	blocks := "agent \"top\" {\n  capabilities = [\"agent/scout\"]\n}\nagent \"scout\" {\n  description = \"Looks things up.\"\n  intents = [\"chess/best-move\"]\n}"
-	steps := []string{
-		calling("agent/scout", `{:task "Find the move."}`), calling("chess/best-move", mate), saying("It is d1d8."),
-		`{:template {:text "The scout said: {{input.messages.2.content}}" :finish :stop}}`,
-	}
-	got := agentWorld(t, agents(blocks), steps).run("act", "agent/run", placed, "--transcript", "--edn")
-	require.Zero(t, got.code, got.stderr)
-	response := got.value(t)
-	assert.Equal(t, `"The scout said: It is d1d8."`, response.Key("result").Key("out").Key("text").String())
-	assert.Equal(t, []string{
-		`agent/top [0]`, `t/voice [0 "h2" 0]`, `agent/scout [0 "h3" 0]`, `t/voice [0 "h3" 0 "h2" 0]`,
-		`chess/engine [0 "h3" 0 "h3" 0]`, `t/voice [0 "h3" 0 "h4" 0]`, `t/voice [0 "h4" 0]`,
-	}, callsOf(response.Key("transcript")))
-	assert.Contains(t, response.Key("transcript").String(), `:agent/parent {:agent/id "agent/top" :conversation/id "c-1" :depth 1 :principal "local" :turn/id "t-1"}`)
-
-	got = agentWorld(t, agents(blocks), steps).run("act", "agent/run", question, "--edn")
-	assert.Equal(t, "agent/context-incomplete", word(got.value(t).Key("error").Key("type")), got.stdout)
 }
 
 // CNV-007, CNV-014, STR-002: the text of an agent is shown as it comes, and what a gate

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -21,35 +21,35 @@ type daemonLink struct {
 	wait              time.Duration
 	last              atomic.Int64 // time of the last answer, in Unix nanoseconds
 
-	mu     sync.Mutex
-	client *httpapi.Client // nil: to be dialed
+	mu    sync.Mutex
+	there *client.Client // nil: to be dialed
 }
 
-func newDaemonLink(client *httpapi.Client, socket, dataDir string, wait time.Duration) *daemonLink {
-	return &daemonLink{socket: socket, tokenFile: daemon.AdminTokenFile(dataDir), wait: wait, client: client}
+func newDaemonLink(there *client.Client, socket, dataDir string, wait time.Duration) *daemonLink {
+	return &daemonLink{socket: socket, tokenFile: daemon.AdminTokenFile(dataDir), wait: wait, there: there}
 }
 
 // dial returns a client. A daemon has a new token after each start.
-func (d *daemonLink) dial(ctx context.Context) (*httpapi.Client, error) {
+func (d *daemonLink) dial(ctx context.Context) (*client.Client, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.client != nil {
-		return d.client, nil
+	if d.there != nil {
+		return d.there, nil
 	}
-	client, err := httpapi.Dial(ctx, d.socket, d.tokenFile)
-	if errors.Is(err, httpapi.ErrNoDaemon) {
+	there, err := client.Dial(ctx, d.socket, d.tokenFile)
+	if errors.Is(err, client.ErrNoDaemon) {
 		err = contract.Errorf("runtime/not-ready", "%w", err)
 	}
-	d.client = client
-	return client, err
+	d.there = there
+	return there, err
 }
 
 // drop forgets a client that failed.
-func (d *daemonLink) drop(client *httpapi.Client) {
+func (d *daemonLink) drop(there *client.Client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.client == client {
-		d.client = nil
+	if d.there == there {
+		d.there = nil
 	}
 }
 
@@ -98,19 +98,15 @@ func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJ
 }
 
 func (d *daemonLink) attempt(ctx context.Context, request edn.Value, dir string, isJSON bool) (edn.Value, bool, error) {
-	client, err := d.dial(ctx)
+	there, err := d.dial(ctx)
 	if err != nil {
 		return edn.Nil(), false, err
 	}
-	to := client
-	if isJSON {
-		to = client.InJSON()
+	response, err := there.Act(ctx, request, client.Call{Dir: dir, JSON: isJSON})
+	if err != nil || response.Body.Key("error").Key("type").Equal(edn.K("auth/unauthorized")) {
+		d.drop(there)
 	}
-	response, stored, err := to.ActOnce(ctx, request, dir)
-	if err != nil || response.Key("error").Key("type").Equal(edn.K("auth/unauthorized")) {
-		d.drop(client)
-	}
-	return response, stored, err
+	return response.Body, response.Replayed, err
 }
 
 // passing reports whether a failure is one of the daemon, not of the run: the same

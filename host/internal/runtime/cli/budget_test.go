@@ -194,25 +194,32 @@ func TestBudgetOfAnOperator(t *testing.T) {
 	refused := s.ask("mine/paid", "{}")
 	assert.Equal(t, "budget/exceeded", refused.failure(t))
 	assert.Contains(t, refused.value(t).Key("error").Key("message").String(), "0 of 0.05 usd left")
-	stranger := w.run("admin", "budget", "show", "--user", "nobody yet", "--edn").value(t)
+	stranger := w.run("admin", "budget", "show", "--user", "uid/4242", "--edn").value(t)
 	first, _ := stranger.Key("scopes").Nth(0)
-	assert.Equal(t, `"nobody yet" {:usd 0.03M} {}`, fmt.Sprint(first.Key("user"), " ", first.Key("left"), " ", first.Key("used")))
+	assert.Equal(t, `"uid/4242" {:usd 0.03M} {}`, fmt.Sprint(first.Key("user"), " ", first.Key("left"), " ", first.Key("used")))
+
+	w.data("user", "add", "ann", "--no-password")
+	granted, _ := w.data("admin", "budget", "adjust", "--user", "ann", "--grant", "{:usd 1}").Key("user").AsString()
+	assert.Regexp(t, `^user/\d+$`, granted, "calls of an account are counted under its id")
+	w.data("admin", "budget", "show", "--user", granted)
 
 	for args, want := range map[string]struct {
 		exit int
 		says string
 	}{
+		"admin budget adjust --user an --grant {:usd,1}":     {5, "did you mean ann?"},
+		"admin budget adjust --user user/0 --grant {:usd,1}": {5, "there is no user"},
 		"admin budget":                                           {2, "needs a command: adjust or show"},
 		"admin budget adjust --grant {:usd,1}":                   {2, "needs one of --user NAME and --tenant"},
 		"admin budget adjust --user a --tenant --grant {:usd,1}": {2, "needs one of --user NAME and --tenant"},
 		"admin budget adjust --user a":                           {2, "needs --grant or --charge"},
-		"admin budget adjust --user a --grant {:usd":             {2, "--grant:1:6: text ends inside the map"},
-		"admin budget adjust --user a --grant 5":                 {2, "--grant is integer, not a map"},
-		"admin budget adjust --user a --grant {:usd,0.5}":        {2, "the input of budget-adjust is wrong: [:grant :usd]"},
-		"admin budget adjust --user a --grant {:usd,-1M}":        {2, "found -1M"},
-		"admin budget adjust --user a --grant {:usd,0}":          {2, "changes nothing"},
-		"admin budget adjust --user a --grant {:max-usd,1}":      {2, ":max-usd"},
-		"admin budget adjust --user a --grant {:attempts,1}":     {2, "does not limit attempts"},
+		"admin budget adjust --user ann --grant {:usd":           {2, "--grant:1:6: text ends inside the map"},
+		"admin budget adjust --user ann --grant 5":               {2, "--grant is integer, not a map"},
+		"admin budget adjust --user ann --grant {:usd,0.5}":      {2, "the input of budget-adjust is wrong: [:grant :usd]"},
+		"admin budget adjust --user ann --grant {:usd,-1M}":      {2, "found -1M"},
+		"admin budget adjust --user ann --grant {:usd,0}":        {2, "changes nothing"},
+		"admin budget adjust --user ann --grant {:max-usd,1}":    {2, ":max-usd"},
+		"admin budget adjust --user ann --grant {:attempts,1}":   {2, "does not limit attempts"},
 		"admin budget adjust --tenant --grant {:attempts,1}":     {5, `no block budget "tenant"`},
 	} {
 		got := w.run(strings.Fields(args)...)

@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -58,7 +58,7 @@ func (c *command) checkCommand() *cobra.Command {
 
 // checkAll checks all plans. An unreadable file determines the exit code
 // before a plan with errors.
-func (c *command) checkAll(names []string, around surroundings, budget edn.Value, loaded *daemon.Loaded) error {
+func (c *command) checkAll(names []string, around surroundings, budget edn.Value, loaded *setup.Loaded) error {
 	code := exit.Done
 	var plans []*plan.Plan
 	for _, name := range names {
@@ -144,7 +144,7 @@ func readEffects(effects []string) error {
 }
 
 // planEnv returns the environment for a static check.
-func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
+func planEnv(around surroundings, loaded *setup.Loaded) plan.Env {
 	return plan.Env{
 		Request:  policy.Layer{Effects: around.effects},
 		Registry: loaded.Generation.Registry, Policies: loaded.Generation.Policies,
@@ -158,12 +158,12 @@ func planEnv(around surroundings, loaded *daemon.Loaded) plan.Env {
 // readPlan reads a plan and checks it against the configuration. The result is
 // nil if the value is not a plan.
 func readPlan(
-	name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *daemon.Loaded,
+	name string, v edn.Value, positions *edn.Positions, around surroundings, loaded *setup.Loaded,
 ) (*plan.Plan, []plan.Finding) {
 	if isJSONFile(name) {
 		v = plan.FromJSON(v, loaded.Generation.Registry)
 	}
-	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Limits()))
+	p, findings := plan.Parse(v, positions, plan.WithLimits(loaded.Host.Limits()))
 	if p == nil {
 		return nil, findings
 	}
@@ -173,7 +173,7 @@ func readPlan(
 // checkOne checks one plan and prints the findings; the plan is nil if the
 // text is not a plan.
 func (c *command) checkOne(
-	name string, around surroundings, budget edn.Value, loaded *daemon.Loaded,
+	name string, around surroundings, budget edn.Value, loaded *setup.Loaded,
 ) (p *plan.Plan, ok bool, err error) {
 	v, positions, err := c.readPlan(name)
 	var syntax *edn.SyntaxError

@@ -87,7 +87,7 @@ var refusals = []struct {
 	{`{:op :plan :plan {:nodes [{:op :emit
     :input §:none}]}}`, []string{`CHECK-017 slot :none is filled by no node, binding or default in [:nodes 1 :plan :nodes 0 :input]`}},
 	{`{:op :let :value §{:slot/id :y} :as :x}
- {:op :let :value {:slot/id :x} :as :y} {:op :emit :input :y}`, []string{`CHECK-018 slot :y is filled later, by node 2 at 3:33; move the let or use :slot/default`}},
+ {:op :let :value {:n 1} :as :y} {:op :emit :input :x}`, []string{`CHECK-018 slot :y is filled later, by node 2 at 3:26; move the let or use :slot/default`}},
 	{`{:op :let :id "a" :value 1 :as :x :needs ["b"]}
  §{:op :emit :id "b" :input :x}`, []string{`CHECK-019 nodes wait for each other: a -> b -> a`}},
 	{`{:op :call :intent :num/add :input {:n 1} :as :x}

@@ -21,6 +21,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -78,19 +80,22 @@ func interruptible(parent context.Context) (context.Context, func()) {
 
 // command is the state that all commands share.
 type command struct {
-	env      Env
-	ctx      context.Context // of the whole command
-	release  func()          // cancels ctx and stops handling signals
-	config   string
-	profile  string
-	server   string
-	format   format
-	forms    *asked // formats that the command line requests
-	verbose  bool
-	lockfile daemon.Lockfile
-	attached map[string]string // --attach
-	astray   error             // error of a help request for an unknown command
-	verb     string            // full name of the command, once it is known
+	env     Env
+	ctx     context.Context // of the whole command
+	release func()          // cancels ctx and stops handling signals
+	config  string
+	profile string
+	server  string
+	// remote is the daemon of --server, with the token in tokenFile or the environment.
+	remote    *client.Client
+	tokenFile string
+	format    format
+	forms     *asked // formats that the command line requests
+	verbose   bool
+	lockfile  setup.Lockfile
+	attached  map[string]string // --attach
+	astray    error             // error of a help request for an unknown command
+	verb      string            // full name of the command, once it is known
 }
 
 // quietError ends a command whose problem was already printed.
@@ -128,7 +133,7 @@ func (c *command) root() *cobra.Command {
 			if err := c.forms.one(); err != nil {
 				return err
 			}
-			if err := c.knownServer(); err != nil {
+			if err := c.chooseServer(cmd); err != nil {
 				return err
 			}
 			return c.knownProfile()
@@ -150,7 +155,9 @@ func (c *command) root() *cobra.Command {
 		"configuration, a file or a directory (default: ferment.hcl, then config/, in the working directory)")
 	flags.StringVar(&c.profile, "profile", "",
 		"profile: "+strings.Join(language.Profiles(), ", ")+" (default: FERMENT_PROFILE, then the configuration)")
-	flags.StringVar(&c.server, "server", "", "URL of a daemon elsewhere; not part of this build")
+	flags.StringVar(&c.server, "server", "",
+		"URL of a daemon elsewhere, for commands about runs, sessions and users; its token is in FERMENT_TOKEN")
+	flags.StringVar(&c.tokenFile, "token-file", "", "file with the token for --server, which only its owner can read")
 	flags.VarP(outputFlag{c.forms}, "output", "o", "output format: text, json or edn")
 	flags.VarPF(formatFlag{c.forms, formatJSON}, "json", "", "short for --output json").NoOptDefVal = "true"
 	flags.VarPF(formatFlag{c.forms, formatEDN}, "edn", "", "short for --output edn").NoOptDefVal = "true"
@@ -166,10 +173,10 @@ func (c *command) root() *cobra.Command {
 	})
 	root.AddCommand(
 		c.initCommand(), c.serveCommand(), c.statusCommand(), c.adminCommand(), c.devCommand(),
-		c.runCommand(), c.actCommand(), c.batchCommand(), c.runsCommand(), c.dispatchCommand(), c.sessionCommand(), c.userCommand(), c.roleCommand(), c.tokenCommand(), c.checkCommand(),
+		c.runCommand(), c.actCommand(), c.chatCommand(), c.batchCommand(), c.runsCommand(), c.dispatchCommand(), c.sessionCommand(), c.userCommand(), c.roleCommand(), c.tokenCommand(), c.checkCommand(),
 		c.graphCommand(), c.validateCommand(), c.fmtCommand(),
 		c.diffCommand(), c.configCommand(), c.explainCommand(), c.promptCommand(), c.protocolCommand(),
-		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(),
+		c.pluginCommand(), c.modelCommand(), c.judgeCommand(), c.conformCommand(), c.completionCommand(), c.manualCommand(),
 		c.doctorCommand(), c.versionCommand(),
 	)
 	root.AddCommand(c.workspaceCommands()...)
@@ -401,7 +408,12 @@ func (c *command) exit(ctx context.Context, err error) int {
 		c.problem(contract.Errorf("invalid-request", "%s", err).WithHint(environmentHint(err)))
 		return exit.Environment
 	}
-	var environment *daemon.EnvironmentError
+	var directory *daemon.DirectoryError
+	if errors.As(err, &directory) {
+		c.problem(contract.Errorf("invalid-request", "%s", err).WithHint(directory.Fix))
+		return exit.Environment
+	}
+	var environment *setup.EnvironmentError
 	if errors.As(err, &environment) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		e := contract.AsError(err)
 		if e.Type == "runtime/internal" { // the environment failed, not the host
@@ -428,7 +440,7 @@ func environmentHint(err error) string {
 	switch {
 	case errors.As(err, &told):
 		return told.Next()
-	case errors.Is(err, os.ErrNotExist) && errors.As(err, &file) && file.written:
+	case (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) && errors.As(err, &file) && file.written:
 		return "name a file in a directory that exists and can be written"
 	case errors.Is(err, os.ErrNotExist):
 		return "name a file that exists"

@@ -12,7 +12,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -59,9 +60,9 @@ type names func(prefix string) []string
 
 // completions registers the completions of commands and flags.
 func (c *command) completions(root *cobra.Command) {
-	intents := c.named(func(n daemon.Names) []string { return n.Intents })
-	capabilities := c.named(func(n daemon.Names) []string { return n.Capabilities })
-	plugins := c.named(func(n daemon.Names) []string { return n.Plugins })
+	intents := c.named(func(n setup.Names) []string { return append(n.HostIntents, n.Intents...) })
+	capabilities := c.named(func(n setup.Names) []string { return n.Capabilities })
+	plugins := c.named(func(n setup.Names) []string { return n.Plugins })
 	for verb, offer := range map[string]names{
 		"act": intents, "plugin inspect": plugins, "plugin approve": plugins, "config docs": fixed(append(view.BlockPaths(), "limits")),
 		"admin plugin restart": plugins, "admin plugin swap": plugins, "admin plugin quarantine": plugins, "admin plugin logs": plugins,
@@ -80,6 +81,17 @@ func (c *command) completions(root *cobra.Command) {
 	}
 	if cmd, rest, err := root.Find([]string{"runs", "diff"}); err == nil && len(rest) == 0 {
 		cmd.ValidArgsFunction = names(c.knownRuns).always()
+	}
+	users, sessions := names(c.knownUsers), names(c.knownSessions)
+	for group, byWord := range map[string]map[string]names{ // by the word for the first argument
+		"user": {"NAME": users}, "role": {"USER": users}, "token": {"USER": users}, "session": {"ID": sessions, "[ID]": sessions},
+	} {
+		cmd, _, _ := root.Find([]string{group})
+		for _, sub := range cmd.Commands() {
+			if words := strings.Fields(sub.Use); len(words) > 1 && byWord[words[1]] != nil && sub.Name() != "add" {
+				sub.ValidArgsFunction = byWord[words[1]].first()
+			}
+		}
 	}
 	if cmd, rest, err := root.Find([]string{"explain"}); err == nil && len(rest) == 0 {
 		cmd.ValidArgsFunction = c.completeExplain(intents)
@@ -118,31 +130,47 @@ func (c *command) completeExplain(intents names) cobra.CompletionFunc {
 }
 
 // named returns names of the configuration at completion time.
-func (c *command) named(which func(daemon.Names) []string) names {
+func (c *command) named(which func(setup.Names) []string) names {
 	return func(string) []string {
-		return which(daemon.KnownNames(c.ctx, c.options(), completionTime))
+		return which(setup.KnownNames(c.ctx, c.options(), completionTime))
 	}
 }
 
-// knownRuns returns the ids of the newest runs of the daemon; none if no daemon
-// serves.
+// knownRuns returns the ids of the newest runs of the daemon.
 func (c *command) knownRuns(string) []string {
+	return append(c.answered("runs", "run", (*client.Client).Admin, actionOf("runs-list", edn.K("limit"), edn.Int(50))), "last")
+}
+
+// knownUsers returns the logins of the users of the daemon.
+func (c *command) knownUsers(string) []string {
+	return c.answered("users", "login", (*client.Client).Admin, actionOf("list-users"))
+}
+
+// knownSessions returns the ids of sessions of the daemon.
+func (c *command) knownSessions(string) []string {
+	return c.answered("sessions", "session/id", (*client.Client).Session, actionOf("list"))
+}
+
+// answered returns a key of each row of a list of the daemon; none if no daemon serves or
+// it does not answer in time.
+func (c *command) answered(
+	list, key string, ask func(*client.Client, context.Context, edn.Value) (edn.Value, error), action edn.Value,
+) (out []string) {
 	ctx, cancel := context.WithTimeout(c.ctx, completionTime)
 	defer cancel()
-	ids := []string{"last"}
-	client, err := c.reach(ctx)
-	if err != nil || client == nil {
-		return ids
+	there, err := c.reach(ctx)
+	if err != nil || there == nil {
+		return nil
 	}
-	list, _ := client.Do(ctx, actionOf("runs-list", edn.K("limit"), edn.Int(50))) // nil without an answer
-	for r := range list.Key("runs").Elems() {
-		ids = append(ids, plain(r.Key("run")))
+	answer, _ := ask(there, ctx, action) // nil without an answer
+	for row := range answer.Key(list).Elems() {
+		out = append(out, plain(row.Key(key)))
 	}
-	return ids
+	return out
 }
 
 // blockNames lists the blocks that config show can print alone.
-func blockNames(n daemon.Names) []string {
+func blockNames(n setup.Names) []string {
 	out := []string{"ferment"}
 	for block, labels := range map[string][]string{"plugin": n.Plugins, "intent": n.Intents,
 		"capability": n.Capabilities} {

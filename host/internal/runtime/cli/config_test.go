@@ -172,6 +172,7 @@ func TestCompletionNames(t *testing.T) {
 		return slices.Equal(offers("explain", "mine/talk", "--capability", "min"), []string{"mine/talk"})
 	}, time.Minute, 10*time.Millisecond)
 	assert.Equal(t, []string{"runtime/crashed"}, offers("explain", "error", "runtime/cr"))
+	assert.Equal(t, []string{"conversation/select", "conversation/send"}, offers("act", "conversation/se"), "intents of the host")
 	assert.Equal(t, []string{"dev"}, offers("validate", "--profile", "d"))
 	assert.Equal(t, []string{"plugin.restart"}, offers("config", "docs", "plugin.res"))
 	assert.Equal(t, []string{"plugin.mine", "plugin.text"}, offers("config", "show", "--only", "plugin."))

@@ -17,14 +17,14 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // options returns the load options that all commands share.
-func (c *command) options() daemon.Options {
-	return daemon.Options{
+func (c *command) options() setup.Options {
+	return setup.Options{
 		Config:   c.config,
 		Profile:  c.profile,
 		Dir:      c.env.Dir,
@@ -37,13 +37,13 @@ func (c *command) options() daemon.Options {
 
 // load reads the configuration; an invalid one is printed and ends the
 // command.
-func (c *command) load(ctx context.Context, o daemon.Options) (*daemon.Loaded, error) {
-	loaded, err := daemon.Load(ctx, o)
+func (c *command) load(ctx context.Context, o setup.Options) (*setup.Loaded, error) {
+	loaded, err := setup.Load(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if loaded.Generation == nil {
-		return nil, c.invalidConfig(&daemon.InvalidConfigError{Config: loaded.Config})
+		return nil, c.invalidConfig(&setup.InvalidConfigError{Config: loaded.Config})
 	}
 	return loaded, nil
 }
@@ -61,7 +61,7 @@ func (c *command) knownProfile() error {
 }
 
 // invalidConfig prints the diagnostics of a configuration.
-func (c *command) invalidConfig(e *daemon.InvalidConfigError) error {
+func (c *command) invalidConfig(e *setup.InvalidConfigError) error {
 	if err := c.diagnostics(c.env.Stderr, e.Config.Report(diag.DefaultMaxShown)); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *command) validateCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o := c.options()
 			o.NoStart, o.OnlyLocked, o.Advise = noStart, !describe, true
-			loaded, err := daemon.Load(cmd.Context(), o)
+			loaded, err := setup.Load(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
@@ -233,6 +233,12 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 		}
 		return false, quietError{exit.Negative}
 	}
+	writes := f.Changed() && !check && !diff && name != "-"
+	if writes {
+		if err := f.Write(); err != nil {
+			return false, err
+		}
+	}
 	switch {
 	case c.format != formatText:
 		err = c.formatValue(f, diff)
@@ -243,10 +249,7 @@ func (c *command) formatOne(name string, check, diff bool) (bool, error) {
 	case f.Changed():
 		_, err = fmt.Fprintln(c.env.Stdout, name)
 	}
-	if err != nil || !f.Changed() || check || diff || name == "-" {
-		return f.Changed(), err
-	}
-	return true, f.Write()
+	return f.Changed(), err
 }
 
 // formatValue returns the result for one file as data.

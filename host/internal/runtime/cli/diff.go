@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -114,12 +115,12 @@ func (c *command) diff(ctx context.Context, against string, noStart bool) error 
 	for i, path := range []string{against, c.config} {
 		o := c.options()
 		o.Config, o.Key, o.NoStart = path, key, noStart
-		loaded, err := daemon.Load(ctx, o)
+		loaded, err := setup.Load(ctx, o)
 		if err != nil {
 			return err
 		}
 		if loaded.Generation == nil {
-			return c.invalidConfig(&daemon.InvalidConfigError{Config: loaded.Config})
+			return c.invalidConfig(&setup.InvalidConfigError{Config: loaded.Config})
 		}
 		both[i] = loaded.Config
 	}

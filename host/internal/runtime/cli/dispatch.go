@@ -15,10 +15,59 @@ import (
 func (c *command) dispatchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dispatch",
-		Short: "show what the policy learned has learned of the candidates",
+		Short: "show what is known of the candidates, and reset their breakers",
 	}
-	cmd.AddCommand(c.dispatchStatsCommand())
+	cmd.AddCommand(c.dispatchStatsCommand(), c.dispatchResetCommand())
 	return cmd
+}
+
+func (c *command) dispatchResetCommand() *cobra.Command {
+	var intent string
+	cmd := &cobra.Command{
+		Use:   "reset CAPABILITY",
+		Short: "close the breakers of a capability",
+		Long: "reset closes the breakers of a capability of the daemon and forgets the failures that they count, once their cause is\n" +
+			"gone. A breaker counts for one intent. A plugin in quarantine is released with \"ferment plugin release\".",
+		Example: "  ferment dispatch reset chess/engine\n  ferment dispatch reset chess/engine --intent chess/best-move",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			action := actionOf("breaker-reset")
+			for key, name := range map[string]string{"capability": args[0], "intent": intent} {
+				if name == "" && key == "intent" {
+					continue
+				}
+				v, err := edn.Keyword(strings.TrimPrefix(name, ":"))
+				if err != nil {
+					return usagef("%s %q: expected a name", key, name)
+				}
+				action = action.AssocKey(key, v)
+			}
+			result, err := c.order(cmd.Context(), action)
+			if err != nil {
+				return err
+			}
+			if c.format != formatText {
+				return c.value(c.env.Stdout, result)
+			}
+			return c.resetText(result.Key("candidates"))
+		},
+	}
+	cmd.Flags().StringVar(&intent, "intent", "", "only the breaker of this intent")
+	return cmd
+}
+
+// resetText prints which breakers are closed now.
+func (c *command) resetText(candidates edn.Value) error {
+	if candidates.Len() == 0 {
+		_, err := io.WriteString(c.env.Stdout, "it was not called yet: there is no breaker to reset\n")
+		return err
+	}
+	for s := range candidates.Elems() {
+		if _, err := fmt.Fprintf(c.env.Stdout, "%s %s: the breaker is closed\n", s.Key("cap/id"), s.Key("intent")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *command) dispatchStatsCommand() *cobra.Command {

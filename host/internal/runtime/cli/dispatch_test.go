@@ -1,7 +1,10 @@
 package cli_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -55,14 +58,19 @@ func TestDispatchStats(t *testing.T) {
 		assert.Equal(t, ":demo/answer", g.Key("intent").String())
 		return g
 	}
-	live := w.data("dispatch", "stats")
-	g := group(live)
-	assert.Equal(t, int64(5), intOf(t, g.Key("decisions").Key("declared")), "each arm has 5 outcomes then")
-	assert.Equal(t, int64(calls-5), intOf(t, g.Key("decisions").Key("drawn")))
+	var g edn.Value
+	require.Eventually(t, func() bool {
+		g = group(w.data("dispatch", "stats"))
+		b, _ := g.Key("arms").Nth(1)
+		return intOf(t, b.Key("outcomes")) == calls
+	}, time.Minute, time.Millisecond, "every call ends with the good one")
+	declared, drawn := intOf(t, g.Key("decisions").Key("declared")), intOf(t, g.Key("decisions").Key("drawn"))
+	assert.GreaterOrEqual(t, declared, int64(5), "each arm has 5 outcomes then")
+	assert.Less(t, declared, int64(calls)/2, "outcomes count soon after their answers")
+	assert.Equal(t, int64(calls), declared+drawn)
 	a, _ := g.Key("arms").Nth(0)
 	b, _ := g.Key("arms").Nth(1)
 	assert.Equal(t, ":t/a", a.Key("cap/id").String())
-	assert.Equal(t, int64(calls), intOf(t, b.Key("outcomes")), "every call ends with the good one")
 	assert.Less(t, intOf(t, a.Key("outcomes")), int64(calls), "the bad one is soon left")
 	rate, _ := b.Key("rate").Key("value").AsNumber()
 	f, _ := rate.Float64()
@@ -76,7 +84,7 @@ func TestDispatchStats(t *testing.T) {
 	assert.Equal(t, b.Key("outcomes").String(), again.Key("outcomes").String())
 	text := w.run("dispatch", "stats")
 	require.Zero(t, text.code, text.stderr)
-	for _, want := range []string{"demo/answer", "35 drawn", "5 in the declared order", "t/a v1", "t/b v1", "pass rate"} {
+	for _, want := range []string{"demo/answer", fmt.Sprintf("%d drawn, %d in the declared order", drawn, declared), "t/a v1", "t/b v1", "pass rate"} {
 		assert.Contains(t, text.stdout, want)
 	}
 	fits(t, text.stdout)
@@ -88,7 +96,7 @@ func TestDispatchStats(t *testing.T) {
 
 	s = w.serve()
 	require.Equal(t, 200, s.ask("demo/answer", "{}").status)
-	assert.NotContains(t, w.run("admin", "events").stdout, "priors-reset", "it knows what it has learned")
+	assert.Equal(t, 1, strings.Count(w.run("admin", "events").stdout, "priors-reset"), "that of the first daemon: this one knows what it has learned")
 	records := w.run("runs", "records", "last", "--edn").stdout
 	require.Contains(t, records, ":learned {")
 	assert.Contains(t, records, ":seed ")

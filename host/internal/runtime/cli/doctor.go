@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -48,7 +48,7 @@ func (c *command) doctor(ctx context.Context) error {
 	e.Isolation(confine.Probe())
 	xdg, _ := c.env.Getenv("XDG_RUNTIME_DIR")
 	e.Sockets(xdg)
-	loaded, err := daemon.Load(ctx, c.options())
+	loaded, err := setup.Load(ctx, c.options())
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -89,7 +89,7 @@ func (c *command) doctor(ctx context.Context) error {
 }
 
 // examineJudges reports the calibration of the judges in use (JDG-011).
-func examineJudges(e *doctor.Examination, loaded *daemon.Loaded) {
+func examineJudges(e *doctor.Examination, loaded *setup.Loaded) {
 	for _, s := range loaded.JudgeStates(time.Now()) {
 		if !s.Used {
 			continue

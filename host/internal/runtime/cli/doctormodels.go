@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -27,7 +28,7 @@ func servesModels(p plugins.Plugin) bool {
 // key, and whether its server can be reached. The host opens no connection
 // itself. It asks the daemon; without one it starts the plugins and stops them
 // again.
-func (c *command) examineModels(ctx context.Context, e *doctor.Examination, loaded *daemon.Loaded) {
+func (c *command) examineModels(ctx context.Context, e *doctor.Examination, loaded *setup.Loaded) {
 	var models []plugins.Plugin
 	for _, p := range loaded.Plugins {
 		if servesModels(p) {
@@ -57,16 +58,16 @@ func (c *command) examineModels(ctx context.Context, e *doctor.Examination, load
 // statesOfModels returns the plugin list of the daemon, or of a host that runs
 // only the plugins of models.
 func (c *command) statesOfModels(ctx context.Context) (edn.Value, error) {
-	client, err := c.reach(ctx)
+	there, err := c.reach(ctx)
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if client != nil {
-		list, err := client.Do(ctx, actionOf("plugin-list"))
+	if there != nil {
+		list, err := there.Admin(ctx, actionOf("plugin-list"))
 		return list.Key("plugins"), err
 	}
-	o := c.options()
-	o.Reach = func(loaded *daemon.Loaded) map[string]bool {
+	o := daemon.Options{Options: c.options()}
+	o.Reach = func(loaded *setup.Loaded) map[string]bool {
 		models := map[string]bool{}
 		for _, p := range loaded.Plugins {
 			models[p.Name] = servesModels(p)

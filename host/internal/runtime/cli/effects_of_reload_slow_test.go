@@ -53,8 +53,9 @@ func settings() []setting {
 
 // labelOf names the blocks of the configuration that are changed.
 var labelOf = map[string]string{
-	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s",
+	"plugin": "mine", "capability": "mine/a", "schema": "t/s", "check": "c", "dispatch": "d", "intent": "t/a", "role": "clerk", "rule": "fs/read", "secret": "s", "db": "n",
 	"judge": "j", "rubric": "r", "criterion": "k", "class": "batch", "human": "people/clerk", "operation": "act/defaults", "binding": "session/language", "profile": "strict-meta",
+	"oidc": "corp",
 }
 
 const changedBase = testProfile + `
@@ -92,9 +93,21 @@ effects {
   secret "s" {
     value = secret("env:SOME")
   }
+
+  db "n" {
+    driver = "sqlite"
+    path   = "/nowhere/n.db"
+  }
 }
 
 role "clerk" {}
+
+auth {
+  oidc "corp" {
+    issuer   = "https://127.0.0.1:1"
+    audience = "ferment"
+  }
+}
 
 rubric "r" {
   criterion "k" {
@@ -133,21 +146,31 @@ var changes = map[string]string{
 	"capability.scope.arguments": `arguments = { "/bin/true" = ["x"] }`, "effects.scope.arguments": "allow_commands = [\"/bin/true\"]\narguments = { \"/bin/true\" = [\"x\"] }", "role.scope.arguments": `arguments = { "/bin/true" = ["x"] }`,
 	"capability.role": `role = "voice"`, "intent.role": `role = "voice"`, "prompts.roles": `roles = { voice = "Sing." }`, "prompts.intents": `intents = { "t/a" = "x" }`, "prompts.language_packs": `language_packs = ["../it.edn"]`,
 	"prompts.fragments": "fragments = { f = \"x\" }\ndefault = { fragment = \"f\" }", "prompts.allowed": `allowed = { voice = ["x"] }`,
-	"auth.basic.memory": `memory = "24MiB"`, "auth.tokens.max_ttl": `max_ttl = "400d"`,
+	"auth.session_token.idle_ttl": `idle_ttl = "1h"`,
+	"auth.basic.memory":           `memory = "24MiB"`, "auth.tokens.max_ttl": `max_ttl = "400d"`,
 	"auth.account_roles": `account_roles = { robot = ["user"] }`, "auth.strong_types": `strong_types = ["robot"]`, "role.intents": `intents = ["text/*"]`,
 	"http.trusted_proxies": `trusted_proxies = ["10.0.0.0/8"]`, "http.tls_terminated_by_proxy": "tls_terminated_by_proxy = true\ntrusted_proxies = [\"10.0.0.0/8\"]",
 	"http.limits.session_body": `session_body = "2MiB"`,
+	"session.binding.target":   "target = [\"constraints\", \"language\"]",
 	"session.binding.coerce":   "target = [\"constraints\", \"language\"]\ncoerce = \"keyword\"",
 	"session.binding.required": "target = [\"constraints\", \"language\"]\nrequired = true",
 	"queue.default_class":      `default_class = "sync"`,
 	"router.meta":              "meta = true\nintent = \"t/a\"", "router.profile": `profile = "strict-meta"`,
 	"router.capability_role": `capability_role = { "mine/a" = "voice" }`, "router.intent_role": `intent_role = { "t/a" = "voice" }`,
 	"router.intent_default_role": `intent_default_role = { "t/a" = "voice" }`,
-	"judge.intent":               `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
-	"effects.secret.value": `value = secret("env:OTHER")`,
-	"http.admin_socket":    `admin_socket = "other.sock"`,
-	"judge.anchors":        `anchors = "../it.edn"`,
-	"http.listen":          `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
+	"capability.model_key":       `model_key = "large"`, "intent.model_key": `model_key = "vendor/large"`,
+	"intent.plan":                     `plan = edn("{:nodes [{:op :call :intent :t/a :input {:slot/id :input} :as :x} {:op :emit :input :x}]}")`,
+	"router.capability_model_key":     `capability_model_key = { "mine/a" = "large" }`,
+	"router.intent_model_key":         `intent_model_key = { "t/a" = "large" }`,
+	"router.intent_default_model_key": `intent_default_model_key = { "t/a" = "large" }`,
+	"judge.intent":                    `intent = "t/b"`, "judge.votes": "votes = 1", "rubric.scale": "scale = [0, 5]", "rubric.rules": `rules = [{ rule = "length" }]`,
+	"effects.secret.value":         `value = secret("env:OTHER")`,
+	"capability.scope.connections": `connections = ["n"]`, "effects.scope.connections": `connections = ["n"]`, "role.scope.connections": `connections = ["n"]`,
+	"http.admin_socket":      `admin_socket = "other.sock"`,
+	"telemetry.otel.enabled": "enabled = true\nendpoint = \"http://127.0.0.1:1\"", "telemetry.otel.endpoint": `endpoint = "http://127.0.0.1:1"`,
+	"telemetry.otel.headers": `headers = { authorization = secret("env:OTHER") }`,
+	"judge.anchors":          `anchors = "../it.edn"`,
+	"http.listen":            `listen = ["127.0.0.1:1"]`, "http.allowed_hosts": `allowed_hosts = ["ferment.example"]`,
 }
 
 // wider are changes that restart the tools plugin although tool calls use the
@@ -157,14 +180,20 @@ var wider = []string{"effects.enforcement", "effects.scope net/http.enabled"}
 
 // unusual attributes are covered by other tests.
 var unusual = map[string]string{
-	"store.dsn":          "a secret of the driver postgres: tests of the configuration",
-	"http.tls.cert_file": "a certificate and its key change together: tests of TLS",
-	"http.tls.key_file":  "a certificate and its key change together: tests of TLS",
-	"include.optional":   "what it says is used up when the files are read",
-	"capability.plugin":  "another plugin is another capability: TestReload",
-	"plugin.command":     "TestReload has a plugin that comes and one that goes",
-	"plugin.enabled":     "its processes go: TestReload",
-
+	"store.dsn":                  "a secret of the driver postgres: tests of the configuration",
+	"http.tls.cert_file":         "a certificate and its key change together: tests of TLS",
+	"http.tls.key_file":          "a certificate and its key change together: tests of TLS",
+	"auth.oidc.issuer":           "a reload reads its keys: TestMeansOfLogin",
+	"auth.client_cert.subjects":  "it needs an authority: TestMeansOfLogin",
+	"http.tls.client_ca_file":    "it changes the listeners with their certificate: TestMeansOfLogin",
+	"auth.oidc.ca_file":          "a reload reads keys with it: TestMeansOfLogin",
+	"include.optional":           "what it says is used up when the files are read",
+	"capability.plugin":          "another plugin is another capability: TestReload",
+	"plugin.command":             "TestReload has a plugin that comes and one that goes",
+	"plugin.enabled":             "its processes go: TestReload",
+	"effects.db.driver":          "its plugin is not in this configuration: TestDatabasesReachTheirPlugin",
+	"effects.db.path":            "its plugin is not in this configuration: TestDatabasesReachTheirPlugin",
+	"effects.db.dsn":             "its plugin is not in this configuration: TestDatabasesReachTheirPlugin",
 	"session.vars.default_class": "it names a class that its block declares: the tests of sessions",
 }
 
@@ -222,6 +251,8 @@ func someValues(t language.Type, old string) []string {
 			out = append(out, strconv.Quote(w))
 		}
 		return out
+	case language.KindOrigin:
+		return []string{`"https://app.example"`}
 	case language.KindRate:
 		return []string{`"7/s"`, `"9/s"`}
 	case language.KindPath:
@@ -243,7 +274,11 @@ func someValues(t language.Type, old string) []string {
 		if t.Elem != nil {
 			elem = someValues(*t.Elem, "")[0]
 		}
-		return []string{"{ A = " + elem + " }"}
+		key := "A"
+		if t.Key != nil && t.Key.Kind == language.KindEnum {
+			key = t.Key.Enum[0]
+		}
+		return []string{"{ " + key + " = " + elem + " }"}
 	case language.KindList, language.KindSet:
 		for _, v := range someValues(*t.Elem, "") {
 			out = append(out, "["+v+"]")

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -45,31 +44,8 @@ func (c *command) explainCommand() *cobra.Command {
 	return cmd
 }
 
-// explainIntent asks the daemon, which has statistics of candidates, or reads
-// the configuration if there is none.
 func (c *command) explainIntent(ctx context.Context, local, streamed bool, intent, capability string) error {
-	name, err := edn.Keyword(intent)
-	if err != nil {
-		return usagef("expected an intent NS/NAME, such as chess/best-move")
-	}
-	question := actionOf("explain", edn.K("intent"), name)
-	if capability != "" {
-		pinned, err := edn.Keyword(capability)
-		if err != nil {
-			return usagef("expected a capability NS/NAME, such as chess/embedded")
-		}
-		question = question.AssocKey("capability", pinned)
-	}
-	if streamed {
-		question = question.AssocKey("stream", edn.Bool(true))
-	}
-	v, done, err := c.ask(ctx, local, question)
-	if !done {
-		var loaded *daemon.Loaded
-		if loaded, err = c.load(ctx, c.options()); err == nil {
-			v, err = loaded.Explain(intent, capability, streamed, loaded.Bind)
-		}
-	}
+	v, err := c.explained(ctx, local, streamed, intent, capability)
 	switch {
 	case err != nil:
 		return err
@@ -78,6 +54,35 @@ func (c *command) explainIntent(ctx context.Context, local, streamed bool, inten
 	}
 	_, err = fmt.Fprint(c.env.Stdout, explanationText(v))
 	return err
+}
+
+// explained asks the daemon, which has statistics of candidates, or reads the
+// configuration if there is none.
+func (c *command) explained(ctx context.Context, local, streamed bool, intent, capability string) (edn.Value, error) {
+	name, err := edn.Keyword(intent)
+	if err != nil {
+		return edn.Nil(), usagef("expected an intent NS/NAME, such as chess/best-move")
+	}
+	question := actionOf("explain", edn.K("intent"), name)
+	if capability != "" {
+		pinned, err := edn.Keyword(capability)
+		if err != nil {
+			return edn.Nil(), usagef("expected a capability NS/NAME, such as chess/embedded")
+		}
+		question = question.AssocKey("capability", pinned)
+	}
+	if streamed {
+		question = question.AssocKey("stream", edn.Bool(true))
+	}
+	v, done, err := c.ask(ctx, local, question)
+	if done {
+		return v, err
+	}
+	loaded, err := c.load(ctx, c.options())
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return loaded.Explain(intent, capability, streamed, loaded.Bind)
 }
 
 func (c *command) explainError(name string) error {
@@ -152,6 +157,9 @@ func explanationText(v edn.Value) string {
 		if role := c.Key("role"); !role.IsNil() && !(role.Equal(v.Key("prompt").Key("role")) && c.Key("role/rule").Equal(v.Key("prompt").Key("role/rule"))) {
 			fmt.Fprintf(&b, "     role %s (%s)\n", plain(role), plain(c.Key("role/rule")))
 		}
+		if model := c.Key("model"); !model.IsNil() {
+			fmt.Fprintf(&b, "     model %s (%s)\n", plain(model), plain(c.Key("model/rule")))
+		}
 	}
 	if v.Key("candidates").Len() == 0 {
 		b.WriteString("  none\n")
@@ -185,6 +193,9 @@ func explanationText(v edn.Value) string {
 		for l := range p.Key("layers").Elems() {
 			fmt.Fprintf(&b, "  %s  (%s)\n", plain(l.Key("name")), plain(l.Key("where")))
 		}
+	}
+	if nodes := v.Key("plan").Key("nodes").Len(); nodes > 0 {
+		fmt.Fprintf(&b, "\nan act is a plan of %s, and each call of the intent within it is bound as above\n", diag.Counted(nodes, "node"))
 	}
 	b.WriteString(routingText(v.Key("routing")))
 	if why, ok := v.Key("stream").Key("why").AsString(); ok {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/plan/diagram"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -101,7 +101,7 @@ func didYouMean(near string) string {
 }
 
 func (c *command) graph(
-	name, file string, bindings edn.Value, draw func(*diagram.Diagram) string, loaded *daemon.Loaded,
+	name, file string, bindings edn.Value, draw func(*diagram.Diagram) string, loaded *setup.Loaded,
 ) error {
 	v, positions, err := c.readPlan(name)
 	if err != nil {

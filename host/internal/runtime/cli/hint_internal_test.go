@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -30,11 +30,13 @@ func TestEnvironmentHint(t *testing.T) {
 		syscall.EIO:    disk,
 		syscall.EINVAL: `"ferment validate"`,
 	} {
-		err := &daemon.EnvironmentError{Op: "supervise plugins", Err: fmt.Errorf("runtime directory: %w", &fs.PathError{Op: "mkdir", Path: "var/work", Err: cause})}
+		err := &setup.EnvironmentError{Op: "supervise plugins", Err: fmt.Errorf("runtime directory: %w", &fs.PathError{Op: "mkdir", Path: "var/work", Err: cause})}
 		assert.Contains(t, environmentHint(err), want, cause)
 	}
 	read, written := &fileError{err: syscall.ENOENT}, &fileError{err: syscall.ENOENT, written: true}
 	assert.NotEqual(t, environmentHint(read), environmentHint(written), "a file to be written need not exist")
+	below := &fileError{err: syscall.ENOTDIR, written: true}
+	assert.Equal(t, environmentHint(written), environmentHint(below), "below a file")
 }
 
 type fullDisk struct{}

@@ -145,7 +145,7 @@ func TestPeopleOutliveDaemons(t *testing.T) {
 	assert.Equal(t, `{:approved false}`, s.becomes(run, "completed").Key("result").Key("out").String())
 	assert.Equal(t, 6, w.run("runs", "answer", run, "0-1-1", "{:approved true}").code)
 	shown := w.run("runs", "show", run)
-	assert.Regexp(t, `(?m)^  answered +\S+ ago: node \S+, by operator$`, shown.stdout)
+	assert.Regexp(t, `(?m)^  answered +\S+ ago: node \S+, by uid/\d+$`, shown.stdout)
 	for _, id := range []string{run, quick} {
 		assert.Equal(t, 0, w.run("runs", "replay", id).code)
 		records := w.run("runs", "records", id, "--edn")

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -182,7 +182,7 @@ func writeProject(dir, program string) ([]string, error) {
 func (c *command) lockProject(ctx context.Context, dir string) error {
 	options := c.options()
 	options.Config = filepath.Join(dir, files.DefaultFile)
-	if _, err := daemon.Lock(ctx, options, daemon.LockWish{}); err != nil {
+	if _, err := setup.Lock(ctx, options, setup.LockWish{}); err != nil {
 		return fmt.Errorf("init: write the lock file: %w", err)
 	}
 	return nil

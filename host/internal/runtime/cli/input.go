@@ -18,14 +18,17 @@ import (
 
 // readText reads a file, or standard input for "-", up to one byte beyond the
 // limit of the reader. A pipe without a writer blocks until an interrupt.
-func (c *command) readText(name string) ([]byte, error) {
+func (c *command) readText(name string) ([]byte, error) { return c.readFile(name, edn.Body.Bytes) }
+
+// readFile is readText with another limit, in bytes.
+func (c *command) readFile(name string, limit int) ([]byte, error) {
 	type outcome struct {
 		text []byte
 		err  error
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		text, err := c.readAll(name)
+		text, err := c.readAll(name, int64(limit)+1)
 		done <- outcome{text, err}
 	}()
 	select {
@@ -36,8 +39,7 @@ func (c *command) readText(name string) ([]byte, error) {
 	}
 }
 
-func (c *command) readAll(name string) ([]byte, error) {
-	limit := int64(edn.Body.Bytes) + 1
+func (c *command) readAll(name string, limit int64) ([]byte, error) {
 	if name == "-" {
 		b, err := io.ReadAll(io.LimitReader(c.env.Stdin, limit))
 		if err != nil {

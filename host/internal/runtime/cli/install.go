@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 func (c *command) installCommand() *cobra.Command {
-	var wish daemon.InstallWish
+	var wish setup.InstallWish
 	cmd := &cobra.Command{
 		Use:   "install PATH|ARCHIVE",
 		Short: "install a plugin program in the store, so that a configuration can name it",
@@ -23,7 +23,7 @@ func (c *command) installCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wish.Path = c.path(args[0])
-			got, err := daemon.Install(cmd.Context(), c.options(), wish)
+			got, err := setup.Install(cmd.Context(), c.options(), wish)
 			if err != nil {
 				return err
 			}

@@ -112,7 +112,7 @@ func TestJobs(t *testing.T) {
 // RUN-011: a run with a higher priority starts first.
 func TestJobPriorities(t *testing.T) {
 	t.Parallel()
-	w := answering(t, onDisk+oneWorker)
+	w := answering(t, onDisk+oneWorker+"\nrole \"user\" {\n  max_priority = 9\n}\n")
 	s := w.serve()
 	hangs := s.submitted("mine/hang", "")
 	s.becomes(hangs, "running")

@@ -20,7 +20,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -137,7 +138,7 @@ func (c *command) calibrate(ctx context.Context, name string, o calibrating) err
 }
 
 // toMeasure returns the named judge, or those that are due.
-func (c *command) toMeasure(loaded *daemon.Loaded, name string, o calibrating) ([]*registry.Judge, error) {
+func (c *command) toMeasure(loaded *setup.Loaded, name string, o calibrating) ([]*registry.Judge, error) {
 	reg := loaded.Generation.Registry
 	if !o.recheck {
 		judge, err := judgeNamed(reg, name)
@@ -211,20 +212,20 @@ func (c *command) jobOf(judge *registry.Judge, name string) (job, error) {
 // serves the data directory, else in this process with its own plugins, which
 // stop stops.
 func (c *command) measuring(
-	ctx context.Context, loaded *daemon.Loaded, first job, o calibrating,
+	ctx context.Context, loaded *setup.Loaded, first job, o calibrating,
 ) (measure func(context.Context, job) (edn.Value, error), stop func(), err error) {
 	if !o.local {
-		client, err := c.reach(ctx)
+		there, err := c.reach(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		if client != nil {
+		if there != nil {
 			file, stop, err := c.anchorsFile(o.anchors, first.text)
 			if err != nil {
 				return nil, nil, err
 			}
 			return func(ctx context.Context, j job) (edn.Value, error) {
-				return c.measuredBy(ctx, client, j.judge, file, o)
+				return c.measuredBy(ctx, there, j.judge, file, o)
 			}, stop, nil
 		}
 	}
@@ -265,7 +266,7 @@ func (c *command) anchorsFile(name string, text edn.Value) (file string, done fu
 
 // measuredBy has the daemon measure a judge.
 func (c *command) measuredBy(
-	ctx context.Context, client *httpapi.Client, j *registry.Judge, file string, o calibrating,
+	ctx context.Context, there *client.Client, j *registry.Judge, file string, o calibrating,
 ) (edn.Value, error) {
 	action := actionOf("judge-calibrate", edn.K("judge"), edn.Text(j.Name),
 		edn.K("parallel"), edn.Int(int64(o.parallel)), edn.K("reset?"), edn.Bool(o.reset))
@@ -280,22 +281,22 @@ func (c *command) measuredBy(
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		c.watchMeasurement(ctx, client, j.Name)
+		c.watchMeasurement(ctx, there, j.Name)
 	}()
-	v, err := client.Do(ctx, action)
+	v, err := there.Admin(ctx, action)
 	cancel()
 	<-watched
 	return v, err
 }
 
 // watchMeasurement shows the progress of the daemon on a terminal.
-func (c *command) watchMeasurement(ctx context.Context, client *httpapi.Client, judge string) {
+func (c *command) watchMeasurement(ctx context.Context, there *client.Client, judge string) {
 	if !c.ticks() {
 		return
 	}
 	tick := c.ticker()
 	for (dispatch.SystemClock{}).Wait(ctx, time.Second) == nil {
-		v, err := client.Do(ctx, actionOf("judge-list"))
+		v, err := there.Admin(ctx, actionOf("judge-list"))
 		if err != nil {
 			continue
 		}
@@ -309,7 +310,7 @@ func (c *command) watchMeasurement(ctx context.Context, client *httpapi.Client, 
 
 // measuredHere measures a judge with the plugins of this process.
 func (c *command) measuredHere(
-	ctx context.Context, host *daemon.Host, loaded *daemon.Loaded, of job, o calibrating,
+	ctx context.Context, host *daemon.Host, loaded *setup.Loaded, of job, o calibrating,
 ) (edn.Value, error) {
 	j := of.judge
 	store := calibrations.Dir(loaded.Host.DataDir)

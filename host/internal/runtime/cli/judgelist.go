@@ -68,12 +68,12 @@ func (c *command) judgeShowCommand() *cobra.Command {
 // judges asks the daemon for the state of the judges, or reads their files if
 // none runs.
 func (c *command) judges(ctx context.Context) (edn.Value, error) {
-	client, err := c.reach(ctx)
+	there, err := c.reach(ctx)
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if client != nil {
-		return client.Do(ctx, actionOf("judge-list"))
+	if there != nil {
+		return there.Admin(ctx, actionOf("judge-list"))
 	}
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {

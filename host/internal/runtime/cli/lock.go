@@ -9,13 +9,13 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // lockfileFlag is the flag --lockfile of commands that start plugins.
-type lockfileFlag struct{ into *daemon.Lockfile }
+type lockfileFlag struct{ into *setup.Lockfile }
 
 func (f lockfileFlag) String() string {
 	if f.into == nil {
@@ -25,10 +25,10 @@ func (f lockfileFlag) String() string {
 }
 
 func (f lockfileFlag) Set(s string) error {
-	if s != string(daemon.LockfileReadonly) {
+	if s != string(setup.LockfileReadonly) {
 		return fmt.Errorf("unknown lock file mode %q: expected readonly", s)
 	}
-	*f.into = daemon.LockfileReadonly
+	*f.into = setup.LockfileReadonly
 	return nil
 }
 
@@ -41,7 +41,7 @@ func (c *command) registerLockfile(cmd *cobra.Command) {
 }
 
 func (c *command) lockCommand() *cobra.Command {
-	var wish daemon.LockWish
+	var wish setup.LockWish
 	var platform string
 	cmd := &cobra.Command{
 		Use:   "lock [--check] | lock --platform=OS/ARCH [PLUGIN=]FILE ...",
@@ -64,10 +64,10 @@ func (c *command) lockCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if platform != "" {
-				out, err := daemon.LockPlatform(cmd.Context(), c.options(), platform, c.targets(args))
+				out, err := setup.LockPlatform(cmd.Context(), c.options(), platform, c.targets(args))
 				return c.locked(out, wish, err)
 			}
-			out, err := daemon.Lock(cmd.Context(), c.options(), wish)
+			out, err := setup.Lock(cmd.Context(), c.options(), wish)
 			return c.locked(out, wish, err)
 		},
 	}
@@ -77,14 +77,14 @@ func (c *command) lockCommand() *cobra.Command {
 }
 
 // targets parses [PLUGIN=]FILE arguments.
-func (c *command) targets(args []string) []daemon.Target {
-	out := make([]daemon.Target, len(args))
+func (c *command) targets(args []string) []setup.Target {
+	out := make([]setup.Target, len(args))
 	for i, arg := range args {
 		plugin, file, ok := strings.Cut(arg, "=")
 		if !ok || strings.ContainsAny(plugin, `/\`) {
 			plugin, file = "", arg
 		}
-		out[i] = daemon.Target{Plugin: plugin, File: c.path(file)}
+		out[i] = setup.Target{Plugin: plugin, File: c.path(file)}
 	}
 	return out
 }
@@ -100,7 +100,7 @@ func (c *command) approveCommand() *cobra.Command {
 		Example: "  ferment plugin approve chess",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			wish := daemon.LockWish{Approve: args[0]}
+			wish := setup.LockWish{Approve: args[0]}
 			there, done, err := c.ask(cmd.Context(), local,
 				actionOf("plugin-approve", edn.K("plugin"), edn.Text(args[0])))
 			switch {
@@ -109,7 +109,7 @@ func (c *command) approveCommand() *cobra.Command {
 			case done:
 				return c.lockReport(there, wish)
 			}
-			out, err := daemon.Lock(cmd.Context(), c.options(), wish)
+			out, err := setup.Lock(cmd.Context(), c.options(), wish)
 			return c.locked(out, wish, err)
 		},
 	}
@@ -118,7 +118,7 @@ func (c *command) approveCommand() *cobra.Command {
 }
 
 // notApproved prints what a daemon approved before its reload was refused.
-func (c *command) notApproved(err error, wish daemon.LockWish) error {
+func (c *command) notApproved(err error, wish setup.LockWish) error {
 	e := contract.AsError(err)
 	approved := e.Details.Key("approved")
 	if c.format != formatText || approved.IsNil() {
@@ -134,8 +134,8 @@ func (c *command) notApproved(err error, wish daemon.LockWish) error {
 }
 
 // locked prints the outcome for the lock file.
-func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err error) error {
-	var invalid *daemon.InvalidConfigError
+func (c *command) locked(out *setup.LockOutcome, wish setup.LockWish, err error) error {
+	var invalid *setup.InvalidConfigError
 	switch {
 	case errors.As(err, &invalid):
 		return c.invalidConfig(invalid)
@@ -160,7 +160,7 @@ func (c *command) locked(out *daemon.LockOutcome, wish daemon.LockWish, err erro
 }
 
 // lockReport prints an outcome of this process or of a daemon.
-func (c *command) lockReport(out edn.Value, wish daemon.LockWish) error {
+func (c *command) lockReport(out edn.Value, wish setup.LockWish) error {
 	if c.format != formatText {
 		return c.value(c.env.Stdout, out)
 	}

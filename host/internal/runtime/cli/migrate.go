@@ -1,17 +1,20 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // migrateCommand changes the schema of the journal (OPS-007).
 func (c *command) migrateCommand() *cobra.Command {
-	var dry, loss bool
-	to := -1
+	m := httpapi.Migration{To: -1}
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "bring the database of the journal to the schema of this program",
@@ -22,32 +25,93 @@ func (c *command) migrateCommand() *cobra.Command {
 			"Exit codes: 0 the schema has the version, 6 a daemon runs or data would be lost.",
 		Example: "  ferment admin migrate --dry-run\n  ferment admin migrate --to 2 --accept-loss",
 		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.migrate(cmd.Context(), "migrate-db", m) },
+	}
+	cmd.Flags().IntVar(&m.To, "to", m.To, "version of the schema (default: the latest)")
+	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what a lower version has no place for")
+	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "only print what would be done")
+	return cmd
+}
+
+// rollbackCommand takes migrations back (OPS-007).
+func (c *command) rollbackCommand() *cobra.Command {
+	var yes bool
+	m := httpapi.Migration{To: -1, Back: true}
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "bring the database of the journal to the schema of an older program",
+		Long: "rollback takes the latest migrations of the database back, while no daemon runs: by default one, with --to\n" +
+			"all above a version. It deletes what the older schema has no place for, which --accept-loss must allow; write a\n" +
+			"backup first.\n" +
+			"Exit codes: 0 the schema has the version, 6 a daemon runs or data would be lost.",
+		Example: "  ferment admin rollback --dry-run\n  ferment admin rollback --to 2 --accept-loss --yes",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := c.unserved(cmd.Context(), "migrate the journal")
-			if err != nil {
-				return err
+			if m.AcceptLoss && !m.DryRun && !yes {
+				plan := m
+				plan.DryRun = true
+				v, err := c.migration(cmd.Context(), "rollback-db", plan)
+				if err == nil {
+					err = c.confirm(migrationText(v), "--yes")
+				}
+				if err != nil {
+					return err
+				}
 			}
-			v, err := daemon.MigrateJournal(cmd.Context(), cfg, to, loss, dry)
-			if err != nil {
-				return err
-			}
-			if c.format != formatText {
-				return c.value(c.env.Stdout, v)
-			}
-			from, target, done := number(v.Key("from")), number(v.Key("to")), "was brought"
-			if dry {
-				done = "would be brought"
-			}
-			if from == target {
-				_, err = fmt.Fprintf(c.env.Stdout, "%s: the schema has version %d\n", plain(v.Key("database")), target)
-				return err
-			}
-			_, err = fmt.Fprintf(c.env.Stdout, "%s: the schema %s from version %d to %d\n", plain(v.Key("database")), done, from, target)
-			return err
+			return c.migrate(cmd.Context(), "rollback-db", m)
 		},
 	}
-	cmd.Flags().IntVar(&to, "to", to, "version of the schema (default: the latest)")
-	cmd.Flags().BoolVar(&loss, "accept-loss", false, "delete what a lower version has no place for")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be done")
+	cmd.Flags().IntVar(&m.To, "to", m.To, "version of the schema (default: the one before)")
+	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what the older schema has no place for")
+	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "only print what would be done")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
+}
+
+// migrate executes a migration and prints its result.
+func (c *command) migrate(ctx context.Context, action string, m httpapi.Migration) error {
+	v, err := c.migration(ctx, action, m)
+	if err != nil {
+		return err
+	}
+	return c.done(v, migrationText(v))
+}
+
+// migration executes a migration: on the files, or by the daemon, which answers dry
+// runs only.
+func (c *command) migration(ctx context.Context, action string, m httpapi.Migration) (edn.Value, error) {
+	there, err := c.reach(ctx)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if there != nil {
+		order := actionOf(action, edn.K("accept-loss?"), edn.Bool(m.AcceptLoss), edn.K("dry-run?"), edn.Bool(m.DryRun))
+		if m.To >= 0 {
+			order = order.AssocKey("to", edn.Int(int64(m.To)))
+		}
+		return there.Admin(ctx, order)
+	}
+	cfg := c.configured(ctx)
+	if cfg.Host.DataDir == "" {
+		return edn.Nil(), c.nobodyServes(ctx)
+	}
+	return daemon.MigrateDatabase(ctx, cfg, m)
+}
+
+func migrationText(v edn.Value) string {
+	from, to, done := number(v.Key("from")), number(v.Key("to")), "was brought"
+	if v.Key("dry-run?").Truthy() {
+		done = "would be brought"
+	}
+	switch steps := strings.Join(plains(v.Key("steps")), ", "); {
+	case from == to:
+		return fmt.Sprintf("%s: the schema has version %d", plain(v.Key("database")), to)
+	case v.Key("refused?").Truthy():
+		return fmt.Sprintf("%s: to bring the schema from version %d to %d would be refused without --accept-loss, because version %d has "+
+			"no place for data of version %d; taken back: %s", plain(v.Key("database")), from, to, to, from, steps)
+	case from > to:
+		return fmt.Sprintf("%s: the schema %s from version %d to %d; taken back: %s", plain(v.Key("database")), done, from, to, steps)
+	default:
+		return fmt.Sprintf("%s: the schema %s from version %d to %d: %s", plain(v.Key("database")), done, from, to, steps)
+	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon/doctor"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -158,7 +158,7 @@ func ageText(price edn.Value) string {
 	return strconv.Itoa(days) + " d ago"
 }
 
-func (c *command) printModelPrices(loaded *daemon.Loaded) error {
+func (c *command) printModelPrices(loaded *setup.Loaded) error {
 	prices, now := loaded.ModelPrices(), time.Now()
 	if c.format != formatText {
 		rows := make([]edn.Value, len(prices))
@@ -206,7 +206,7 @@ func (c *command) updatePrices(ctx context.Context, file string, dry bool) error
 	case len(problems) > 0:
 		return c.wrongPrices(file, problems)
 	case err != nil:
-		return &daemon.EnvironmentError{Op: "read price list " + file, Err: err}
+		return &setup.EnvironmentError{Op: "read price list " + file, Err: err}
 	}
 	changes := pricelist.Compare(c.priceList(ctx), list)
 	installed := ""
@@ -219,7 +219,7 @@ func (c *command) updatePrices(ctx context.Context, file string, dry bool) error
 		}
 		name, err := list.Install(dir)
 		if err != nil {
-			return &daemon.EnvironmentError{Op: "update prices", Err: err}
+			return &setup.EnvironmentError{Op: "update prices", Err: err}
 		}
 		installed = c.relative(name)
 	}
@@ -286,7 +286,7 @@ func (c *command) printPriceChanges(changes pricelist.Changes, entries int, inst
 }
 
 // examinePrices examines models whose costs are unknown or based on old prices.
-func examinePrices(e *doctor.Examination, loaded *daemon.Loaded) {
+func examinePrices(e *doctor.Examination, loaded *setup.Loaded) {
 	prices, now := loaded.ModelPrices(), time.Now()
 	for i, m := range prices {
 		if remark := m.Remark(now); remark != "" {

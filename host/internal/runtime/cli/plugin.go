@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -45,9 +46,9 @@ func (c *command) pluginCommand() *cobra.Command {
 }
 
 // look reads the configuration for display, ignoring the lock file.
-func (c *command) look(ctx context.Context) (*daemon.Loaded, error) {
+func (c *command) look(ctx context.Context) (*setup.Loaded, error) {
 	o := c.options()
-	o.Lockfile = daemon.LockfileShown
+	o.Lockfile = setup.LockfileShown
 	return c.load(ctx, o)
 }
 
@@ -110,12 +111,12 @@ func (c *command) ask(ctx context.Context, local bool, question edn.Value) (answ
 	if local {
 		return edn.Nil(), false, nil
 	}
-	client, err := c.reach(ctx)
-	if client == nil && err == nil {
+	there, err := c.reach(ctx)
+	if there == nil && err == nil {
 		return edn.Nil(), false, nil
 	}
 	if err == nil {
-		answer, err = client.Do(ctx, question)
+		answer, err = there.Admin(ctx, question)
 	}
 	return answer, true, err
 }
@@ -181,7 +182,10 @@ func healthLines(health edn.Value) string {
 // reason and hint.
 func absentLines(v edn.Value) string {
 	var b strings.Builder
-	if e := v.Key("disabled"); !e.IsNil() {
+	for _, e := range []edn.Value{v.Key("disabled"), v.Key("problem")} {
+		if e.IsNil() {
+			continue
+		}
 		b.WriteString(diag.WrapLabeled("  why:     ", plain(e.Key("message"))) + "\n")
 		b.WriteString(diag.WrapLabeled("  hint:    ", plain(e.Key("hint"))) + "\n")
 	}
@@ -193,7 +197,7 @@ func absentLines(v edn.Value) string {
 
 // providedText lists what a plugin provides, or would provide once its hint is
 // followed.
-func providedText(loaded *daemon.Loaded, p plugins.Plugin) string {
+func providedText(loaded *setup.Loaded, p plugins.Plugin) string {
 	absent := strings.Join(loaded.Absent(p.Name), " ")
 	switch {
 	case p.Disabled != nil && absent != "":
@@ -216,7 +220,7 @@ func dash(s string) string {
 
 // listPlugins prints the four versions of each plugin: accepted by the
 // configuration, approved, installed, and running.
-func (c *command) listPlugins(loaded *daemon.Loaded) error {
+func (c *command) listPlugins(loaded *setup.Loaded) error {
 	if c.format != formatText {
 		all := make([]edn.Value, len(loaded.Plugins))
 		for i, p := range loaded.Plugins {
@@ -227,12 +231,13 @@ func (c *command) listPlugins(loaded *daemon.Loaded) error {
 				edn.K("locked"), edn.Text(loaded.LockedVersion(p.Name)),
 				edn.K("installed"), edn.Text(p.Description.Version),
 				edn.K("running"), edn.Nil(), // no daemon was asked
-				edn.K("lock"), edn.K(loaded.Locked(p)),
+				edn.K("lock"), edn.K(setup.Locked(p)),
 				edn.K("binary"), edn.Text(p.Binary),
-				edn.K("isolation"), daemon.ConfinementValue(loaded.Confinement(p)),
+				edn.K("isolation"), setup.ConfinementValue(loaded.Confinement(p)),
 				edn.K("capabilities"), keywords(loaded.Provided(p.Name)),
 				edn.K("capabilities/absent"), keywords(loaded.Absent(p.Name)),
 				edn.K("disabled"), daemon.ErrorOrNil(p.Disabled),
+				edn.K("problem"), daemon.ErrorOrNil(p.Problem()),
 				edn.K("where"), edn.Text(p.Where),
 			)
 		}
@@ -290,7 +295,7 @@ func (c *command) nearby(v edn.Value) edn.Value {
 	return out
 }
 
-func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
+func (c *command) inspectPlugin(loaded *setup.Loaded, name string) error {
 	p, missing := loaded.Find(name)
 	if missing != nil {
 		return missing
@@ -301,11 +306,12 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 			edn.K("condition"), edn.K(loaded.Condition(p)),
 			edn.K("command"), edn.Text(c.started(p)),
 			edn.K("binary"), edn.Text(p.Binary),
-			edn.K("isolation"), daemon.ConfinementValue(loaded.Confinement(p)),
+			edn.K("isolation"), setup.ConfinementValue(loaded.Confinement(p)),
 			edn.K("config"), c.nearby(p.Config),
 			edn.K("description"), p.Description.Value(),
 			edn.K("capabilities/absent"), keywords(loaded.Absent(name)),
 			edn.K("disabled"), daemon.ErrorOrNil(p.Disabled),
+			edn.K("problem"), daemon.ErrorOrNil(p.Problem()),
 		))
 	}
 	var b strings.Builder
@@ -342,6 +348,7 @@ func (c *command) inspectPlugin(loaded *daemon.Loaded, name string) error {
 	}
 	b.WriteString(absentLines(edn.MustMap(
 		edn.K("disabled"), daemon.ErrorOrNil(p.Disabled),
+		edn.K("problem"), daemon.ErrorOrNil(p.Problem()),
 		edn.K("capabilities/absent"), keywords(loaded.Absent(name)),
 	)))
 	reg := loaded.Generation.Registry

@@ -72,32 +72,20 @@ func (c *command) logsCommand() *cobra.Command {
 	return cmd
 }
 
-// logWait is the polling interval of --follow for a log that does not exist
-// yet.
-const logWait = 200 * time.Millisecond
-
 // openLog opens the log of a plugin. With wait it waits until the log exists.
 func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*logfile.Reader, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return nil, usagef("%q is not a plugin name", name)
 	}
 	path := plugin.LogPath(dataDir, name)
-	for {
-		log, err := logfile.OpenReader(path)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return log, err
-		}
-		if !wait || !c.known(ctx, name) {
-			return nil, c.noLog(ctx, dataDir, name)
-		}
-		timer := time.NewTimer(logWait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, context.Cause(ctx)
-		}
+	log, err := logfile.OpenReader(path)
+	switch {
+	case !errors.Is(err, fs.ErrNotExist):
+		return log, err
+	case !wait || !c.known(ctx, name):
+		return nil, c.noLog(ctx, dataDir, name)
 	}
+	return logfile.Await(ctx, path)
 }
 
 // known reports whether the configuration has the plugin.

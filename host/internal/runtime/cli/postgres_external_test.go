@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fermenthq/ferment/host/internal/adapters/store/postgrestest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/sdktest/postgrestest"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
@@ -115,6 +115,43 @@ func TestDaemonsTakeOver(t *testing.T) {
 	}
 }
 
+// OPS-004, JRN-007: of two daemons on one database one goes down while a run is under way
+// and another waits for its turn. The other daemon executes that one before the first
+// daemon has ended.
+func TestDaemonsHandOver(t *testing.T) {
+	worlds, kept := onPostgres(t, 2)
+	model := answering(t)
+	for _, w := range worlds {
+		w.write("ferment.hcl", testProfile+scripted("mine")+kept+oneWorker)
+		script, err := os.ReadFile(filepath.Join(model.dir, "mine.edn"))
+		require.NoError(t, err)
+		w.write("mine.edn", string(script))
+		w.mustLock()
+	}
+	first, second := worlds[0].serve(), worlds[1].serve()
+	hangs := first.submitted("mine/hang", "")
+	first.becomes(hangs, "running")
+	waits := first.submitted("mine/data", "")
+	assert.Equal(t, "queued", word(first.job(waits).Key("job/status")))
+
+	first.signal(syscall.SIGTERM)
+	second.becomes(waits, "completed")
+	_, _, ok := first.logged(0, said("handed runs over to other hosts"))
+	assert.True(t, ok)
+	assert.Equal(t, "running", word(second.job(hangs).Key("job/status")), "the first daemon still waits for it")
+	first.signal(syscall.SIGTERM) // and does so no longer
+	first.wait()
+	_, _, ok = second.logged(0, said("took over runs of hosts that are gone"))
+	assert.True(t, ok)
+	var canceled answer
+	require.Eventually(t, func() bool { // what was taken over is executed soon, but not at once
+		canceled = second.request(t.Context(), "POST", "/v1/runs/"+hangs+"/cancel?wait=20000", "")
+		return canceled.status == 200
+	}, 20*time.Second, 50*time.Millisecond, "%s", &canceled.body)
+	second.stop()
+	assert.Equal(t, 0, worlds[1].run("runs", "verify").code)
+}
+
 // SES-030: verbs that work without a daemon do so with PostgreSQL; the repair of files
 // says what takes its place.
 func TestVerbsOnPostgres(t *testing.T) {
@@ -133,7 +170,7 @@ func TestVerbsOnPostgres(t *testing.T) {
 	require.Equal(t, 0, w.run("runs", "export", id, exported).code)
 	refused := w.run("runs", "import", exported)
 	assert.NotEqual(t, 0, refused.code)
-	assert.Contains(t, refused.stderr, "journal/fenced")
+	assert.Contains(t, refused.stderr, "invalid-request")
 	repair := w.run("admin", "journal-repair")
 	assert.NotEqual(t, 0, repair.code)
 	assert.Contains(t, repair.stderr, "PostgreSQL")

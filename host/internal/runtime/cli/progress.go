@@ -281,7 +281,7 @@ func (w *watcher) text(e journal.Event) {
 			return
 		}
 		switch failure := plain(d.Key("failure/type")); failure {
-		case "nil":
+		case "":
 		case "race/lost":
 			w.line("%s: attempt %d lost after %s ms: another answer was accepted", node, e.Attempt, d.Key("latency-ms"))
 		default:

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -38,7 +38,7 @@ func (c *command) promptShowCommand() *cobra.Command {
 			case len(args) == 0:
 				return usagef("prompt show takes an intent, such as text/respond, or --all")
 			}
-			q := daemon.PromptQuestion{Intent: strings.TrimPrefix(args[0], ":"), Role: strings.TrimPrefix(role, ":"),
+			q := setup.PromptQuestion{Intent: strings.TrimPrefix(args[0], ":"), Role: strings.TrimPrefix(role, ":"),
 				Capability: strings.TrimPrefix(capability, ":")}
 			for _, name := range []string{q.Intent, q.Role, q.Capability} {
 				if _, err := edn.Keyword(name); name != "" && err != nil {
@@ -64,7 +64,7 @@ func (c *command) promptShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *command) promptShow(ctx context.Context, q daemon.PromptQuestion) error {
+func (c *command) promptShow(ctx context.Context, q setup.PromptQuestion) error {
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -101,11 +101,11 @@ func (c *command) readProtocol(name string) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return v, daemon.CheckProtocol(name, v)
+	return v, setup.CheckProtocol(name, v)
 }
 
 func (c *command) protocolDiff(before, after edn.Value) error {
-	rows := daemon.ProtocolChanges(before, after)
+	rows := setup.ProtocolChanges(before, after)
 	differs := len(rows) > 0
 	if c.format != formatText {
 		if err := c.value(c.env.Stdout, edn.MustMap(

@@ -113,7 +113,8 @@ func TestExplainGolden(t *testing.T) {
 }
 
 // BRK-002, BRK-009: a plugin with bad answers is swapped during requests; log,
-// list, inspect and health report it, and no request fails because of it.
+// list and inspect report it, and no request fails because of it. What health
+// reports is in TestLeftOutWhileServing.
 func TestSwappedWhileServing(t *testing.T) {
 	t.Parallel()
 	w := portfolio(t, "")

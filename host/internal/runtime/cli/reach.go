@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -42,17 +42,21 @@ func (c *command) configured(ctx context.Context) *config.Config {
 	return cfg
 }
 
-// reach connects to the daemon of the data directory; nil if none runs.
-func (c *command) reach(ctx context.Context) (*httpapi.Client, error) {
+// reach connects to the daemon of --server, or else to that of the data directory; nil if
+// none runs.
+func (c *command) reach(ctx context.Context) (*client.Client, error) {
+	if c.remote != nil {
+		return c.remote, nil
+	}
 	socket, dataDir := c.place(ctx)
 	if socket == "" {
 		return nil, nil
 	}
-	client, err := httpapi.Dial(ctx, socket, daemon.AdminTokenFile(dataDir))
-	if errors.Is(err, httpapi.ErrNoDaemon) {
+	there, err := client.Dial(ctx, socket, daemon.AdminTokenFile(dataDir))
+	if errors.Is(err, client.ErrNoDaemon) {
 		return nil, nil
 	}
-	return client, err
+	return there, err
 }
 
 // Limits of the wait for a daemon that has the data directory and does not answer.
@@ -64,17 +68,20 @@ const (
 // reachOrEnd is reach. While a daemon has the data directory that does not answer, because
 // it is coming up or going down, it waits until it answers or ends: an act that it cut
 // would be executed twice.
-func (c *command) reachOrEnd(ctx context.Context) (*httpapi.Client, error) {
+func (c *command) reachOrEnd(ctx context.Context) (*client.Client, error) {
 	_, dataDir := c.place(ctx)
 	told, until := false, time.Now().Add(awaitDaemon)
 	for {
-		client, err := c.reach(ctx)
-		if client != nil || err != nil || dataDir == "" {
-			return client, err
+		there, err := c.reach(ctx)
+		if there != nil || err != nil || dataDir == "" {
+			return there, err
 		}
 		held := daemon.Held(dataDir)
 		switch {
 		case held == nil:
+			if told {
+				c.printf("it has ended; without a daemon no run is kept\n")
+			}
 			return nil, nil
 		case time.Now().After(until):
 			return nil, contract.Errorf("runtime/not-ready", "%s, which does not answer on its admin socket", held).
@@ -93,14 +100,19 @@ func (c *command) reachOrEnd(ctx context.Context) (*httpapi.Client, error) {
 
 // order executes an admin action. It fails if no daemon runs.
 func (c *command) order(ctx context.Context, action edn.Value) (edn.Value, error) {
-	client, err := c.reach(ctx)
+	return c.orderOnce(ctx, "", action)
+}
+
+// orderOnce is order with an idempotency key, if that is not empty.
+func (c *command) orderOnce(ctx context.Context, key string, action edn.Value) (edn.Value, error) {
+	there, err := c.reach(ctx)
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if client == nil {
+	if there == nil {
 		return edn.Nil(), c.nobodyServes(ctx)
 	}
-	return client.Do(ctx, action)
+	return there.AdminOnce(ctx, key, action)
 }
 
 // nobodyServes returns the error for a missing daemon, or for a configuration
@@ -120,13 +132,4 @@ func (c *command) nobodyServes(ctx context.Context) error {
 // actionOf returns the body of an admin action.
 func actionOf(name string, keysAndValues ...edn.Value) edn.Value {
 	return edn.MustMap(append([]edn.Value{edn.K("action"), edn.K(name)}, keysAndValues...)...)
-}
-
-// knownServer rejects --server, which needs credentials.
-func (c *command) knownServer() error {
-	if c.server == "" {
-		return nil
-	}
-	return contract.Errorf("auth/not-configured", "--server needs a token, which this build does not support").
-		WithHint("run the command on the machine of the daemon, in the directory of its configuration")
 }

@@ -310,15 +310,30 @@ func TestSwap(t *testing.T) {
 		return now["a"] != 0 && now["a"] != before["a"]
 	}, 20*time.Second, time.Millisecond)
 	assert.Equal(t, before["b"], s.pids()["b"])
+	require.Eventually(t, func() bool { // the old process has ended too
+		return strings.Contains(s.w.run("admin", "events").stdout, "plugin/swapped")
+	}, runLimit, time.Millisecond)
 	cursor := s.admin(`{:action :plugin-swap :plugin "a"}`)
 	assert.Equal(t, 202, cursor.status)
 	at, _ := cursor.value(t).Key("result").Key("cursor").AsString()
-	come := s.w.run("admin", "events", "--after", at, "--wait", "20s", "--edn")
-	require.Equal(t, 0, come.code, come.stderr)
-	event, _ := come.value(t).Key("events").Nth(0)
-	assert.Equal(t, `:plugin/swapped {:plugin "a"}`, event.Key("event").String()+" "+event.Key("details").String(), "the outcome stands after the cursor (HTTP-009)")
+	var states []string // of the processes of the plugin, until the outcome
+	require.Eventually(t, func() bool {
+		come := s.w.run("admin", "events", "--after", at, "--wait", "20s", "--edn")
+		require.Equal(t, 0, come.code, come.stderr)
+		at = plain(come.value(t).Key("cursor"))
+		for event := range come.value(t).Key("events").Elems() {
+			if event.HasKey("details") {
+				assert.Equal(t, `:plugin/swapped {:plugin "a"}`, event.Key("event").String()+" "+event.Key("details").String())
+				return true
+			}
+			assert.Equal(t, `:plugin/transition "a"`, event.Key("kind").String()+" "+event.Key("plugin").String(), "%s", event)
+			states = append(states, word(event.Key("to")))
+		}
+		return false
+	}, runLimit, time.Millisecond, "the outcome is after the cursor (HTTP-009)")
+	assert.Contains(t, states, "starting", "TEL-002: the new process; that it is ready may be recorded after the outcome")
 	assert.Contains(t, s.w.run("admin", "events").stdout, "plugin/swapped")
-	for cursor, typ := range map[string]string{"host.x": "stream/bad-cursor", "run.1": "stream/bad-cursor", "host.99": "stream/cursor-ahead"} {
+	for cursor, typ := range map[string]string{"host.x": "stream/bad-cursor", "run.1": "stream/bad-cursor", "host.999999999": "stream/cursor-ahead"} {
 		assert.Contains(t, s.w.run("admin", "events", "--after", cursor).stderr, typ)
 	}
 	s.stop()

@@ -17,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -43,17 +44,17 @@ type runsDesk struct {
 	do    func(ctx context.Context, action edn.Value) (edn.Value, error)
 	there bool // a daemon executes them
 	// under sets the configuration of replays, unless a daemon has one.
-	under func(*daemon.Loaded)
+	under func(*setup.Loaded)
 }
 
 // onRuns opens the journal for a command. create makes one that does not exist.
 func (c *command) onRuns(ctx context.Context, create bool, do func(runsDesk) error) (err error) {
-	client, err := c.reach(ctx)
+	there, err := c.reach(ctx)
 	if err != nil {
 		return err
 	}
-	if client != nil {
-		return do(runsDesk{do: client.Do, there: true, under: func(*daemon.Loaded) {}})
+	if there != nil {
+		return do(runsDesk{do: there.Admin, there: true, under: func(*setup.Loaded) {}})
 	}
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir == "" {
@@ -92,7 +93,7 @@ func (c *command) orderRuns(ctx context.Context, action edn.Value, show func(res
 }
 
 func (c *command) runsListCommand() *cobra.Command {
-	var status, intent, since string
+	var status, intent, since, session string
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -121,13 +122,17 @@ func (c *command) runsListCommand() *cobra.Command {
 				}
 				action = action.AssocKey("since", edn.Inst(at))
 			}
+			if session != "" {
+				action = action.AssocKey("session", edn.Text(session))
+			}
 			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error {
-				return c.runsTable(v, action.HasKey("status") || action.HasKey("intent") || action.HasKey("since"))
+				return c.runsTable(v, action.HasKey("status") || action.HasKey("intent") || action.HasKey("since") || session != "")
 			})
 		},
 	}
 	cmd.Flags().StringVar(&status, "status", "", "only runs that are "+strings.Join(runStatuses, ", "))
 	cmd.Flags().StringVar(&intent, "intent", "", "only runs of this intent")
+	cmd.Flags().StringVar(&session, "session", "", "only runs with the session of this id")
 	cmd.Flags().StringVar(&since, "since", "", "only runs accepted since then: a time such as 90m or 7d, or a date")
 	cmd.Flags().IntVar(&limit, "limit", 20, "number of runs, up to 1000")
 	return cmd
@@ -160,7 +165,7 @@ func (c *command) runsTable(v edn.Value, selected bool) error {
 	if len(rows) == 0 {
 		text := noRuns
 		if selected {
-			text = "no recorded run fits --status, --intent and --since\n"
+			text = "no recorded run fits --status, --intent, --session and --since\n"
 		}
 		_, err := io.WriteString(c.env.Stdout, text)
 		return err

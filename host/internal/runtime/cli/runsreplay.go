@@ -9,7 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -105,7 +105,7 @@ func filling(action edn.Value, swap map[string]string, effects []string) (edn.Va
 func (c *command) replayStrictly(ctx context.Context, d runsDesk, action edn.Value) error {
 	if !d.there {
 		o := c.options()
-		o.Lockfile = daemon.LockfileShown // nothing is started
+		o.Lockfile = setup.LockfileShown // nothing is started
 		loaded, err := c.load(ctx, o)
 		if err != nil {
 			return err

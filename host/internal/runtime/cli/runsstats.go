@@ -19,8 +19,12 @@ func (c *command) runsStatsCommand() *cobra.Command {
 		Use:   "stats",
 		Short: "count what the runs of a period did: outcomes, failures, gates, latencies, costs",
 		Long: "stats counts the recorded runs of a period by status, intent and error, and their attempts by capability and\n" +
-			"outcome. p50 and p95 are the times that half and 95 of 100 did not exceed. A gate passed the share of the\n" +
-			"answers that it judged. Costs are those that plugins report.",
+			"outcome, when they ended in the period. p50 and p95 are the times that half and 95 of 100 did not exceed;\n" +
+			"above 32 ms they may be a sixteenth too high. A gate passed the share of the answers that it judged. Costs\n" +
+			"are those that plugins report, or what was reserved for a call whose plugin reports none.\n\n" +
+			"Of the rates, parse, retry and fallback count attempts: the share of those whose answer had the form that\n" +
+			"was asked for, and how many more per operation went to the same candidate or to another one. An operation\n" +
+			"is one execution of a call or tool node.",
 		Example: "  ferment runs stats\n  ferment runs stats --since 7d --json\n  ferment runs stats --intent text/respond",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,7 +35,7 @@ func (c *command) runsStatsCommand() *cobra.Command {
 			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error { return c.statsText(v) })
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "24h", "runs accepted since then: a time such as 90m or 7d, or a date")
+	cmd.Flags().StringVar(&since, "since", "24h", "what ended since then: a time such as 90m or 7d, or a date")
 	cmd.Flags().StringVar(&intent, "intent", "", "only runs of this intent")
 	return cmd
 }
@@ -49,7 +53,7 @@ func (c *command) statsText(v edn.Value) error {
 	for _, part := range []struct {
 		name   string
 		counts edn.Value
-	}{{"status", runs.Key("by-status")}, {"cache", v.Key("cache")}, {"routing", v.Key("routing")}, {"operations", v.Key("operations")}} {
+	}{{"status", runs.Key("by-status")}, {"cache", v.Key("cache")}, {"routing", v.Key("routing")}, {"operations", v.Key("operations")}, {"rates", rates(v.Key("kpi"))}} {
 		if part.counts.Len() > 0 {
 			b.WriteString(diag.WrapLabeled(fmt.Sprintf("  %-10s  ", part.name), countsText(part.counts)) + "\n")
 		}
@@ -89,6 +93,21 @@ func (c *command) statsText(v edn.Value) error {
 	return c.section([]string{"error", "runs"}, failures)
 }
 
+// rates returns the known rates of the KPIs under short names.
+func rates(kpi edn.Value) edn.Value {
+	var b edn.MapBuilder
+	for key, v := range kpi.Entries() {
+		name, _ := key.AsKeyword()
+		if v.IsNumber() && strings.Contains(name, "-rate") {
+			b.Key(strings.Replace(name, "-rate", "", 1), v)
+		}
+	}
+	if cost := kpi.Key("accepted-cost"); cost.IsNumber() {
+		b.Key("accepted-cost", cost)
+	}
+	return b.Map()
+}
+
 // statsTable prints tallies with their names.
 func (c *command) statsTable(head []string, by, good string, tallies []edn.Value) error {
 	var rows [][]string
@@ -117,7 +136,7 @@ func (c *command) section(head []string, rows [][]string) error {
 func countsText(v edn.Value) string {
 	var parts []string
 	for name, n := range v.Entries() {
-		parts = append(parts, n.String()+" "+plain(name))
+		parts = append(parts, written(n)+" "+plain(name))
 	}
 	return strings.Join(parts, ", ")
 }

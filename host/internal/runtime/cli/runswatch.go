@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -53,27 +54,27 @@ func (c *command) watch(ctx context.Context, name string, wait time.Duration, pa
 	var response edn.Value
 	run, after, last, delay, lost := "", "", "", firstRetry, time.Time{}
 	for response.IsNil() {
-		client, err := c.reach(ctx)
-		if client == nil && err == nil && run == "" && !patient {
+		there, err := c.reach(ctx)
+		if there == nil && err == nil && run == "" && !patient {
 			return c.nobodyServes(ctx)
 		}
-		if client != nil && run == "" {
+		if there != nil && run == "" {
 			var shown edn.Value
-			shown, err = client.Do(ctx, actionOf("runs-show", edn.K("run"), edn.Text(name), edn.K("brief?"), edn.Bool(true)))
+			shown, err = there.Admin(ctx, actionOf("runs-show", edn.K("run"), edn.Text(name), edn.K("brief?"), edn.Bool(true)))
 			run, _ = shown.Key("run").Key("run").AsString()
 		}
-		if client != nil && run != "" {
-			response, err = client.Events(ctx, run, after, func(v edn.Value) error {
-				e := journal.ReadEvent(v)
-				if e.Seq > 0 {
-					after, delay, lost = fmt.Sprintf("%s.%d", run, e.Seq), firstRetry, time.Time{}
+		if there != nil && run != "" {
+			response, err = there.Events(ctx, run, after, func(each client.Event) error {
+				e := journal.ReadEvent(each.Data)
+				if each.ID != "" {
+					after, delay, lost = each.ID, firstRetry, time.Time{}
 				}
 				last = e.Name
 				w.tell(e)
 				if c.format == formatText {
 					return nil
 				}
-				return told.tell(v)
+				return told.tell(each.Data)
 			})
 		}
 		if !response.IsNil() {
@@ -86,7 +87,7 @@ func (c *command) watch(ctx context.Context, name string, wait time.Duration, pa
 		if lost.IsZero() {
 			lost = time.Now()
 		}
-		if err = c.again(ctx, err, client != nil, time.Since(lost) < wait, delay); err != nil {
+		if err = c.again(ctx, err, there != nil, time.Since(lost) < wait, delay); err != nil {
 			return err
 		}
 		delay = min(2*delay, mostRetry)

@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -31,8 +32,10 @@ func (c *command) serveCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			signals := daemon.Signals()
 			c.release() // the daemon handles the signals from here on
-			log, flush := telemetry.NewLog(c.env.Stderr, c.logsText())
-			err := daemon.Serve(c.options(), log, signals)
+			log, levels, flush := telemetry.NewLog(c.env.Stderr, c.logsText())
+			options := daemon.Options{Options: c.options()}
+			options.Levels = levels
+			err := daemon.Serve(options, log, signals)
 			defer flush()
 			if err == nil {
 				return nil
@@ -63,7 +66,7 @@ func (c *command) logsText() bool {
 // returns its exit code.
 func logNotServed(log hclog.Logger, err error) error {
 	code := daemon.ExitCode(err)
-	var invalid *daemon.InvalidConfigError
+	var invalid *setup.InvalidConfigError
 	if errors.As(err, &invalid) {
 		report := invalid.Config.Report(diag.DefaultMaxShown)
 		typ := "invalid-request"
@@ -86,7 +89,7 @@ func logNotServed(log hclog.Logger, err error) error {
 // exit code.
 func (c *command) notServed(err error) error {
 	code := daemon.ExitCode(err)
-	var invalid *daemon.InvalidConfigError
+	var invalid *setup.InvalidConfigError
 	if errors.As(err, &invalid) {
 		if err := c.diagnostics(c.env.Stderr, invalid.Config.Report(diag.DefaultMaxShown)); err != nil {
 			return err

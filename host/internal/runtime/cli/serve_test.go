@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -226,16 +227,27 @@ func TestServeDrains(t *testing.T) {
 // admin executes an action over the admin socket.
 func (s *served) admin(action string) answer {
 	s.t.Helper()
+	return s.operator("POST", "/v1/admin", action)
+}
+
+// operator sends a request over the admin socket.
+func (s *served) operator(method, path, body string, header ...string) answer {
+	s.t.Helper()
 	token, err := os.ReadFile(filepath.Join(s.w.dir, "var", "run", "admin.token"))
 	require.NoError(s.t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", s.socket)
 	}}}
-	r, err := http.NewRequest("POST", "http://localhost/v1/admin", strings.NewReader(action))
+	r, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	require.NoError(s.t, err)
-	r.Header.Set("Content-Type", "application/edn")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/edn")
+	}
 	r.Header.Set("Accept", "application/edn")
 	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
 	return perform(client, r)
 }
 
@@ -573,6 +585,7 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
 	}
 	n := 0
+	w.data("user", "add", "ann", "--no-password") // the examples of budgets name her
 	require.Equal(t, 0, w.run("act", "chess/best-move", `{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}`).code)
 	for _, verb := range []string{"runs", "status", "plugin", "admin", "diff", "config"} {
 		for _, line := range examplesOf(t, w, verb) {
@@ -581,7 +594,9 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 			case strings.HasPrefix(line, "ferment admin drain"), strings.HasPrefix(line, "ferment runs purge"),
 				strings.HasPrefix(line, "ferment runs resume"), strings.HasPrefix(line, "ferment runs answer"):
 				last = append(last, line)
-			case strings.HasPrefix(line, "ferment admin journal-repair"), strings.HasPrefix(line, "ferment admin migrate"):
+			case slices.ContainsFunc([]string{"journal-repair", "migrate", "restore", "rollback"}, func(verb string) bool {
+				return strings.HasPrefix(line, "ferment admin "+verb)
+			}):
 				after = append(after, line)
 			default:
 				n++
@@ -613,6 +628,9 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 	}
 	assert.Equal(t, 0, s.wait().code)
 	for _, line := range after {
+		if strings.HasPrefix(line, "ferment admin restore") {
+			require.NoError(t, os.RemoveAll(filepath.Join(w.dir, "var")))
+		}
 		run(line)
 	}
 }
@@ -830,9 +848,33 @@ func TestReadmeServe(t *testing.T) {
 		got := w.launch("", "sh", "-c", "PATH="+tools+":$PATH; "+line).wait()
 		assert.Equal(t, 0, got.code, "%s\n%s\n%s", line, got.stdout, got.stderr)
 		assert.NotEmpty(t, got.stdout, line)
+		if strings.HasSuffix(strings.TrimSpace(line), " status") {
+			oneScreen(t, w, got.stdout)
+		}
 	}
 	assert.Greater(t, n, 8)
 	assert.Equal(t, 0, s.wait().code)
+}
+
+// oneScreen checks the screen of status after three acts: 100 columns, 40 lines, and the
+// same facts as JSON and EDN (CLI-001, OPS-009).
+func oneScreen(t *testing.T, w *world, text string) {
+	assert.LessOrEqual(t, strings.Count(text, "\n"), 40, text)
+	for line := range strings.Lines(text) {
+		assert.LessOrEqual(t, len([]rune(strings.TrimSpace(line))), 100, line)
+	}
+	for _, line := range []string{`^ready, profile test, version `, `listen:   127\.0\.0\.1:\d+ `, `runs:     0 under way`, `journal:  sqlite, schema \d+, 3 runs, `,
+		`confined: .+; processes: .+`, `weaker:   .*auth.required is false`, `since start  3 +100 % `, `chess  .* ready +\d+s +0 +0 `} {
+		assert.Regexp(t, `(?m)^`+strings.TrimPrefix(line, "^"), text)
+	}
+	v := w.data("status")
+	assert.Equal(t, "3", v.Key("kpi").Key("since-boot").Key("operations").String())
+	assert.Equal(t, "3", v.Key("journal").Key("runs").String())
+	assert.True(t, v.Key("journal").Key("writable?").Truthy())
+	assert.NotEmpty(t, word(v.Key("isolation").Key("level")))
+	asJSON := w.run("status", "--json")
+	assert.Contains(t, asJSON.stdout, `"kpi":{`)
+	assert.Equal(t, 1, strings.Count(asJSON.stdout, "\n"), "one object on one line")
 }
 
 // The log is JSON unless it goes to a terminal or the configuration requests

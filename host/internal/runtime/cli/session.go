@@ -47,14 +47,14 @@ func (c *command) orderSession(
 		}
 		action = action.AssocKey("session/version", edn.Int(int64(version)))
 	}
-	client, err := c.reach(cmd.Context())
-	if err == nil && client == nil {
+	there, err := c.reach(cmd.Context())
+	if err == nil && there == nil {
 		err = c.nobodyServes(cmd.Context())
 	}
 	if err != nil {
 		return err
 	}
-	result, err := client.Session(cmd.Context(), action)
+	result, err := there.Session(cmd.Context(), action)
 	if err != nil {
 		return err
 	}

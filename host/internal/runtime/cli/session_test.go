@@ -74,6 +74,9 @@ func TestSessionExitCodes(t *testing.T) {
 	alone := w.run("act", "text/respond", `{:prompt "x"}`, "--session", "talk")
 	assert.Equal(t, 3, alone.code, alone.stderr)
 	assert.Contains(t, alone.stderr, "only a daemon keeps sessions")
+	keyed := w.run("act", "text/respond", `{:prompt "x"}`, "--key", "k") // RUN-020
+	assert.Equal(t, alone.code, keyed.code)
+	assert.Contains(t, keyed.stderr, "only a daemon keeps idempotency keys")
 	w.serve()
 	require.Equal(t, 0, w.run("session", "open", "talk").code)
 	require.Equal(t, 0, w.run("session", "put", "talk", "a/kept=1").code)
@@ -103,7 +106,7 @@ func TestSessionExitCodes(t *testing.T) {
 	assert.Equal(t, 5, got.code, got.stderr)
 	for _, flags := range [][]string{
 		{"--session", ""}, {"--session", "a b"}, {"--key", ""}, {"--class", ""}, {"--deadline", "25h"}, {"--priority", "12"},
-		{"--session", "talk", "--local"},
+		{"--session", "talk", "--local"}, {"--key", "k", "--local"},
 	} {
 		got := w.run(append([]string{"act", "text/respond", `{:prompt "x"}`}, flags...)...)
 		assert.Equal(t, 2, got.code, "%v\n%s", flags, got.stderr)

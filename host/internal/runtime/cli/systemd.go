@@ -5,19 +5,21 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
-	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 func (c *command) unitCommand() *cobra.Command {
-	return &cobra.Command{
+	var user string
+	cmd := &cobra.Command{
 		Use:   "systemd-unit",
 		Short: "print a systemd unit file for the daemon of this configuration",
 		Long: "systemd-unit prints the content of /etc/systemd/system/ferment.service. It names this program, the\n" +
@@ -34,13 +36,13 @@ func (c *command) unitCommand() *cobra.Command {
 				HostVersion: o.Version,
 			})
 			if cfg.Unreadable() {
-				return c.invalidConfig(&daemon.InvalidConfigError{Config: cfg})
+				return c.invalidConfig(&setup.InvalidConfigError{Config: cfg})
 			}
 			program, err := os.Executable()
 			if err != nil {
 				return fmt.Errorf("find the program itself: %w", err)
 			}
-			text, err := unit(program, c.configPath(), c.profile, cfg)
+			text, err := unit(program, c.configPath(), c.profile, user, cfg)
 			if err != nil {
 				return err
 			}
@@ -51,7 +53,12 @@ func (c *command) unitCommand() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&user, "user", "", "system user of the service (default: root)")
+	return cmd
 }
+
+// userName is the form of the name of a system user.
+var userName = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
 // configPath returns the configuration that a daemon in this directory would
 // read.
@@ -68,7 +75,13 @@ func (c *command) configPath() string {
 
 // unit returns the unit file (OPS-006). The service is not restarted after
 // exit codes that require an operator.
-func unit(program, path, profile string, cfg *config.Config) (string, error) {
+func unit(program, path, profile, user string, cfg *config.Config) (string, error) {
+	if user != "" {
+		if !userName.MatchString(user) {
+			return "", usagef("--user %q: expected the name of a system user, such as ferment", user)
+		}
+		user = "User=" + user + "\nGroup=" + user + "\n"
+	}
 	start := []string{program, "serve", "--config", path}
 	if profile != "" {
 		start = append(start, "--profile", profile)
@@ -93,7 +106,7 @@ StartLimitIntervalSec=300
 StartLimitBurst=10
 
 [Service]
-Type=notify
+%sType=notify
 NotifyAccess=main
 ExecStart=%s
 ExecReload=/bin/kill -HUP $MAINPID
@@ -118,7 +131,7 @@ ReadWritePaths=%s
 
 [Install]
 WantedBy=multi-user.target
-`, strings.Join(start, " "), strings.ReplaceAll(filepath.Dir(path), "%", "%%"), strings.Join(writable, " ")), nil
+`, user, strings.Join(start, " "), strings.ReplaceAll(filepath.Dir(path), "%", "%%"), strings.Join(writable, " ")), nil
 }
 
 // unitWord quotes a word for systemd.

@@ -30,7 +30,7 @@ func (c *command) userCommand() *cobra.Command {
 }
 
 func (c *command) userAddCommand() *cobra.Command {
-	var accountType string
+	var accountType, tenant string
 	var roles []string
 	var none bool
 	cmd := &cobra.Command{
@@ -44,6 +44,9 @@ func (c *command) userAddCommand() *cobra.Command {
 			action := actionOf("create-user", edn.K("user"), edn.Text(args[0]))
 			if accountType != "" {
 				action = action.AssocKey("type", edn.Text(accountType))
+			}
+			if tenant != "" {
+				action = action.AssocKey("tenant", edn.Text(tenant))
 			}
 			if len(roles) > 0 {
 				action = action.AssocKey("roles", textSet(roles))
@@ -59,6 +62,7 @@ func (c *command) userAddCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&accountType, "type", "", "account type, which auth.account_roles gives roles; default: simple")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "name of its tenant, whose budget and runs it shares; default: the host itself")
 	cmd.Flags().StringSliceVar(&roles, "role", nil, "roles of the user besides those of its type")
 	cmd.Flags().BoolVar(&none, "no-password", false, "the user has no password and can only use tokens")
 	return cmd
@@ -201,8 +205,8 @@ func (c *command) userShowCommand() *cobra.Command {
 			if err != nil || c.format != formatText {
 				return c.valueOr(u, err)
 			}
-			c.print("login      %s\nid         %s\ntype       %s\nstatus     %s\n", plain(u.Key("login")), plain(u.Key("user/id")),
-				plain(u.Key("account/type")), plain(u.Key("status")))
+			c.print("login      %s\nid         %s\ntype       %s\nstatus     %s\ntenant     %s\n", plain(u.Key("login")), plain(u.Key("user/id")),
+				plain(u.Key("account/type")), plain(u.Key("status")), dash(plain(u.Key("tenant"))))
 			c.print("granted    %s\nroles      %s\npassword   %s\n", roleNames(u.Key("roles")), roleNames(u.Key("roles/effective")), plain(u.Key("password?")))
 			c.print("created    %s\n", instant(u.Key("created-at")))
 			return nil
@@ -229,14 +233,15 @@ func (c *command) userListCommand() *cobra.Command {
 			var rows [][]string
 			for u := range list.Key("users").Elems() {
 				rows = append(rows, []string{
-					plain(u.Key("login")), plain(u.Key("user/id")), plain(u.Key("account/type")), plain(u.Key("status")), roleNames(u.Key("roles/effective")),
+					plain(u.Key("login")), plain(u.Key("user/id")), plain(u.Key("account/type")), plain(u.Key("status")),
+					dash(plain(u.Key("tenant"))), roleNames(u.Key("roles/effective")),
 				})
 			}
 			if len(rows) == 0 {
 				c.print("there is no user; \"ferment user add NAME --role admin\" adds the first one\n")
 				return nil
 			}
-			return display.Table(c.env.Stdout, []string{"login", "id", "type", "status", "roles"}, rows)
+			return display.Table(c.env.Stdout, []string{"login", "id", "type", "status", "tenant", "roles"}, rows)
 		},
 	}
 }
@@ -252,60 +257,6 @@ func (c *command) userPasswordCommand() *cobra.Command {
 			}
 			action := actionOf("set-password", edn.K("user"), edn.Text(args[0]), edn.K("password"), edn.Text(password))
 			return c.orderUser(cmd, action, "the password is changed")
-		},
-	}
-}
-
-func (c *command) roleCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "role", Short: "list the roles of the configuration, grant and revoke them",
-		Long: "Roles are declared in ferment.hcl: the built-in ones and the blocks role. Rules say what they permit.",
-	}
-	var end ending
-	cmd.AddCommand(
-		c.roleListCommand(),
-		&cobra.Command{
-			Use: "grant USER ROLE", Short: "give a user a role", Example: "  ferment role grant ann operator", Args: cobra.ExactArgs(2),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				return c.orderUser(cmd, roleAction("grant-role", args), "has the role "+args[1])
-			},
-		},
-		end.flags(&cobra.Command{
-			Use: "revoke USER ROLE", Short: "take a role from a user; its tokens lose it too",
-			Example: "  ferment role revoke ann operator --dry-run\n  ferment role revoke ann operator --yes", Args: cobra.ExactArgs(2),
-			RunE: func(cmd *cobra.Command, args []string) error {
-				action, err := end.confirmed(c, roleAction("revoke-role", args), args[0]+" loses the role "+args[1])
-				if err != nil {
-					return err
-				}
-				return c.orderUser(cmd, action, "the role "+args[1]+" is revoked")
-			},
-		}),
-	)
-	return cmd
-}
-
-func roleAction(name string, args []string) edn.Value {
-	return actionOf(name, edn.K("user"), edn.Text(args[0]), edn.K("role"), edn.Text(strings.TrimPrefix(args[1], ":")))
-}
-
-func (c *command) roleListCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "list the roles of the configuration and who has them", Example: "  ferment role list", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			list, err := c.order(cmd.Context(), actionOf("list-roles"))
-			if err != nil || c.format != formatText {
-				return c.valueOr(list, err)
-			}
-			var rows [][]string
-			for r := range list.Key("roles").Elems() {
-				var users []string
-				for u := range r.Key("users").Elems() {
-					users = append(users, plain(u))
-				}
-				rows = append(rows, []string{strings.TrimPrefix(plain(r.Key("role")), "role/"), strings.Join(users, " ")})
-			}
-			return display.Table(c.env.Stdout, []string{"role", "users"}, rows)
 		},
 	}
 }

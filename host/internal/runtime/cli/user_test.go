@@ -58,11 +58,18 @@ func TestUsersOfADaemon(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, s.request(t.Context(), "POST", "/v1/admin", "{:action :status}", "Authorization", ann).status)
 	assert.Contains(t, w.run("admin", "events").stdout, "auth/denied")
 
+	w.fromElsewhere(s, strings.TrimPrefix(ann, "Bearer "), strings.TrimPrefix(eve, "Bearer "), run)
+
 	listed := w.run("token", "list", "--user", "ann")
 	assert.Regexp(t, `(?m)^[a-z0-9]{8} +ann +\S+Z +all +of a test$`, listed.stdout)
+	w.write("create.edn", `{:action :create-user :user "kay"}`)
+	once := w.data("admin", "action", "--key", "k-1", "create.edn")
 	s.stop()
 	s = w.serve()
 	assert.Equal(t, []int{200, 404}, []int{show(ann), show(eve)}, "after a restart")
+	assert.Equal(t, once.String(), w.data("admin", "action", "--key", "k-1", "create.edn").String(), "HTTP-008: the same answer after a restart")
+	w.write("create.edn", `{:action :create-user :user "joe"}`)
+	assert.Contains(t, w.run("admin", "action", "--key", "k-1", "create.edn").stderr, "idempotency/mismatch")
 
 	id := strings.Split(ann, "_")[1]
 	dry := w.run("token", "revoke", id, "--dry-run")
@@ -72,11 +79,45 @@ func TestUsersOfADaemon(t *testing.T) {
 	assert.Equal(t, 0, w.run("token", "revoke", id, "--yes").code)
 	assert.Equal(t, http.StatusUnauthorized, show(ann))
 
+	tenants(t, w, s, run)
 	w.data("user", "lock", "eve", "--yes")
 	assert.Equal(t, http.StatusUnauthorized, show(eve))
 	w.data("user", "unlock", "eve")
 	assert.Equal(t, http.StatusNotFound, show(eve))
 	s.stop()
+}
+
+// tenants has users of two tenants act: an operator of a tenant knows the runs of its
+// tenant and no others, and an administrator of one cannot administer the host (AUTH-012).
+func tenants(t *testing.T, w *world, s *served, ofHost string) {
+	as := map[string]string{}
+	for login, flags := range map[string]string{
+		"pia": "--tenant lab", "pat": "--tenant lab --role operator", "sam": "--tenant shop --role operator", "adm": "--tenant lab --role admin", "opa": "--role operator",
+	} {
+		w.data(append([]string{"user", "add", login, "--no-password"}, strings.Fields(flags)...)...)
+		as[login] = "Bearer " + plain(w.data("token", "create", login).Key("token"))
+	}
+	made := s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/data", "{}", ""), "Authorization", as["pia"])
+	require.Equal(t, http.StatusOK, made.status, "%s", made.body)
+	run := made.header.Get("Ferment-Run-Id")
+	records := w.run("runs", "records", run, "--edn").stdout
+	assert.Contains(t, records, `:tenant "lab"`)
+	_, value, _ := strings.Cut(records, `:response "`)
+	value, _, _ = strings.Cut(value, `"`)
+	require.Regexp(t, `^b3:`, value)
+	for login, want := range map[string][3]int{"pia": {200, 404, 200}, "pat": {200, 404, 200}, "adm": {200, 404, 200}, "sam": {404, 404, 404}, "opa": {200, 200, 200}} {
+		status := func(path string) int {
+			return s.request(t.Context(), "GET", path, "", "Authorization", as[login]).status
+		}
+		got := [3]int{status("/v1/runs/" + run), status("/v1/runs/" + ofHost), status("/v1/values/" + value)}
+		assert.Equal(t, want, got, login)
+		listed := s.request(t.Context(), "GET", "/v1/runs", "", "Authorization", as[login])
+		assert.Equal(t, want[0] == 200, strings.Contains(string(listed.body), run), login)
+		assert.Equal(t, want[1] == 200, strings.Contains(string(listed.body), ofHost), login)
+	}
+	admin := s.request(t.Context(), "POST", "/v1/admin", `{:action :list-users}`, "Authorization", as["adm"], "Content-Type", "application/edn")
+	assert.Equal(t, http.StatusForbidden, admin.status, "%s", admin.body)
+	assert.Contains(t, string(admin.body), "without tenant")
 }
 
 // CLI-001, CLI-002, CLI-005: exit codes and outputs of the verbs about users.
@@ -103,6 +144,12 @@ func TestUserVerbs(t *testing.T) {
 		"user lock root --dry-run":                  {"", 6, "no administrator"},
 		"role grant ann anonymous":                  {"", 1, "cannot be granted"},
 		"role revoke ann operator":                  {"", 2, "--yes"},
+		"role create auditor":                       {"", 1, "configuration has the role"},
+		"role create Night":                         {"", 1, "not the name of a role"},
+		"role create night --include nope":          {"", 5, "there is no role"},
+		"role delete auditor --yes":                 {"", 1, "one of the configuration"},
+		"role delete night --yes":                   {"", 5, "role list"},
+		"user add bob --no-password --tenant Lab":   {"", 2, "name of a tenant"},
 		"token create bob":                          {"", 5, "no user"},
 		"token create ann --ttl 400d":               {"", 2, "max_ttl"},
 		"token create ann --operation http.v1/actt": {"", 2, "http.v1/act"},
@@ -114,17 +161,42 @@ func TestUserVerbs(t *testing.T) {
 		assert.Empty(t, got.stdout, args)
 	}
 	listed := w.run("user", "list")
-	assert.Regexp(t, `(?m)^login +id +type +status +roles$`, listed.stdout)
-	assert.Regexp(t, `(?m)^ann +user/2 +simple +active +auditor operator user$`, listed.stdout)
+	assert.Regexp(t, `(?m)^login +id +type +status +tenant +roles$`, listed.stdout)
+	assert.Regexp(t, `(?m)^ann +user/2 +simple +active +- +auditor operator user$`, listed.stdout)
 	roles := w.run("role", "list")
 	assert.Regexp(t, `(?m)^auditor +ann$`, roles.stdout)
 	assert.Contains(t, w.run("role", "revoke", "ann", "auditor", "--dry-run").stdout, "dry run")
 	assert.Contains(t, w.run("role", "revoke", "ann", "auditor", "--yes").stdout, "roles operator user")
 	assert.Contains(t, w.run("user", "delete", "ann", "--yes").stdout, "tokens deleted: 0")
+	createdRoles(t, w)
 	asJSON := w.run("user", "show", "root", "--json")
 	assert.Contains(t, asJSON.stdout, `"login":"root"`)
 	assert.NotContains(t, asJSON.stdout, "argon2")
 	s.stop()
+}
+
+// createdRoles makes a role, uses it, and deletes it. A configuration that declares the
+// same name is refused by a reload (AUTH-006, HTTP-008).
+func createdRoles(t *testing.T, w *world) {
+	made := w.run("role", "create", "night", "--include", "operator", "--doc", "from 22:00")
+	assert.Equal(t, "role night: created\nincludes operator\n", made.stdout, made.stderr)
+	require.Equal(t, 0, w.run("user", "add", "bob", "--no-password", "--role", "night", "--tenant", "lab").code)
+	assert.Regexp(t, `(?m)^bob +user/\d+ +simple +active +lab +night operator user$`, w.run("user", "list").stdout)
+	assert.Regexp(t, `(?m)^night +created +operator +from 22:00$`, w.run("role", "known").stdout)
+	assert.Regexp(t, `(?m)^night +bob$`, w.run("role", "list").stdout)
+	inUse := w.run("role", "delete", "night", "--yes")
+	assert.Equal(t, 6, inUse.code)
+	assert.Contains(t, inUse.stderr, "ferment role revoke bob night")
+	w.rewrite("ferment.hcl", `role "auditor" {}`, "role \"auditor\" {}\n\nrole \"night\" {}")
+	clash := w.run("admin", "reload")
+	assert.NotZero(t, clash.code, clash.stdout)
+	assert.Contains(t, clash.stderr, "config/duplicate")
+	assert.Contains(t, w.run("role", "known").stdout, "created", "nothing was changed")
+	w.rewrite("ferment.hcl", "role \"night\" {}", "")
+	assert.Equal(t, 0, w.run("role", "revoke", "bob", "night", "--yes").code)
+	assert.Contains(t, w.run("role", "delete", "night", "--dry-run").stdout, "nothing was done")
+	assert.Contains(t, w.run("role", "delete", "night", "--yes").stdout, "role night: deleted")
+	assert.NotContains(t, w.run("role", "known").stdout, "night")
 }
 
 // AUTH-030, AUTH-032: a listener that other machines can reach serves callers with
@@ -184,4 +256,60 @@ func TestHelpExamplesOfUsers(t *testing.T) {
 		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
 	}
 	s.stop()
+}
+
+// fromElsewhere uses a daemon with --server: ann and eve are tokens of two users, run is
+// one of the first.
+//
+// CLI-003, CLI-007: commands reach a daemon over HTTP with a token from the environment or
+// a private file, and do there what the user may. AUTH-011, AUTH-012: actions on runs are
+// permitted to those who may read runs, for their own ones.
+func (w *world) fromElsewhere(s *served, ann, eve, run string) {
+	w.t.Helper()
+	there := func(token string, args ...string) ended {
+		other := *w
+		other.dir = w.t.TempDir() // no configuration
+		other.env = append(slices.Clone(w.env), "FERMENT_TOKEN="+token)
+		return other.run(append([]string{"--server", "http://" + s.address}, args...)...)
+	}
+	done := there(ann, "act", "mine/data", "{}", "--edn")
+	require.Equal(w.t, 0, done.code, done.stderr)
+	assert.Contains(w.t, done.stdout, ":n 1")
+	assert.Contains(w.t, there(ann, "runs", "list").stdout, run)
+	assert.Contains(w.t, there(ann, "runs", "show", run).stdout, "mine/data")
+	assert.Equal(w.t, 0, there(ann, "runs", "watch", run).code)
+	assert.NotContains(w.t, there(eve, "runs", "list").stdout, run)
+	assert.Equal(w.t, 5, there(eve, "runs", "show", run).code, "the run of another user does not exist")
+	assert.Equal(w.t, 0, there(ann, "session", "open").code)
+	for name, got := range map[string]ended{
+		"an action for administrators": there(ann, "user", "list"),
+		"the state of the host":        there(ann, "status"),
+		"no such token":                there(ann[:len(ann)-1]+"x", "runs", "list"),
+		"no token":                     there("", "runs", "list"),
+	} {
+		assert.Equal(w.t, 4, got.code, "%s: %s%s", name, got.stdout, got.stderr)
+	}
+	for name, args := range map[string][]string{
+		"local work":           {"validate"},
+		"a file of this host":  {"runs", "import", "x"},
+		"with --local":         {"act", "mine/data", "{}", "--local"},
+		"a token in the flags": {"act", "mine/data", "{}", "--token", ann},
+	} {
+		assert.Equal(w.t, 2, there(ann, args...).code, name)
+	}
+	file := w.write("token", ann+"\n")
+	require.NoError(w.t, os.Chmod(file, 0o600))
+	with := func() ended { return w.run("--server", "http://"+s.address, "--token-file", file, "runs", "list") }
+	assert.Equal(w.t, 0, with().code)
+	require.NoError(w.t, os.Chmod(file, 0o640))
+	shared := with()
+	assert.Equal(w.t, 4, shared.code)
+	assert.Contains(w.t, shared.stderr, "chmod 600")
+	for server, code := range map[string]int{
+		"http://192.0.2.1:7180": 1, // unencrypted to another machine
+		"ftp://127.0.0.1":       2, "127.0.0.1:7180": 2, "http://a@127.0.0.1": 2, "http://127.0.0.1/v1": 2,
+		"http://127.0.0.1:1": 3,
+	} {
+		assert.Equal(w.t, code, w.run("--server", server, "runs", "list").code, server)
+	}
 }

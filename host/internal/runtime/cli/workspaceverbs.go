@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +13,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/workspace"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -29,7 +29,7 @@ func (c *command) workspaceCommands() []*cobra.Command {
 		Format:    func() string { return c.format.String() },
 		Verbose:   func() bool { return c.verbose },
 		Forms:     c.moreForms,
-		ReadFile:  c.readText,
+		ReadFile:  c.readFile,
 		WriteFile: c.writeOut,
 		Confirm:   func(what string) error { return c.confirm(what, "--yes") },
 		Open:      c.openIntent,
@@ -89,12 +89,12 @@ func (f *extraForm) Type() string { return "form" }
 // directory, else by plugins that are started for it.
 func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace.Opening) (workspace.Caller, error) {
 	if !o.Local {
-		client, err := c.reachOrEnd(ctx)
+		there, err := c.reachOrEnd(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if client != nil {
-			return &intentThere{command: c, client: client}, nil
+		if there != nil {
+			return &intentThere{command: c, there: there}, nil
 		}
 	}
 	mode := "auto"
@@ -105,7 +105,7 @@ func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace
 	if err != nil {
 		return nil, err
 	}
-	host, err := c.host(ctx, w, nil, func(loaded *daemon.Loaded) map[string]bool {
+	host, err := c.host(ctx, w, nil, func(loaded *setup.Loaded) map[string]bool {
 		return loaded.Reach(act.Act{Request: request, Dir: c.env.Dir})
 	})
 	if err != nil {
@@ -117,33 +117,34 @@ func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace
 // intentThere calls an intent of a daemon.
 type intentThere struct {
 	*command
-	client *httpapi.Client
+	there *client.Client
 }
 
 // Call implements workspace.Caller.
 func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
 	if show == nil {
-		return t.client.Act(ctx, request, t.env.Dir, func(string) {})
+		response, err := t.there.Act(ctx, request, client.Call{Dir: t.env.Dir})
+		return response.Body, err
 	}
 	run := ""
-	response, err := t.client.Stream(ctx, request, t.env.Dir, func(event edn.Value) error {
-		run, _ = event.Key("run").AsString()
-		return show(event)
+	response, err := t.there.Stream(ctx, request, client.Call{Dir: t.env.Dir}, func(e client.Event) error {
+		run, _ = e.Data.Key("run").AsString()
+		return show(e.Data)
 	})
-	if err != nil && run != "" && errors.Is(context.Cause(ctx), errInterrupted) {
-		t.cancelThere(ctx, t.client, run)
+	if err != nil && run != "" && ctx.Err() != nil {
+		t.cancelThere(ctx, t.there, run)
 	}
-	return response, err
+	return response.Body, err
 }
 
 // Close implements workspace.Caller.
 func (t *intentThere) Close() {}
 
 // cancelThere has the daemon cancel a run whose reader is gone.
-func (c *command) cancelThere(ctx context.Context, client *httpapi.Client, run string) {
+func (c *command) cancelThere(ctx context.Context, there *client.Client, run string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 	defer done()
-	_, _ = client.Do(ctx, actionOf("runs-cancel", edn.K("run"), edn.Text(run), edn.K("why"), edn.Text("interrupt")))
+	_, _ = there.Cancel(ctx, run, "interrupt", 0)
 }
 
 // intentHere calls an intent of plugins of this process.

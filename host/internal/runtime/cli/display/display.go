@@ -22,6 +22,11 @@ func Shown(w io.Writer, text string) string {
 	if !Terminal(w) {
 		return text
 	}
+	return Clean(text)
+}
+
+// Clean returns lines of text without control characters.
+func Clean(text string) string {
 	return visible(text, func(r rune) bool { return r == '\t' || r == '\n' })
 }
 

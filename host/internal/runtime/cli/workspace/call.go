@@ -28,7 +28,7 @@ type caller struct {
 
 // open prepares the calls of an invocation.
 func (in *invocation) open() (*caller, error) {
-	calls, err := in.Open(in.ctx, in.request(in.input), Opening{Local: in.local, Quiet: in.quiet})
+	calls, err := in.Open(in.ctx, in.request(in.verb.name(), in.input), Opening{Local: in.local, Quiet: in.quiet})
 	if err != nil {
 		return nil, err
 	}
@@ -47,14 +47,14 @@ func (in *invocation) open() (*caller, error) {
 func (c *caller) close() { c.calls.Close() }
 
 // request returns the envelope of a call.
-func (in *invocation) request(input edn.Value) edn.Value {
+func (in *invocation) request(intent string, input edn.Value) edn.Value {
 	request := edn.MustMap(
 		edn.K("proto"), edn.Int(contract.Proto),
 		edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("cli")),
-		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(in.verb.name())),
+		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(intent)),
 		edn.K("input"), input,
 	)
-	if allowed := in.effects(); len(allowed) > 0 {
+	if allowed := in.effects(intent); len(allowed) > 0 {
 		request = request.AssocKey("effects", edn.MustMap(edn.K("allowed"), edn.Keywords(allowed...)))
 	}
 	limit := in.timeout
@@ -67,10 +67,11 @@ func (in *invocation) request(input edn.Value) edn.Value {
 	return request
 }
 
-// effects returns what a call may do: read, and write its store if the verb does.
-func (in *invocation) effects() []string {
+// effects returns what a call may do: read, and write its store if the verb does. What
+// it calls besides its own intent writes: see send.
+func (in *invocation) effects(intent string) []string {
 	allowed := []string{"db/read", "fs/read"}
-	if !in.reads && in.verb.agent != reader || in.verb.writes {
+	if !in.reads && in.verb.agent != reader || in.verb.writes || intent != in.verb.name() {
 		allowed = append(allowed, "db/write")
 	}
 	for _, name := range in.common.effects {
@@ -80,13 +81,21 @@ func (in *invocation) effects() []string {
 	return slices.Compact(allowed)
 }
 
-// call sends an input and returns the output of the intent.
+// call sends an input, after the files that it names, and returns the output of the intent.
 func (c *caller) call(input edn.Value) (edn.Value, error) {
+	input, err := c.send(input)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	return c.callIntent(c.verb.name(), input)
+}
+
+func (c *caller) callIntent(intent string, input edn.Value) (edn.Value, error) {
 	var show func(edn.Value) error
 	if c.streams || c.takesLong {
 		show = c.event
 	}
-	response, err := c.calls.Call(c.ctx, c.request(input), show)
+	response, err := c.calls.Call(c.ctx, c.request(intent, input), show)
 	c.progress.clear()
 	switch {
 	case c.ctx.Err() != nil:

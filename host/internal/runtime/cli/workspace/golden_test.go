@@ -40,7 +40,7 @@ var goldens = []struct{ args, out string }{
  :git/inexact [{:path "a.txt" :reason :filter}] :scan/unstable ["log.txt"] ` + at + `}`},
 	{"workspace scan --dry-run --preset build-dirs --pattern *.tmp", `{:added 500 :modified 0 :removed 0 :unchanged 0 :skipped 0 :renamed []
  :paths {:added ["a"] :modified [] :removed []} :bytes-hashed 0 :ignore/digest "a1-b3-aabb" :tree/complete? true :git/exact? true :dry-run? true ` + at + `}`},
-	{"workspace status --breakdown --coverage --as-of 40", `{:scanned? true :workspace/id "01J0" :scheme "b3" :state-root "` + state1 + `" :nodes {:file 1110 :dir 14}
+	{"workspace status --breakdown --coverage --as-of 40", `{:scanned? true :tree/complete? false :workspace/id "01J0" :scheme "b3" :state-root "` + state1 + `" :nodes {:file 1110 :dir 14}
  :frames 31 :heads {:fresh 28 :stale 3} :watch :off :damaged? false :top-paths [["." 124] ["src" 90]]
  :coverage [{:frame/type "digest" :with 13 :without 1 :pct 92.9}] ` + at + `}`},
 	{"workspace status", `{:scanned? false :workspace/id "01J0" :scheme "b3" :nodes {} :frames 0 :heads {} :watch :off :damaged? true :seq 0}`},
@@ -84,7 +84,7 @@ var goldens = []struct{ args, out string }{
 	{"context compose src/a.go --source current --source parent --source README.md --query flags --order relevance --max-frames 5 --filter [:type,#{\"note\"}]", `{:frames [` + frame + `] :skipped ["parent"] :omitted 2 ` + at + `}`},
 	{"context compose --ids --order [:type-priority,[\"note\"]]", `{:ids ["` + frame1 + `"] :skipped [] :omitted 0 ` + at + `}`},
 	{"context generate src/a.go --model ollama/voice --intent context/summarize --force", `{:frame/id "` + frame1 + `" :frame/existing? false :attribution {:cap/id :ollama/voice :provider {:name "ollama" :type :ollama :model "llama3.1"} :usage {:tokens-in 480 :tokens-out 32 :tokens-mark :exact}} ` + at + `}`},
-	{"context generate . --recursive --plan --priority high --on-failure continue --concurrency 2", `{:items [{:path "src/a.go" :frame/type "s" :frame/id "` + frame1 + `" :status :made}] :counts {:made 1 :failed 0} ` + at + `}`},
+	{"context generate . --recursive --plan --priority high --on-failure continue --concurrency 2", `{:items [{:path "bin/tool" :frame/type "s" :old nil :new nil :reason :missing :outcome :skipped :why "the file has 20000000 bytes, more than 262144" :ms 0} {:path "src/a.go" :frame/type "s" :old nil :new "` + frame1 + `" :reason :missing :outcome :made :ms 3}] :counts {:file 1 :directory 0 :reused 0 :skipped 1 :failed 0} ` + at + `}`},
 	{"context generate --plan", `{:frames [{:frame/id "` + frame1 + `"}]}`},
 	{"context batch calls.edn --concurrency 8 --atomic", `{:results [{:out {:state :fresh}} {:error {:type :frame/no-head :message "there is no head"}}] :ok 1 :failed 1 ` + at + `}`},
 	{"context diff run-17 --content --path src --type digest", `{:nodes {:added ["n"] :modified ["src/a.go"] :removed [] :renamed [["a" "b"]]} :frames {:stale [["src" "digest"]] :head-moved [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `"}]}

@@ -2,12 +2,15 @@ package workspace
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"lukechampine.com/blake3"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -20,13 +23,15 @@ func (f fileFailure) Error() string { return f.err.Error() }
 
 func asFile(err error, into *fileFailure) bool { return errors.As(err, into) }
 
-func (in *invocation) readFile(name string) ([]byte, error) {
-	b, err := in.ReadFile(name)
+func (in *invocation) readFile(name string) ([]byte, error) { return in.readUpTo(name, edn.Body.Bytes) }
+
+func (in *invocation) readUpTo(name string, limit int) ([]byte, error) {
+	b, err := in.ReadFile(name, limit)
 	if err != nil {
 		return nil, fileFailure{err}
 	}
-	if name == "-" && len(b) > edn.Body.Bytes { // what follows was not read
-		return nil, fmt.Errorf("standard input has more than %s: expected the name of a file", size(edn.Body.Bytes))
+	if name == "-" && len(b) > limit { // what follows was not read
+		return nil, fmt.Errorf("standard input has more than %s", size(limit))
 	}
 	return b, nil
 }
@@ -99,35 +104,108 @@ func dataDir(in *invocation, input edn.Value) (edn.Value, error) {
 	if dir == "" {
 		return input, nil
 	}
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(in.Dir, dir)
-	}
-	return input.AssocKey("data-dir", edn.Text(dir)), nil
+	return input.AssocKey("data-dir", edn.Text(in.absolute(dir))), nil
 }
 
-// maxSent is the size of a file that is sent with the request: a daemon takes
-// requests of 4 MiB, and base64 has a third more bytes. The plugin reads larger
-// files itself.
-const maxSent = 2 << 20
+// absolute returns a path that was given relative to the working directory.
+func (in *invocation) absolute(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(in.Dir, path)
+}
+
+const (
+	// maxSent is the size of a file that is sent with the request: a daemon takes
+	// strings of 1 MiB (see edn.Body), and base64 has a third more bytes. Of larger
+	// files parts of this size are sent before.
+	maxSent = 768 << 10
+	// maxExport is the size of an export that the capability takes.
+	maxExport = 64 << 20
+)
 
 // imported reads the file of an import.
 func imported(in *invocation, input edn.Value, args []string) (edn.Value, error) {
 	return in.exported(input, args[0])
 }
 
-// exported adds the bytes of the file of an export, or its name if it is large.
+// exported adds the bytes of the file of an export, or the hash of one that is sent in
+// parts before the call.
 func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
-	content, err := in.readFile(file)
+	content, err := in.readUpTo(file, maxExport)
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if len(content) <= maxSent || file == "-" {
+	if len(content) <= maxSent {
 		return into.AssocKey("content/b64", edn.Text(base64.StdEncoding.EncodeToString(content))), nil
 	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(in.Dir, file)
+	if len(content) > maxExport {
+		return edn.Nil(), fileFailure{fmt.Errorf("%s has more than %s, which is the limit of an export", name(file), size(maxExport))}
 	}
-	return into.AssocKey("file", edn.Text(file)), nil
+	sum := blake3.Sum256(content)
+	p := parts{blob: "b3:" + hex.EncodeToString(sum[:]), content: content}
+	if file != "-" {
+		p.file = in.absolute(file)
+	}
+	in.parts = append(in.parts, p)
+	return into.AssocKey("blob", edn.Text(p.blob)), nil
+}
+
+// parts is a file that is sent in parts.
+type parts struct {
+	file    string // absolute; empty: standard input
+	blob    string
+	content []byte
+}
+
+// send sends the files that an input names by their hashes, and returns the input. A
+// comparison only reads, while sending needs a right to write: without that right the
+// input names the file, which the capability reads if it may.
+func (c *caller) send(input edn.Value) (edn.Value, error) {
+	for _, p := range c.parts {
+		err := c.sendParts(p)
+		if err == nil {
+			continue
+		}
+		named, compares := p.byName(input)
+		if !compares || !forbidden(err) {
+			return edn.Nil(), err
+		}
+		input = named
+	}
+	c.parts = nil
+	return input, nil
+}
+
+func (c *caller) sendParts(p parts) error {
+	for at := 0; at < len(p.content); at += maxSent {
+		part := p.content[at:min(at+maxSent, len(p.content))]
+		_, err := c.callIntent("workspace/import", edn.MustMap(
+			edn.K("workspace"), edn.Text(c.at.root), edn.K("blob"), edn.Text(p.blob), edn.K("offset"), edn.Int(int64(at)),
+			edn.K("content/b64"), edn.Text(base64.StdEncoding.EncodeToString(part)),
+		))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byName names the file in the states of a comparison that have its hash. It reports
+// false if there is none, or if the file is standard input.
+func (p *parts) byName(input edn.Value) (out edn.Value, ok bool) {
+	for _, key := range []string{"from", "to"} {
+		if blob, _ := input.Key(key).Key("blob").AsString(); blob == p.blob && p.file != "" {
+			input, ok = input.AssocKey(key, edn.MustMap(edn.K("file"), edn.Text(p.file), edn.K("blob"), edn.Text(p.blob))), true
+		}
+	}
+	return input, ok
+}
+
+// forbidden reports whether an error is that of a caller without a right.
+func forbidden(err error) bool {
+	e := contract.AsError(err)
+	return !e.Retryable && (strings.HasPrefix(e.Type, "auth/") || e.Type == "agent/role-denied")
 }
 
 // viewed completes a view. One of a name or in EDN is sent as it is.
@@ -221,9 +299,10 @@ func composed(in *invocation, input edn.Value) (edn.Value, error) {
 			if err != nil {
 				return edn.Nil(), err
 			}
-			for _, v := range one.Entries() {
-				related = append(related, v)
+			if path := one.Key("path"); !path.IsNil() {
+				one = path
 			}
+			related = append(related, one)
 		}
 	}
 	if len(related) > 0 {

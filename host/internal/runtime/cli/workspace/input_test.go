@@ -2,27 +2,101 @@ package workspace
 
 import (
 	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// WS-174: an export on standard input that is larger than what is read of it is
-// refused with what to do, and not cut.
+// WS-174: text on standard input that is larger than what is read of it is refused and
+// not cut.
 func TestLargeStandardInput(t *testing.T) {
 	for n, ok := range map[int]bool{edn.Body.Bytes: true, edn.Body.Bytes + 1: false} {
-		in := &invocation{Shell: &Shell{ReadFile: func(string) ([]byte, error) { return bytes.Repeat([]byte("x"), n), nil }}}
+		in := &invocation{Shell: &Shell{ReadFile: func(string, int) ([]byte, error) { return bytes.Repeat([]byte("x"), n), nil }}}
 		_, err := in.readFile("-")
 		if ok {
 			require.NoError(t, err)
 			continue
 		}
-		assert.ErrorContains(t, err, "name of a file")
-		_, err = in.readFile("export.frm")
-		require.NoError(t, err, "of a file, the name is sent")
+		assert.ErrorContains(t, err, "standard input has more than 4.0 MiB")
+	}
+}
+
+// WS-174: an export that is larger than a request goes out in parts, wherever its file
+// lies; the call names it by its hash. One that is larger than the capability takes is
+// refused before anything is sent.
+func TestLargeExportIsSentInParts(t *testing.T) {
+	d := newDesk(t)
+	content := bytes.Repeat([]byte("ferment\n"), (5<<20)/8)
+	elsewhere := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "all.frm"), content, 0o600))
+	from, err := filepath.Rel(d.dir, filepath.Join(elsewhere, "all.frm"))
+	require.NoError(t, err)
+	for _, args := range [][]string{{"workspace", "import", from, "--yes"}, {"context", "diff", "./" + from}} {
+		e := answers("{}")
+		require.NoError(t, d.run(e, "edn", args...).err)
+		last := len(e.requests) - 1
+		require.Equal(t, (len(content)+maxSent-1)/maxSent, last, args)
+		var got []byte
+		for _, r := range e.requests[:last] {
+			in := r.Key("input")
+			assert.Equal(t, ":workspace/import", r.Key("task").Key("intent").String())
+			assert.Contains(t, r.Key("effects").String(), ":db/write")
+			assert.Equal(t, fmt.Sprint(len(got)), in.Key("offset").String())
+			part, _ := in.Key("content/b64").AsString()
+			assert.LessOrEqual(t, len(part), edn.Body.String)
+			b, err := base64.StdEncoding.DecodeString(part)
+			require.NoError(t, err)
+			got = append(got, b...)
+		}
+		assert.True(t, bytes.Equal(content, got))
+		blob := e.requests[0].Key("input").Key("blob").String()
+		assert.Contains(t, e.requests[last].Key("input").String(), ":blob "+blob)
+		assert.NotContains(t, e.requests[last].Key("input").String(), "content/b64")
+	}
+	require.NoError(t, os.Truncate(filepath.Join(elsewhere, "all.frm"), maxExport+1))
+	e := answers("{}")
+	assert.ErrorContains(t, d.run(e, "edn", "workspace", "import", from, "--yes").err, "64.0 MiB")
+	assert.Empty(t, e.requests)
+}
+
+// WS-174, WS-191: who may only read compares the file of an export where it lies, if its
+// parts are refused. An import needs the right, and another error stays one.
+func TestComparedExportNeedsNoRightToWrite(t *testing.T) {
+	d := newDesk(t)
+	file := filepath.Join(d.dir, "all.frm")
+	require.NoError(t, os.WriteFile(file, bytes.Repeat([]byte("x"), maxSent+1), 0o600))
+	refusing := func(typ string) *engine {
+		return &engine{answer: func(intent string, _ edn.Value) (edn.Value, *contract.Error) {
+			if intent == "workspace/import" {
+				return edn.Nil(), contract.Errorf(typ, "no")
+			}
+			return edn.MustMap(), nil
+		}}
+	}
+	for _, typ := range []string{"auth/forbidden", "auth/forbidden-effect", "agent/role-denied"} {
+		e := refusing(typ)
+		require.NoError(t, d.run(e, "edn", "context", "diff", "./all.frm", "./all.frm").err, typ)
+		asked := e.requests[len(e.requests)-1]
+		assert.Equal(t, ":context/diff", asked.Key("task").Key("intent").String())
+		for _, key := range []string{"from", "to"} {
+			named, _ := asked.Key("input").Key(key).Key("file").AsString()
+			assert.Equal(t, file, named)
+		}
+		assert.Error(t, d.run(refusing(typ), "edn", "workspace", "import", "all.frm", "--yes").err)
+	}
+	for _, typ := range []string{"auth/busy", "limit/exceeded"} {
+		e := refusing(typ)
+		assert.Error(t, d.run(e, "edn", "context", "diff", "./all.frm").err)
+		assert.Len(t, e.requests, 1, "it does not go on")
 	}
 }
 
@@ -40,4 +114,29 @@ func TestLongLabel(t *testing.T) {
 	p := &page{}
 	p.field("  conditions", "condition inexact")
 	assert.Equal(t, "  conditions condition inexact\n", p.String())
+}
+
+// WS-181: shells complete a NODE, and flags with paths, with what is in the directory.
+func TestCompletionOfNodes(t *testing.T) {
+	d := newDesk(t)
+	for _, path := range []string{"src/a.go", "src/lib/b.go", "snap.txt", ".git/x"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(d.root, path)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(d.root, path), nil, 0o644))
+	}
+	offered := func(args ...string) string {
+		t.Helper()
+		lines := strings.Split(strings.TrimSpace(d.run(answers("{}"), "text", append([]string{"__complete"}, args...)...).stdout), "\n")
+		return strings.Join(lines[:len(lines)-1], " ")
+	}
+	assert.Equal(t, "note.txt snap.txt src/", offered("context", "get-node", ""))
+	assert.Equal(t, "snap.txt src/", offered("context", "get-head", "s"))
+	assert.Equal(t, "src/a.go src/lib/", offered("workspace", "delete", "src/"))
+	assert.Empty(t, offered("context", "get-node", "src/", "s"))
+	assert.Equal(t, "current", offered("context", "compose", "--source", "cu"))
+	assert.Equal(t, "siblings snap.txt src/", offered("context", "compose", "--source", "s"))
+	assert.Equal(t, "src/", offered("workspace", "scan", "--path", "sr"))
+	d.dir = filepath.Join(d.root, "src")
+	assert.Equal(t, "a.go lib/", offered("context", "get-node", ""))
+	d.dir = t.TempDir()
+	assert.Equal(t, "src/", offered("context", "get-node", "--workspace", d.root, "sr"))
 }

@@ -44,19 +44,23 @@ func locate(dir, named string) place {
 // path returns a path below the workspace. A relative path starts at the working
 // directory, or at the root if the working directory is outside the workspace.
 func (p place) path(text string) (string, error) {
-	whole := text
-	if !filepath.IsAbs(whole) {
-		base := p.root
-		if inside(p.root, p.dir) {
-			base = p.dir
-		}
-		whole = filepath.Join(base, whole)
-	}
+	whole := p.absolute(text)
 	if strings.ContainsRune(text, 0) || !inside(p.root, filepath.Clean(whole)) {
 		return "", fmt.Errorf("path %q is outside the workspace %s: expected a path below it", text, p.root)
 	}
 	rel, err := filepath.Rel(p.root, whole)
 	return filepath.ToSlash(rel), err
+}
+
+// absolute returns a path that starts where relative ones do.
+func (p place) absolute(path string) string {
+	switch {
+	case filepath.IsAbs(path):
+		return path
+	case inside(p.root, p.dir):
+		return filepath.Join(p.dir, path)
+	}
+	return filepath.Join(p.root, path)
 }
 
 func inside(root, path string) bool {

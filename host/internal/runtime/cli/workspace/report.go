@@ -167,7 +167,7 @@ func report(in *invocation) error {
 
 // templated writes a report with the template of a file, which sees it as JSON.
 func (in *invocation) templated(out edn.Value) error {
-	text, err := in.ReadFile(in.first("template"))
+	text, err := in.ReadFile(in.first("template"), edn.Body.Bytes)
 	if err != nil {
 		return err
 	}

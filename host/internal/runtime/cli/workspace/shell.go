@@ -25,8 +25,8 @@ type Shell struct {
 	Forms func(cmd *cobra.Command, more ...string) (chosen func() string)
 
 	// ReadFile reads a file that was named on the command line, "-" is standard
-	// input; WriteFile writes one.
-	ReadFile  func(name string) ([]byte, error)
+	// input, up to one byte beyond a limit; WriteFile writes one.
+	ReadFile  func(name string, limit int) ([]byte, error)
 	WriteFile func(name string, content []byte) error
 	// Confirm asks on the terminal whether to go on; the error ends the command.
 	Confirm func(what string) error

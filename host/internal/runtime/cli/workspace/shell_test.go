@@ -124,7 +124,7 @@ func (d *desk) runIn(ctx context.Context, e *engine, format string, args ...stri
 			form := cmd.Flags().StringP("output", "o", "", "")
 			return func() string { return *form }
 		},
-		ReadFile:  func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(d.dir, name)) },
+		ReadFile:  func(name string, _ int) ([]byte, error) { return os.ReadFile(filepath.Join(d.dir, name)) },
 		WriteFile: func(name string, b []byte) error { return os.WriteFile(filepath.Join(d.dir, name), b, 0o644) },
 		Confirm: func(what string) error {
 			r.asked = what

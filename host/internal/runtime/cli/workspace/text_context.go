@@ -184,65 +184,6 @@ func historyText(p *page, out edn.Value) {
 	p.more(out)
 }
 
-func synthesizeText(p *page, out edn.Value) {
-	p.made("made", " from "+counted(number(out.Key("inputs")), "input"), out)
-	p.field("basis", p.id(out.Key("basis/id")))
-	if n := number(out.Key("stale-inputs")); n > 0 {
-		p.field("stale", counted(n, "input"))
-	}
-	if built, reused := number(out.Key("built")), number(out.Key("reused")); built+reused > 0 {
-		p.field("below", fmt.Sprintf("%s made, %s reused", counted(built, ""), counted(reused, "")))
-	}
-	if n := number(out.Key("omitted")); n > 0 {
-		p.field("omitted", counted(n, "input"))
-	}
-	p.list("-", out.Key("skipped"), 0)
-}
-
-func regenerateText(p *page, out edn.Value) {
-	c := out.Key("counts")
-	made := number(c.Key("file")) + number(c.Key("directory"))
-	p.line("made %s (%s of files, %s of directories), reused %s, skipped %s, failed %s", counted(made, "frame"),
-		counted(number(c.Key("file")), ""), counted(number(c.Key("directory")), ""), counted(number(c.Key("reused")), ""),
-		counted(number(c.Key("skipped")), ""), counted(number(c.Key("failed")), ""))
-	p.items(out.Key("items"))
-	if stale := out.Key("authored-stale"); stale.Len() > 0 {
-		p.line("%s that a person or an agent wrote, about an older state:", counted(stale.Len(), "frame"))
-		p.list("!", stale, 0)
-	}
-}
-
-// items writes what became of each target.
-func (p *page) items(items edn.Value) {
-	var rows [][]string
-	for i := range items.Elems() {
-		what := joined(" ", plain(i.Key("reason")), plain(i.Key("status")))
-		if e := i.Key("error"); !e.IsNil() {
-			what = "failed: " + errorText(e)
-		}
-		id := p.id(i.Key("new"))
-		if id == "" {
-			id = p.id(i.Key("frame/id"))
-		}
-		rows = append(rows, []string{orRoot(pathOf(i)), dash(name(plain(i.Key("frame/type")))), dash(id), dash(what)})
-	}
-	p.table([]string{"path", "type", "frame", "reason"}, rows)
-}
-
-// errorText formats the error of an item: its message and its type.
-func errorText(e edn.Value) string {
-	return words(e.Key("message")) + " (:" + plain(e.Key("type")) + ")"
-}
-
-// someFailed reports whether an item failed.
-func someFailed(_ *invocation, out edn.Value) bool {
-	return number(out.Key("counts").Key("failed")) > 0
-}
-
-func invalidateText(p *page, out edn.Value) {
-	p.line("marked %s as invalid", counted(number(out.Key("invalidated")), "head"))
-}
-
 func composeText(p *page, out edn.Value) {
 	if ids := out.Key("ids"); !ids.IsNil() {
 		for id := range ids.Elems() {
@@ -262,40 +203,6 @@ func composeText(p *page, out edn.Value) {
 		p.line("not found:")
 		p.list("-", skipped, 0)
 	}
-}
-
-func generateText(p *page, out edn.Value) {
-	if id := out.Key("frame/id"); !id.IsNil() {
-		p.made("made", "", out)
-		a := out.Key("attribution")
-		provider := a.Key("provider")
-		p.field("model", joined(" ", plain(a.Key("cap/id")), plain(provider.Key("name")), plain(provider.Key("model"))))
-		if usage := a.Key("usage"); !usage.IsNil() {
-			p.field("usage", words(usage))
-		}
-		return
-	}
-	if frames := out.Key("frames"); !frames.IsNil() { // of a plan
-		var made []string
-		for f := range frames.Elems() {
-			if id := p.id(f.Key("frame/id")); id != "" {
-				made = append(made, "  "+id)
-			}
-		}
-		p.line("the plan made %s; %s were there", counted(len(made), "frame"), counted(frames.Len()-len(made), ""))
-		for _, id := range made {
-			p.line("%s", id)
-		}
-		return
-	}
-	if c := out.Key("counts"); c.Len() > 0 {
-		var parts []string
-		for k, n := range c.Entries() {
-			parts = append(parts, counted(number(n), "")+" "+plain(k))
-		}
-		p.line("%s", strings.Join(parts, ", "))
-	}
-	p.items(out.Key("items"))
 }
 
 func batchText(p *page, out edn.Value) {

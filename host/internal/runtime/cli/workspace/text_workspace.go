@@ -97,6 +97,9 @@ func statusText(p *page, out edn.Value) {
 	p.field("state", p.id(out.Key("state-root")))
 	p.field("workspace", joined(", ", plain(out.Key("workspace/id")), plain(out.Key("scheme"))))
 	p.field("nodes", counts(out.Key("nodes")))
+	if v := out.Key("tree/complete?"); !v.IsNil() && !v.Truthy() {
+		p.field("tree", "incomplete: the scan skipped what it could not read")
+	}
 	p.field("frames", counted(number(out.Key("frames")), ""))
 	p.field("heads", counts(out.Key("heads")))
 	p.field("watch", words(out.Key("watch")))

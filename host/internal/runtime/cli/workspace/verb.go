@@ -98,6 +98,7 @@ func (v *verb) command(sh *Shell) *cobra.Command {
 	cmd.Example = strings.Join(examples, "\n")
 	given := register(cmd, v.flags)
 	v.registerCommon(cmd, &c)
+	v.complete(cmd, sh, &c)
 	form := func() string { return "" }
 	if len(v.forms) > 0 {
 		form = sh.Forms(cmd, v.forms...)
@@ -186,6 +187,7 @@ type invocation struct {
 	at        place
 	arguments []string
 	input     edn.Value
+	parts     []parts // to send before the first call
 }
 
 // usagef returns an error of the command line.

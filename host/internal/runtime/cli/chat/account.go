@@ -1,0 +1,143 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"path/filepath"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// usage is what an answer took.
+type usage struct {
+	in, out int64   // tokens
+	usd     big.Rat // zero value: nothing
+	priced  bool
+}
+
+func usageOf(v edn.Value) (u usage) {
+	u.in, _ = v.Key("tokens-in").AsInt()
+	u.out, _ = v.Key("tokens-out").AsInt()
+	if usd, ok := v.Key("cost-usd").AsNumber(); ok {
+		u.usd.Set(usd)
+		u.priced = true
+	}
+	return u
+}
+
+func (u *usage) add(o *usage) {
+	u.in, u.out, u.priced = u.in+o.in, u.out+o.out, u.priced || o.priced
+	u.usd.Add(&u.usd, &o.usd)
+}
+
+func (u *usage) String() string {
+	s := fmt.Sprintf("%d tokens in, %d out", u.in, u.out)
+	if u.priced {
+		s += ", " + strings.TrimRight(strings.TrimRight(u.usd.FloatString(6), "0"), ".") + " USD"
+	}
+	return s
+}
+
+func (t *Talk) cost(_ context.Context, _ string, show func(Event)) error {
+	if len(t.spent) == 0 {
+		show(Note{"no answer yet"})
+		return nil
+	}
+	var all usage
+	for i := range t.spent {
+		all.add(&t.spent[i])
+	}
+	show(Note{aligned([][2]string{
+		{"last answer", t.spent[len(t.spent)-1].String()},
+		{counted(len(t.spent), "answer"), all.String()},
+	})})
+	return nil
+}
+
+func (t *Talk) gates(_ context.Context, _ string, show func(Event)) error {
+	if len(t.last.gates) == 0 {
+		show(Note{"no verdict yet: gates judge the answers that this program waits for"})
+		return nil
+	}
+	var rows [][2]string
+	for _, g := range t.last.gates {
+		verdict := "passed"
+		switch {
+		case !g.applicable:
+			verdict = "not applicable"
+		case !g.pass:
+			verdict = "FAILED"
+		}
+		if n, ok := g.score.AsNumber(); ok {
+			verdict += " with " + n.FloatString(2)
+		}
+		rows = append(rows, [2]string{g.capability + " " + g.name, verdict})
+	}
+	show(Note{aligned(rows)})
+	return nil
+}
+
+// export writes the conversation to a file that does not exist.
+func (t *Talk) export(ctx context.Context, name string, show func(Event)) error {
+	if name == "" {
+		return contract.Errorf("invalid-request", "/export needs the name of a file, such as %s.md", t.id)
+	}
+	of, err := t.ask(ctx, "get", edn.MapBuilder{}, nil)
+	if err != nil {
+		return err
+	}
+	var content []byte
+	switch ext := filepath.Ext(name); ext {
+	case ".edn":
+		content = append(edn.Write(of), '\n')
+	case ".json":
+		if content, err = edn.WriteJSON(of); err != nil {
+			return err
+		}
+		content = append(content, '\n')
+	case ".md":
+		content = markdownOf(t.id, of)
+	default:
+		return contract.Errorf("invalid-request", "/export writes .md, .edn and .json, got %q", name)
+	}
+	if err := t.WriteFile(name, content); err != nil {
+		return err
+	}
+	show(Note{"written to " + name})
+	return nil
+}
+
+// markdownOf is a conversation with a section for each message.
+func markdownOf(id string, of edn.Value) []byte {
+	var b strings.Builder
+	title := text(of, "title")
+	if title == "" {
+		title = "Conversation " + id
+	}
+	b.WriteString("# " + title + "\n")
+	for m := range of.Key("messages").Elems() {
+		s := said(m)
+		b.WriteString("\n## " + s.Role)
+		if s.By != "" {
+			b.WriteString(" (" + s.By + ")")
+		}
+		b.WriteString("\n\n" + strings.TrimRight(s.Text, "\n") + "\n")
+	}
+	return []byte(b.String())
+}
+
+// aligned is a table of two columns.
+func aligned(rows [][2]string) string {
+	width := 0
+	for _, r := range rows {
+		width = max(width, len([]rune(r[0])))
+	}
+	lines := make([]string, len(rows))
+	for i, r := range rows {
+		lines[i] = strings.TrimRight(r[0]+strings.Repeat(" ", width-len([]rune(r[0]))+2)+r[1], " ")
+	}
+	return strings.Join(lines, "\n")
+}

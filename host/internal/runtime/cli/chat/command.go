@@ -1,0 +1,387 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// command is a line that begins with a slash. #N is the N-th turn of the conversation.
+type command struct {
+	name, args, about string
+	run               func(t *Talk, ctx context.Context, arg string, show func(Event)) error
+}
+
+// commands are in the order of the help.
+func commands() []command {
+	return []command{
+		{"help", "", "list the commands and the keys", (*Talk).help},
+		{"regenerate", "[#N]", "another answer in place of the last one, or of turn N", (*Talk).regenerate},
+		{"edit", "[#N] [TEXT]", "replace your last message, or turn N, and have it answered; without a text, offer the present one", (*Talk).edit},
+		{"undo", "", "go back to before the last change", (*Talk).undo},
+		{"branch", "", "list the last turns with their alternatives", (*Talk).branch},
+		{"select", "[#N] [K]", "use alternative K of the last answer, or of turn N; without K, list them", (*Talk).choose},
+		{"fork", "[#N] [NAME]", "go on in a copy of the conversation, up to turn N", (*Talk).fork},
+		{"model", "[NAME | default]", "show the models, or choose one", (*Talk).choosing},
+		{"cost", "", "show tokens and costs of the answers of this program", (*Talk).cost},
+		{"gates", "", "show the verdicts about the last answer", (*Talk).gates},
+		{"export", "FILE", "write the conversation to a new file: .md, .edn or .json", (*Talk).export},
+		{"quit", "", "end", (*Talk).quit},
+	}
+}
+
+func names() []string {
+	var out []string
+	for _, c := range commands() {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+func find(name string) *command {
+	all := commands()
+	if i := slices.IndexFunc(all, func(c command) bool { return c.name == name }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// commandOf splits a line that is a command.
+func commandOf(line string) (name, arg string, ok bool) {
+	rest, ok := strings.CutPrefix(line, "/")
+	if !ok || strings.HasPrefix(rest, "/") {
+		return "", "", false
+	}
+	name, arg, _ = strings.Cut(rest, " ")
+	if before, more, cut := strings.Cut(name, "\n"); cut { // the argument is on the next line
+		name, arg = before, more+" "+arg
+	}
+	return name, strings.TrimSpace(arg), true
+}
+
+func (t *Talk) help(_ context.Context, _ string, show func(Event)) error {
+	var rows [][2]string
+	for _, c := range commands() {
+		rows = append(rows, [2]string{strings.TrimSpace("/" + c.name + " " + c.args), c.about})
+	}
+	show(Note{aligned(rows) + "\n\nEnter sends; Alt+Enter, or \\ at the end of a line, begins a new line. " +
+		"Up and Down recall earlier messages. Ctrl-C cancels an answer, Ctrl-D ends."})
+	return nil
+}
+
+func (t *Talk) quit(_ context.Context, _ string, show func(Event)) error {
+	show(Quit{})
+	return nil
+}
+
+// turn is a turn of the path.
+type turn struct{ id, role, span string }
+
+// path returns the turns of the conversation.
+func (t *Talk) path(ctx context.Context) ([]turn, error) {
+	of, err := t.ask(ctx, "get", edn.MapBuilder{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	t.version, _ = of.Key("version").AsInt()
+	var out []turn
+	for s := range of.Key("turns").Elems() {
+		out = append(out, turn{text(s, "turn/id"), word(s, "role"), text(s, "span/id")})
+	}
+	return out, nil
+}
+
+// turnOf returns the place of the turn that an argument names with #N, else of the last
+// turn of a role, and the rest of the argument.
+func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
+	if number, found := strings.CutPrefix(arg, "#"); found {
+		number, rest, _ = strings.Cut(number, " ")
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || n > len(path) {
+			return 0, "", contract.Errorf("conversation/turn-not-in-path", "there is no turn #%s, the conversation has %s",
+				number, counted(len(path), "turn")).WithHint("/branch lists the last turns")
+		}
+		return n - 1, strings.TrimSpace(rest), nil
+	}
+	for i, s := range slices.Backward(path) {
+		if s.role == role {
+			return i, arg, nil
+		}
+	}
+	return 0, "", contract.Errorf("conversation/turn-not-in-path", "the conversation has no turn of the %s yet", role)
+}
+
+// named reads the path and finds the turn that an argument names.
+func (t *Talk) named(ctx context.Context, arg, role string) (path []turn, at int, rest string, err error) {
+	if path, err = t.path(ctx); err == nil {
+		at, rest, err = turnOf(path, arg, role)
+	}
+	return path, at, rest, err
+}
+
+// input is that of an intent for the turn.
+func (s turn) input() (in edn.MapBuilder) {
+	in.Key("turn/id", edn.Text(s.id))
+	return in
+}
+
+func (t *Talk) regenerate(ctx context.Context, arg string, show func(Event)) error {
+	path, i, rest, err := t.named(ctx, arg, "assistant")
+	if err == nil {
+		err = unwanted("regenerate", rest)
+	}
+	if err != nil {
+		return err
+	}
+	return t.answered(ctx, "regenerate", path[i].input(), show)
+}
+
+// unwanted rejects the rest of an argument.
+func unwanted(name, rest string) error {
+	if rest == "" {
+		return nil
+	}
+	return contract.Errorf("invalid-request", "/%s takes no %q: expected %s", name, rest,
+		strings.TrimSpace("/"+name+" "+find(name).args))
+}
+
+// edit replaces a message and has it answered, as one change: if no answer comes, the
+// conversation is restored.
+func (t *Talk) edit(ctx context.Context, arg string, show func(Event)) error {
+	path, i, written, err := t.named(ctx, arg, "user")
+	if err != nil {
+		return err
+	}
+	if written == "" {
+		all, err := t.alternatives(ctx, path[i])
+		if err == nil {
+			show(Offer{fmt.Sprintf("/edit #%d %s", i+1, all.current().text)})
+		}
+		return err
+	}
+	was, in := t.version, path[i].input()
+	in.Key("text", edn.Text(written))
+	if path[i].role != "user" {
+		_, err := t.change(ctx, "edit", in, nil)
+		return err
+	}
+	answer := slices.IndexFunc(path[i:], func(s turn) bool { return s.role == "assistant" })
+	if answer < 0 { // there is none to replace
+		if _, err = t.change(ctx, "truncate", path[i].input(), nil); err == nil {
+			err = t.send(ctx, written, show)
+		}
+	} else {
+		in.Key("tail", edn.K("keep"))
+		if _, err = t.change(ctx, "edit", in, nil); err == nil {
+			err = t.answered(ctx, "regenerate", path[i+answer].input(), show)
+		}
+	}
+	if err == nil {
+		t.before[t.version] = was
+	} else if t.version != was {
+		if failed := t.restore(context.WithoutCancel(ctx), was); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+// restore makes the conversation that of an earlier version.
+func (t *Talk) restore(ctx context.Context, to int64) error {
+	var in edn.MapBuilder
+	in.Key("version", edn.Int(to))
+	if _, err := t.change(ctx, "restore", in, nil); err != nil {
+		return err
+	}
+	if t.version != to {
+		t.before[t.version] = t.previous(to)
+	}
+	return nil
+}
+
+// previous is the version before a version, as the user sees it.
+func (t *Talk) previous(version int64) int64 {
+	if v, ok := t.before[version]; ok {
+		return v
+	}
+	return version - 1
+}
+
+func (t *Talk) undo(ctx context.Context, _ string, show func(Event)) error {
+	to := t.previous(t.version)
+	if to < 0 {
+		return contract.Errorf("invalid-request", "the conversation has no change to undo")
+	}
+	if err := t.restore(ctx, to); err != nil {
+		return err
+	}
+	of, err := t.get(ctx, 2)
+	if err != nil {
+		return err
+	}
+	n, _ := of.Key("turn-count").AsInt()
+	if n == 0 {
+		show(Note{"undone: the conversation is empty"})
+		return nil
+	}
+	show(Note{fmt.Sprintf("undone: the conversation has %s and ends with", counted(int(n), "turn"))})
+	for m := range of.Key("messages").Elems() {
+		show(said(m))
+	}
+	return nil
+}
+
+// alternative is a span of a turn.
+type alternative struct {
+	id, by, text string
+	selected     bool
+}
+
+type alternatives []alternative
+
+// current is the alternative that is selected.
+func (a alternatives) current() alternative {
+	return a[max(0, slices.IndexFunc(a, func(one alternative) bool { return one.selected }))]
+}
+
+func (t *Talk) alternatives(ctx context.Context, s turn) (out alternatives, err error) {
+	of, err := t.ask(ctx, "get", s.input(), nil)
+	if err != nil {
+		return nil, err
+	}
+	for a := range of.Key("alternatives").Elems() {
+		one := alternative{id: text(a, "span/id"), selected: a.Key("selected?").Truthy()}
+		for m := range a.Key("messages").Elems() {
+			one.by, one.text = author(m), strings.TrimPrefix(one.text+"\n"+content(m), "\n")
+		}
+		out = append(out, one)
+	}
+	if len(out) == 0 {
+		return nil, contract.Errorf("conversation/store-failed", "turn %s has no alternative", s.id)
+	}
+	return out, nil
+}
+
+// listedTurns is how many turns /branch lists.
+const listedTurns = 10
+
+func (t *Talk) branch(ctx context.Context, arg string, show func(Event)) error {
+	if err := unwanted("branch", arg); err != nil {
+		return err
+	}
+	path, err := t.path(ctx)
+	if err != nil {
+		return err
+	}
+	var rows [][2]string
+	for i := max(0, len(path)-listedTurns); i < len(path); i++ {
+		all, err := t.alternatives(ctx, path[i])
+		if err != nil {
+			return err
+		}
+		about := brief(all.current().text)
+		if len(all) > 1 {
+			about += fmt.Sprintf(" (%d alternatives)", len(all))
+		}
+		rows = append(rows, [2]string{fmt.Sprintf("#%d %s", i+1, path[i].role), about})
+	}
+	show(Note{fmt.Sprintf("conversation %s, %s\n%s", t.id, counted(len(path), "turn"), aligned(rows))})
+	return nil
+}
+
+// brief is the first line of a text.
+func brief(s string) string {
+	const most = 60
+	line, more, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	if r := []rune(line); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	if more != "" {
+		line += " …"
+	}
+	return line
+}
+
+func (t *Talk) choose(ctx context.Context, arg string, show func(Event)) error {
+	path, i, which, err := t.named(ctx, arg, "assistant")
+	if err != nil {
+		return err
+	}
+	all, err := t.alternatives(ctx, path[i])
+	if err != nil {
+		return err
+	}
+	if which == "" {
+		var rows [][2]string
+		for k, a := range all {
+			mark := ""
+			if a.selected {
+				mark = " (selected)"
+			}
+			rows = append(rows, [2]string{fmt.Sprintf("%d%s", k+1, mark), strings.TrimPrefix(a.by+": ", ": ") + brief(a.text)})
+		}
+		show(Note{fmt.Sprintf("turn #%d has %s\n%s", i+1, counted(len(all), "alternative"), aligned(rows))})
+		return nil
+	}
+	k, failure := strconv.Atoi(which)
+	if failure != nil || k < 1 || k > len(all) {
+		return contract.Errorf("conversation/span-not-in-turn", "turn #%d has no alternative %q: expected 1 to %d", i+1, which, len(all))
+	}
+	in := path[i].input()
+	in.Key("span/id", edn.Text(all[k-1].id))
+	if _, err := t.change(ctx, "select", in, nil); err != nil {
+		return err
+	}
+	show(Said{path[i].role, all[k-1].by, all[k-1].text})
+	return nil
+}
+
+func (t *Talk) fork(ctx context.Context, arg string, show func(Event)) error {
+	var in edn.MapBuilder
+	if strings.HasPrefix(arg, "#") {
+		path, i, rest, err := t.named(ctx, arg, "")
+		if err != nil {
+			return err
+		}
+		in, arg = path[i].input(), rest
+	}
+	in.OptText("new/id", arg)
+	of, err := t.ask(ctx, "fork", in, nil)
+	if err != nil {
+		return err
+	}
+	show(Note{"a copy of conversation " + t.id})
+	return t.enter(ctx, text(of, "conversation/id"), show)
+}
+
+func (t *Talk) choosing(_ context.Context, arg string, show func(Event)) error {
+	arg = strings.TrimPrefix(arg, ":")
+	switch {
+	case arg == "":
+		var rows [][2]string
+		for _, m := range t.Models {
+			mark := ""
+			if m == t.Model {
+				mark = "chosen"
+			}
+			rows = append(rows, [2]string{m, mark})
+		}
+		show(Note{"models, the first that works answers unless one is chosen:\n" + aligned(rows)})
+		return nil
+	case arg == "default":
+		t.Model = ""
+	case len(t.Models) > 0 && !slices.Contains(t.Models, arg):
+		return contract.Errorf("cap/not-found", "%s is not a model of this configuration", arg).
+			WithHint("/model lists them").DidYouMean(contract.Nearest(arg, t.Models))
+	default:
+		t.Model = arg
+	}
+	show(Moved{t.id, t.model()})
+	show(Note{"the next answer is from " + t.model()})
+	return nil
+}

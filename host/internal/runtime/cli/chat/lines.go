@@ -1,0 +1,149 @@
+package chat
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
+)
+
+// Streams are what a talk without cursor control reads and writes.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	// Prompt is written before each line, and notes and messages are shown; empty for
+	// a script, which ends with the first line that fails.
+	Prompt string
+	// Live shows text while it arrives, on a terminal that cannot take it back.
+	Live bool
+	// Problem reports what a line that failed said.
+	Problem func(error)
+	// Value writes an answer in another format; nil: as text.
+	Value func(Answer) error
+}
+
+// Lines has a talk line by line: each is a message or a command, and \ at its end
+// continues it. The error is that of a script, or of the streams.
+func Lines(ctx context.Context, t *Talk, s Streams) error {
+	l := lines{Streams: s}
+	if err := t.Begin(ctx, l.show); err != nil {
+		return err
+	}
+	l.begun = true
+	in := bufio.NewReader(s.In)
+	for l.err == nil && !l.quit {
+		line, err := l.read(in)
+		if line = strings.TrimSpace(line); line != "" {
+			t.Do(ctx, line, l.show)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, io.EOF):
+			return l.err
+		case err != nil:
+			return err
+		}
+	}
+	return l.err
+}
+
+type lines struct {
+	Streams
+	written string // of the answer that arrives
+	begun   bool
+	quit    bool
+	err     error
+}
+
+// read reads a line with its continuations.
+func (l *lines) read(in *bufio.Reader) (string, error) {
+	l.write(l.Prompt)
+	var all strings.Builder
+	for {
+		line, err := in.ReadString('\n')
+		line = strings.TrimRight(line, "\r\n")
+		more, continued := strings.CutSuffix(line, `\`)
+		all.WriteString(more)
+		if !continued || err != nil {
+			return all.String(), err
+		}
+		all.WriteByte('\n')
+	}
+}
+
+func (l *lines) write(text string) {
+	if _, err := io.WriteString(l.Out, text); err != nil && l.err == nil {
+		l.err = err
+	}
+}
+
+// shown writes a text of the conversation as whole lines.
+func (l *lines) shown(text string) {
+	l.write(display.Shown(l.Out, strings.TrimSuffix(text, "\n")) + "\n")
+}
+
+// endLine ends a line of text that has arrived in part.
+func (l *lines) endLine() {
+	if l.written != "" && !strings.HasSuffix(l.written, "\n") {
+		l.write("\n")
+	}
+	l.written = ""
+}
+
+func (l *lines) show(e Event) {
+	switch e := e.(type) {
+	case Piece:
+		if l.Live {
+			l.write(clean(e.Text))
+			l.written += e.Text
+		}
+	case Retracted:
+		if l.Live {
+			l.endLine()
+			l.shown("[retracted: " + e.Reason + "]")
+		}
+	case Answer:
+		l.answer(e)
+	case Said:
+		l.note(e.Role + ": " + e.Text)
+	case Note:
+		l.note(e.Text)
+	case Offer:
+		l.note("to send again: " + e.Text)
+	case Failed:
+		l.endLine()
+		if l.Prompt == "" {
+			l.err = e.Err
+			return
+		}
+		l.Problem(e.Err)
+	case Quit:
+		l.quit = true
+	}
+}
+
+// note shows what is no answer, which a script gets only when it has asked for it.
+func (l *lines) note(text string) {
+	if l.Prompt != "" || l.begun && l.Value == nil {
+		l.shown(text)
+	}
+}
+
+func (l *lines) answer(a Answer) {
+	if l.Value != nil {
+		if err := l.Value(a); err != nil && l.err == nil {
+			l.err = err
+		}
+		return
+	}
+	if l.written != a.Text {
+		l.endLine()
+		l.shown(a.Text)
+		return
+	}
+	l.endLine()
+}

@@ -1,0 +1,310 @@
+package chat
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"charm.land/bubbles/v2/key"
+	"charm.land/bubbles/v2/textarea"
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// effect is what the driver of a screen carries out: a value of one of these types.
+type effect any
+
+type (
+	scroll  struct{ lines []string } // into the scrollback
+	execute struct{ line string }
+	cancel  struct{}
+	leave   struct{}
+)
+
+// ended reports that a line was executed.
+type ended struct{}
+
+// screen is the state of the terminal below the scrollback: the text that is arriving,
+// a line of state, and the input.
+type screen struct {
+	style         style
+	width, height int
+
+	input   textarea.Model
+	past    []string // lines that were entered
+	at      int      // place in past; its length: the line that is being written
+	written string   // that line, while another one is shown
+
+	where    Moved
+	busy     bool
+	canceled bool
+	asking   string
+	text     string // of the answer that is arriving, clean
+}
+
+// Limits of the input.
+const (
+	maxInput = 1 << 20 // characters: the limit of a message
+	maxPast  = 500
+)
+
+func newScreen(s style) screen {
+	in := textarea.New()
+	in.ShowLineNumbers = false
+	in.CharLimit = maxInput
+	in.DynamicHeight = true
+	in.MaxHeight = 8
+	in.SetPromptFunc(2, func(p textarea.PromptInfo) string {
+		if p.LineNumber == 0 {
+			return "> "
+		}
+		return "  "
+	})
+	in.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "shift+enter", "ctrl+j"))
+	in.KeyMap.Paste.SetEnabled(false) // the terminal pastes
+	in.SetStyles(textarea.Styles{})
+	in.SetVirtualCursor(false)
+	in.Focus()
+	out := screen{style: s, input: in}
+	return out.resized(80, 24)
+}
+
+func (s screen) resized(width, height int) screen {
+	s.width, s.height = max(width, 1), max(height, 1)
+	s.input.MaxHeight = max(1, min(8, s.height/3))
+	s.input.SetWidth(max(4, s.width))
+	return s.edited(nil) // so that the cursor is in view
+}
+
+// step takes a message and returns the next state with the effects, in their order.
+func (s screen) step(msg tea.Msg) (screen, []effect) {
+	switch m := msg.(type) {
+	case tea.WindowSizeMsg:
+		return s.resized(m.Width, m.Height), nil
+	case tea.KeyPressMsg:
+		return s.key(m)
+	case tea.PasteMsg:
+		return s.edited(tea.PasteMsg{Content: display.Clean(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))}), nil
+	case ended:
+		s.busy, s.canceled, s.asking, s.text = false, false, "", ""
+		return s, nil
+	default:
+		return s.event(m)
+	}
+}
+
+func (s screen) edited(msg tea.Msg) screen {
+	s.input, _ = s.input.Update(msg)
+	return s
+}
+
+func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
+	switch m.String() {
+	case "enter":
+		return s.enter()
+	case "ctrl+c":
+		switch {
+		case s.busy && !s.canceled:
+			s.canceled = true
+			return s, []effect{cancel{}}
+		case s.busy:
+			return s, nil
+		case s.input.Value() != "":
+			s = s.remember(s.input.Value())
+			s.input.Reset()
+			return s, nil
+		}
+		return s, []effect{leave{}}
+	case "ctrl+d":
+		if s.input.Value() == "" {
+			if s.busy {
+				return s, []effect{cancel{}, leave{}}
+			}
+			return s, []effect{leave{}}
+		}
+	case "tab":
+		if name, _, ok := commandOf(s.input.Value()); ok {
+			s = s.completed(name)
+		}
+		return s, nil
+	case "up":
+		if s.input.Line() == 0 && s.input.LineInfo().RowOffset == 0 && s.at > 0 {
+			return s.recalled(s.at - 1), nil
+		}
+	case "down":
+		if s.input.Line() == s.input.LineCount()-1 && s.at < len(s.past) {
+			return s.recalled(s.at + 1), nil
+		}
+	}
+	return s.edited(m), nil
+}
+
+// enter executes the input. A backslash at its end makes a new line instead.
+func (s screen) enter() (screen, []effect) {
+	line := s.input.Value()
+	switch {
+	case s.busy || strings.TrimSpace(line) == "":
+		return s, nil
+	case strings.HasSuffix(line, `\`):
+		s.input.SetValue(strings.TrimSuffix(line, `\`) + "\n")
+		return s, nil
+	}
+	line = strings.TrimSpace(line)
+	s = s.remember(line)
+	s.input.Reset()
+	s.busy = true
+	return s, []effect{scroll{s.spoken(line)}, execute{line}}
+}
+
+// remember adds a line to those that can be recalled.
+func (s screen) remember(line string) screen {
+	if n := len(s.past); n == 0 || s.past[n-1] != line {
+		s.past = append(slices.Clip(s.past), line)
+	}
+	s.past = s.past[max(0, len(s.past)-maxPast):]
+	s.at, s.written = len(s.past), ""
+	return s
+}
+
+// recalled shows a line that was entered, or the one that is being written.
+func (s screen) recalled(at int) screen {
+	if s.at == len(s.past) {
+		s.written = s.input.Value()
+	}
+	s.at = at
+	if at == len(s.past) {
+		s.input.SetValue(s.written)
+		return s
+	}
+	s.input.SetValue(s.past[at])
+	return s
+}
+
+// completed completes the name of a command.
+func (s screen) completed(name string) screen {
+	var fits []string
+	for _, n := range names() {
+		if strings.HasPrefix(n, name) {
+			fits = append(fits, n)
+		}
+	}
+	if len(fits) == 1 && strings.TrimSpace(s.input.Value()) == "/"+name {
+		s.input.SetValue("/" + fits[0] + " ")
+	}
+	return s
+}
+
+// event takes what happens while a line is executed.
+func (s screen) event(e Event) (screen, []effect) {
+	switch e := e.(type) {
+	case Moved:
+		s.where = e
+	case Asking:
+		s.asking = e.Capability
+	case Piece:
+		s.text += clean(e.Text)
+	case Retracted:
+		lines := s.rendered(s.text)
+		for i, line := range lines {
+			lines[i] = s.style.mark(dim+";"+struck, ansi.Strip(line))
+		}
+		s.text = ""
+		return s, []effect{scroll{append(lines, s.wrapped(dim, "retracted: "+cmp.Or(e.Reason, "the answer was not accepted"))...)}}
+	case Answer:
+		lines := s.rendered(clean(e.Text))
+		s.text = ""
+		return s, []effect{scroll{append(lines, "")}}
+	case Said:
+		if e.Role == "user" {
+			s = s.remember(e.Text)
+			return s, []effect{scroll{s.spoken(e.Text)}}
+		}
+		return s, []effect{scroll{append(s.rendered(clean(e.Text)), "")}}
+	case Note:
+		return s, []effect{scroll{append(s.wrapped(dim, e.Text), "")}}
+	case Offer:
+		if s.input.Value() == "" {
+			s.input.SetValue(clean(e.Text))
+		}
+	case Failed:
+		return s.failed(e)
+	case Quit:
+		return s, []effect{leave{}}
+	}
+	return s, nil
+}
+
+// failed shows why a line failed and offers it again. What has arrived stays readable.
+func (s screen) failed(e Failed) (screen, []effect) {
+	var lines []string
+	if s.text != "" {
+		lines, s.text = s.rendered(s.text), ""
+	}
+	if e.Canceled {
+		lines = append(lines, s.wrapped(dim, "canceled: the conversation is as it was before")...)
+	} else {
+		lines = append(lines, s.wrapped(red, e.Err.Text(contract.SourceText{Brief: true}))...)
+	}
+	if s.input.Value() == "" && e.Line != "" {
+		s.input.SetValue(e.Line)
+	}
+	return s, []effect{scroll{append(lines, "")}}
+}
+
+// clean is a text of a model or a plugin without control characters.
+func clean(text string) string { return display.Clean(strings.ReplaceAll(text, "\r\n", "\n")) }
+
+func (s screen) rendered(text string) []string { return render(text, s.width, s.style) }
+
+// wrapped is a text of the program.
+func (s screen) wrapped(attribute, text string) (out []string) {
+	for line := range strings.SplitSeq(clean(text), "\n") {
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		out = append(out, s.style.wrap([]span{{attribute, strings.TrimLeft(line, " ")}}, indent, indent, s.width)...)
+	}
+	return out
+}
+
+// spoken is a line of the user.
+func (s screen) spoken(text string) (out []string) {
+	prompt := "> "
+	for line := range strings.SplitSeq(clean(text), "\n") {
+		out = append(out, s.style.wrap([]span{{bold, line}}, prompt, "  ", s.width)...)
+		prompt = "  "
+	}
+	return append(out, "")
+}
+
+// view returns the lines of the screen and the place of the cursor in them. Of an answer
+// that is arriving it has the end: what is printed above the screen needs some room.
+func (s screen) view() (lines []string, x, y int) {
+	in := strings.Split(s.input.View(), "\n")
+	if room := min(s.height/2, s.height-len(in)-2); s.text != "" && room > 0 {
+		arriving := render(tail(s.text, s.height), s.width, s.style)
+		lines = arriving[max(0, len(arriving)-room):]
+	}
+	if s.height > len(in) {
+		lines = append(lines, s.style.mark(dim, ansi.Truncate(s.state(), s.width, "…")))
+	}
+	y = len(lines)
+	if c := s.input.Cursor(); c != nil {
+		x, y = c.X, y+c.Y
+	}
+	return append(lines, in...), x, y
+}
+
+// state is the line above the input.
+func (s screen) state() string {
+	switch {
+	case s.canceled:
+		return "canceling"
+	case s.busy && s.asking != "":
+		return "waiting for " + s.asking + " · Ctrl-C cancels"
+	case s.busy:
+		return "working · Ctrl-C cancels"
+	}
+	return strings.Join(slices.DeleteFunc([]string{s.where.Conversation, s.where.Model, "/help"}, func(p string) bool { return p == "" }), " · ")
+}

@@ -1,0 +1,223 @@
+package chat
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// driven is a screen with what its effects have done.
+type driven struct {
+	screen
+	scrolled         []string
+	executed         []string
+	canceled, closed int
+}
+
+func (d *driven) send(messages ...tea.Msg) *driven {
+	for _, m := range messages {
+		var effects []effect
+		d.screen, effects = d.step(m)
+		for _, e := range effects {
+			switch e := e.(type) {
+			case scroll:
+				d.scrolled = append(d.scrolled, e.lines...)
+			case execute:
+				d.executed = append(d.executed, e.line)
+			case cancel:
+				d.canceled++
+			case leave:
+				d.closed++
+			}
+		}
+	}
+	return d
+}
+
+// keys sends text as it is typed; names in angle brackets are keys.
+func (d *driven) keys(list ...string) *driven {
+	named := map[string]tea.Key{
+		"<enter>": {Code: tea.KeyEnter}, "<alt+enter>": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "<up>": {Code: tea.KeyUp},
+		"<down>": {Code: tea.KeyDown}, "<tab>": {Code: tea.KeyTab}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
+		"<ctrl+d>": {Code: 'd', Mod: tea.ModCtrl}, "<backspace>": {Code: tea.KeyBackspace},
+	}
+	for _, k := range list {
+		if key, ok := named[k]; ok {
+			d.send(tea.KeyPressMsg(key))
+			continue
+		}
+		for _, r := range k {
+			d.send(tea.KeyPressMsg{Code: r, Text: string(r)})
+		}
+	}
+	return d
+}
+
+func (d *driven) shows() string {
+	lines, _, _ := d.view()
+	return strings.TrimRight(strings.Join(lines, "\n"), " \n")
+}
+
+func plainScreen() *driven {
+	return (&driven{screen: newScreen(style{})}).send(Moved{"c-01", "mine/chat"})
+}
+
+// A message is echoed and executed once; while it is, no other one is.
+func TestEnterExecutes(t *testing.T) {
+	d := plainScreen().keys("Hello", "<enter>", "more", "<enter>")
+	assert.Equal(t, []string{"Hello"}, d.executed)
+	assert.Equal(t, []string{"> Hello", ""}, d.scrolled)
+	assert.Equal(t, "more", d.input.Value())
+	d.send(ended{}).keys("<enter>")
+	assert.Equal(t, []string{"Hello", "more"}, d.executed)
+	d.send(ended{}).keys("  ", "<enter>")
+	assert.Len(t, d.executed, 2, "blanks are no message")
+}
+
+// Lines are added by Alt+Enter, by a backslash and by a paste, which does not send.
+func TestSeveralLines(t *testing.T) {
+	d := plainScreen().keys("one", "<alt+enter>", "two\\", "<enter>", "three")
+	assert.Empty(t, d.executed)
+	assert.Equal(t, "one\ntwo\nthree", d.input.Value())
+	pasted := strings.Repeat("a line\r\n", 300) + "\x1b[31mend\x07"
+	d = plainScreen().send(tea.PasteMsg{Content: pasted})
+	assert.Empty(t, d.executed)
+	assert.Equal(t, strings.Repeat("a line\n", 300)+`\x1b[31mend\x07`, d.input.Value())
+	lines, _, _ := d.view()
+	assert.LessOrEqual(t, len(lines), 9, "the input stays small")
+	d.keys("<enter>")
+	assert.Equal(t, []string{strings.Repeat("a line\n", 300) + `\x1b[31mend\x07`}, d.executed)
+}
+
+// Up and Down recall what was entered, also in an earlier program, and keep what is
+// being written.
+func TestHistory(t *testing.T) {
+	d := plainScreen().send(Said{Role: "user", Text: "long ago"}, Said{Role: "assistant", Text: "yes"})
+	d.keys("first", "<enter>").send(ended{}).keys("second", "<enter>").send(ended{}).keys("draft", "<up>")
+	assert.Equal(t, "second", d.input.Value())
+	d.keys("<up>", "<up>", "<up>")
+	assert.Equal(t, "long ago", d.input.Value())
+	d.keys("<down>", "<down>", "<down>")
+	assert.Equal(t, "draft", d.input.Value())
+	d.keys("<down>")
+	assert.Equal(t, "draft", d.input.Value())
+}
+
+// Text is on the screen while it arrives and in the scrollback when it is accepted;
+// text that is retracted is marked, and what follows it is apart.
+func TestRetractions(t *testing.T) {
+	d := plainScreen().keys("Hi", "<enter>").send(Asking{"mine/chat"}, Piece{"half "}, Piece{"an"})
+	assert.Contains(t, d.shows(), "half an\nwaiting for mine/chat · Ctrl-C cancels\n>")
+	assert.Equal(t, []string{"> Hi", ""}, d.scrolled)
+	d.send(Retracted{"runtime/crashed"})
+	assert.NotContains(t, d.shows(), "half")
+	assert.Equal(t, []string{"half an", "retracted: runtime/crashed"}, d.scrolled[2:])
+	d.send(Asking{"mine/spare"}, Piece{"the spare"}, Answer{Text: "the spare"}, ended{})
+	assert.Equal(t, []string{"the spare", ""}, d.scrolled[4:])
+	assert.Equal(t, "c-01 · mine/chat · /help\n>", d.shows())
+
+	colored := &driven{screen: newScreen(style{color: true})}
+	colored.send(Piece{"**half**"}, Retracted{"gate"})
+	assert.Equal(t, "\x1b[2;9mhalf\x1b[m", colored.scrolled[0], "struck out")
+}
+
+// Ctrl-C cancels an answer once, keeps the text that has arrived and offers the
+// message again; then it clears the input, then it ends.
+func TestInterrupt(t *testing.T) {
+	d := plainScreen().keys("Hello", "<enter>").send(Piece{"so far"}).keys("<ctrl+c>", "<ctrl+c>")
+	assert.Equal(t, 1, d.canceled)
+	assert.Contains(t, d.shows(), "canceling")
+	d.send(Failed{Err: contract.Errorf("canceled", "interrupt"), Line: "Hello", Canceled: true}, ended{})
+	assert.Equal(t, []string{"so far", "canceled: the conversation is as it was before", ""}, d.scrolled[2:])
+	assert.Equal(t, "Hello", d.input.Value())
+	d.keys("<ctrl+c>")
+	assert.Empty(t, d.input.Value())
+	assert.Zero(t, d.closed)
+	d.keys("<up>")
+	assert.Equal(t, "Hello", d.input.Value(), "what was cleared can be recalled")
+	d.keys("<ctrl+c>", "<ctrl+c>")
+	assert.Equal(t, 1, d.closed)
+	assert.Equal(t, 1, plainScreen().keys("<ctrl+d>").closed)
+	assert.Zero(t, plainScreen().keys("x", "<ctrl+d>").closed, "Ctrl-D deletes in a text")
+}
+
+// An error is shown with what to do next, and does not replace what is being written.
+func TestFailure(t *testing.T) {
+	d := plainScreen().keys("Hello", "<enter>", "next")
+	d.send(Failed{Err: contract.Errorf("invalid-request", "bad \x1b[2J").WithHint("do better"), Line: "Hello"}, ended{})
+	assert.Equal(t, "next", d.input.Value())
+	said := strings.Join(d.scrolled, "\n")
+	assert.Contains(t, said, "error: bad")
+	assert.NotContains(t, said, "\x1b")
+	assert.Contains(t, said, "do better")
+}
+
+// Tab completes commands.
+func TestCompletion(t *testing.T) {
+	assert.Equal(t, "/regenerate ", plainScreen().keys("/re", "<tab>").input.Value())
+	assert.Equal(t, "/e", plainScreen().keys("/e", "<tab>").input.Value(), "edit or export")
+	assert.Equal(t, "re", plainScreen().keys("re", "<tab>").input.Value())
+}
+
+// For any size and any text of a model the screen fits the terminal, leaves a line for
+// what is printed above it, has its cursor inside, and holds no control character.
+func TestScreenFits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		width, height := rapid.IntRange(4, 60).Draw(t, "width"), rapid.IntRange(1, 20).Draw(t, "height")
+		colored := rapid.Bool().Draw(t, "color")
+		d := (&driven{screen: newScreen(style{colored})}).send(Moved{"c-01", "mine/chat"})
+		resize := func() { d.send(tea.WindowSizeMsg{Width: width, Height: height}) }
+		text := rapid.SampledFrom([]string{"word ", "日本語テキスト", "👩‍👩‍👧 ", "\x1b[31m", "\n", "```\n", "- item ", "**", "`", "\u202e", "\u009b2J", "ab_c_d ", "| a | b |\n"})
+		typed := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "語", " ", "\n"}), 0, 40).Draw(t, "typed"), "")
+		if rapid.Bool().Draw(t, "resized at first") {
+			resize()
+		}
+		d.send(tea.PasteMsg{Content: typed})
+		for _, piece := range rapid.SliceOfN(text, 0, 80).Draw(t, "pieces") {
+			d.send(Piece{piece})
+		}
+		resize()
+		lines, x, y := d.view()
+		if len(lines) > max(1, height) {
+			t.Fatalf("%d lines on a terminal of %d", len(lines), height)
+		}
+		if x < 0 || y < 0 || y >= len(lines) || x > width {
+			t.Fatalf("the cursor is at %d, %d", x, y)
+		}
+		arrived := d.screen.text
+		d.send(Answer{Text: arrived})
+		for _, line := range append(lines, d.scrolled...) {
+			if w := ansi.StringWidth(line); w > width {
+				t.Fatalf("a line of %d columns on a terminal of %d: %q", w, width, line)
+			}
+			for _, r := range ansi.Strip(line) {
+				if r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x202e {
+					t.Fatalf("the control character %U in %q", r, line)
+				}
+			}
+			if !colored && strings.Contains(line, "\x1b") {
+				t.Fatalf("an escape without color: %q", line)
+			}
+		}
+	})
+}
+
+// A stream of many pieces costs the same for each: only its end is rendered.
+func TestLongAnswer(t *testing.T) {
+	d := plainScreen()
+	for i := range 2000 {
+		d.send(Piece{fmt.Sprintf("line %d\n", i)})
+	}
+	assert.Contains(t, d.shows(), "line 1999")
+	assert.NotContains(t, d.shows(), "line 1900")
+	few := testing.AllocsPerRun(20, func() { d.view() })
+	d.screen.text = strings.Repeat(d.screen.text, 10)
+	assert.InDelta(t, few, testing.AllocsPerRun(20, func() { d.view() }), few/2)
+}

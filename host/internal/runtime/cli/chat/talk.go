@@ -1,0 +1,329 @@
+package chat
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Caller calls an intent. show gets the events of the run. Canceling ctx cancels the
+// run, and Call returns when it has ended.
+type Caller interface {
+	Call(ctx context.Context, request edn.Value, show func(event edn.Value) error) (edn.Value, error)
+}
+
+// Settings are those of a talk.
+type Settings struct {
+	Conversation string   // its name; empty: a new one
+	Model        string   // a capability; empty: one that serves model/chat
+	Agent        string   // a capability, or the intent agent/run; empty: the model alone
+	System       string   // instructions ahead of the conversation
+	Models       []string // capabilities that serve model/chat
+	Temporary    bool     // the conversation ends with the program
+	// Apply adds the flags of the command line to a request.
+	Apply func(request edn.Value) edn.Value
+	// WriteFile creates a file of an export.
+	WriteFile func(name string, content []byte) error
+}
+
+// Talk is a conversation and the place in it. Its methods must be called one at a time.
+type Talk struct {
+	Settings
+	caller Caller
+
+	id      string
+	version int64
+	// before has the version that an undo of a version restores, where it is not the
+	// one before it.
+	before map[int64]int64
+	draft  string // id of the message that has no answer
+	last   hearing
+	spent  []usage
+}
+
+// New returns a talk. Begin must be called first.
+func New(caller Caller, s Settings) *Talk {
+	return &Talk{Settings: s, caller: caller, before: map[int64]int64{}}
+}
+
+// shownTurns is how many turns of a conversation are shown when it is continued.
+const shownTurns = 6
+
+// Begin opens the conversation and shows its last turns.
+func (t *Talk) Begin(ctx context.Context, show func(Event)) error {
+	return t.enter(ctx, t.Conversation, show)
+}
+
+// enter opens a conversation, which it creates if there is none.
+func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
+	t.id = name
+	of, err := t.ask(ctx, "open", edn.MapBuilder{}, nil)
+	if err != nil {
+		return err
+	}
+	t.id = text(of, "conversation/id")
+	t.version, _ = of.Key("version").AsInt()
+	t.draft = ""
+	clear(t.before)
+	show(Moved{t.id, t.model()})
+	var kept edn.Value
+	if name != "" { // it may have turns, or a message that has no answer
+		if kept, err = t.get(ctx, shownTurns); err != nil {
+			return err
+		}
+	}
+	n, _ := of.Key("turn-count").AsInt()
+	switch {
+	case n > 0 || kept.Key("drafts").Len() > 0:
+		show(Note{fmt.Sprintf("conversation %s, %s", t.id, counted(int(n), "turn"))})
+	case t.Temporary:
+		show(Note{fmt.Sprintf("new conversation %s, which ends with the program: "+
+			"a daemon with a store keeps conversations (ferment serve)", t.id)})
+	default:
+		show(Note{"new conversation " + t.id})
+	}
+	t.recall(kept, show)
+	return nil
+}
+
+// recall shows the last turns, and the message that has no answer.
+func (t *Talk) recall(kept edn.Value, show func(Event)) {
+	for m := range kept.Key("messages").Elems() {
+		show(said(m))
+	}
+	for d := range kept.Key("drafts").Elems() {
+		t.draft = text(d, "draft/id")
+		show(Offer{content(d.Key("message"))})
+	}
+}
+
+// model is what answers.
+func (t *Talk) model() string { return cmp.Or(t.Agent, t.Model, first(t.Models)) }
+
+// Do executes a line and reports what happens. Canceling ctx cancels it.
+func (t *Talk) Do(ctx context.Context, line string, show func(Event)) {
+	var err error
+	if name, arg, ok := commandOf(line); !ok {
+		err = t.send(ctx, line, show)
+	} else if c := find(name); c != nil {
+		err = c.run(t, ctx, arg, show)
+	} else {
+		err = contract.Errorf("invalid-request", "there is no command /%s", name).
+			WithHint("/help lists the commands; a message that begins with / is written with //").
+			DidYouMean(slash(contract.Nearest(name, names())))
+	}
+	if err == nil {
+		return
+	}
+	failed := contract.AsError(err)
+	if current, ok := failed.Details.Key("current").AsInt(); ok && failed.Type == "conversation/conflict" {
+		t.version = current
+		failed = failed.WithHint("it was changed elsewhere: /branch shows its turns, and the same again applies to them")
+	}
+	show(Failed{Err: failed, Line: line, Canceled: ctx.Err() != nil || failed.Type == "canceled"})
+}
+
+func slash(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "/" + name
+}
+
+// send has a message answered.
+func (t *Talk) send(ctx context.Context, line string, show func(Event)) error {
+	if strings.HasPrefix(line, "//") {
+		line = line[1:]
+	}
+	var in edn.MapBuilder
+	in.Key("text", edn.Text(line))
+	in.OptText("draft/id", t.draft)
+	return t.answered(ctx, "send", in, show)
+}
+
+// answered calls an intent that has a model or an agent answer.
+func (t *Talk) answered(ctx context.Context, intent string, in edn.MapBuilder, show func(Event)) error {
+	in.OptText("system", t.System)
+	if t.Model != "" {
+		in.Key("model", edn.MustMap(edn.K("cap/ref"), edn.K(t.Model)))
+	}
+	switch t.Agent {
+	case "":
+	case agentIntent:
+		in.Key("agent", edn.K(agentIntent))
+	default:
+		in.Key("agent", edn.MustMap(edn.K("cap/ref"), edn.K(t.Agent)))
+	}
+	t.last = hearing{show: show}
+	out, err := t.change(ctx, intent, in, t.last.hear)
+	if t.last.draft != "" {
+		t.draft = t.last.draft
+	}
+	if err != nil {
+		return err
+	}
+	t.draft = ""
+	t.spent = append(t.spent, t.last.usage)
+	answer := Answer{Text: text(out, "text"), Value: out}
+	for m := range out.Key("messages").Elems() {
+		answer.By = author(m)
+	}
+	show(answer)
+	return nil
+}
+
+const agentIntent = "agent/run"
+
+// change calls an intent that makes a version of the conversation from the one that
+// this talk has seen.
+func (t *Talk) change(ctx context.Context, intent string, in edn.MapBuilder, show func(edn.Value) error) (edn.Value, error) {
+	if t.version > 0 {
+		in.Key("base-version", edn.Int(t.version))
+	}
+	out, err := t.ask(ctx, intent, in, show)
+	if v, ok := out.Key("version").AsInt(); ok && err == nil {
+		t.version = v
+	}
+	return out, err
+}
+
+// get reads the last turns of the conversation.
+func (t *Talk) get(ctx context.Context, window int) (edn.Value, error) {
+	var in edn.MapBuilder
+	in.Key("window", edn.Int(int64(window)))
+	return t.ask(ctx, "get", in, nil)
+}
+
+// ask calls an intent for the conversation and returns its output.
+func (t *Talk) ask(ctx context.Context, intent string, in edn.MapBuilder, show func(edn.Value) error) (edn.Value, error) {
+	in.OptText("conversation/id", t.id)
+	request := edn.MustMap(
+		edn.K("proto"), edn.Int(contract.Proto),
+		edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("chat")),
+		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K("conversation/"+intent)),
+		edn.K("input"), in.Map(),
+	)
+	response, err := t.caller.Call(ctx, t.Apply(request), show)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	if failure := response.Key("error"); !failure.IsNil() {
+		return edn.Nil(), contract.ErrorFromValue(failure, contract.SourceHost)
+	}
+	if show != nil {
+		t.last.usage = usageOf(response.Key("usage"))
+	}
+	return response.Key("result").Key("out"), nil
+}
+
+// hearing is what the events of a run say about its answer.
+type hearing struct {
+	show  func(Event)
+	draft string
+	gates []gate
+	usage usage
+}
+
+// gate is a verdict about an answer.
+type gate struct {
+	capability, name string
+	score            edn.Value
+	pass, applicable bool
+}
+
+// hear takes an event of a run. The text is that of the call of the intent itself; what
+// answers it is called within.
+func (h *hearing) hear(e edn.Value) error {
+	if h.show == nil {
+		return errors.New("no answer is expected")
+	}
+	outer := e.Key("path").Len() <= 1
+	switch name, _ := e.Key("event").AsKeyword(); name {
+	case "provisional", "chunk":
+		if outer {
+			h.show(Piece{text(e, "text")})
+		}
+	case "retract":
+		if outer {
+			h.show(Retracted{word(e, "reason")})
+		}
+	case "attempt":
+		if !outer && word(e, "state") == "started" {
+			h.show(Asking{word(e, "cap/id")})
+		}
+	case "gate":
+		if !outer {
+			h.gates = append(h.gates, gate{
+				capability: word(e, "cap/id"),
+				name:       word(e, "gate"),
+				score:      e.Key("score"),
+				pass:       e.Key("pass").Truthy(),
+				applicable: !e.Key("applicable?").Equal(edn.Bool(false)),
+			})
+		}
+	case "progress":
+		if id := text(e.Key("value"), "draft/id"); id != "" {
+			h.draft = id
+		}
+	}
+	return nil
+}
+
+// said is a message as it is shown.
+func said(m edn.Value) Said { return Said{word(m, "role"), author(m), content(m)} }
+
+// author is what wrote a message: the model if it is known, else the capability.
+func author(m edn.Value) string {
+	by := m.Key("attribution")
+	return cmp.Or(text(by, "model"), word(by, "agent"), word(by, "cap/id"))
+}
+
+// content is the text of a message, with a line for each part that is none.
+func content(m edn.Value) string {
+	c := m.Key("content")
+	if s, ok := c.AsString(); ok {
+		if calls := m.Key("tool/calls").Len(); calls > 0 {
+			s = strings.TrimPrefix(fmt.Sprintf("%s\n[%s]", s, counted(calls, "tool call")), "\n")
+		}
+		return s
+	}
+	var parts []string
+	for p := range c.Elems() {
+		if s, ok := p.Key("text").AsString(); ok {
+			parts = append(parts, s)
+			continue
+		}
+		parts = append(parts, "["+word(p, "type")+"]")
+	}
+	return strings.Join(parts, "\n")
+}
+
+func text(v edn.Value, key string) string {
+	s, _ := v.Key(key).AsString()
+	return s
+}
+
+// word is a keyword or a string.
+func word(v edn.Value, key string) string {
+	s, _ := v.Key(key).AsKeyword()
+	return cmp.Or(s, text(v, key))
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

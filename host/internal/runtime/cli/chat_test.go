@@ -1,0 +1,197 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// chatWorld is a configuration with a model that fails now and then, a spare one and an
+// agent.
+func chatWorld(more ...string) []string {
+	return []string{"ferment.hcl", testProfile + scripted("mine") + `
+intent "model/chat" {
+  in         = "req/chat"
+  out        = "res/chat"
+  candidates = ["llm/voice", "mine/spare"]
+  stream     = "provisional"
+  dispatch   = dispatch.spare
+
+  done { must = ["schema-valid", "no-shouting"] }
+}
+
+check "no-shouting" {
+  condition = result.text != "LOUD"
+  message   = "shouts"
+}
+
+dispatch "spare" {
+  retry {
+    same_capability = 0
+    fallback        = 1
+  }
+}
+
+effects {
+  scope "db/read" { enabled = true }
+  scope "db/write" { enabled = true }
+  rule "db/write" { any = ["any"] }
+}
+` + strings.Join(more, "\n"), "mine.edn", `{:capabilities {
+ :llm/voice {:kind :llm :intents #{:model/chat} :in-schema :req/chat :out-schema :res/chat :then :cycle
+  :steps [{:stream ["**a**" "ha"] :value {:text "**a**ha" :finish :stop} :usage {:tokens-in 3 :tokens-out 4 :cost-usd 0.0015M}}
+          {:stream ["LOUD"] :value {:text "LOUD" :finish :stop} :usage {:tokens-in 5 :tokens-out 6 :cost-usd 0.001M}}
+          {:stream ["so " "far"] :hang true}]}
+ :mine/spare {:kind :llm :intents #{:model/chat} :in-schema :req/chat :out-schema :res/chat
+  :steps [{:template {:text "you said: {{input.messages.0.content}}" :finish :stop}}]}
+ :agent/assistant {:kind :agent :intents #{:agent/run} :in-schema :req/agent.run :out-schema :res/agent.run
+  :steps [{:template {:messages [{:role :assistant :content "the agent heard {{input.messages.0.content}}"}] :agent/stop :done}}]}}}`, "questions.txt", "Hello\n"}
+}
+
+// chat gives lines to a chat without a terminal.
+func (w *world) chat(input string, args ...string) ended {
+	return w.feed(input, append([]string{"chat"}, args...)...)
+}
+
+// Without a terminal each line is a message or a command, and standard output has the
+// answers alone. A conversation is continued by its name, over a restart.
+func TestChatLines(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	got := w.chat("Hello\n", "c-01")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, "**a**ha\n", got.stdout)
+
+	// The second answer fails its gate: the spare model answers.
+	got = w.chat("two\\\nlines\n/gates\n/cost\n/branch\n", "c-01")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, `you said: Hello
+llm/voice schema-valid   passed
+llm/voice no-shouting    FAILED
+mine/spare schema-valid  passed
+mine/spare no-shouting   passed
+last answer  5 tokens in, 6 out, 0.001 USD
+1 answer     5 tokens in, 6 out, 0.001 USD
+conversation c-01, 4 turns
+#1 user       Hello
+#2 assistant  **a**ha
+#3 user       two …
+#4 assistant  you said: Hello
+`, got.stdout)
+	s.stop()
+	s = w.serve()
+
+	w.env = append(w.env, "FERMENT_LOG=off")
+	got = w.chat("/model mine/spare\n/edit #1 Bye\n/select #2\n/undo\n/regenerate #2\n/select #2 1\n/fork #1 c-02\nagain\n/export c-02.md\n", "c-01")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, `the next answer is from mine/spare
+you said: Bye
+turn #2 has 2 alternatives
+1             llm/voice: **a**ha
+2 (selected)  mine/spare: you said: Bye
+undone: the conversation has 4 turns and ends with
+user: two
+lines
+assistant: you said: Hello
+you said: Hello
+assistant: **a**ha
+a copy of conversation c-01
+conversation c-02, 1 turn
+user: Hello
+you said: Hello
+written to c-02.md
+`, got.stdout)
+	exported, err := os.ReadFile(filepath.Join(w.dir, "c-02.md"))
+	require.NoError(t, err)
+	assert.Equal(t, "# Conversation c-02\n\n## user\n\nHello\n\n## user\n\nagain\n\n## assistant (mine/spare)\n\nyou said: Hello\n", string(exported))
+	assert.Equal(t, "Hello|**a**ha", w.texts(t, "c-01"), "the fork left it")
+
+	// CNV-013: the host gives an agent the messages of a conversation of the caller.
+	got = w.run("act", "agent/run", `{:conversation/id "c-01"}`, "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "the agent heard Hello")
+	got = w.run("act", "agent/run", `{:conversation/id "c-99"}`)
+	assert.Equal(t, 5, got.code, got.stderr)
+	got = w.chat("Hello\n/undo\n/undo\n", "c-03", "--model", "mine/spare")
+	assert.Equal(t, 2, got.code)
+	assert.Contains(t, got.stdout, "undone: the conversation is empty\n")
+	assert.Contains(t, got.stderr, "no change to undo")
+	s.stop()
+}
+
+// An edit is one change: what it replaced can be undone at once, and if no answer comes
+// the conversation is as it was.
+func TestChatEdits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld()...)
+	got := w.chat("one\n/model mine/spare\n/edit 1 wrong turn\n/undo\n/branch\n/edit #9 x\n", "--local")
+	assert.Equal(t, 5, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "you said: 1 wrong turn\n")
+	assert.Contains(t, got.stdout, "#1 user       one (2 alternatives)\n#2 assistant  **a**ha (2 alternatives)\n")
+	assert.Contains(t, got.stderr, "there is no turn #9, the conversation has 2 turns")
+
+	got = w.chat("one\n/model mine/spare\n/edit\n", "--local", "--model", "llm/voice")
+	assert.Equal(t, 0, got.code, got.stderr)
+
+	w = newWorld(t, chatWorld()...)
+	got = w.chat("one\n/edit #1 no answer\n", "--local", "--deadline", "2s", "--agent", "agent/assistant")
+	assert.Equal(t, "the agent heard one\nthe agent heard no answer\n", got.stdout)
+}
+
+// The first line that fails ends a script with the exit code of its error; other
+// formats have an answer per line.
+func TestChatScripts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld()...)
+	got := w.chat("/regenerat\nHello\n")
+	assert.Equal(t, 2, got.code)
+	assert.Empty(t, got.stdout)
+	assert.Contains(t, got.stderr, `did you mean /regenerate`)
+	got = w.chat("Hello\n/cost\n", "--edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	v, err := edn.ReadString(got.stdout)
+	require.NoError(t, err, got.stdout)
+	assert.Equal(t, `"**a**ha"`, v.Key("text").String())
+	got = w.chat("Hello\n", "--model", "mine/spare", "--system", "Be brief.")
+	assert.Equal(t, "you said: Be brief.\n", got.stdout, "the user of the host may (PRM-003)")
+	got = w.chat("/model nobody/there\n")
+	assert.Equal(t, 5, got.code)
+	got = w.chat("Hello\n/export x.md\n/export x.md\n")
+	assert.Equal(t, 2, got.code)
+	assert.Contains(t, got.stderr, "x.md exists")
+	for _, name := range []string{"absent/x.md", "x.md/y.md"} { // a directory that does not exist, or is a file
+		got = w.chat("Hello\n/export " + name + "\n")
+		assert.Equal(t, 2, got.code)
+		assert.Contains(t, got.stderr, "write "+name)
+		assert.Contains(t, got.stderr, "a directory that exists")
+	}
+}
+
+// Without a model a chat says what to configure, and what answers without one.
+func TestChatWithoutModel(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "ferment.hcl", testProfile+shipped("text", "text"))
+	got := w.chat("Hello\n")
+	assert.Equal(t, 1, got.code, got.stderr)
+	assert.Contains(t, got.stderr, "no model serves :model/chat")
+	assert.Contains(t, got.stderr, "context/summarize")
+}
+
+// CLI-006: the examples of the help work.
+func TestChatExamples(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld()...)
+	examples := section(w.run("chat", "--help").stdout, "Examples:")
+	require.NotEmpty(t, examples)
+	for _, line := range examples {
+		got := w.shell(line)
+		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
+	}
+}

@@ -1,0 +1,209 @@
+package cli_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/vt"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// emulated is a program on a pseudo terminal whose screen is emulated.
+type emulated struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	mine *os.File
+	read sync.WaitGroup
+
+	mu     sync.Mutex
+	screen *vt.Emulator
+	all    strings.Builder // what the program has written
+	drawn  chan struct{}   // closed when the screen has changed
+}
+
+// emulate starts a command on a terminal of its own.
+func (w *world) emulate(columns, rows int, env []string, args ...string) *emulated {
+	w.t.Helper()
+	mine, its := terminal(w.t)
+	e := &emulated{t: w.t, mine: mine, screen: vt.NewEmulator(columns, rows), drawn: make(chan struct{})}
+	e.size(columns, rows)
+	e.cmd = exec.Command(built.ferment, args...)
+	e.cmd.Dir, e.cmd.Env = w.dir, append(append(w.env, "TERM=xterm-256color"), env...)
+	e.cmd.Stdin, e.cmd.Stdout, e.cmd.Stderr = its, its, its
+	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(w.t, e.cmd.Start())
+	require.NoError(w.t, its.Close())
+	e.read.Go(func() {
+		buffer := make([]byte, 1<<16)
+		for {
+			n, err := mine.Read(buffer)
+			if err != nil {
+				return // the end of a terminal
+			}
+			e.mu.Lock()
+			_, _ = e.screen.Write(buffer[:n])
+			e.all.Write(buffer[:n])
+			close(e.drawn)
+			e.drawn = make(chan struct{})
+			e.mu.Unlock()
+		}
+	})
+	go func() { // answers of the terminal, until it is closed
+		buffer := make([]byte, 1<<10)
+		for {
+			n, err := e.screen.Read(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = mine.Write(buffer[:n])
+		}
+	}()
+	w.t.Cleanup(func() {
+		_ = e.cmd.Process.Kill()
+		_ = e.cmd.Wait()
+		e.read.Wait()
+		_ = e.screen.Close()
+	})
+	return e
+}
+
+func (e *emulated) size(columns, rows int) {
+	e.t.Helper()
+	require.NoError(e.t, unix.IoctlSetWinsize(int(e.mine.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(rows), Col: uint16(columns)}))
+}
+
+// resize changes the size of the terminal.
+func (e *emulated) resize(columns, rows int) {
+	e.t.Helper()
+	e.mu.Lock()
+	e.screen.Resize(columns, rows)
+	e.mu.Unlock()
+	e.size(columns, rows)
+}
+
+func (e *emulated) types(keys string) {
+	e.t.Helper()
+	_, err := e.mine.WriteString(keys)
+	require.NoError(e.t, err)
+}
+
+// lines are the scrollback and the screen, without empty lines.
+func (e *emulated) lines() (out []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	back := e.screen.Scrollback()
+	for y := range back.Len() {
+		out = append(out, back.Line(y).String())
+	}
+	out = append(out, strings.Split(e.screen.String(), "\n")...)
+	var full []string
+	for _, line := range out {
+		if line = strings.TrimRight(line, " "); line != "" {
+			full = append(full, line)
+		}
+	}
+	return full
+}
+
+// shows waits until the lines end with the given ones.
+func (e *emulated) shows(last ...string) {
+	e.t.Helper()
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for {
+		e.mu.Lock()
+		drawn := e.drawn
+		e.mu.Unlock()
+		lines := e.lines()
+		if len(lines) >= len(last) && strings.Join(lines[len(lines)-len(last):], "\n") == strings.Join(last, "\n") {
+			return
+		}
+		select {
+		case <-drawn:
+		case <-limit.C:
+			require.Fail(e.t, "the screen does not show it", "expected at the end:\n%s\n\nfound:\n%s", strings.Join(last, "\n"), strings.Join(lines, "\n"))
+		}
+	}
+}
+
+// ends waits for the end of the program and returns its exit code.
+func (e *emulated) ends() int {
+	_ = e.cmd.Wait()
+	return e.cmd.ProcessState.ExitCode()
+}
+
+// A chat on a terminal: an answer, one that is retracted, one that is canceled and sent
+// again, a paste, a resize, and the end; the conversation is what the screen shows.
+func TestChatOnTerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	e := w.emulate(60, 20, nil, "chat", "c-01")
+	ready := "c-01 · llm/voice · /help"
+	e.shows("new conversation c-01", ready, ">")
+	e.types("Hello\r")
+	e.shows("new conversation c-01", "> Hello", "aha", ready, ">")
+	assert.Contains(t, e.all.String(), "\x1b[1ma\x1b[m", "bold")
+	e.types("again\r")
+	e.shows("> again", "LOUD", "retracted: eval/must-failed", "you said: Hello", ready, ">")
+	e.types("long\r")
+	e.shows("> long", "so far", "waiting for llm/voice · Ctrl-C cancels", ">")
+	e.types("\x03")
+	e.shows("so far", "canceled: the conversation is as it was before", ready, "> long")
+	e.types("\x7f\x7f\x7f\x7f\x1b[200~two\nlines 日本\x1b[201~")
+	e.shows(ready, "> two", "  lines 日本")
+	e.resize(30, 12)
+	e.types("\r")
+	e.shows("> two", "  lines 日本", "aha", ready, ">")
+	e.types("/quit\r")
+	assert.Equal(t, 0, e.ends())
+	assert.Equal(t, "Hello|**a**ha|again|you said: Hello|two\nlines 日本|**a**ha", w.texts(t, "c-01"))
+	drafts := w.say(t, "get", `{:conversation/id "c-01"}`).Key("drafts")
+	assert.True(t, drafts.IsNil(), "the message that was sent in place of the canceled one left a draft: %s", drafts)
+
+	// The first message of a conversation got no answer: it is offered, and sent again.
+	w.say(t, "open", `{:conversation/id "c-02"}`)
+	got := w.run("act", "conversation/send", `{:conversation/id "c-02" :text "First" :model {:cap/ref :mine/absent}}`)
+	require.NotEqual(t, 0, got.code, got.stdout)
+	require.False(t, w.say(t, "get", `{:conversation/id "c-02"}`).Key("drafts").IsNil())
+	e = w.emulate(60, 20, nil, "chat", "c-02", "--model", "mine/spare")
+	ready = "c-02 · mine/spare · /help"
+	e.shows("conversation c-02, 0 turns", ready, "> First")
+	e.types("\r")
+	e.shows("> First", "you said: First", ready, ">")
+	e.types("/quit\r")
+	assert.Equal(t, 0, e.ends())
+	assert.Equal(t, "First|you said: First", w.texts(t, "c-02"))
+	assert.True(t, w.say(t, "get", `{:conversation/id "c-02"}`).Key("drafts").IsNil())
+	s.stop()
+}
+
+// NO_COLOR: no attribute is written; a dumb terminal gets plain lines and a prompt.
+func TestChatPlainTerminals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld()...)
+	e := w.emulate(60, 20, []string{"NO_COLOR=1"}, "chat", "c-01")
+	e.shows("c-01 · llm/voice · /help", ">")
+	e.types("Hello\r")
+	e.shows("> Hello", "**a**ha", "c-01 · llm/voice · /help", ">")
+	e.types("\x04")
+	assert.Equal(t, 0, e.ends())
+	assert.NotRegexp(t, `\x1b\[[0-9;]+m`, e.all.String())
+
+	e = w.emulate(60, 20, []string{"TERM=dumb"}, "chat", "c-01")
+	e.shows(">")
+	e.types("Hello\n")
+	e.shows("> Hello", "**a**ha", ">")
+	e.types("/nothing\n")
+	e.types("/quit\n")
+	assert.Equal(t, 0, e.ends())
+	assert.NotContains(t, e.all.String(), "\x1b")
+	assert.Contains(t, e.all.String(), "there is no command /nothing")
+}
