@@ -100,9 +100,13 @@ plugin "workspace" {
   # The system prompts that it sends to models are those of its agents below.
   operations = ["prompt/override"]
 
-  # The tree is read and never written.
+  # The tree is read and never written. The other files are those of git that say
+  # what it ignores, where they exist; not its directory, where passwords may be.
   isolation {
-    read_paths  = [env("FERMENT_WORKSPACE", ".")]
+    read_paths = [
+      env("FERMENT_WORKSPACE", "."), "/etc/gitconfig", "/etc/gitattributes", "${env("HOME", "/root")}/.gitconfig",
+      "${local.git}/config", "${local.git}/ignore", "${local.git}/attributes",
+    ]
     write_paths = ["${env("FERMENT_WORKSPACE", ".")}/.ferment"]
   }
 
@@ -141,6 +145,7 @@ locals {
   mlx       = env("MLX_MODEL", "") != ""
   provider  = local.openai ? "openai" : local.anthropic ? "anthropic" : local.ollama ? "ollama" : local.mlx ? "mlx" : "openai"
   spare     = local.mlx && local.provider != "mlx" # a model of this machine stands behind the provider
+  git       = "${env("XDG_CONFIG_HOME", "${env("HOME", "/root")}/.config")}/git"
 }
 
 # One account; without a key its plugin is not started and its capabilities are
@@ -315,7 +320,7 @@ capability "llm/router" {
 # --- effects: what calls may change or read ------------------------------------
 
 # A scope that is not enabled permits nothing to any caller. examples/effects has
-# a configuration with two enabled scopes.
+# a configuration with enabled scopes and a database (host/docs/effects.md).
 effects {
   scope "fs/read" { enabled = false }
 
@@ -505,13 +510,14 @@ intent "context/generate" {
   result_types = ["value", "plan"]
 }
 
-# A problem in words. SAT and chess have intents of their own, with solvers.
+# A problem in words: a solver finds the solution, and a voice tells it.
 intent "problem/solve" {
   in          = "req/problem"
   out         = "res/problem"
   candidates  = concat(["llm/solver"], local.spare ? ["mlx/solver"] : [])
   role        = "solver"
   dispatch    = dispatch.quality_first
+  plan        = edn("{:nodes [{:op :call :intent :problem/solve :input {:slot/id :input} :context {:slot/id :context} :as :solver} {:op :call :intent :text/respond :input {:prompt {:slot/path [:solver :text]}} :context {:problem {:slot/id :input}} :as :voice} {:op :emit :input {:text {:slot/path [:voice :text]}}}]}")
   constraints = { max_chars = 1600 }
 
   done {
@@ -656,6 +662,7 @@ intent "model/chat" {
   in         = "req/chat"
   out        = "res/chat"
   candidates = concat(["llm/voice"], local.spare ? ["mlx/voice"] : [])
+  stream     = "provisional" # a chat shows text at once, and strikes out what fails
 
   done { must = ["schema-valid", "complete"] }
 

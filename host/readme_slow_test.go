@@ -105,20 +105,41 @@ func TestLearnedAsShown(t *testing.T) {
 // AUTH-001, AUTH-003, AUTH-031, as the page on access shows it to a reader: a daemon
 // without users, a token that may only act, and its end with its user.
 func TestAccessAsShown(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	r := newReader(t)
-	out, err := r.shell(t, r.dir, strings.ReplaceAll(shownBlock(t, "docs/access.md", "bin/ferment serve"), "7181", port))
-	require.NoError(t, err, out)
+	out := onFreePort(t, "docs/access.md", "7181")
 	assert.Equal(t, 1, strings.Count(out, `"auth/not-configured"`), out)
 	assert.Regexp(t, `(?m)^root \(user/1\): added$`, out)
 	assert.Contains(t, out, `"login":"robot"`)
 	assert.Equal(t, 1, strings.Count(out, `"auth/forbidden"`), out)
 	assert.Regexp(t, `(?m)^[a-z0-9]{8} +robot +\S+Z +operations http\.v1/act`, out)
 	assert.Equal(t, 1, strings.Count(out, `"auth/unauthorized"`), out)
+}
+
+// RUN-022, RUN-041, HTTP-006, HTTP-011, as the page on HTTP shows it to an author of a
+// client: an answer that is given again for its key, the events of a run and those after
+// a cursor, a job, a page of runs, and an error.
+func TestHTTPAsShown(t *testing.T) {
+	out := onFreePort(t, "docs/http.md", "7183")
+	assert.Regexp(t, `(?m)^\{.*"out":\{"text":"Hello, Ada"\}`, out)
+	assert.Regexp(t, `(?im)^Idempotency-Replayed: true`, out)
+	assert.Regexp(t, `(?m)^event: accepted$`, out)
+	assert.Equal(t, 2, strings.Count(out, "event: finished\n"), out)
+	assert.Equal(t, 1, strings.Count(out, "event: started\n"), "the cursor leaves it out")
+	assert.Regexp(t, `(?m)^\{"more\?":true,"next":"[\w-]+","runs":\[`, out)
+	assert.Regexp(t, `(?m)^\{:last 1 .*:kind :run/accepted`, out)
+	assert.Regexp(t, `(?m)^\{"error":\{.*"type":"invalid-request"`, out)
+}
+
+// onFreePort runs the commands of a page that start a daemon, with another port.
+func onFreePort(t *testing.T, page, port string) (output string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	_, free, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	r := newReader(t)
+	out, err := r.shell(t, r.dir, strings.ReplaceAll(shownBlock(t, page, "bin/ferment serve"), port, free))
+	require.NoError(t, err, out)
+	return out
 }
 
 // shownBlock returns the commands of a page that contain a text.

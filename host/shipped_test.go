@@ -51,6 +51,9 @@ func serveModel(args []string) {
 // the model that fails with the fault. It stands in the text of the request.
 var order = regexp.MustCompile(`\[\[(\S+) (\S+) (\S+)\]\]`)
 
+// tells is in the prompt of a voice.
+const tells = "A person reads your answer."
+
 // A judge draws the code and the answer to the control question for each request.
 var (
 	verdictCode    = regexp.MustCompile(`{\\"verdict\\": \\"(\w+)\\"`)
@@ -83,6 +86,9 @@ func model(name string) http.HandlerFunc {
 			intent = string(m[1])
 			if who := string(m[2]); who == name || who == everyModel {
 				fault = string(m[3])
+			}
+			if intent == "problem/solve" && bytes.Contains(body, []byte(tells)) {
+				intent, fault = "text/respond", "" // the voice of its plan
 			}
 		}
 		text, finish := drawn(goodAnswers[intent], body), "stop"
@@ -296,15 +302,21 @@ func (h *shippedHost) ask(intent, model, fault string) edn.Value {
 	return v
 }
 
-// failures are the types of the attempts that failed, in their order.
-// server is who made the answer: the model that a judge asked, or the capability itself.
+// server is what made the answer: the model that a judge asked, the solver of a plan, or the
+// capability itself.
 func server(response edn.Value) string {
 	if asked := response.Key("result").Key("out").Key("judge").Key("cap/id"); !asked.IsNil() {
 		return asked.String()
 	}
+	for attempt := range response.Key("transcript").Elems() { // of a plan
+		if as, _ := attempt.Key("as").AsKeyword(); as == "solver" && attempt.Key("failure/type").IsNil() {
+			return attempt.Key("cap/id").String()
+		}
+	}
 	return response.Key("invoke/meta").Key("cap/id").String()
 }
 
+// failures are the types of the attempts that failed, in their order.
 func failures(response edn.Value) (types []string) {
 	for attempt := range response.Key("transcript").Elems() {
 		if name, failed := attempt.Key("failure/type").AsKeyword(); failed {

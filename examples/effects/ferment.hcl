@@ -1,5 +1,6 @@
 # Two effects, each below one directory: a plan may read what lies in data/in
-# and write what it makes of it to data/out. Nothing else is enabled.
+# and write what it makes of it to data/out. Two more, in one database: a plan
+# may read it and change it. Nothing else is enabled.
 
 ferment {
   data_dir  = "../../var/effects"
@@ -9,6 +10,10 @@ ferment {
 
 plugin "tools" {
   command = ["../../bin/plugins/tools"]
+}
+
+plugin "db" {
+  command = ["../../bin/plugins/db"]
 }
 
 plugin "text" {
@@ -29,5 +34,24 @@ effects {
     roots     = ["data"]
     allow     = ["out"]
     max_bytes = "64KiB"
+  }
+
+  # A database is in a directory without other files: its engine makes files
+  # beside it.
+  db "notes" {
+    driver = "sqlite"
+    path   = "data/db/notes.db"
+  }
+
+  scope "db/read" {
+    enabled     = true
+    connections = ["notes"]
+    max_rows    = 100
+  }
+
+  scope "db/write" {
+    enabled     = true
+    connections = ["notes"]
+    ddl         = true # the plan makes its table
   }
 }

@@ -11,15 +11,20 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 const rolePlugin = "plugin"
 
-// servePlugin is the plugin on our side: "one" gives back what it got, the
-// others are those that failover kills.
+// servePlugin is the plugin on our side: "one" gives back what it got, "held" holds its
+// calls, the others are those that failover kills.
 func servePlugin(which string) {
+	if which == "held" {
+		serveHeld()
+		return
+	}
 	do := mortal
 	if which == "one" {
 		which, do = "echo", func(_ context.Context, in edn.Value) (edn.Value, error) { return in, nil }
@@ -63,12 +68,12 @@ func startHost(config string) (*hosted, error) {
 	if err := os.WriteFile(path, fmt.Appendf(nil, config, self), 0o600); err != nil {
 		return nil, err
 	}
-	options := daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}
+	options := setup.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}
 	// The lock names the very program that runs, as after an installation.
-	if _, err := daemon.Lock(context.Background(), options, daemon.LockWish{}); err != nil {
+	if _, err := setup.Lock(context.Background(), options, setup.LockWish{}); err != nil {
 		return nil, err
 	}
-	host, err := daemon.Start(context.Background(), options)
+	host, err := daemon.Start(context.Background(), daemon.Options{Options: options})
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
-	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/client"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -187,8 +188,8 @@ func pluginRows(p pace, dir string) (rows []row, err error) {
 	if err := write(1000); err != nil {
 		return nil, err
 	}
-	options := daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}
-	if _, err := daemon.Lock(context.Background(), options, daemon.LockWish{}); err != nil {
+	options := setup.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}
+	if _, err := setup.Lock(context.Background(), options, setup.LockWish{}); err != nil {
 		return nil, err
 	}
 	child := func(args ...string) func() error {
@@ -209,13 +210,13 @@ func pluginRows(p pace, dir string) (rows []row, err error) {
 	r.goal, r.within = "<= 200.0 ms", times[0] <= 200*time.Millisecond
 	rows = append(rows, r)
 
-	stop, client, err := serving(options, dir)
+	stop, there, err := serving(options, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	ask := func(action string) error {
-		_, err := client.Do(context.Background(), edn.MustMap(edn.K("action"), edn.K(action)))
+		_, err := there.Admin(context.Background(), edn.MustMap(edn.K("action"), edn.K(action)))
 		return err
 	}
 	times, err = inTurn(p.rounds, func() error { return ask("config-diff") })
@@ -237,19 +238,19 @@ func pluginRows(p pace, dir string) (rows []row, err error) {
 }
 
 // serving starts a daemon and waits until it answers.
-func serving(o daemon.Options, dir string) (stop func() error, client *httpapi.Client, err error) {
+func serving(o setup.Options, dir string) (stop func() error, there *client.Client, err error) {
 	signals, over := make(chan os.Signal, 1), make(chan error, 1)
-	go func() { over <- daemon.Serve(o, hclog.NewNullLogger(), signals) }()
+	go func() { over <- daemon.Serve(daemon.Options{Options: o}, hclog.NewNullLogger(), signals) }()
 	stop = func() error {
 		signals <- syscall.SIGTERM
 		return <-over
 	}
 	data := filepath.Join(dir, "var")
 	for {
-		client, err = httpapi.Dial(context.Background(), filepath.Join(data, "run", "admin.sock"), daemon.AdminTokenFile(data))
+		there, err = client.Dial(context.Background(), filepath.Join(data, "run", "admin.sock"), daemon.AdminTokenFile(data))
 		if err == nil {
-			if ready, err := client.Ready(context.Background()); err == nil && ready.Key("ok?").Truthy() {
-				return stop, client, nil
+			if ready, err := there.Ready(context.Background()); err == nil && ready.Key("ok?").Truthy() {
+				return stop, there, nil
 			}
 		}
 		select {

@@ -9,6 +9,7 @@
 // go-plugin echo with the same transport, payload and collector settings, and a
 // client that reads and decodes the stream of the same model server itself.
 //
-//	make bench            the whole table
+//	make bench                the whole table
 //	make bench BENCH=-smoke   few rounds: it proves that the benchmarks run
+//	make bench-workspace      the part about workspaces, as JSON too; a missed goal fails
 package main

@@ -94,12 +94,18 @@ func serviceAt(network, address string) *service {
 	}}}
 }
 
-func startDurable(price string) (h *durableHost, err error) {
+func startDurable(price string) (*durableHost, error) {
+	return startDaemon(durableConfig, price)
+}
+
+// startDaemon starts a daemon whose configuration is a format for the path of this
+// program and more.
+func startDaemon(config string, more ...any) (h *durableHost, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	site, err := newDaemonSite(fmt.Sprintf(durableConfig, self, price))
+	site, err := newDaemonSite(fmt.Sprintf(config, append([]any{self}, more...)...))
 	if err != nil {
 		return nil, err
 	}
@@ -139,14 +145,19 @@ func (h *durableHost) close() {
 	h.site.close()
 }
 
-// post sends a body and returns that of the answer.
+// post sends EDN and returns the body of an answer with the status 200.
 func (s *service) post(path string, body []byte) ([]byte, error) {
+	return s.send(path, "application/edn", body, http.StatusOK)
+}
+
+// send sends a body in a form and returns that of the answer, which has to have a status.
+func (s *service) send(path, form string, body []byte, status int) ([]byte, error) {
 	q, err := http.NewRequest(http.MethodPost, s.url+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	q.Header.Set("Content-Type", "application/edn")
-	q.Header.Set("Accept", "application/edn")
+	q.Header.Set("Content-Type", form)
+	q.Header.Set("Accept", form)
 	if s.token != "" {
 		q.Header.Set("Authorization", "Bearer "+s.token)
 	}
@@ -156,7 +167,7 @@ func (s *service) post(path string, body []byte) ([]byte, error) {
 	}
 	defer func() { _ = r.Body.Close() }()
 	out, err := io.ReadAll(r.Body)
-	if err == nil && r.StatusCode != http.StatusOK {
+	if err == nil && r.StatusCode != status {
 		err = fmt.Errorf("status %d: %.500s", r.StatusCode, out)
 	}
 	return out, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -75,7 +76,7 @@ func effects(p pace) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := daemon.Start(context.Background(), daemon.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv})
+	host, err := daemon.Start(context.Background(), daemon.Options{Options: setup.Options{Config: path, Dir: dir, Version: "bench", Env: os.LookupEnv}})
 	if err != nil {
 		return nil, err
 	}

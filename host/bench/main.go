@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
 	"slices"
@@ -47,6 +46,8 @@ func main() {
 	}
 	smoke := flag.Bool("smoke", false, "few short rounds, to see that the benchmarks run")
 	profile := flag.String("cpuprofile", "", "write a profile of the calls to this file")
+	document := flag.String("json", "", "also write the figures as JSON to this file")
+	strict := flag.Bool("check", false, "end with status 1 if a goal is missed")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "bench [FLAGS] [PART ...] measures the parts that are named, or all:")
 		for _, part := range parts {
@@ -73,7 +74,7 @@ func main() {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	if err := run(pace, flag.Args()); err != nil {
+	if err := run(pace, flag.Args(), *document, *strict); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -98,6 +99,7 @@ var parts = []part{
 	{"evaluator", evaluator},
 	{"prompts", prompts},
 	{"conversations", conversations},
+	{"chat", chatTurn},
 	{"calls", calls},
 	{"judges", judges},
 	{"learned", ordering},
@@ -108,6 +110,8 @@ var parts = []part{
 	{"effects", effects},
 	{"life", life},
 	{"durable", durable},
+	{"callers", callers},
+	{"telemetry", observed},
 	{"one-act", oneAct},
 	{"cache", cached},
 	{"models", models},
@@ -116,14 +120,17 @@ var parts = []part{
 	{"workspace", workspaces},
 }
 
-// run measures the parts that are named, all if none is.
-func run(p pace, names []string) error {
+// run measures the parts that are named, all if none is. It prints the table, and
+// writes the figures as JSON to a file that is named. If it is strict, a missed goal
+// is an error.
+func run(p pace, names []string, document string, strict bool) error {
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
 			return fmt.Errorf("there is no part %q", name)
 		}
 	}
-	fmt.Printf("%s %s/%s, %d processors; medians of %d alternating rounds\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), p.rounds)
+	machine := machineNow()
+	fmt.Printf("%s; medians of %d alternating rounds\n\n", machine, p.rounds)
 	var rows []row
 	for _, part := range parts {
 		if len(names) > 0 && !slices.Contains(names, part.name) {
@@ -135,5 +142,16 @@ func run(p pace, names []string) error {
 		}
 		rows = append(rows, more...)
 	}
-	return print(os.Stdout, rows)
+	if err := print(os.Stdout, rows); err != nil {
+		return err
+	}
+	if document != "" {
+		if err := writeDocument(document, machine, rows); err != nil {
+			return err
+		}
+	}
+	if strict {
+		return missed(rows)
+	}
+	return nil
 }

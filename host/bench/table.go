@@ -4,24 +4,36 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
 // row is one line of the table.
 type row struct {
+	id     string // of the requirement with the goal; empty if it is not recorded here
 	work   string
 	ours   string
 	peer   string  // name and figure of the peer; empty if there is none
 	ratio  float64 // ours / peer, or ours against the goal's unit
 	goal   string
+	aim    float64 // ratio that is aimed at; 0 if there is none
 	within bool
 }
+
+// of names the requirement with the goal of a row, and the ratio that it aims at.
+func (r row) of(id string, aim float64) row {
+	r.id, r.aim = id, aim
+	return r
+}
+
+// title is the work with the requirement before it.
+func (r row) title() string { return strings.TrimSpace(r.id + " " + r.work) }
 
 func print(w io.Writer, rows []row) error {
 	head := row{work: "work", ours: "ferment", peer: "peer", goal: "goal"}
 	width := [3]int{}
 	for _, r := range append([]row{head}, rows...) {
-		for i, cell := range []string{r.work, r.ours, r.peer} {
+		for i, cell := range []string{r.title(), r.ours, r.peer} {
 			width[i] = max(width[i], len(cell))
 		}
 	}
@@ -44,7 +56,7 @@ func print(w io.Writer, rows []row) error {
 		if goal != "" && !r.within {
 			goal += " missed"
 		}
-		if err := line(r.work, r.ours, r.peer, ratio, goal); err != nil {
+		if err := line(r.title(), r.ours, r.peer, ratio, goal); err != nil {
 			return err
 		}
 	}
@@ -57,6 +69,16 @@ func against(work string, ours time.Duration, peer string, theirs time.Duration,
 	r := row{work: work, ours: figure(ours), peer: peer + " " + figure(theirs), ratio: float64(ours) / float64(theirs), within: true}
 	if goal > 0 {
 		r.goal, r.within = fmt.Sprintf("<= %.2f", goal), r.ratio <= goal
+	}
+	return r
+}
+
+// atRate compares what many callers reach with what one reaches: the times per
+// call, and the least ratio of the rates, 0 for none.
+func atRate(work string, many time.Duration, peer string, one time.Duration, goal float64) row {
+	r := row{work: work, ours: figure(many), peer: peer + " " + figure(one), ratio: float64(one) / float64(many), within: true}
+	if goal > 0 {
+		r.goal, r.within = fmt.Sprintf(">= %.2f", goal), r.ratio >= goal
 	}
 	return r
 }

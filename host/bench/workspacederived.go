@@ -29,14 +29,14 @@ func (b *workspaceBench) maker() *derive.Engine {
 }
 
 // derived measures the synthesis of the whole tree, with a frame on one file of each
-// directory, and what is made again after a change of a file at depth 2.
+// directory, and what is made again after a change of one file.
 func (b *workspaceBench) derived() []row {
 	e, ctx := b.maker(), context.Background()
-	const changed = "area00/part07/file03.go" // of changeOne
+	changed := b.changed()
 	by := derive.Caller{Agent: "synthesis"}
 	var whole, again, puts []time.Duration
-	b.scan() // what other parts have changed
-	for round := range b.rounds {
+	b.scan()                          // what other parts have changed
+	for round := range b.rounds + 1 { // the first warms up
 		frames := fmt.Sprint("digest", round)
 		must(b.workspace.Store.Update(ctx, "bench", func(tx *store.Tx) error {
 			for n := 0; n < b.files; n += filesInDir {
@@ -54,26 +54,31 @@ func (b *workspaceBench) derived() []row {
 		must(e.Synthesize(ctx, derive.SynthesizeRequest{
 			Caller: by, Type: frames, Policy: edn.K("summarize"), Children: store.ChildrenBuild,
 		}))
-		whole = append(whole, time.Since(began))
+		if took := time.Since(began); round > 0 {
+			whole = append(whole, took)
+		}
 		for i := range 4 {
-			b.changeOne(1000*round + i)
+			b.changeOne(100_000 + 10*round + i) // a text that the file never had
 			b.scan()
 			began = time.Now()
 			done := must(e.Regenerate(ctx, derive.RegenerateRequest{Caller: by, Recursive: true, Types: []string{frames}}))
-			again = append(again, time.Since(began))
-			if c := done.Counts; c.File != 1 || c.Directory != 3 {
+			remade := time.Since(began)
+			if c := done.Counts; c.File != 1 || c.Directory != b.depth()+1 {
 				panic(fmt.Sprintf("after one change %d files and %d directories were made", c.File, c.Directory))
 			}
 			began = time.Now()
-			for k := range 4 { // d+2
-				b.put(b.filePath(1000*round+10*i+k), "single", fmt.Append(nil, round, i, k))
+			for k := range b.depth() + 2 {
+				b.put(b.filePath(1000*round+100*i+k), "single", fmt.Append(nil, round, i, k))
 			}
-			puts = append(puts, time.Since(began))
+			if put := time.Since(began); round > 0 {
+				again, puts = append(again, remade), append(puts, put)
+			}
 		}
 	}
 	return []row{
-		against(fmt.Sprintf("synthesize the whole tree, %d directories", b.files/filesInDir), median(whole), "cold scan", b.coldScan, 1),
-		against("regenerate after one change at depth 2", median(again), "4 put-frames", median(puts), 1),
+		against("synthesize the whole tree of "+b.size(), median(whole), "cold scan", b.coldScan, b.goal(1)).of("WS-249", 0.5),
+		against(fmt.Sprintf("regenerate after one change at depth %d", b.depth()), median(again),
+			fmt.Sprintf("%d put-frames", b.depth()+2), median(puts), b.goal(1)).of("WS-246", 0.3),
 	}
 }
 
@@ -102,7 +107,7 @@ func (b *workspaceBench) crowded() row {
 			*took = append(*took, time.Since(began)/each)
 		}
 	}
-	return against(fmt.Sprintf("put-frame on a node of %d frames", many), median(crowd), "put-frame on a node of few", median(alone), 1.25)
+	return against(fmt.Sprintf("put-frame on a node of %d frames", many), median(crowd), "put-frame on a node of few", median(alone), 1.25).of("WS-013", 0)
 }
 
 // workspaceSite is a configuration for one workspace.
@@ -156,5 +161,5 @@ func (b *workspaceBench) commanded() row {
 		}
 	}
 	must(daemon.stop())
-	return against(fmt.Sprintf("warm scan of %d files by command line, host and plugin", b.files), median(ours), "git status", median(git), b.goal(1.5))
+	return against(fmt.Sprintf("warm scan of %d files by command line, host and plugin", b.files), median(ours), "git status", median(git), b.goal(1.5)).of("WS-243", 1)
 }

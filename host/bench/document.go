@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+// machine is what the figures depend on besides the program.
+type machine struct {
+	Go         string `json:"go"`
+	System     string `json:"system"`
+	Processors int    `json:"processors"`
+	Git        string `json:"git,omitempty"` // its version; absent without git
+	// Load is the load before and after the measurement, as the system states it;
+	// absent where it does not.
+	Load []string `json:"load,omitempty"`
+}
+
+func machineNow() machine {
+	m := machine{Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Processors: runtime.NumCPU()}
+	if out, err := exec.Command("git", "version").Output(); err == nil {
+		m.Git = strings.TrimPrefix(strings.TrimSpace(string(out)), "git version ")
+	}
+	return m.loaded()
+}
+
+// loaded adds the load of this moment.
+func (m machine) loaded() machine {
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load = append(m.Load, strings.Join(strings.Fields(string(text))[:3], " "))
+	}
+	return m
+}
+
+// String is the heading of the table.
+func (m machine) String() string {
+	text := fmt.Sprintf("%s %s, %d processors", m.Go, m.System, m.Processors)
+	if m.Git != "" {
+		text += ", git " + m.Git
+	}
+	if len(m.Load) > 0 {
+		text += ", load " + m.Load[0]
+	}
+	return text
+}
+
+// figures is a row in the document.
+type figures struct {
+	ID    string  `json:"id,omitempty"`
+	Work  string  `json:"work"`
+	Ours  string  `json:"ferment"`
+	Peer  string  `json:"peer,omitempty"`
+	Ratio float64 `json:"ratio,omitempty"`
+	Must  string  `json:"must,omitempty"`
+	Aim   float64 `json:"aim,omitempty"`
+	Holds bool    `json:"holds"` // true without a must
+}
+
+// writeDocument writes the rows as JSON.
+func writeDocument(file string, m machine, rows []row) error {
+	all := make([]figures, len(rows))
+	for i, r := range rows {
+		all[i] = figures{ID: r.id, Work: r.work, Ours: r.ours, Peer: r.peer, Ratio: r.ratio, Must: r.goal, Aim: r.aim, Holds: r.within || r.goal == ""}
+	}
+	text, err := json.MarshalIndent(struct {
+		Machine machine   `json:"machine"`
+		Rows    []figures `json:"rows"`
+	}{m.loaded(), all}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// missed is the error of goals that are missed, nil if all are met.
+func missed(rows []row) error {
+	var all []string
+	goals := 0
+	for _, r := range rows {
+		if r.goal == "" {
+			continue
+		}
+		if goals++; !r.within {
+			found := r.ours
+			if r.ratio > 0 {
+				found = fmt.Sprintf("%.2f (%s)", r.ratio, found)
+			}
+			all = append(all, fmt.Sprintf("%s: %s, expected %s", r.title(), found, r.goal))
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d goals are missed:\n  %s", len(all), goals, strings.Join(all, "\n  "))
+}
