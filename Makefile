@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 export CGO_ENABLED ?= 0
 export GOFLAGS := $(filter-out -trimpath -ldflags=-s,$(GOFLAGS)) -trimpath -ldflags=-s
 
-.PHONY: build run test long test-live check bench soak proto
+.PHONY: build run test long test-live check bench bench-workspace soak proto man release
 
 build: ## bin/ferment, bin/plugins/* and the lock file that approves these
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ferment ./host/ferment
@@ -34,7 +34,7 @@ test-live: ## the plugin of language models against real servers: which, say FER
 
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
-	$(GO) vet -tags external,slow ./... ./.ci/mutate # a folder with a dot is not among the rest
+	$(GO) vet -tags external,slow ./... ./.ci/mutate ./.ci/release # a folder with a dot is not among the rest
 	cd host/bench && $(GO) vet ./... # a module of its own
 	$(GO) build -o bin/txclose ./sdk/conversation/txclose/cmd/txclose
 	$(GO) vet -vettool=bin/txclose ./... # transactions of conversations that a path leaves open
@@ -46,8 +46,17 @@ check: build ## formatting, vet, lint, the configuration and the plans of this r
 bench: build ## ratios against the peers, measured in the same run
 	cd host/bench && $(GO) run . $(BENCH)
 
+bench-workspace: build ## its part about workspaces, also as JSON in bin/; fails if a goal is missed
+	cd host/bench && $(GO) run . -check -json $(CURDIR)/bin/bench-workspace.json workspace
+
 soak: ## the tests of supervision again and again: make soak ROUNDS=50
 	.ci/soak $(ROUNDS)
+
+man: build ## the manual pages of all commands, in bin/man1
+	bin/ferment manual --dir bin/man1
+
+release: ## dist/: an archive, a Debian package, the list of modules in them (SPDX), and SHA256SUMS
+	$(GO) run ./.ci/release -out dist $(if $(RELEASE),-version $(RELEASE))
 
 proto: ## generated code of the wire contract
 	sh sdk/internal/pluginv1/gen.sh

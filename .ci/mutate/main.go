@@ -1,7 +1,7 @@
 // Command mutate changes the source in small ways and reports the changes that
 // no test notices:
 //
-//	go run ./.ci/mutate [-j 2] [FILE|DIR ...]
+//	go run ./.ci/mutate [-j 2] [-run REGEXP] [FILE|DIR ...]
 //
 // It negates conditions, swaps operators, adds one to numbers, drops statements
 // and returns zero values. All mutants of a package are compiled into one test
@@ -12,7 +12,7 @@
 // survivors.txt names the survivors that are accepted, each below a comment
 // that says why. Any other survivor, and a line of survivors.txt that names no
 // mutant of a measured file, makes the exit status 1. -v prints the mutants
-// that are killed as well.
+// that are killed as well; -run measures what some of the tests notice.
 //
 // A package may be tested by the tests of others: witnesses names these.
 //
@@ -50,6 +50,8 @@ var targets = []string{
 	"host/internal/orchestration/dispatch/breaker",
 	"host/internal/orchestration/eval/order.go",
 	"host/internal/orchestration/journal",
+	"sdk/conversation/agent",
+	"sdk/conversation/session",
 }
 
 // witnesses are packages whose tests are run besides those of the package that
@@ -69,15 +71,24 @@ var witnesses = map[string][]string{
 
 const survivorsFile = ".ci/mutate/survivors.txt"
 
+// options say how mutants are run.
+type options struct {
+	workers int    // mutants at once
+	verbose bool   // prints those that are killed as well
+	tests   string // names of the tests that are run, a regular expression
+}
+
 func main() {
-	workers := flag.Int("j", 2, "mutants that run at once")
-	verbose := flag.Bool("v", false, "print killed mutants as well")
+	var o options
+	flag.IntVar(&o.workers, "j", 2, "mutants that run at once")
+	flag.BoolVar(&o.verbose, "v", false, "print killed mutants as well")
+	flag.StringVar(&o.tests, "run", "^(Test|Example|Fuzz)", "tests to run")
 	flag.Parse()
 	names := flag.Args()
 	if len(names) == 0 {
 		names = targets
 	}
-	ok, err := measure(names, *workers, *verbose)
+	ok, err := measure(names, o)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(2)
@@ -88,7 +99,7 @@ func main() {
 }
 
 // measure runs the mutants of all targets, package by package.
-func measure(names []string, workers int, verbose bool) (bool, error) {
+func measure(names []string, o options) (bool, error) {
 	byDir := map[string][]string{}
 	var dirs []string
 	for _, name := range names {
@@ -126,7 +137,7 @@ func measure(names []string, workers int, verbose bool) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		t, err := p.run(workers, verbose, explained)
+		t, err := p.run(o, explained)
 		p.close()
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", dir, err)
@@ -254,12 +265,12 @@ func open(dir string, files []string) (*pkg, error) {
 func (p *pkg) close() { _ = os.RemoveAll(p.scratch) }
 
 // run builds the program and runs every mutant.
-func (p *pkg) run(workers int, verbose bool, explained map[string]bool) (tally, error) {
+func (p *pkg) run(o options, explained map[string]bool) (tally, error) {
 	t := tally{found: map[string]bool{}}
 	if err := p.build(); err != nil {
 		return t, err
 	}
-	tests, err := p.baseline(workers)
+	tests, err := p.baseline(o)
 	if err != nil {
 		return t, err
 	}
@@ -269,7 +280,7 @@ func (p *pkg) run(workers int, verbose bool, explained map[string]bool) (tally, 
 		work = make(chan *mutant)
 		left []*mutant
 	)
-	for range workers {
+	for range o.workers {
 		wg.Go(func() {
 			for m := range work {
 				killer := p.kill(m, tests)
@@ -281,7 +292,7 @@ func (p *pkg) run(workers int, verbose bool, explained map[string]bool) (tally, 
 					t.killed++
 					if explained[m.key] {
 						fmt.Printf("explained, yet killed by %s: %s\n", killer, m.key)
-					} else if verbose {
+					} else if o.verbose {
 						fmt.Printf("killed by %s: %s\n", killer, m.key)
 					}
 				case explained[m.key]:
@@ -303,7 +314,7 @@ func (p *pkg) run(workers int, verbose bool, explained map[string]bool) (tally, 
 	close(work)
 	wg.Wait()
 	t.survived = len(left)
-	if verbose {
+	if o.verbose {
 		for _, s := range p.suites {
 			fmt.Println(s)
 		}

@@ -129,7 +129,7 @@ type test struct {
 }
 
 // baseline runs each test alone, without a mutant.
-func (p *pkg) baseline(workers int) ([]*test, error) {
+func (p *pkg) baseline(o options) ([]*test, error) {
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
@@ -137,7 +137,7 @@ func (p *pkg) baseline(workers int) ([]*test, error) {
 		fails []error
 		work  = make(chan *test)
 	)
-	for i := range workers {
+	for i := range o.workers {
 		hits := filepath.Join(p.scratch, fmt.Sprint("hits", i))
 		wg.Go(func() {
 			for one := range work {
@@ -161,7 +161,7 @@ func (p *pkg) baseline(workers int) ([]*test, error) {
 		})
 	}
 	for _, s := range p.suites {
-		out, err := s.exec(context.Background(), nil, "-test.list", "^(Test|Example|Fuzz)")
+		out, err := s.exec(context.Background(), nil, "-test.list", o.tests)
 		if err != nil {
 			fails = append(fails, fmt.Errorf("the tests of %s cannot be listed: %w\n%s", s.dir, err, out))
 			break
