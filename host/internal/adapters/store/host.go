@@ -195,7 +195,7 @@ func (q *queue) addHost(
 	}
 	b := q.next
 	if b.idle() {
-		q.timer.Reset(q.delay)
+		q.arm()
 	}
 	b.host = append(b.host, it)
 	return func(ctx context.Context) error {

@@ -21,6 +21,7 @@ type queue struct {
 	early  bool            // next is to be executed ahead
 	wake   chan struct{}   // tells the writer that one of them is
 	timer  *time.Timer     // wakes the writer after delay
+	armed  bool            // the timer runs
 	delay  time.Duration
 	limit  int
 	weight int // estimated bytes of a record
@@ -80,7 +81,22 @@ func (q *queue) init(limit int) {
 func (q *queue) expire() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.notify()
+	if q.armed { // else it has fired before it was stopped
+		q.armed = false
+		q.notify()
+	}
+}
+
+// arm makes the writer take what is queued after the delay. The caller holds the lock.
+func (q *queue) arm() {
+	q.armed = true
+	q.timer.Reset(q.delay)
+}
+
+// disarm stops the timer. The caller holds the lock.
+func (q *queue) disarm() {
+	q.armed = false
+	q.timer.Stop()
 }
 
 // notify makes the writer take what is queued. The caller holds the lock.
@@ -109,7 +125,7 @@ func (q *queue) add(ctx context.Context, it item) error {
 		return it.run.fault
 	}
 	if q.next.idle() {
-		q.timer.Reset(q.delay)
+		q.arm()
 	}
 	q.next.items = append(q.next.items, it)
 	it.run.last = q.next
@@ -148,7 +164,7 @@ func (q *queue) count(changes []budget.Counter) (wait func(ctx context.Context) 
 	}
 	b := q.next
 	if b.idle() {
-		q.timer.Reset(q.delay)
+		q.arm()
 	}
 	b.changes = append(b.changes, changes...)
 	return func(ctx context.Context) error {
@@ -245,7 +261,7 @@ func (q *queue) take(last bool) *batch {
 	if q.due = false; b.idle() && len(b.jobs) == 0 && !b.aside || !due {
 		return nil
 	}
-	q.timer.Stop()
+	q.disarm()
 	q.next, q.early = newBatch(), false
 	q.next.items = make([]item, 0, len(b.items))
 	if b.room != nil {
@@ -269,7 +285,7 @@ func (q *queue) fail(err *contract.Error) {
 		return
 	}
 	q.err = err
-	q.timer.Stop()
+	q.disarm()
 	if q.next.room != nil {
 		close(q.next.room)
 	}
