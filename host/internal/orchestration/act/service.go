@@ -5,10 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"runtime/debug"
-	"sync"
-	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -291,23 +288,6 @@ func (c *Config) defaults() {
 	}
 }
 
-// Run is an accepted act.
-type Run struct {
-	mu     sync.Mutex
-	f      *flight // of a run that waits for its turn: only its id and its key
-	of     *Run    // of the caller that started it; nil: that of this run
-	until  time.Time
-	clock  dispatch.Clock // with until, the deadline of a caller of another's run
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	done   chan struct{}
-}
-
-// cancellation is the cause of a canceled run's context.
-type cancellation struct{ by, why string }
-
-func (c *cancellation) Error() string { return "the run was canceled by " + c.by + ": " + c.why }
-
 // Start prepares an act and, if it is accepted, runs it. Canceling ctx cancels
 // the run.
 func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
@@ -329,12 +309,6 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	return r, nil
 }
 
-func newRun(ctx context.Context, f *flight) *Run {
-	r := &Run{f: f, done: make(chan struct{})}
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
-	return r
-}
-
 // launch runs an accepted act to its end.
 func (s *Service) launch(r *Run) {
 	for {
@@ -351,15 +325,6 @@ func (s *Service) launch(r *Run) {
 		}
 	}
 	r.end(s.config.Keys)
-}
-
-// end tells those who wait for the run that it is over.
-func (r *Run) end(keys *Keys) {
-	if r.f.holds != nil {
-		keys.release(r.f.key)
-	}
-	r.cancel(nil)
-	close(r.done)
 }
 
 // caller returns the principal as rules see it.
@@ -516,247 +481,4 @@ func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 		}
 	}
 	return nil
-}
-
-// ID returns the id of the run.
-func (r *Run) ID() string { return r.flight().id }
-
-// Principal returns the caller of the run.
-func (r *Run) Principal() string { return r.flight().act.Principal }
-
-// Tenant returns the tenant of the caller; empty: the host itself.
-func (r *Run) Tenant() string { return r.flight().act.Tenant }
-
-// Follow reads the records of the run from its start, as they are written.
-func (r *Run) Follow() *journal.Cursor { return r.f.follow }
-
-// Watch calls show with the events of the run, in order and one at a time, until
-// the run is finished, ctx ends, or show fails; the error is that of ctx or of
-// show. Events that are not recorded (see [stream.Live]) come after the first
-// recorded one. It must be called at most once, and not together with Follow.
-func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
-	return r.WatchPages(ctx, func(events []journal.Event) error {
-		for _, e := range events {
-			if err := show(e); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// WatchPages is Watch for a show that takes the events together that can be read
-// together.
-func (r *Run) WatchPages(ctx context.Context, show func([]journal.Event) error) error {
-	f := r.flight()
-	defer f.pace.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go r.untilCut(ctx, cancel)
-	if r.of != nil {
-		go func() {
-			if r.late(ctx) {
-				cancel()
-			}
-		}()
-	}
-	w := watching{show: show, cancel: cancel}
-	open := sync.OnceFunc(func() { f.live.Open(func(e journal.Event) { w.take([]journal.Event{e}) }) })
-	defer f.live.Close()
-	err := journal.WatchPages(ctx, f.follow, func(events []journal.Event) bool {
-		goes := w.take(events)
-		for _, e := range events {
-			if e.Shown() {
-				text, _ := e.Details.Key("text").AsString()
-				f.pace.Read(len(text))
-			}
-		}
-		open()
-		return goes
-	})
-	if failed := w.failure(); failed != nil {
-		return failed
-	}
-	return err
-}
-
-// watching is the reader of a run. It takes recorded events and others from
-// different goroutines.
-type watching struct {
-	show   func([]journal.Event) error
-	cancel func()
-
-	mu     sync.Mutex
-	failed error
-}
-
-// take shows events; false if show has failed.
-func (w *watching) take(events []journal.Event) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.failed == nil {
-		if w.failed = w.show(events); w.failed != nil {
-			w.cancel()
-		}
-	}
-	return w.failed == nil
-}
-
-func (w *watching) failure() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.failed
-}
-
-// untilCut calls cut if the run is interrupted: no record that could end a reader
-// follows. It returns at the end of the run or of ctx.
-func (r *Run) untilCut(ctx context.Context, cut func()) {
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return
-	}
-	if r.of != nil {
-		r = r.of
-	}
-	if r.flight().cut {
-		cut()
-	}
-}
-
-// Done is closed when the response is available.
-func (r *Run) Done() <-chan struct{} { return r.done }
-
-// Wait returns the response envelope when the run has ended. The error is the
-// one in it. A caller of another's run waits no longer than its own deadline: then the
-// error is queue/deadline-exceeded, and the run goes on.
-func (r *Run) Wait() (edn.Value, *contract.Error) {
-	if r.of != nil {
-		return r.await()
-	}
-	<-r.done
-	return r.f.response, r.f.err
-}
-
-// await is Wait for a caller of another's run.
-func (r *Run) await() (edn.Value, *contract.Error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	late := make(chan struct{})
-	go func() {
-		if r.late(ctx) {
-			close(late)
-		}
-	}()
-	select {
-	case <-r.done:
-		f := r.of.flight()
-		return f.response, f.err
-	case <-late:
-	}
-	err := contract.Errorf("queue/deadline-exceeded", "run %s of the idempotency key goes on beyond the deadline of this request", r.ID()).
-		WithWhere("run", edn.Text(r.ID())).WithHint("send the request again with the same key to get its response")
-	return r.of.flight().service.Refusal(r.f.act, err).AssocKey("run/id", edn.Text(r.ID())), err
-}
-
-// late waits until the deadline of the caller has passed; false: ctx ended before.
-func (r *Run) late(ctx context.Context) bool {
-	return r.clock.Wait(ctx, r.until.Sub(r.clock.Now())) == nil
-}
-
-// Records returns all records of the run after it has ended; nil before.
-func (r *Run) Records() []journal.Record {
-	select {
-	case <-r.done:
-		if r.of != nil {
-			r = r.of
-		}
-		return r.f.records
-	default:
-		return nil
-	}
-}
-
-// Answer answers an open interrupt of the run. The answer is durable when Answer
-// returns. The error is interrupt/not-found, interrupt/answered or
-// interrupt/answer-invalid.
-func (r *Run) Answer(id string, answer edn.Value, by string) *contract.Error {
-	return r.flight().asks.Answer(id, answer, by)
-}
-
-// Asks reports whether the run waits for answers of people, whatever else it does.
-func (r *Run) Asks() bool { return !r.Attached() && r.flight().asks.Asks() }
-
-// AwaitsPeople reports whether the run does nothing but wait for answers of people.
-func (r *Run) AwaitsPeople() bool { return !r.Attached() && r.flight().asks.Waits() }
-
-// Interrupt ends the run at its next record, as the end of its host would: the run
-// stays open in the journal and can be resumed. Its caller gets the error
-// runtime/draining. The act of a caller that waits for its turn, without an
-// idempotency key, fails instead: the caller may send it again. On a finished run
-// Interrupt has no effect.
-func (r *Run) Interrupt() {
-	if r.Attached() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cancel(r.f.interrupted())
-}
-
-// Lose ends the run, whose journal records nothing any more; the error is that of its
-// caller.
-func (r *Run) Lose(err *contract.Error) {
-	if r.Attached() {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.f.recorder != nil {
-		r.f.recorder.Stop(err)
-	}
-	r.cancel(err)
-}
-
-// interrupted stops the records of a run that is interrupted, and returns the error of
-// its caller. To send an act again whose run goes on would execute it twice, unless
-// both have one idempotency key.
-func (f *flight) interrupted() *contract.Error {
-	if f.recorder != nil && f.past == nil && f.key == "" && f.place != nil && !f.place.Running() {
-		return contract.Errorf("runtime/draining", "the host is going down before run %s has begun", f.id).
-			WithWhere("run", edn.Text(f.id))
-	}
-	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", f.id).
-		WithWhere("run", edn.Text(f.id))
-	if f.key == "" {
-		err.Retryable = false
-		err = err.WithHint(fmt.Sprintf("\"ferment runs watch %s\" follows it; sent again, the act would be executed twice", f.id))
-	}
-	if f.recorder != nil { // else it stops when the run begins
-		f.recorder.Stop(err)
-	}
-	return err
-}
-
-// Cancel requests the cancellation of the run and returns at once. On a
-// finished run it has no effect. It reports whether the request was recorded.
-func (r *Run) Cancel(by, why string) bool {
-	select {
-	case <-r.done:
-		return false
-	default:
-	}
-	if r.Attached() {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	err := error(nil)
-	if recorder := r.f.recorder; recorder != nil { // else it is recorded when the run begins
-		// The recorder rejects the record if the run has just finished; then there
-		// is nothing to cancel.
-		err = recorder.Record(edn.Nil(), "", &journal.CancelRequested{By: by, Why: why})
-	}
-	r.cancel(&cancellation{by, why})
-	return err == nil
 }
