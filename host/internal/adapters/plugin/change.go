@@ -119,7 +119,7 @@ func (u *unit) outdated(want Settings) bool {
 func fixed(s Settings) Settings {
 	usable := DefaultSettings(s.Name)
 	s.StartTimeout, s.ConfigureTimeout = usable.StartTimeout, usable.ConfigureTimeout
-	s.StopGrace, s.DrainTimeout = usable.StopGrace, usable.DrainTimeout
+	s.StopGrace, s.DrainTimeout, s.CancelGrace = usable.StopGrace, usable.DrainTimeout, usable.CancelGrace
 	s.MaxInFlight, s.Queue, s.CallDepth, s.LogLevel = 0, 0, 0, ""
 	s.Restart, s.Health, s.Swap = usable.Restart, usable.Health, usable.Swap
 	s.Approved, s.ApprovedParts = "", nil // the hash of the program is compared instead

@@ -405,6 +405,7 @@ func TestPlan(t *testing.T) {
 		"limit":       {func(s *Settings) { s.MaxInFlight = 7 }, true},
 		"level":       {func(s *Settings) { s.LogLevel = "error" }, true},
 		"grace":       {func(s *Settings) { s.StopGrace = 7 * time.Second }, true},
+		"cancel":      {func(s *Settings) { s.CancelGrace = 7 * time.Second }, true},
 		"backoff":     {func(s *Settings) { s.Restart.Max = 7 }, true},
 		"interval":    {func(s *Settings) { s.Health.Interval = 7 * time.Second }, true},
 		"pool":        {func(s *Settings) { s.Instances.Max = 7 }, true},

@@ -10,16 +10,16 @@ import (
 // memory, while the host has its outcome and counts it no more (RUN-013). Both numbers are
 // compared: a health report has the calls that the plugin works on.
 
-const (
-	// cancelGrace is the time that a plugin has to end a call that was canceled.
-	cancelGrace = 2 * time.Second
-	// overdueLooks is the number of probes that have to find such a call: one that ends just
-	// now is still in a report.
-	overdueLooks = 3
-	// cutSpan is the time within which cut calls are counted together: it bounds the memory
-	// for them to cancelGrace/cutSpan entries, at the price of as much more grace.
-	cutSpan = cancelGrace / 16
-)
+// overdueLooks is the number of probes that have to find such a call: one that ends just
+// now is still in a report.
+const overdueLooks = 3
+
+// grace is the time that the plugin has to end a call that was canceled.
+func (s *service) grace() time.Duration { return s.instance.edition.rules.Load().CancelGrace }
+
+// cutSpan is the time within which cut calls are counted together: it bounds the memory for
+// them to 16 entries, at the price of as much more grace.
+func cutSpan(grace time.Duration) time.Duration { return grace / 16 }
 
 // overdue is what a service knows of calls that outlive their cancel. Its lock is that of
 // the service.
@@ -32,15 +32,15 @@ type overdue struct {
 	waits  bool // a probe is to come
 }
 
-// cuts are calls that the host has ended within cutSpan from a time on.
+// cuts are calls that the host has ended within a span from a time on.
 type cuts struct {
 	from  time.Time
 	calls int
 }
 
 // add counts a call that the host ends now.
-func (o *overdue) add(now time.Time) {
-	if n := len(o.recent); n > 0 && now.Sub(o.recent[n-1].from) < cutSpan {
+func (o *overdue) add(now time.Time, span time.Duration) {
+	if n := len(o.recent); n > 0 && now.Sub(o.recent[n-1].from) < span {
 		o.recent[n-1].calls++
 		return
 	}
@@ -49,8 +49,8 @@ func (o *overdue) add(now time.Time) {
 
 // within returns the number of calls that still have grace, and counts the others to those
 // that should have ended.
-func (o *overdue) within(now time.Time) (calls int) {
-	for len(o.recent) > 0 && now.Sub(o.recent[0].from) >= cutSpan+cancelGrace {
+func (o *overdue) within(now time.Time, grace time.Duration) (calls int) {
+	for len(o.recent) > 0 && now.Sub(o.recent[0].from) >= cutSpan(grace)+grace {
 		o.cut += o.recent[0].calls
 		o.recent = o.recent[1:]
 	}
@@ -63,10 +63,10 @@ func (o *overdue) within(now time.Time) (calls int) {
 // cutShort notes that the host has ended a call before the plugin answered, and probes the
 // plugin when it should have ended it as well.
 func (s *service) cutShort() {
-	now := s.instance.unit.host.clock.Now()
+	now, grace := s.instance.unit.host.clock.Now(), s.grace()
 	s.mu.Lock()
-	s.overdue.within(now)
-	s.overdue.add(now)
+	s.overdue.within(now, grace)
+	s.overdue.add(now, cutSpan(grace))
 	s.mu.Unlock()
 	s.probeLater()
 }
@@ -89,7 +89,8 @@ func (s *service) probeLater() {
 		return
 	}
 	s.overdue.waits = true
-	s.instance.unit.host.clock.AfterFunc(cutSpan+cancelGrace, func() {
+	grace := s.grace()
+	s.instance.unit.host.clock.AfterFunc(cutSpan(grace)+grace, func() {
 		s.mu.Lock()
 		s.overdue.waits = false
 		s.mu.Unlock()
@@ -108,7 +109,7 @@ type callCount struct {
 func (s *service) countCalls(now time.Time) callCount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	recent := s.overdue.within(now)
+	recent := s.overdue.within(now, s.grace())
 	return callCount{running: len(s.calls), last: s.lastID, recent: recent, cut: s.overdue.cut}
 }
 
@@ -140,7 +141,7 @@ func (s *service) compare(begin callCount, reported int, now time.Time) (late in
 	}
 	o.looks++
 	o.least = min(o.least, found)
-	if o.looks < overdueLooks || now.Sub(o.since) < cancelGrace {
+	if o.looks < overdueLooks || now.Sub(o.since) < s.grace() {
 		return 0, true
 	}
 	return o.least, false

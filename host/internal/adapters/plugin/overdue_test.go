@@ -10,12 +10,21 @@ import (
 	"pgregory.net/rapid"
 )
 
+const cancelGrace = 2 * time.Second
+
+// gracedService is a service whose canceled calls have cancelGrace.
+func gracedService(on Clock) *service {
+	e := &edition{}
+	e.rules.Store(&Settings{CancelGrace: cancelGrace})
+	return &service{calls: map[string]*inFlight{}, instance: &instance{edition: e, unit: &unit{host: &shared{clock: on}}}}
+}
+
 // RUN-013: calls that are in flight, that end now, or that begin during a probe are not taken
 // for calls that outlive their cancel, in any order; one that does is found by the third
 // probe.
 func TestLateCallsAreCounted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &service{calls: map[string]*inFlight{}}
+		s := gracedService(nil)
 		now := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 		enter := func() { s.lastID++; s.calls[time.Duration(s.lastID).String()] = nil }
 		leave := func() {
@@ -26,9 +35,9 @@ func TestLateCallsAreCounted(t *testing.T) {
 		}
 		stuck := rapid.IntRange(0, 3).Draw(t, "stuck")
 		for range stuck + rapid.IntRange(0, 3).Draw(t, "canceled in time") {
-			s.overdue.add(now)
+			s.overdue.add(now, cutSpan(cancelGrace))
 		}
-		now = now.Add(cutSpan + cancelGrace)
+		now = now.Add(cutSpan(cancelGrace) + cancelGrace)
 		found := 0
 		for probe := range 3 {
 			for range rapid.IntRange(0, 5).Draw(t, "begin before") {
@@ -36,7 +45,7 @@ func TestLateCallsAreCounted(t *testing.T) {
 			}
 			cut := rapid.IntRange(0, 5).Draw(t, "canceled within the grace")
 			for range cut {
-				s.overdue.add(now.Add(-rapid.SampledFrom([]time.Duration{0, time.Millisecond, cancelGrace - 1}).Draw(t, "before")))
+				s.overdue.add(now.Add(-rapid.SampledFrom([]time.Duration{0, time.Millisecond, cancelGrace - 1}).Draw(t, "before")), cutSpan(cancelGrace))
 			}
 			begin := s.countCalls(now)
 			for range rapid.IntRange(0, 5).Draw(t, "begin during") {
@@ -49,7 +58,7 @@ func TestLateCallsAreCounted(t *testing.T) {
 				leave()
 			}
 			late, again := s.compare(begin, in+stuck, now)
-			now = now.Add(cutSpan + cancelGrace)
+			now = now.Add(cutSpan(cancelGrace) + cancelGrace)
 			assert.LessOrEqual(t, late, stuck)
 			assert.False(t, late > 0 && (again || probe < 2), "the first probes only suspect")
 			found = late
@@ -61,7 +70,7 @@ func TestLateCallsAreCounted(t *testing.T) {
 			assert.Zero(t, found)
 		}
 	})
-	s := &service{calls: map[string]*inFlight{}}
+	s := gracedService(nil)
 	s.overdue.cut = 2
 	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	for probe, want := range []int{0, 0, 2} {
@@ -75,7 +84,7 @@ func TestLateCallsAreCounted(t *testing.T) {
 // RUN-013: calls that begin during a probe hide one that outlives its cancel only until a
 // probe without them; a probe that finds none for certain ends the suspicion.
 func TestTrafficHidesNoLateCall(t *testing.T) {
-	s := &service{calls: map[string]*inFlight{}}
+	s := gracedService(nil)
 	s.overdue.cut = 1
 	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	look := func(reported, begun int) (late int, again bool) {
@@ -139,7 +148,7 @@ type canceledPlugin struct {
 func newCanceledPlugin() *canceledPlugin {
 	clock := &simClock{now: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}
 	p := &canceledPlugin{clock: clock}
-	p.s = &service{calls: map[string]*inFlight{}, instance: &instance{unit: &unit{host: &shared{clock: clock}}}}
+	p.s = gracedService(clock)
 	p.s.probe = func() {
 		p.probes++
 		p.ends = slices.DeleteFunc(p.ends, func(end time.Time) bool { return !end.After(clock.now) })
@@ -176,7 +185,7 @@ func TestEachCanceledCallHasItsGrace(t *testing.T) {
 		require.Zero(t, p.late, "all end within 300 ms")
 	}
 	assert.Greater(t, p.probes, 20)
-	assert.LessOrEqual(t, len(p.s.overdue.recent), int(cancelGrace/cutSpan)+2, "the memory is bounded")
+	assert.LessOrEqual(t, len(p.s.overdue.recent), int(cancelGrace/cutSpan(cancelGrace))+2, "the memory is bounded")
 
 	p.cancel(time.Hour)
 	for range 30 {

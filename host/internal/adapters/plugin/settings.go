@@ -38,6 +38,7 @@ type Settings struct {
 	ConfigureTimeout time.Duration
 	StopGrace        time.Duration // from the end of the drain to SIGKILL
 	DrainTimeout     time.Duration // for calls in flight
+	CancelGrace      time.Duration // for a call that was canceled; then the process is replaced
 
 	// MaxInFlight is the number of concurrent calls; 0: the limit of the
 	// plugin. The lower limit of the two applies.
@@ -176,7 +177,7 @@ func DefaultSettings(name string, command ...string) Settings {
 	return Settings{
 		Name: name, Command: command,
 		StartTimeout: 10 * time.Second, ConfigureTimeout: 10 * time.Second,
-		StopGrace: 2 * time.Second, DrainTimeout: 10 * time.Second,
+		StopGrace: 2 * time.Second, DrainTimeout: 10 * time.Second, CancelGrace: 2 * time.Second,
 		Queue: 32, CallDepth: 8, LogLevel: "info", Isolation: DefaultIsolation(),
 		Restart: Restart{
 			Policy: OnFailure, Max: 5, Window: time.Minute,

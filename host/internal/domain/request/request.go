@@ -1,17 +1,41 @@
 package request
 
 import (
+	"cmp"
+	"time"
+
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Deadlines of a request, in milliseconds.
-const (
-	UsualDeadlineMS    = 120_000 // of a request that is answered at once
-	acceptedDeadlineMS = 900_000
-	maxDeadlineMS      = 86_400_000
-)
+// maxDeadlineMS bounds every time of a request, in milliseconds.
+const maxDeadlineMS = 86_400_000
+
+// Deadlines are the deadlines of requests that state none, and the longest that one may
+// state (RUN-006). A field that is 0 has its default: two minutes, a quarter of an hour, a
+// day.
+type Deadlines struct {
+	Usual    time.Duration // of a request whose caller waits
+	Accepted time.Duration // of one with :response/type :accepted
+	Most     time.Duration // it bounds the others too
+}
+
+// of returns the deadline of a request that states none.
+func (d Deadlines) of(responseType string) int64 {
+	deadline := cmp.Or(d.Usual, 2*time.Minute)
+	if responseType == "accepted" {
+		deadline = cmp.Or(d.Accepted, 15*time.Minute)
+	}
+	return min(deadline.Milliseconds(), d.most())
+}
+
+func (d Deadlines) most() int64 {
+	if d.Most == 0 {
+		return maxDeadlineMS
+	}
+	return d.Most.Milliseconds()
+}
 
 // Request is a validated request. Fields that the sender left out have the
 // defaults of the contract; omitted maps are empty maps.
@@ -76,7 +100,8 @@ type Env struct {
 	// unless the request requires another; "" for none.
 	InSchema func(intent string) string
 	// Checks are the checks that :done may name.
-	Checks Names
+	Checks    Names
+	Deadlines Deadlines
 	// Classes are the queue classes that a caller may name.
 	Classes []string
 	// Ceiling returns the largest budget that the caller of a request may ask for,
@@ -123,7 +148,7 @@ func unknownIntent(intent string, env *Env) *contract.Error {
 // invalid-request.
 func Parse(v edn.Value, env Env) (Request, *contract.Error) {
 	var r Request
-	if err := r.readShape(v, env.Classes); err != nil {
+	if err := r.readShape(v, env); err != nil {
 		return Request{}, err
 	}
 	if !env.Intents.known(r.Intent) {
@@ -199,11 +224,4 @@ func (r *Request) checkInput(env *Env) *contract.Error {
 	f := invalidRequest("input/schema-invalid", "the input does not fit :"+name+": "+findings[0].String(), path(kInput))
 	f.Findings = schema.Findings(findings)
 	return f.Err()
-}
-
-func defaultDeadline(responseType string) int64 {
-	if responseType == "accepted" {
-		return acceptedDeadlineMS
-	}
-	return UsualDeadlineMS
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -338,6 +339,28 @@ func TestRequestDefaults(t *testing.T) {
 	r, err = Parse(with(`[:response/type]`, `:accepted`), testEnv())
 	require.Nil(t, err)
 	assert.EqualValues(t, 900_000, r.DeadlineMS)
+}
+
+// RUN-006: the configuration says which deadline a request has that states none, and which
+// one it may state.
+func TestDeadlines(t *testing.T) {
+	env := testEnv()
+	env.Deadlines = Deadlines{Usual: 3 * time.Second, Accepted: time.Minute, Most: time.Hour}
+	read := func(v edn.Value) int64 {
+		r, err := Parse(v, env)
+		require.Nil(t, err)
+		return r.DeadlineMS
+	}
+	assert.EqualValues(t, 3000, read(edn.MustRead(base)))
+	assert.EqualValues(t, 60_000, read(with(`[:response/type]`, `:accepted`)))
+	assert.EqualValues(t, 3_600_000, read(with(`[:deadline-ms]`, `3600000`)))
+	_, err := Parse(with(`[:deadline-ms]`, `3600001`), env)
+	require.NotNil(t, err)
+	assert.Equal(t, "[:int {:max 3600000 :min 1}]", err.Details.Key("expected").String())
+
+	env.Deadlines = Deadlines{Most: time.Minute}
+	assert.EqualValues(t, 60_000, read(edn.MustRead(base)), "the longest bounds the defaults")
+	assert.EqualValues(t, 60_000, read(with(`[:response/type]`, `:accepted`)))
 }
 
 // contracts.md 2.1: every field that a client may set.

@@ -29,6 +29,7 @@ type shape struct {
 	worst *contract.Fault // a pointer, so that the request itself does not escape to the heap
 
 	classes []string
+	longest int64 // deadline, in milliseconds
 }
 
 func (s *shape) add(rank rank, make func() contract.Fault) {
@@ -67,7 +68,7 @@ var noEffects = edn.MustMap(kAllowed, edn.Keywords("none"))
 
 // readShape fills the fields of r from v and returns the first fault of the
 // shape group.
-func (r *Request) readShape(v edn.Value, classes []string) *contract.Error {
+func (r *Request) readShape(v edn.Value, env Env) *contract.Error {
 	if v.Kind() != edn.KindMap {
 		return invalidRequest("shape/not-map", "the request is not a map", nil).Expecting(kMap, v).Err()
 	}
@@ -84,7 +85,7 @@ func (r *Request) readShape(v edn.Value, classes []string) *contract.Error {
 		ResponseType: "value",
 	}
 	var worst contract.Fault
-	s := shape{r: r, worst: &worst, classes: classes}
+	s := shape{r: r, worst: &worst, classes: env.Classes, longest: env.Deadlines.most()}
 	s.require(v, edn.Value{}, kProto, kTrace, kTask, kInput)
 	var streams, topCap edn.Value
 	for key, val := range v.Entries() {
@@ -100,7 +101,7 @@ func (r *Request) readShape(v edn.Value, classes []string) *contract.Error {
 	}
 	s.reconcile(topCap, streams, v.HasKey("response/type"))
 	if r.DeadlineMS == 0 {
-		r.DeadlineMS = defaultDeadline(r.ResponseType)
+		r.DeadlineMS = env.Deadlines.of(r.ResponseType)
 	}
 	if s.rank != rankNone {
 		return worst.Err()
@@ -154,7 +155,7 @@ func (s *shape) top(name string, key, val edn.Value) {
 	case "response/type":
 		r.ResponseType = s.oneOf(none, key, val, "value", "stream", "accepted")
 	case "deadline-ms":
-		r.DeadlineMS = s.int(none, key, val, 1, maxDeadlineMS)
+		r.DeadlineMS = s.int(none, key, val, 1, s.longest)
 	case "debug/plan?":
 		r.DebugPlan = s.bool(none, key, val) || r.DebugPlan
 	case "debug/transcript?":

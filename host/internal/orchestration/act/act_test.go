@@ -254,6 +254,21 @@ func TestRequestLayer(t *testing.T) {
 	assert.Equal(t, "schema/invalid", err.Type)
 }
 
+// RUN-006: the deadline of a request that states none is that of the configuration.
+func TestConfiguredDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := two(t)
+		w.On("a/one", dispatchtest.Step{Hang: true})
+		s := service(t, w, func(c *act.Config) { c.Deadlines.Usual = 3 * time.Second })
+		begun := time.Now()
+		_, err, _ := do(t, s, ask+`}`)
+		require.NotNil(t, err)
+		assert.Equal(t, "queue/deadline-exceeded", err.Type)
+		assert.Contains(t, err.Message, "its deadline of 3000 ms")
+		assert.Equal(t, 3*time.Second, time.Since(begun))
+	})
+}
+
 // RUN-005, RUN-006, RUN-013: every accepted run ends with one final record,
 // however it ends.
 func TestEnds(t *testing.T) {

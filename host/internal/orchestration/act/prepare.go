@@ -100,7 +100,8 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 				return reg.Schemas().Names()
 			},
 		},
-		Classes: c.Classes.Names,
+		Classes:   c.Classes.Names,
+		Deadlines: c.Deadlines,
 		Checks: request.Names{
 			Has:  func(name string) bool { _, ok := reg.Check(name); return ok },
 			List: reg.Checks,
@@ -117,6 +118,9 @@ func compileValidate(s *Service) (func(*flight) *contract.Error, error) {
 		env := s.env
 		f.unchecked = (f.past != nil || f.act.Fill != nil) && journal.Masked(f.act.Request)
 		env.Unchecked = f.unchecked
+		if f.past != nil || f.act.Fill != nil {
+			env.Deadlines.Most = 0 // it was accepted under another configuration
+		}
 		if f.act.Request.HasKey("budget") {
 			env.Ceiling = f.ceiling
 		}

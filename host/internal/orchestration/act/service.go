@@ -84,6 +84,8 @@ type Config struct {
 	// chooses the class of those that name none; nil: ShippedClasses.
 	Queue   *queue.Queue
 	Classes Classes
+	// Deadlines are those of requests.
+	Deadlines request.Deadlines
 	// Retry says how often failed jobs go on.
 	Retry Retry
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they

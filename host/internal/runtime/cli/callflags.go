@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -58,8 +56,8 @@ func (f *callFlags) registerRequest(cmd *cobra.Command) {
 	effectsFlag(cmd, &f.effects)
 	cmd.Flags().StringVar(&f.budget, "budget", "",
 		"budget of the run, as EDN such as '{:max-usd 0.05M :max-attempts 3}'")
-	spanFlag(cmd.Flags(), &f.deadline, "deadline", 0, fmt.Sprintf("time limit of the whole run, such as 30s; without it %s",
-		time.Duration(request.UsualDeadlineMS)*time.Millisecond))
+	spanFlag(cmd.Flags(), &f.deadline, "deadline", 0,
+		"time limit of the whole run, such as 30s; by default queue.deadline of the configuration, or queue.async_deadline")
 	cmd.Flags().StringVar(&f.class, "class", "", "queue class of the run, such as batch")
 	cmd.Flags().IntVar(&f.priority, "priority", 0, "priority within the class, -9 to 9")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -16,6 +17,8 @@ type Queue struct {
 	Enabled   bool   // acts may be answered before they run
 	Default   string // class of these
 	MaxQueued int
+	Deadlines request.Deadlines
+	Grace     time.Duration // of a plugin, for a call that was canceled
 	Retry     QueueRetry
 	Classes   []QueueClass      // sync first
 	Intents   map[string]string // class by intent
@@ -50,8 +53,17 @@ func (l *loader) queue() {
 		Enabled:   s.Flag("enabled"),
 		Default:   s.Text("default_class"),
 		MaxQueued: s.Integer("max_queued"),
-		Classes:   shippedClasses(),
-		Intents:   map[string]string{},
+		Deadlines: request.Deadlines{
+			Usual:    s.Duration("deadline"),
+			Accepted: s.Duration("async_deadline"),
+			Most:     s.Duration("max_deadline"),
+		},
+		Grace:   s.Duration("cancel_grace"),
+		Classes: shippedClasses(),
+		Intents: map[string]string{},
+	}
+	for _, attr := range []string{"deadline", "async_deadline"} {
+		l.atMost(s, attr, s.Duration(attr), "max_deadline", q.Deadlines.Most)
 	}
 	retry := s.Block("retry")
 	q.Retry = QueueRetry{

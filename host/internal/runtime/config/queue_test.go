@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/configtest"
 )
@@ -17,7 +18,9 @@ func TestQueueDefaults(t *testing.T) {
 	require.Empty(t, configtest.Types(ds))
 	assert.Equal(t, config.Queue{
 		Enabled: true, Default: "batch", MaxQueued: 10_000, Intents: map[string]string{},
-		Retry: config.QueueRetry{MaxAttempts: 1, Backoff: 100 * time.Millisecond},
+		Deadlines: request.Deadlines{Usual: 2 * time.Minute, Accepted: 15 * time.Minute, Most: 24 * time.Hour},
+		Grace:     2 * time.Second,
+		Retry:     config.QueueRetry{MaxAttempts: 1, Backoff: 100 * time.Millisecond},
 		Classes: []config.QueueClass{
 			{Name: "sync", Workers: 256, MaxQueued: 1024, Weight: 4},
 			{Name: "interactive", PerCore: 8, MaxQueued: 256, Weight: 4},
@@ -56,6 +59,7 @@ intent "a/b" {
 
 	for text, wrong := range map[string]string{
 		"queue {\n  default_class = \"nigth\"\n  class \"night\" {\n    workers = 1\n  }\n}\n":                   "config/dangling-reference",
+		"queue {\n  max_deadline = \"1m\"\n  deadline     = \"2m\"\n}\n":                                         "config/range",
 		"queue {\n  class \"night\" {\n  }\n}\n":                                                                 "config/range",
 		"queue {\n  class \"night\" {\n    workers          = 1\n    workers_per_core = 2\n  }\n}\n":             "config/range",
 		"queue {\n  class \"night\" {\n    workers = 1\n    weight  = 0\n  }\n}\n":                               "config/range",

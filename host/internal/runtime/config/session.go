@@ -71,17 +71,23 @@ func classOf(s *decode.Section, c session.Class) session.Class {
 
 // lifetimes reports a class whose default lifetime is above the longest that can be asked for.
 func (l *loader) lifetimes(s *decode.Section, c session.Class) {
-	v := s.Attrs["default_ttl"]
-	if c.MaxTTL == 0 || c.DefaultTTL <= c.MaxTTL || !v.Written {
+	l.atMost(s, "default_ttl", c.DefaultTTL, "max_ttl", c.MaxTTL)
+}
+
+// atMost reports a written time of a block that is above the time that bounds it; 0: nothing
+// does.
+func (l *loader) atMost(s *decode.Section, attr string, d time.Duration, bound string, most time.Duration) {
+	v := s.Attrs[attr]
+	if most == 0 || d <= most || !v.Written {
 		return
 	}
 	l.report.Add(diag.Diagnostic{
 		Type:     "config/range",
-		Message:  fmt.Sprintf("default_ttl in %s must be at most max_ttl", s.Node.Title()),
+		Message:  fmt.Sprintf("%s in %s must be at most %s", attr, s.Node.Title(), bound),
 		Range:    v.At,
-		Path:     s.PathOf("default_ttl"),
-		Expected: edn.Text("default_ttl at most max_ttl"),
-		Found:    edn.Text(fmt.Sprintf("%s and %s", language.FormatDuration(c.DefaultTTL.Milliseconds()), language.FormatDuration(c.MaxTTL.Milliseconds()))),
+		Path:     s.PathOf(attr),
+		Expected: edn.Text(attr + " at most " + bound),
+		Found:    edn.Text(fmt.Sprintf("%s and %s", language.FormatDuration(d.Milliseconds()), language.FormatDuration(most.Milliseconds()))),
 	})
 }
 

@@ -10,18 +10,19 @@ import (
 func (l *Loaded) ActConfig() act.Config {
 	limits := l.Host.Limits()
 	return act.Config{
-		Registry: l.Generation.Registry,
-		Policies: l.Generation.Policies,
-		Effects:  l.Generation.Effects,
-		Access:   l.Generation.Access,
-		Checks:   l.Generation.Checks,
-		Prompts:  l.Generation.Prompts,
-		Routing:  l.Generation.Routing,
-		Budgets:  l.Generation.Budgets,
-		Limits:   &limits,
-		Content:  journal.Content(l.Telemetry.Content),
-		Root:     l.Host.Root,
-		Answers:  l.Answers,
+		Deadlines: l.Queue.Deadlines,
+		Registry:  l.Generation.Registry,
+		Policies:  l.Generation.Policies,
+		Effects:   l.Generation.Effects,
+		Access:    l.Generation.Access,
+		Checks:    l.Generation.Checks,
+		Prompts:   l.Generation.Prompts,
+		Routing:   l.Generation.Routing,
+		Budgets:   l.Generation.Budgets,
+		Limits:    &limits,
+		Content:   journal.Content(l.Telemetry.Content),
+		Root:      l.Host.Root,
+		Answers:   l.Answers,
 	}
 }
 

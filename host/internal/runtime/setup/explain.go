@@ -4,7 +4,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stream"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -74,10 +73,10 @@ func (l *Loaded) Explain(intent, capID string, streamed bool, bind Binder) (edn.
 			edn.K("from"), edn.Text(originText(r.Origin)),
 		)
 	}
-	if effective.Deadline == 0 {
+	if d := l.Queue.Deadlines; effective.Deadline == 0 {
 		policies = append(policies, edn.MustMap(
 			edn.K("field"), edn.Text(":deadline-ms"),
-			edn.K("value"), edn.Int(request.UsualDeadlineMS),
+			edn.K("value"), edn.Int(min(d.Usual, d.Most).Milliseconds()),
 			edn.K("from"), edn.Text("the whole run, unless the request sets it"),
 		))
 	}

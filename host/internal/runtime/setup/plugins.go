@@ -63,6 +63,7 @@ func (l *Loaded) Startable() ([]plugins.Plugin, []plugin.Settings, error) {
 		if err != nil {
 			return nil, nil, &EnvironmentError{"read the secrets of plugin " + p.Name, err}
 		}
+		s.CancelGrace = l.Queue.Grace
 		plugins, wanted = append(plugins, p), append(wanted, s)
 	}
 	return plugins, wanted, nil

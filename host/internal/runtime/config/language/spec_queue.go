@@ -25,6 +25,22 @@ var queueBlock = Block{
 			Name: "max_queued", Type: integer(0, most), Default: `10000`, Reload: ReloadUse, Serves: "RUN-011, RUN-012",
 			Doc: "runs of all classes that may wait; beyond it acts are rejected with :runtime/overloaded",
 		},
+		{
+			Name: "deadline", Type: dur(time.Millisecond, day), Default: `"2m"`, Reload: ReloadUse, Serves: "RUN-006",
+			Doc: "deadline of a run whose caller waits, unless the request has :deadline-ms; the time in the queue counts",
+		},
+		{
+			Name: "async_deadline", Type: dur(time.Millisecond, day), Default: `"15m"`, Reload: ReloadUse, Serves: "RUN-006",
+			Doc: "the same of an act with :response/type :accepted",
+		},
+		{
+			Name: "max_deadline", Type: dur(time.Millisecond, day), Default: `"24h"`, Reload: ReloadUse, Serves: "RUN-006",
+			Doc: "the longest :deadline-ms that a request may have; it bounds the two defaults too",
+		},
+		{
+			Name: "cancel_grace", Type: dur(100*time.Millisecond, 10*time.Minute), Default: `"2s"`, Reload: ReloadUse, Serves: "RUN-013",
+			Doc: "time that a plugin has to end a call that was canceled; then its process is replaced",
+		},
 	},
 	Blocks: []Block{{
 		Name: "retry", Doc: "how often a job is executed whose run fails with a retryable error; what it has committed is not executed again",

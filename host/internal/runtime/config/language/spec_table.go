@@ -673,7 +673,7 @@ var dispatchBlock = Block{
 		{
 			Name: "deadline", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "ATT-006",
 			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
-				"the request, by default 120s",
+				"the request, by default queue.deadline",
 		},
 	},
 	Blocks: []Block{
@@ -795,7 +795,7 @@ var intentBlock = Block{
 		{
 			Name: "deadline", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "RUN-006",
 			Doc: "time limit of one call, over all attempts; without it the limit of the run applies: :deadline-ms of " +
-				"the request, by default 120s",
+				"the request, by default queue.deadline",
 		},
 		{
 			Name: "queue_class", Type: ref("class"), Reload: ReloadUse, Serves: "RUN-011",
