@@ -249,7 +249,7 @@ func (x Conversations) Read(ctx context.Context, id string, read func(conversati
 
 // List implements conversation.Store.
 func (x Conversations) List(ctx context.Context, f conversation.Filter) (out []conversation.Conversation, err error) {
-	name, args := "conversations", []any{f.After, numberOf(f.Archived), f.Limit}
+	name, args := "conversations", []any{f.After, numberOf(f.Archived), f.Limit, f.Session}
 	if f.Owner != "" {
 		name, args = "conversations_of", append(args, f.Owner)
 	}

@@ -418,12 +418,34 @@ func TestStoreSelectsRuns(t *testing.T) {
 			}
 			assert.Equal(t, row.want, got, name)
 		}
-		for run, tenant := range map[string]string{"run_0": "lab", "run_2": ""} {
-			for _, of := range []string{"lab", "shop"} {
-				is, err := s.OfTenant(context.Background(), run, of)
+		for _, row := range []struct { // AUTH-004, AUTH-012
+			reach Reach
+			f     Filter
+			want  []string
+		}{
+			{Reach{Tenant: "lab"}, Filter{}, []string{"run_1", "run_0"}},
+			{Reach{Tenant: "shop"}, Filter{}, nil},
+			{Reach{Principal: "uid/7"}, Filter{Limit: 1}, []string{"run_4"}},
+			{Reach{Principal: "uid/8"}, Filter{}, nil},
+			{Reach{Principal: "uid/7"}, Filter{Principal: "uid/8"}, nil},
+			{Reach{Session: "s"}, Filter{}, []string{"run_3", "run_1"}},
+			{Reach{Session: "s", Tenant: "lab", Principal: "uid/7"}, Filter{}, []string{"run_1"}},
+			{Reach{Session: "s"}, Filter{Session: "other"}, nil},
+		} {
+			row.f.Reach = row.reach
+			runs, err := s.Runs(context.Background(), row.f)
+			require.NoError(t, err)
+			var got []string
+			for _, r := range runs {
+				got = append(got, r.ID)
+				is, err := s.InReach(context.Background(), r.ID, row.reach)
 				require.NoError(t, err)
-				assert.Equal(t, tenant == of, is, "AUTH-012: %s of %s", run, of)
+				assert.True(t, is, "%s in %+v", r.ID, row.reach)
 			}
+			assert.Equal(t, row.want, got, "%+v", row)
+			is, err := s.InReach(context.Background(), "run_2", row.reach)
+			require.NoError(t, err)
+			assert.Equal(t, row.reach == Reach{Principal: "uid/7"}, is, "run_2 in %+v", row.reach)
 		}
 		run, err := s.Run(context.Background(), "run_0")
 		require.NoError(t, err)

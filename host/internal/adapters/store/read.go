@@ -24,6 +24,7 @@ type Filter struct {
 	Principal string
 	Tenant    string    // of the caller
 	Session   string    // id
+	Reach     Reach     // only these runs
 	Since     time.Time // accepted then or later
 	Until     time.Time // accepted before
 	Active    time.Time // not finished, or finished then or later
@@ -32,13 +33,49 @@ type Filter struct {
 	Limit     int       // 0: 100
 }
 
+// Reach are the runs of a caller, of the callers of a tenant, or of a session; an empty field
+// does not limit. A limited reach has no imported runs: their callers, tenants and sessions
+// are those of another host (AUTH-012).
+type Reach struct{ Principal, Tenant, Session string }
+
+// All reports whether the reach is not limited.
+func (r Reach) All() bool { return r == Reach{} }
+
+// limited is 1 for a limited reach, as statements have it.
+func (r Reach) limited() int {
+	if r.All() {
+		return 0
+	}
+	return 1
+}
+
+// narrow applies the reach to the other fields; false: no run is in both.
+func (f *Filter) narrow() bool {
+	for _, part := range []struct {
+		field *string
+		only  string
+	}{{&f.Principal, f.Reach.Principal}, {&f.Tenant, f.Reach.Tenant}, {&f.Session, f.Reach.Session}} {
+		if part.only == "" {
+			continue
+		}
+		if *part.field != "" && *part.field != part.only {
+			return false
+		}
+		*part.field = part.only
+	}
+	return true
+}
+
 // Runs returns summaries, the latest first.
 func (s *Store) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
+	if !f.narrow() {
+		return nil, nil
+	}
 	args := []any{f.Status, f.Intent, f.Principal, nanos(f.Since), nanos(f.Until), f.Before, f.Key, f.Limit,
-		nanos(f.Active)}
+		nanos(f.Active), f.Reach.limited()}
 	name := "runs"
 	switch {
 	case f.Session != "":
@@ -64,10 +101,10 @@ func (s *Store) Run(ctx context.Context, id string) (Run, error) {
 	return row.Run, err
 }
 
-// OfTenant reports whether the caller of a run has a tenant.
-func (s *Store) OfTenant(ctx context.Context, id, tenant string) (bool, error) {
+// InReach reports whether a run is in a limited reach.
+func (s *Store) InReach(ctx context.Context, id string, r Reach) (bool, error) {
 	var n int64
-	err := s.read.one(ctx, "run_of_tenant", []any{id, tenant}, []any{&n})
+	err := s.read.one(ctx, "run_in_reach", []any{id, r.Principal, r.Tenant, r.Session}, []any{&n})
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -335,13 +372,13 @@ const (
 
 // Readable reports whether a value is kept that a run of a principal names, by its
 // hash; an empty principal is any.
-func (s *Store) Readable(ctx context.Context, hash, principal, tenant string) (bool, error) {
+func (s *Store) Readable(ctx context.Context, hash string, by Reach) (bool, error) {
 	want, err := parseSum(hash)
 	if err != nil {
 		return false, fmt.Errorf("store: read value: %w", err)
 	}
 	var n int64
-	err = s.read.one(ctx, "readable", []any{want, principal, tenant}, []any{&n})
+	err = s.read.one(ctx, "readable", []any{want, by.Principal, by.Tenant, by.Session, by.limited()}, []any{&n})
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,17 @@ func TestExportComesBack(t *testing.T) {
 		run, err := to.Run(context.Background(), "run_1")
 		require.NoError(t, err)
 		assert.True(t, run.Imported)
+		for by, want := range map[Reach]bool{{}: true, {Principal: run.Principal}: false} { // AUTH-012: of another host
+			runs, err := to.Runs(context.Background(), Filter{Reach: by})
+			require.NoError(t, err)
+			assert.Equal(t, want, slices.ContainsFunc(runs, func(r Run) bool { return r.ID == "run_1" }))
+			readable, err := to.Readable(context.Background(), edn.Hash(large(1)), by)
+			require.NoError(t, err)
+			assert.Equal(t, want, readable)
+		}
+		is, err := to.InReach(context.Background(), "run_1", Reach{Principal: run.Principal})
+		require.NoError(t, err)
+		assert.False(t, is)
 		var again bytes.Buffer
 		require.NoError(t, to.Export(context.Background(), "run_1", &again))
 		assert.Equal(t, file.String(), again.String())

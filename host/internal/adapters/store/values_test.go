@@ -201,33 +201,45 @@ func TestReadable(t *testing.T) {
 		s := b.openAt(t, t.TempDir())
 		both, own := textOf(1, 300), textOf(2, 300)
 		for n, of := range []struct {
-			principal, tenant string
-			value             edn.Value
-		}{{"ann", "lab", both}, {"bob", "", both}, {"bob", "", own}} {
+			by    Reach
+			value edn.Value
+		}{{Reach{"ann", "lab", "s"}, both}, {Reach{Principal: "bob"}, both}, {Reach{Principal: "bob"}, own}} {
 			sc := newScript(fmt.Sprintf("run_%d", n))
 			accepted := sc.accepted(of.value)
 			body := accepted.Body.(*journal.RunAccepted)
-			body.Principal, body.Tenant = of.principal, of.tenant
+			body.Principal, body.Tenant, body.SessionID = of.by.Principal, of.by.Tenant, of.by.Session
 			appendAll(t, s, accepted)
 			require.NoError(t, s.Sync(ctx, sc.run))
 		}
 		for _, row := range []struct {
-			value             edn.Value
-			principal, tenant string
-			want              bool
+			value edn.Value
+			by    Reach
+			want  bool
 		}{
-			{both, "", "", true}, {both, "ann", "", true}, {both, "bob", "", true}, {both, "eve", "", false},
-			{both, "", "lab", true}, {both, "bob", "lab", false}, {both, "ann", "lab", true}, {both, "", "shop", false},
-			{own, "bob", "", true}, {own, "ann", "", false}, {own, "", "lab", false}, {textOf(3, 300), "", "", false},
+			{both, Reach{}, true},
+			{both, Reach{Principal: "ann"}, true},
+			{both, Reach{Principal: "bob"}, true},
+			{both, Reach{Principal: "eve"}, false},
+			{both, Reach{Tenant: "lab"}, true},
+			{both, Reach{Principal: "bob", Tenant: "lab"}, false},
+			{both, Reach{Principal: "ann", Tenant: "lab"}, true},
+			{both, Reach{Tenant: "shop"}, false},
+			{both, Reach{Principal: "ann", Session: "s"}, true},
+			{both, Reach{Principal: "ann", Session: "t"}, false},
+			{both, Reach{Principal: "bob", Session: "s"}, false},
+			{own, Reach{Principal: "bob"}, true},
+			{own, Reach{Principal: "ann"}, false},
+			{own, Reach{Tenant: "lab"}, false},
+			{textOf(3, 300), Reach{}, false},
 		} {
-			got, err := s.Readable(ctx, edn.Hash(row.value), row.principal, row.tenant)
+			got, err := s.Readable(ctx, edn.Hash(row.value), row.by)
 			require.NoError(t, err)
-			assert.Equal(t, row.want, got, "%s of %q in %q", row.value.Key("n"), row.principal, row.tenant)
+			assert.Equal(t, row.want, got, "%s in %+v", row.value.Key("n"), row.by)
 		}
 		if b.driver != "sqlite" {
 			return // the plan of a server depends on the number of rows
 		}
-		rows, err := s.db.readers().Query("EXPLAIN QUERY PLAN "+s.read.text["readable"], []byte{1}, "ann", "lab")
+		rows, err := s.db.readers().Query("EXPLAIN QUERY PLAN "+s.read.text["readable"], []byte{1}, "ann", "lab", "s", 1)
 		require.NoError(t, err)
 		defer func() { assert.NoError(t, rows.Close()) }()
 		steps := 0

@@ -43,6 +43,9 @@ func ofHost(operation string) bool {
 // names or ns/*.
 type Narrowing struct {
 	Roles, Operations, Intents []string
+	// Session is the only session whose runs and conversations the credential is for; empty:
+	// all (AUTH-004).
+	Session string
 }
 
 // Value returns the narrowing as data, nil for none.
@@ -56,6 +59,7 @@ func (n *Narrowing) Value() edn.Value {
 			b.Key(part.key, edn.Keywords(*part.list...))
 		}
 	}
+	b.OptText("session", n.Session)
 	return b.Map()
 }
 
@@ -65,6 +69,7 @@ func ReadNarrowing(v edn.Value) *Narrowing {
 		return nil
 	}
 	n := &Narrowing{}
+	n.Session, _ = v.Key("session").AsString()
 	for _, part := range n.parts() {
 		if !v.HasKey(part.key) {
 			continue

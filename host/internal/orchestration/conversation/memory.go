@@ -176,7 +176,7 @@ func (m *Memory) List(_ context.Context, f Filter) (out []Conversation, _ error)
 	defer m.mu.RUnlock()
 	for _, id := range slices.Sorted(maps.Keys(m.byID)) {
 		k := m.byID[id]
-		if id > f.After && (f.Owner == "" || f.Owner == k.Owner) && (f.Archived || !k.Archived) && len(out) < f.Limit {
+		if id > f.After && (f.Owner == "" || f.Owner == k.Owner) && (f.Session == "" || f.Session == k.Session) && (f.Archived || !k.Archived) && len(out) < f.Limit {
 			out = append(out, k.Conversation)
 		}
 	}

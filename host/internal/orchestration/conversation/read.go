@@ -130,6 +130,7 @@ func (s *Service) list(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	if c.Caller.Any && flag(c.Input, "any?", false) {
 		f.Owner = ""
 	}
+	f.Session = c.Caller.Only
 	all, err := s.store.List(ctx, f)
 	if err != nil {
 		return edn.Nil(), failed("list conversations", err)

@@ -19,7 +19,8 @@ import (
 
 // Call is one call of an intent of the namespace conversation.
 type Call struct {
-	// Caller is the principal. Any permits the conversations of others.
+	// Caller is the principal. Any permits the conversations of others, Only limits it to
+	// those of a session.
 	Caller session.Caller
 	Intent string
 	Input  edn.Value
@@ -160,7 +161,7 @@ type state struct {
 // open reads a conversation of the caller.
 func (c *Call) open(r Reader, id string) (state, *contract.Error) {
 	of, ok := r.Conversation()
-	if !ok || !c.Caller.Any && of.Owner != c.Caller.Principal {
+	if !ok || !c.Caller.Any && of.Owner != c.Caller.Principal || c.Caller.Only != "" && of.Session != c.Caller.Only {
 		return state{}, notFound(id)
 	}
 	return state{r, of}, nil

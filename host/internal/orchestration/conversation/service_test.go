@@ -65,6 +65,32 @@ func (x *talk) at(ctx context.Context, intent, input string, path edn.Value) (ed
 	})
 }
 
+// AUTH-004: a caller that is limited to a session has the conversations of that session only.
+func TestConversationsOfOneSession(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	for only, want := range map[string]int{"": 1, "s": 1, "other": 0} {
+		as := func(intent, input string) (edn.Value, *contract.Error) {
+			return x.Do(t.Context(), conversation.Call{
+				Caller: session.Caller{Principal: "ann", Any: true, Only: only}, Intent: "conversation/" + intent,
+				Input: edn.MustRead("{" + input + "}"), Run: "run_2", Path: edn.Vector(), Key: "k" + only + intent,
+			})
+		}
+		assert.Equal(t, want, x.must(as("list", "")).Key("conversations").Len(), "of %q", only)
+		for _, intent := range []string{"get", "delete"} {
+			if intent == "delete" && want > 0 {
+				continue
+			}
+			_, err := as(intent, `:conversation/id "c"`)
+			if want > 0 {
+				assert.Nil(t, err, "%s in %q", intent, only)
+				continue
+			}
+			require.NotNil(t, err, "%s in %q", intent, only)
+			assert.Equal(t, "conversation/not-found", err.Type)
+		}
+	}
+}
+
 func (x *talk) must(out edn.Value, err *contract.Error) edn.Value {
 	x.t.Helper()
 	require.Nil(x.t, err, "%v", err)

@@ -116,6 +116,7 @@ type Reader interface {
 // Filter selects conversations, in the order of their ids.
 type Filter struct {
 	Owner    string // empty: any
+	Session  string // empty: any
 	After    string // id
 	Archived bool   // archived ones too
 	Limit    int

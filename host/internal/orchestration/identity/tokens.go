@@ -88,7 +88,7 @@ func (s *Service) SessionToken(ctx context.Context, set *Settings, text string) 
 	if p.Narrow != nil {
 		narrow = *p.Narrow
 	}
-	narrow.Operations = []string{}
+	narrow.Session, narrow.Operations = t.Session, []string{}
 	for _, o := range set.Sessions.Operations {
 		if t.Narrow.Operations == nil || policy.Matches(t.Narrow.Operations, o) {
 			narrow.Operations = append(narrow.Operations, o)

@@ -20,6 +20,7 @@ import (
 type Caller struct {
 	Principal string
 	Any       bool
+	Only      string // session to whose conversations the caller is limited; empty: all
 }
 
 // Ref selects a session for an operation.

@@ -91,3 +91,52 @@ func TestConversationKilled(t *testing.T) {
 	require.Positive(t, resumed, "no send was cut")
 	t.Logf("%d of %d texts are turns, %d of them after a restart", len(answers), len(told), resumed)
 }
+
+// AUTH-004: whoever has the token of a session can neither read nor change the
+// conversations and runs of other sessions of its user.
+func TestSessionTokenIsConfined(t *testing.T) {
+	t.Parallel()
+	files := chatting(saysAha)
+	files[1] = strings.Replace(files[1], "rule \"db/write\"", "rule \"db/read\" { any = [\"any\"] }\n  rule \"db/write\"", 1) + `
+auth {
+  required = true
+
+  session_token {
+    operations = ["http.v1/act", "http.v1/session", "runs/read"]
+  }
+}
+`
+	w := newWorld(t, files...)
+	s := w.serve()
+	w.data("user", "add", "ann", "--no-password")
+	ann := []string{"Authorization", "Bearer " + plain(w.data("token", "create", "ann").Key("token"))}
+	open := func(id string) answer {
+		return s.request(t.Context(), "POST", "/v1/session", `{:action :open :session/id "`+id+`" :token? true}`, ann...)
+	}
+	token := []string{"X-Session-Token", plain(open("mine").value(t).Key("result").Key("session/token"))}
+	require.Equal(t, 200, open("other").status)
+	ask := func(who []string, intent, input, more string) answer {
+		return s.request(t.Context(), "POST", "/v1/act", envelopeOf("conversation/"+intent, input, ":effects {:allowed #{:db/read :db/write}} "+more), who...)
+	}
+	for id, of := range map[string]string{"inside": `:session/id "mine"`, "outside": `:session/id "other"`, "free": ""} {
+		made := ask(ann, "open", `{:conversation/id "`+id+`"}`, of)
+		require.Equal(t, 200, made.status, "%s", made.body)
+		status := 404
+		if id == "inside" {
+			status = 200
+		}
+		for _, do := range [][2]string{{"get", ""}, {"append", ` :messages [{:role :user :content "x"}]`}, {"delete", ""}} {
+			got := ask(token, do[0], `{:conversation/id "`+id+`"`+do[1]+`}`, "")
+			assert.Equal(t, status, got.status, "%s %s: %s", do[0], id, got.body)
+		}
+	}
+	runs := func(who []string) int {
+		return s.request(t.Context(), "GET", "/v1/runs?limit=200", "", who...).value(t).Key("runs").Len()
+	}
+	before := runs(token)
+	require.Equal(t, 200, ask(ann, "list", "{}", `:session/id "other"`).status)
+	assert.Equal(t, before, runs(token))
+	require.Equal(t, 200, ask(ann, "list", "{}", `:session/id "mine"`).status)
+	assert.Equal(t, before+1, runs(token))
+	assert.Less(t, runs(token), runs(ann))
+}

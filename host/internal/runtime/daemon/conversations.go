@@ -65,10 +65,14 @@ func (x executor) converse(ctx context.Context, call dispatch.Call) (dispatch.An
 
 // talker is the caller of a call, as the owner of conversations.
 func (x executor) talker(call dispatch.Call) session.Caller {
-	return session.Caller{
+	who := session.Caller{
 		Principal: call.Principal,
 		Any:       x.access.Denied(policy.AnySession, call.Caller) == nil,
 	}
+	if narrow := call.Caller.Narrow; narrow != nil {
+		who.Only = narrow.Session
+	}
+	return who
 }
 
 // resolved is a call with the messages of the conversation that an agent is to answer,

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -23,11 +24,11 @@ import (
 // runs in memory.
 type Journal struct {
 	store *store.Store
-	empty string   // file of the journal, if it does not exist
-	live  *runs    // in progress; nil without a daemon
-	host  *Host    // resumes runs and replays them in new ones; nil without a daemon
-	dir   *dataDir // locked by this Journal, if it has opened the store
-	of    reach    // only these runs exist
+	empty string      // file of the journal, if it does not exist
+	live  *runs       // in progress; nil without a daemon
+	host  *Host       // resumes runs and replays them in new ones; nil without a daemon
+	dir   *dataDir    // locked by this Journal, if it has opened the store
+	of    store.Reach // only these runs exist
 	// loaded is the configuration that runs are replayed with; nil: none.
 	loaded *setup.Loaded
 	// content is what transcripts have of inputs and outputs.
@@ -74,34 +75,33 @@ func (j *Journal) Close() error {
 	return j.store.Close()
 }
 
-// reach are the runs that a caller may see. The zero value are all of them.
-type reach struct{ principal, tenant string }
-
-func (r reach) all() bool { return r == reach{} }
-
 // OwnedBy implements httpapi.Runs.
 func (j *Journal) OwnedBy(principal string) httpapi.Runs {
 	owned := *j
-	owned.of.principal = principal
+	owned.of.Principal = principal
 	return &owned
 }
 
 // OfTenant implements httpapi.Runs.
 func (j *Journal) OfTenant(tenant string) httpapi.Runs {
 	of := *j
-	of.of.tenant = tenant
+	of.of.Tenant = tenant
+	return &of
+}
+
+// InSession implements httpapi.Runs.
+func (j *Journal) InSession(session string) httpapi.Runs {
+	of := *j
+	of.of.Session = session
 	return &of
 }
 
 // sees reports whether a recorded run is in the reach of the caller.
 func (j *Journal) sees(ctx context.Context, run *store.Run) (bool, error) {
-	if j.of.principal != "" && run.Principal != j.of.principal {
-		return false, nil
-	}
-	if j.of.tenant == "" {
+	if j.of.All() {
 		return true, nil
 	}
-	return j.store.OfTenant(ctx, run.ID, j.of.tenant)
+	return j.store.InReach(ctx, run.ID, j.of)
 }
 
 // kept returns the store; the error is that of a host without one.
@@ -123,7 +123,7 @@ const lastRun = "last"
 // find returns the run that a caller has named.
 func (j *Journal) find(ctx context.Context, name string) (store.Run, *contract.Error) {
 	run, err := j.named(ctx, name)
-	if j.of.all() || err != nil && err.Type != "invalid-request" {
+	if j.of.All() || err != nil && err.Type != "invalid-request" {
 		return run, err
 	}
 	if err == nil {
@@ -260,22 +260,17 @@ func (j *Journal) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 	}
 	filter := store.Filter{
 		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Session: f.Session, Since: f.Since, Until: f.Until,
-		Before: f.Before, Limit: limit + 1,
+		Before: f.Before, Limit: limit + 1, Reach: j.of,
 	}
 	live := f.Status == "running" || f.Status == "queued" || f.Status == "waiting"
 	if live {
 		filter.Status, filter.Limit = "open", manyOpen
 	}
-	filter.Tenant = j.of.tenant
-	if j.of.principal != "" {
-		filter.Principal = j.of.principal
-	}
 	if f.Key != "" {
-		filter.Key = act.KeyHash(filter.Principal, f.Key)
+		filter.Key = act.KeyHash(cmp.Or(j.of.Principal, f.Principal), f.Key)
 	}
 	var runs []store.Run
-	foreign := j.of.principal != "" && f.Principal != "" && f.Principal != j.of.principal
-	if s != nil && !foreign {
+	if s != nil {
 		var err error
 		if f.Before != "" {
 			if _, err := j.find(ctx, f.Before); err != nil {

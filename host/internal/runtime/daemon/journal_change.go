@@ -79,15 +79,17 @@ func (j *Journal) Purge(ctx context.Context, name string, dryRun bool) (edn.Valu
 	return j.summary(run).AssocKey("dry-run?", edn.Bool(dryRun)), nil
 }
 
-// has reports whether a run in progress is in reach.
-func (r reach) has(active *activeRun) bool {
-	return (r.principal == "" || active.run.Principal() == r.principal) && (r.tenant == "" || active.run.Tenant() == r.tenant)
+// has reports whether a run in progress is in reach, as far as that is known without its
+// record.
+func (j *Journal) has(active *activeRun) bool {
+	return (j.of.Principal == "" || active.run.Principal() == j.of.Principal) &&
+		(j.of.Tenant == "" || active.run.Tenant() == j.of.Tenant) && j.of.Session == ""
 }
 
 // Cancel implements httpapi.Runs.
 func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellation) (edn.Value, *contract.Error) {
 	active := j.running(name)
-	if active == nil || !j.of.has(active) {
+	if active == nil || !j.has(active) {
 		run, missing := j.find(ctx, name)
 		if missing != nil {
 			return edn.Nil(), missing

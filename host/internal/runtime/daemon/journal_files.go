@@ -36,7 +36,7 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 			return edn.Nil(), err
 		}
 	}
-	for f := (store.Filter{Limit: pageRecords, Principal: j.of.principal, Tenant: j.of.tenant}); name == "" && s != nil; {
+	for f := (store.Filter{Limit: pageRecords, Reach: j.of}); name == "" && s != nil; {
 		runs, err := s.Runs(ctx, f)
 		if err != nil {
 			return edn.Nil(), failureOf(err)
@@ -52,7 +52,7 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 		f.Before = runs[len(runs)-1].ID
 	}
 	var b edn.MapBuilder
-	if name == "" && s != nil && j.of.all() {
+	if name == "" && s != nil && j.of.All() {
 		sessions, found, err := s.VerifySessions(ctx)
 		if err != nil {
 			return edn.Nil(), failureOf(err)

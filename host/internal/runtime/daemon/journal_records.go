@@ -62,7 +62,7 @@ func (j *Journal) Value(ctx context.Context, hash, name string) (edn.Value, *con
 	}
 	unnamed := contract.Errorf("not-found", "no run of the caller names the value %.80s", hash)
 	if name == "" {
-		readable, err := s.Readable(ctx, hash, j.of.principal, j.of.tenant)
+		readable, err := s.Readable(ctx, hash, j.of)
 		if err != nil || !readable {
 			return edn.Nil(), cmp.Or(failureOf(err), unnamed)
 		}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -48,11 +47,8 @@ func bounded(f httpapi.RunFilter, now time.Time) httpapi.RunFilter {
 // in the time of a filter, and with their records. Runs of other journals are left
 // out.
 func (j *Journal) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.Run, []journal.Record)) error {
-	if j.of.principal != "" && f.Principal != "" && f.Principal != j.of.principal {
-		return nil
-	}
 	page := store.Filter{
-		Intent: f.Intent, Principal: cmp.Or(j.of.principal, f.Principal), Tenant: j.of.tenant, Active: f.Since, Until: f.Until, Limit: pageRecords,
+		Intent: f.Intent, Principal: f.Principal, Reach: j.of, Active: f.Since, Until: f.Until, Limit: pageRecords,
 	}
 	for {
 		runs, err := j.store.Runs(ctx, page)
@@ -98,7 +94,7 @@ func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 		return edn.Nil(), missing
 	}
 	open := []edn.Value{}
-	page := store.Filter{Status: "open", Principal: j.of.principal, Tenant: j.of.tenant, Limit: pageRecords}
+	page := store.Filter{Status: "open", Reach: j.of, Limit: pageRecords}
 	for s != nil {
 		runs, err := s.Runs(ctx, page)
 		if err != nil {

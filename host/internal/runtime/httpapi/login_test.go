@@ -216,6 +216,19 @@ func (w *world) open(authorization, body string) (id, token string) {
 	return text(v, "session/id"), text(v, "session/token")
 }
 
+// AUTH-004, AUTH-012: a session token reads the runs of its session, also if its owner may
+// read all.
+func TestSessionTokenReadsItsRuns(t *testing.T) {
+	w := newWorld(t, strict, sessionTokens(policy.Session, policy.ReadRuns, policy.AnyRuns))
+	w.user("ann", policy.RoleOperator)
+	maker, _ := w.token("ann", policy.Narrowing{})
+	id, token := w.open(maker, `{"action":"open","token?":true}`)
+	for _, what := range []string{"GET /v1/runs", "GET /v1/runs/" + sampleRun, "GET /v1/runs/" + sampleRun + "/records"} {
+		require.Equal(t, 200, w.call(what, "", "X-Session-Token", token).status, what)
+		assert.Equal(t, "session/"+id, w.lastAsked().owner, what)
+	}
+}
+
 // AUTH-004: the token of a session is returned once, does the operations of the
 // configuration for its session only, is replaced when another one is asked for, and
 // ends with the credential that made it and with the session. An id never identifies.

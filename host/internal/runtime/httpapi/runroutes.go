@@ -233,15 +233,19 @@ func (x *exchange) runs() (Runs, *contract.Error) {
 }
 
 // reach returns those of the runs that the caller may know of: its own, or with runs/any
-// those of its tenant, or all if it has none (AUTH-012).
+// those of its tenant, or all if it has none (AUTH-012). Those of a session token are the
+// runs of its session.
 func (x *exchange) reach(all Runs) Runs {
 	if x.who.Tenant != "" && !x.via.admin {
 		all = all.OfTenant(x.who.Tenant)
 	}
-	if x.may(policy.AnyRuns) {
-		return all
+	if !x.may(policy.AnyRuns) {
+		all = all.OwnedBy(x.who.Name)
 	}
-	return all.OwnedBy(x.who.Name)
+	if x.who.Session != "" {
+		all = all.InSession(x.who.Session)
+	}
+	return all
 }
 
 // audited records what an operator changes, as an admin action does (HTTP-008).

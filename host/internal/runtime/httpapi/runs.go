@@ -21,6 +21,8 @@ type Runs interface {
 	OwnedBy(principal string) Runs
 	// OfTenant does so with the runs of the callers of one tenant.
 	OfTenant(tenant string) Runs
+	// InSession does so with the runs of one session (AUTH-004).
+	InSession(session string) Runs
 	// List returns summaries, the latest first.
 	List(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
 	// Show returns the summary of a run, its epochs and nodes, and the parts that

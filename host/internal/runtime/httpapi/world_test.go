@@ -540,6 +540,9 @@ func (r recorded) OwnedBy(principal string) httpapi.Runs { return recorded{r.con
 func (r recorded) OfTenant(tenant string) httpapi.Runs {
 	return recorded{r.control, "tenant/" + tenant}
 }
+func (r recorded) InSession(id string) httpapi.Runs {
+	return recorded{r.control, "session/" + id}
+}
 func (r recorded) List(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
 	return r.note("list", f, `{:runs [`+sampleSummary+`] :more? `+fmt.Sprint(f.Before == "")+`}`)
 }

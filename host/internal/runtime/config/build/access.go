@@ -81,12 +81,23 @@ func (b *builder) rule(s *decode.Section, kind string, known []string, all []*de
 }
 
 func (b *builder) ruleOf(s *decode.Section) policy.Rule {
-	return policy.Rule{
+	r := policy.Rule{
 		Any:       b.roles(s, "any"),
 		All:       b.roles(s, "all"),
 		Forbidden: b.roles(s, "forbidden"),
 		Where:     s.Where(),
 	}
+	if len(r.Forbidden) > 0 && len(r.Any)+len(r.All) == 0 {
+		b.Report.Add(diag.Diagnostic{
+			Type:     "config/range",
+			Severity: diag.SeverityWarning,
+			Message:  fmt.Sprintf("%s permits nobody: forbidden only takes from what any or all permits", s.Node.Title()),
+			Range:    s.Attrs["forbidden"].At,
+			Path:     s.PathOf("forbidden"),
+			Hint:     "add the roles that may, such as any = [\"user\", \"operator\", \"admin\"]",
+		})
+	}
+	return r
 }
 
 // identity reads the block auth.

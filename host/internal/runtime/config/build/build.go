@@ -217,6 +217,9 @@ func (b *builder) generation() *Generation {
 	}
 	if !b.blind {
 		who.Intents = append([]string{planIntent}, reg.Intents()...)
+		for _, in := range conversation.Intents() {
+			who.Intents = append(who.Intents, in.ID)
+		}
 	}
 	b.templates(plan.Env{Registry: reg, Policies: book, Budgets: budgets, Prompts: prompts})
 	return &Generation{

@@ -58,6 +58,7 @@ WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR princ
   AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
   AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6)) AND (?7 = '' OR key = ?7)
   AND (?9 = 0 OR state IN ('open', 'suspended') OR finished >= ?9)
+  AND (?10 = 0 OR imported = 0)
 ORDER BY n DESC LIMIT ?8
 -- name: runs_of_tenant
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
@@ -67,7 +68,8 @@ WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR princ
   AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
   AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6)) AND (?7 = '' OR key = ?7)
   AND (?9 = 0 OR state IN ('open', 'suspended') OR finished >= ?9)
-  AND n IN (SELECT run FROM run_tenants WHERE tenant = ?10)
+  AND (?10 = 0 OR imported = 0)
+  AND n IN (SELECT run FROM run_tenants WHERE tenant = ?11)
 ORDER BY n DESC LIMIT ?8
 -- name: runs_of_session
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
@@ -77,8 +79,9 @@ WHERE (?1 = '' OR state = ?1) AND (?2 = '' OR intent = ?2) AND (?3 = '' OR princ
   AND accepted >= ?4 AND (?5 = 0 OR accepted < ?5)
   AND (?6 = '' OR n < (SELECT n FROM runs WHERE id = ?6)) AND (?7 = '' OR key = ?7)
   AND (?9 = 0 OR state IN ('open', 'suspended') OR finished >= ?9)
-  AND (?11 = '' OR n IN (SELECT run FROM run_tenants WHERE tenant = ?11))
-  AND n IN (SELECT run FROM run_sessions WHERE session = ?10)
+  AND (?10 = 0 OR imported = 0)
+  AND (?12 = '' OR n IN (SELECT run FROM run_tenants WHERE tenant = ?12))
+  AND n IN (SELECT run FROM run_sessions WHERE session = ?11)
 ORDER BY n DESC LIMIT ?8
 -- name: add_run
 INSERT INTO runs (n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
@@ -88,8 +91,10 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?
 INSERT INTO run_sessions (session, run) VALUES (?1, ?2)
 -- name: add_run_tenant
 INSERT INTO run_tenants (tenant, run) VALUES (?1, ?2)
--- name: run_of_tenant
-SELECT n FROM runs WHERE id = ?1 AND n IN (SELECT run FROM run_tenants WHERE tenant = ?2)
+-- name: run_in_reach
+SELECT n FROM runs WHERE id = ?1 AND imported = 0 AND (?2 = '' OR principal = ?2)
+  AND (?3 = '' OR n IN (SELECT run FROM run_tenants WHERE tenant = ?3))
+  AND (?4 = '' OR n IN (SELECT run FROM run_sessions WHERE session = ?4))
 -- name: set_run
 UPDATE runs SET epoch = ?2, records = ?3, chain = ?4, bytes = ?5 WHERE n = ?1
 -- name: finish_run
@@ -136,10 +141,14 @@ SELECT n, owner FROM content WHERE hash = ?1
 SELECT c.n FROM content c WHERE c.hash = ?1 AND (
   EXISTS (SELECT 1 FROM runs r WHERE r.n = c.owner
     AND (?2 = '' OR r.principal = ?2)
-    AND (?3 = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = ?3)))
+    AND (?3 = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = ?3))
+    AND (?4 = '' OR EXISTS (SELECT 1 FROM run_sessions t WHERE t.run = r.n AND t.session = ?4))
+    AND (?5 = 0 OR r.imported = 0))
   OR EXISTS (SELECT 1 FROM shared s CROSS JOIN runs r ON r.n = s.run WHERE s.content = c.n
     AND (?2 = '' OR r.principal = ?2)
-    AND (?3 = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = ?3))))
+    AND (?3 = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = ?3))
+    AND (?4 = '' OR EXISTS (SELECT 1 FROM run_sessions t WHERE t.run = r.n AND t.session = ?4))
+    AND (?5 = 0 OR r.imported = 0)))
 -- name: content
 SELECT n, hash, owner, form, size, body FROM content WHERE n = ?1
 -- name: content_by_hash
@@ -274,10 +283,11 @@ SELECT n, id, owner, session, version, turns, archived, created, updated, about 
 SELECT id FROM conversations WHERE n = ?1
 -- name: conversations
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
-WHERE id > ?1 AND archived <= ?2 ORDER BY id LIMIT ?3
+WHERE id > ?1 AND archived <= ?2 AND (?4 = '' OR session = ?4) ORDER BY id LIMIT ?3
 -- name: conversations_of
 SELECT n, id, owner, session, version, turns, archived, created, updated, about FROM conversations
-WHERE id > ?1 AND archived <= ?2 AND owner = ?4 ORDER BY id LIMIT ?3
+WHERE id > ?1 AND archived <= ?2 AND (?4 = '' OR session = ?4) AND owner = ?5
+ORDER BY id LIMIT ?3
 -- name: add_conversation
 INSERT INTO conversations (id, owner, session, version, turns, archived, created, updated, about)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) RETURNING n
