@@ -78,6 +78,20 @@ func TestReport(t *testing.T) {
 	assert.False(t, r.Nodes[1].FailedOver())
 }
 
+// SCHED-004: no node of a finished run is running: one that its end has cut short is
+// unfinished, with the time that it took.
+func TestUnfinishedNodeOfRun(t *testing.T) {
+	s := &story{}
+	s.add("", "", samples()[journal.KindRunAccepted])
+	s.add("[0]", "n0", samples()[journal.KindNodeResolved])
+	assert.Equal(t, "running", journal.NewReport(s.records).Nodes[0].State)
+	s.add("", "", samples()[journal.KindRunFinished])
+	node := journal.NewReport(s.records).Nodes[0]
+	assert.Equal(t, "unfinished", node.State)
+	assert.Equal(t, s.records[2].At.Sub(s.records[1].At), node.Latency)
+	assert.Positive(t, node.Latency)
+}
+
 // RUN-022, RUN-044: a run that was reopened has its last end in every reader, and what
 // failed before is not failed any more. Its open questions are those of the new epoch.
 func TestReopenedReads(t *testing.T) {

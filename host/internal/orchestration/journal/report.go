@@ -112,6 +112,8 @@ func (v *view) report(n *nodeView) NodeReport {
 		out.State, out.Failure = "kept", n.committed.FailureType
 	case n.committed != nil:
 		out.State, out.Answered, out.Score = "committed", n.committed.CapID, n.committed.Score
+	case v.finished != nil: // the run ended before the node
+		out.State, out.Latency = "unfinished", max(0, v.ended.Sub(n.begun))
 	}
 	judged := n.verdicts
 	for i, a := range n.attempts {

@@ -18,6 +18,7 @@ type view struct {
 	suspended *RunSuspended
 	run       string
 	begun     time.Time
+	ended     time.Time // of a finished run
 	past      *History  // only for a comparison
 	route     edn.Value // how a router influenced the plan; nil: none was asked
 
@@ -118,7 +119,7 @@ func (v *view) add(rec *Record) {
 			v.reopen()
 		}
 	case *RunFinished:
-		v.finished = b
+		v.finished, v.ended = b, rec.At
 	case *PlanResolved:
 		v.plans, v.planned = append(v.plans, planAt{b.Plan, rec.Path}), nil
 		if !b.Route.IsNil() {

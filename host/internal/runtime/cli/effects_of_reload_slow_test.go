@@ -156,7 +156,7 @@ var changes = map[string]string{
 	"session.binding.required": "target = [\"constraints\", \"language\"]\nrequired = true",
 	"queue.default_class":      `default_class = "sync"`,
 	"queue.deadline":           `deadline = "90s"`, "queue.async_deadline": `async_deadline = "20m"`, "queue.max_deadline": `max_deadline = "23h"`,
-	"router.meta":              "meta = true\nintent = \"t/a\"", "router.profile": `profile = "strict-meta"`,
+	"router.meta": "meta = true\nintent = \"t/a\"", "router.profile": `profile = "strict-meta"`,
 	"router.capability_role": `capability_role = { "mine/a" = "voice" }`, "router.intent_role": `intent_role = { "t/a" = "voice" }`,
 	"router.intent_default_role": `intent_default_role = { "t/a" = "voice" }`,
 	"capability.model_key":       `model_key = "large"`, "intent.model_key": `model_key = "vendor/large"`,

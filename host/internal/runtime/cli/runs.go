@@ -293,7 +293,7 @@ func (c *command) runText(v edn.Value, there bool) string {
 		line("canceled", "%s ago by %s", since(cancel.Key("at")), by)
 	}
 	b.WriteByte('\n')
-	nodesText(&b, v.Key("nodes"), run.HasKey("finished-at"))
+	nodesText(&b, v.Key("nodes"))
 	b.WriteString(c.runEnd(v, id, status, there))
 	return b.String()
 }
@@ -354,8 +354,8 @@ func suspendedText(v edn.Value, id string) string {
 const shownNodes = 40
 
 // nodesText formats the nodes of a run as a tree, without those that only
-// computed a value. Ended runs have no running ones.
-func nodesText(b *strings.Builder, all edn.Value, ended bool) {
+// computed a value.
+func nodesText(b *strings.Builder, all edn.Value) {
 	nodes := slices.SortedStableFunc(all.Elems(), func(x, y edn.Value) int { return journal.ComparePaths(x.Key("path"), y.Key("path")) })
 	left, n := 0, 0
 	for i, node := range nodes {
@@ -363,9 +363,6 @@ func nodesText(b *strings.Builder, all edn.Value, ended bool) {
 		parent := i+1 < len(nodes) && nodes[i+1].Key("path").Len() > depth
 		switch n++; {
 		case state != "committed":
-			if ended && state == "running" {
-				node = node.AssocKey("state", edn.K("unfinished"))
-			}
 		case node.Key("attempts").Len() == 0 && !parent:
 			n--
 			continue
