@@ -149,6 +149,33 @@ func TestWhoMayAct(t *testing.T) {
 	require.Nil(t, err)
 }
 
+// Sections 2.16 and 2.17: once validate has found a damaged log, the status says so and
+// writes are refused, in this and later processes, until a repair.
+func TestFoundDamageStopsWrites(t *testing.T) {
+	const note = `{:path "a.txt" :frame/type "note" :content "after the damage"}`
+	b := start(t, map[string]string{"a.txt": "a"})
+	b.call("workspace/scan", `{}`)
+	b.call("context/put-frame", `{:path "a.txt" :frame/type "note" :content "about a"}`)
+	b.p.Instance().Stop()
+	segment := filepath.Join(b.root, ".ferment", "workspace", "log", "00000001.seg")
+	text, err := os.ReadFile(segment)
+	require.NoError(t, err)
+	text[len(text)/3] ^= 1
+	require.NoError(t, os.WriteFile(segment, text, 0o600))
+	for range 2 {
+		b.p = startOn(t, b.root)
+		assert.False(t, b.call("workspace/validate", `{}`).Key("valid?").Truthy())
+		assert.True(t, b.call("workspace/status", `{}`).Key("damaged?").Truthy())
+		b.fails("store/read-only", "context/put-frame", note)
+		b.p.Instance().Stop()
+	}
+	b.p = startOn(t, b.root)
+	b.call("workspace/repair", `{:apply? true}`)
+	assert.False(t, b.call("workspace/status", `{}`).Key("damaged?").Truthy())
+	b.call("context/put-frame", note)
+	assert.True(t, b.call("workspace/validate", `{}`).Key("valid?").Truthy())
+}
+
 // WS-046, WS-049: a second process reads the store of the first one and is told the same,
 // is refused when it writes, and can write once the first one has ended.
 func TestTwoProcessesOnOneStore(t *testing.T) {

@@ -59,8 +59,13 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 	}
 	if !r.flag("fs?") && !r.flag("rerun?") && !store.InUse(at.data) {
 		if ran, err := r.hub.ifClosed(at, func() error {
-			report, err = store.Verify(ctx, at.data, check)
-			return err
+			if report, err = store.Verify(ctx, at.data, check); err != nil {
+				return err
+			}
+			if err := store.MarkDamage(at.data, report); err != nil { // the report counts more
+				r.hub.log.Warn(err.Error(), "workspace", at.root)
+			}
+			return nil
 		}); ran {
 			return report, err
 		}

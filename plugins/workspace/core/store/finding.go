@@ -50,6 +50,7 @@ const (
 	IdentityNewer     Code = "store/version" // workspace.edn has a newer format than the log was begun with
 	LogDamaged        Code = "log/damaged"
 	LogMissing        Code = "log/missing" // transactions that seal or index know
+	DamageMarked      Code = "log/marked"  // damage that was found before
 	RecordMalformed   Code = "record/malformed"
 	FrameMismatch     Code = "frame/mismatch"     // ids that do not fit the record
 	ContentMissing    Code = "content/missing"    // of a frame

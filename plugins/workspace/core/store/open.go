@@ -295,9 +295,14 @@ func (s *Store) identify(text []byte) error {
 	return nil
 }
 
-// Damage returns the place at which the log is damaged, nil if it is not. A
-// damaged store takes no writes.
-func (s *Store) Damage() *log.Damage { return s.damage }
+// Damage returns the damage of the log that Open, or a validation or a read since the last
+// repair, has found; nil if none was found. A damaged store takes no writes.
+func (s *Store) Damage() error {
+	if s.damage != nil {
+		return s.damage
+	}
+	return readMark(s.dir)
+}
 
 // closeGrace is how long Close lets a running transaction finish.
 const closeGrace = 5 * time.Second

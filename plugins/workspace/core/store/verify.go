@@ -319,6 +319,12 @@ func (v *validator) quarantine() error {
 		return err
 	}
 	for _, e := range entries {
+		if name := quarantineDir + "/" + e.Name(); name == damageMark {
+			if found := readMark(v.dir); found != nil && !slices.ContainsFunc(v.report.Errors, Finding.ofLog) {
+				v.wrong(Finding{Code: DamageMarked, File: name, Reason: "damage was found before: " + found.Error()})
+			}
+			continue
+		}
 		altered, err := log.Altered(filepath.Join(v.dir, quarantineDir, e.Name()))
 		if err != nil {
 			return err

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+)
+
+// WS-044, WS-173, section 2.16: damage of a part of the log that Open does not read is
+// remembered once a validation or a read has found it: this and later processes refuse
+// writes, until a repair.
+func TestFoundDamageIsRemembered(t *testing.T) {
+	finders := map[string]func(t *testing.T, dir string, content id.ID){
+		"a validation of the closed store": func(t *testing.T, dir string, _ id.ID) {
+			report, err := Verify(background, dir, Check{Level: Quick})
+			require.NoError(t, err)
+			require.NoError(t, MarkDamage(dir, report))
+		},
+		"a validation of the open store": func(t *testing.T, dir string, _ id.ID) {
+			s := open(t, dir)
+			require.NoError(t, s.Damage(), "opening does not read the log")
+			assert.False(t, validate(t, s.Store, Check{}).Valid)
+			refusesWrites(t, s)
+		},
+		"a read": func(t *testing.T, dir string, content id.ID) {
+			s := open(t, dir)
+			err := s.View(background, Latest, func(v *Snapshot) error {
+				_, err := v.Content(background, content)
+				return err
+			})
+			typed(t, err, "store/corrupt")
+			refusesWrites(t, s)
+		},
+	}
+	for name, find := range finders {
+		t.Run(name, func(t *testing.T) {
+			dir := create(t, id.B3)
+			s := furnished(t, dir)
+			frame := mustPut(t, s.Store, "a", "note", "the text that is damaged")
+			require.NoError(t, s.Close())
+			path := filepath.Join(dir, logFile(1))
+			b, err := os.ReadFile(path)
+			require.NoError(t, err)
+			b[bytes.Index(b, []byte("the text that"))] = 'T'
+			require.NoError(t, os.WriteFile(path, b, 0o600))
+
+			find(t, dir, frame.Content)
+			refusesWrites(t, open(t, dir))
+			report, err := Verify(background, dir, Check{})
+			require.NoError(t, err)
+			assert.Equal(t, LogDamaged, report.Errors[0].Code)
+
+			repaired := func(step RepairStep) {
+				done, err := Repair(background, dir, testOptions, true)
+				require.NoError(t, err)
+				assert.Contains(t, done.Steps, step)
+				s := open(t, dir)
+				require.NoError(t, s.Damage())
+				mustPut(t, s.Store, "a", "note", "after "+string(step))
+				require.NoError(t, s.Close())
+			}
+			repaired(RewriteLog)
+			require.NoError(t, writeMark(dir, "the log was restored from a copy"))
+			report, err = Verify(background, dir, Check{})
+			require.NoError(t, err)
+			require.Len(t, report.Errors, 1)
+			assert.Equal(t, DamageMarked, report.Errors[0].Code)
+			repaired(DropMark)
+		})
+	}
+}
+
+// refusesWrites fails the test if a store takes a write, and closes it.
+func refusesWrites(t *testing.T, s *opened) {
+	t.Helper()
+	require.Error(t, s.Damage())
+	_, err := s.Update(background, "tester", func(tx *Tx) error {
+		_, err := tx.SetSnapshot("refused", 0)
+		return err
+	})
+	typed(t, err, "store/read-only")
+	require.NoError(t, s.Close())
+}
