@@ -75,6 +75,21 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// WS-185: the next command is about the workspace that --workspace named.
+func TestNextCommandKeepsTheWorkspace(t *testing.T) {
+	d := newDesk(t)
+	d.dir = t.TempDir()
+	missing := contract.Errorf("path/not-in-tree", "it was not scanned")
+	hinted := contract.Errorf("store/read-only", "damaged").WithHint("run `ferment workspace validate` and `ferment workspace repair`")
+	for err, want := range map[*contract.Error]string{
+		missing: "next: ferment workspace ignore explain 'a b' --workspace " + d.root,
+		hinted:  `next: run "ferment workspace validate --workspace ` + d.root + `" and "ferment workspace repair --workspace ` + d.root + `"`,
+	} {
+		got := d.run(fails(err), "text", "context", "get-node", "a b", "--workspace", d.root)
+		assert.Contains(t, strings.Join(strings.Fields(got.stderr), " "), want)
+	}
+}
+
 // WS-183, WS-184: what is wrong with a command line is known before anything is
 // started, and says what was expected.
 func TestMisuse(t *testing.T) {
