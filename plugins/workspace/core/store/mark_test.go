@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/sdk/contract"
 )
 
 // WS-044, WS-173, section 2.16: damage of a part of the log that Open does not read is
@@ -74,6 +76,15 @@ func TestFoundDamageIsRemembered(t *testing.T) {
 			repaired(DropMark)
 		})
 	}
+}
+
+// Section 2.16: the cause of a store that cannot be created is named once.
+func TestCreateNamesTheCauseOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	err := Create(filepath.Join(file, "store"), Identity{ID: "w1", Scheme: id.B3.String()})
+	typed(t, err, "store/io")
+	assert.Equal(t, 1, strings.Count(contract.AsError(err).FullMessage(), "not a directory"))
 }
 
 // refusesWrites fails the test if a store takes a write, and closes it.

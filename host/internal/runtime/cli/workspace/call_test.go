@@ -63,6 +63,10 @@ func TestPlaces(t *testing.T) {
 		{d.root, "context get-node ./9c0a51b2", d.root, `:path "9c0a51b2"`},
 		{d.root, "context get-node 9c0a51b", d.root, `:path "9c0a51b"`},
 		{d.root, "context get-node n1-b3-" + long, d.root, `:node/id "n1-b3-` + long + `"`},
+		{d.root, "context get-node n1-b3-ZZZZ", d.root, `:node/id "n1-b3-ZZZZ"`}, // WS-220: its error is about an id
+		{d.root, "context get-node N1-b3-956bd1f3d962", d.root, `:node/id "N1-b3-956bd1f3d962"`},
+		{d.root, "context get-node ./n1-b3-ZZZZ", d.root, `:path "n1-b3-ZZZZ"`},
+		{d.root, "context get-node n1-notes-a", d.root, `:path "n1-notes-a"`},
 		{d.root, "context get-node a\x01b", d.root, `:path/b64 "YQFi"`},
 		{d.root, "context get-node a\xffb", d.root, `:path/b64 "Yf9i"`},
 	} {
