@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -174,6 +175,13 @@ func TestFoundDamageStopsWrites(t *testing.T) {
 	assert.False(t, b.call("workspace/status", `{}`).Key("damaged?").Truthy())
 	b.call("context/put-frame", note)
 	assert.True(t, b.call("workspace/validate", `{}`).Key("valid?").Truthy())
+}
+
+// WS-002, WS-173: a lost frame of a path that is not text has its bytes.
+func TestLostFramesHavePaths(t *testing.T) {
+	lost := lostFrames([]store.LostFrame{{Path: "d/é", Type: "note", Seq: 7}, {Path: "d/\xff\n", Type: "note", Seq: 8, Text: true}})
+	assert.Equal(t, `[{:frame/id nil :frame/type "note" :path "d/é" :seq 7} {:frame/id nil :frame/type "note" :path/b64 "ZC__Cg" :seq 8 :text? true}]`,
+		lost.String())
 }
 
 // WS-046, WS-049: a second process reads the store of the first one and is told the same,

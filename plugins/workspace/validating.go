@@ -110,9 +110,7 @@ func findings(list []store.Finding) edn.Value {
 			b.Key("seq", number(f.Seq))
 		}
 		if f.Path != "" {
-			at := store.PlaceOf(f.Path)
-			b.OptText("path", at.Text)
-			b.OptText("path/b64", at.Raw)
+			putPath(&b, f.Path)
 		}
 		b.Opt("frame/id", idValue(f.Frame))
 		b.Key("message", edn.Text(f.Reason))

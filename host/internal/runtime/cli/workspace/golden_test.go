@@ -48,7 +48,7 @@ var goldens = []struct{ args, out string }{
 	{"workspace list-deleted", `{:scanned? true :deleted [] ` + at + `}`},
 	{"workspace validate --quick --fs --rerun", `{:valid? true :state-root "` + state1 + `" :nodes 124 :frames 31 :errors [] :warnings [{:code :drift :path "src/a.go" :message "the file changed since the scan"}] ` + at + `}`},
 	{"workspace validate", `{:valid? false :nodes 124 :frames 31 :errors [{:code :store/corrupt :file "log/000001.seg" :seq 17 :frame/id "` + frame1 + `" :message "the record does not match its hash"}] :warnings []}`},
-	{"workspace repair --dry-run", `{:would [:rebuild-index :new-log] :lost ["` + frame1 + `"] ` + at + `}`},
+	{"workspace repair --dry-run", `{:would [:rebuild-index :new-log] :lost [{:path "d/a" :frame/id "` + frame1 + `"} {:path/b64 "b2xkL_8" :frame/id "` + frame2 + `"}] ` + at + `}`},
 	{"workspace repair --yes", `{:did [:rebuild-index] :lost [] :quarantined ["log/000001.seg"] ` + at + `}`},
 	{"workspace ignore list", `{:patterns ["*.tmp" "build/"] ` + at + `}`},
 	{"workspace ignore add *.log build/ --dry-run", `{:added 2 :changes {:added [] :removed ["a.log"]} :dry-run? true ` + at + `}`},
@@ -58,7 +58,7 @@ var goldens = []struct{ args, out string }{
 	{"workspace snapshot list", `{:snapshots [{:name "run-17" :commit 42}] ` + at + `}`},
 	{"workspace snapshot create run-17 --commit 40", `{:name "run-17" :commit 40 ` + at + `}`},
 	{"workspace snapshot remove run-17", `{:name "run-17" :removed? true ` + at + `}`},
-	{"workspace import note.txt --yes --on-conflict keep-local", `{:imported 12 :existing 1 :conflicts [{:frame/id "` + frame1 + `" :kept :local}] ` + at + `}`},
+	{"workspace import note.txt --yes --on-conflict keep-local", `{:imported 12 :existing 3 :restored 2 :conflicts [{:frame/id "` + frame1 + `" :kept :local}] ` + at + `}`},
 	{"workspace compact --ttl 90d --keep 1000 --yes", `{:purged 3 :bytes-freed 40211 ` + at + `}`},
 	{"workspace delete src/old --yes", `{:tombstoned 5 ` + at + `}`},
 	{"workspace delete src/old --dry-run", `{:tombstoned 5 :dry-run? true ` + at + `}`},
@@ -92,7 +92,8 @@ var goldens = []struct{ args, out string }{
 	{"context diff ./note.txt", `{:equal? true :nodes {} :frames {} ` + at + `}`},
 	{"context diff 1 2", `{:nodes {:added [] :modified [] :removed [] :renamed []} :frames {} ` + at + `}`},
 	{"context report --section coverage --fail-on stale --path src", `{:coverage [{:frame/type "digest" :agent/id "docs" :with 13 :without 1 :pct 92.9}] :states {:fresh 28 :stale 3} :authored-stale [{:path "README.md" :frame/type "note"}]
- :directories [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true} ` + at + `}`},
+ :directories [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true}
+ :fail-on {:met? true :conditions [{:condition "stale" :met? true :count 3 :paths ["." "a b" "src"]} {:condition "coverage:digest<95" :met? true :count 1 :pct 92.9 :paths ["huge.bin"]} {:condition "inexact" :met? false :count 0}]} ` + at + `}`},
 	{"context report -o markdown", `{:text "# Report\n\n| a |\n" ` + at + `}`},
 	{"context agents list", `{:agents [{:agent/id "writer" :role :writer :valid? true} {:agent/id "docs" :role :writer :model "openai/voice" :valid? false :problems ["there is no model openai/voice"]}]}`},
 	{"context agents show docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :context/read} :model "openai/voice" :principals ["ci"] :prompts {:system "Be brief."} :valid? true}`},

@@ -305,13 +305,16 @@ func exportText(p *page, out edn.Value) {
 }
 
 func importText(p *page, out edn.Value) {
-	verb := "imported"
+	verb, back := "imported", "are back"
 	if out.Key("dry-run?").Truthy() {
-		verb = "would import"
+		verb, back = "would import", "would be back"
 	}
 	conflicts := out.Key("conflicts")
 	p.line("%s %s; %s exist already", verb, counted(number(out.Key("imported")), "frame"),
 		counted(number(out.Key("existing")), ""))
+	if restored := number(out.Key("restored")); restored > 0 {
+		p.line("%s of these %s", counted(restored, "dropped text"), back)
+	}
 	if conflicts.Len() > 0 {
 		p.line("%s:", counted(conflicts.Len(), "conflict"))
 		p.list("!", conflicts, 0)
