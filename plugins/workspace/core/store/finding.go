@@ -69,7 +69,7 @@ const (
 // The codes of warnings.
 const (
 	Unscanned    Code = "workspace/unscanned"
-	Rebuilt      Code = "index/rebuilt" // since the store was opened
+	Rebuilt      Code = "index/rebuilt" // since the store was created or repaired
 	NotSealed    Code = "store/not-sealed"
 	LogTorn      Code = "log/torn"     // behind the last transaction of a store that was not closed
 	IndexBehind  Code = "index/behind" // of such a store: it is from before a compaction

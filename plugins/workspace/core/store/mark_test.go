@@ -78,6 +78,50 @@ func TestFoundDamageIsRemembered(t *testing.T) {
 	}
 }
 
+// WS-171, section 2.17: a process that comes after the one that rebuilt the index warns of it
+// too, until a repair.
+func TestRebuiltIndexIsRemembered(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"garbage": func(path string) error { return os.WriteFile(path, []byte("garbage"), 0o600) },
+		"missing": os.Remove,
+	} {
+		for _, sealed := range []bool{true, false} {
+			dir := create(t, id.B3)
+			require.NoError(t, furnished(t, dir).Close())
+			require.NoError(t, spoil(filepath.Join(dir, indexFile)))
+			if !sealed {
+				require.NoError(t, os.Remove(filepath.Join(dir, sealFile)))
+			}
+			require.NoError(t, open(t, dir).Close())
+			warns := func() (n int) {
+				report, err := Verify(background, dir, Check{})
+				require.NoError(t, err)
+				require.True(t, report.Valid, "%v", report.Errors)
+				for _, f := range report.Warnings {
+					if f.Code == Rebuilt {
+						n++
+					}
+				}
+				return n
+			}
+			assert.Equal(t, 1, warns(), "%s, sealed: %t", name, sealed)
+			s := open(t, dir)
+			mustPut(t, s.Store, "a", "note", "a later transaction")
+			require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
+				why, err := v.Rebuilt(background)
+				assert.NotEmpty(t, why)
+				return err
+			}))
+			require.NoError(t, s.Close())
+			assert.Equal(t, 1, warns())
+			require.NoError(t, os.WriteFile(filepath.Join(dir, indexFile), []byte("garbage"), 0o600))
+			_, err := Repair(background, dir, testOptions, true)
+			require.NoError(t, err)
+			assert.Zero(t, warns())
+		}
+	}
+}
+
 // Section 2.16: the cause of a store that cannot be created is named once.
 func TestCreateNamesTheCauseOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")

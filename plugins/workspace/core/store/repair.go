@@ -230,7 +230,8 @@ func (r *repairer) prove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Close(); err != nil {
+	err = s.index.exec(ctx, "DELETE FROM meta WHERE key = 'rebuilt'") // the repair says so itself
+	if err = errors.Join(err, s.Close()); err != nil {
 		return err
 	}
 	report, err := Verify(ctx, r.dir, Check{})

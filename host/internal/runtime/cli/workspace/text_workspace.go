@@ -104,6 +104,7 @@ func statusText(p *page, out edn.Value) {
 	p.field("heads", counts(out.Key("heads")))
 	p.field("watch", words(out.Key("watch")))
 	p.damage(out)
+	p.field("warning", plain(out.Key("warning")))
 	p.inexact(out)
 	if top := out.Key("top-paths"); top.Len() > 0 {
 		p.line("")
