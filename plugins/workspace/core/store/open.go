@@ -240,7 +240,7 @@ func (s *Store) openDerived(ctx context.Context) (known uint64, from log.Checkpo
 		}
 	}
 	if !exists(path) && hasLog(s.dir) {
-		return known, from, s.rebuild(ctx, "it is missing")
+		return known, from, s.rebuild(ctx, "it was missing")
 	}
 	s.index, err = openIndex(ctx, path, s.Identity, s.Scheme)
 	if errors.Is(err, errIndex) {
@@ -263,7 +263,7 @@ func exists(path string) bool {
 // rebuild makes a new index, which remembers the reason: later processes warn of it too
 // (WS-171).
 func (s *Store) rebuild(ctx context.Context, why string) (err error) {
-	why = "the index is rebuilt: " + why
+	why = "the index was rebuilt: " + why
 	s.warn(why)
 	path := filepath.Join(s.dir, indexFile)
 	if err := removeIndex(path); err != nil {

@@ -41,7 +41,7 @@ var goldens = []struct{ args, out string }{
 	{"workspace scan --dry-run --preset build-dirs --pattern *.tmp", `{:added 500 :modified 0 :removed 0 :unchanged 0 :skipped 0 :renamed []
  :paths {:added ["a"] :modified [] :removed []} :bytes-hashed 0 :ignore/digest "a1-b3-aabb" :tree/complete? true :git/exact? true :dry-run? true ` + at + `}`},
 	{"workspace status --breakdown --coverage --as-of 40", `{:scanned? true :tree/complete? false :workspace/id "01J0" :scheme "b3" :state-root "` + state1 + `" :nodes {:file 1110 :dir 14}
- :frames 31 :heads {:fresh 28 :stale 3} :watch :off :damaged? false :warning "the index is rebuilt: it is missing" :top-paths [["." 124] ["src" 90]]
+ :frames 31 :heads {:fresh 28 :stale 3} :watch :off :damaged? false :warning "the index was rebuilt: it was missing" :top-paths [["." 124] ["src" 90]]
  :coverage [{:frame/type "digest" :with 13 :without 1 :pct 92.9}] ` + at + `}`},
 	{"workspace status", `{:scanned? false :workspace/id "01J0" :scheme "b3" :nodes {} :frames 0 :heads {} :watch :off :damaged? true :seq 0}`},
 	{"workspace list-deleted --older-than 90d", `{:scanned? true :deleted [{:path "old/b" :frames 2} {:path/b64 "b2xkL_8" :frames 1}] ` + at + `}`},
