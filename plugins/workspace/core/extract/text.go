@@ -105,7 +105,9 @@ func markdownHeadings(s string) (list []string) {
 var comments = []string{"//", "#!", "#", "--", ";", "%", "/*", "*/", "<!--", "\"\"\"", "'''"}
 
 // hashed are the languages in which only # begins a comment.
-var hashed = []string{"Ignore patterns", "YAML", "TOML", "Makefile", "Dockerfile", "Shell script", "Ruby", "Perl", "R", "Elixir"}
+var hashed = []string{
+	"Ignore patterns", "YAML", "TOML", "Makefile", "Dockerfile", "Shell script", "Ruby", "Perl", "R", "Elixir",
+}
 
 // bareLines iterates over the lines of a text, trimmed, and over what they say without the
 // mark of a comment. A star is one only within a comment of several lines.

@@ -433,13 +433,19 @@ func TestDiffWithOwnExport(t *testing.T) {
 				continue
 			}
 			for _, sel := range []store.ExportRange{
-				{}, {History: true}, {Path: "d"}, {Path: "d", History: true}, {Types: []string{"digest"}}, {Agents: []string{"writer"}, History: true},
+				{},
+				{History: true},
+				{Path: "d"},
+				{Path: "d", History: true},
+				{Types: []string{"digest"}},
+				{Agents: []string{"writer"}, History: true},
 			} {
 				export, current := exportSide(t, w, sel), side(t, w, store.Latest)
 				for name, pair := range map[string][2]*Side{"from": {export, current}, "to": {current, export}} {
 					d, err := Diff(background, pair[0], pair[1], DiffRequest{})
 					require.NoError(t, err)
-					assert.Equal(t, `{:equal? true :frames {} :nodes {}}`, value(t, d), "seed %d, step %d, %s the export of %v", seed, step, name, sel)
+					assert.Equal(t, `{:equal? true :frames {} :nodes {}}`, value(t, d),
+						"seed %d, step %d, %s the export of %v", seed, step, name, sel)
 				}
 			}
 			if t.Failed() {

@@ -56,7 +56,9 @@ func (f Finding) ofLog() bool {
 }
 
 // steps is the order of the steps.
-var steps = []RepairStep{RestoreIdentity, RewriteLog, RebuildIndex, DropSeal, DropCache, EmptyLock, NameQuarantined, DropMark}
+var steps = []RepairStep{
+	RestoreIdentity, RewriteLog, RebuildIndex, DropSeal, DropCache, EmptyLock, NameQuarantined, DropMark,
+}
 
 // LostFrame is a frame that is not in the log any more, or not as it was.
 type LostFrame struct {

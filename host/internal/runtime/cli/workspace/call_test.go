@@ -84,10 +84,12 @@ func TestNextCommandKeepsTheWorkspace(t *testing.T) {
 	d := newDesk(t)
 	d.dir = t.TempDir()
 	missing := contract.Errorf("path/not-in-tree", "it was not scanned")
-	hinted := contract.Errorf("store/read-only", "damaged").WithHint("run `ferment workspace validate` and `ferment workspace repair`")
+	hinted := contract.Errorf("store/read-only", "damaged").
+		WithHint("run `ferment workspace validate` and `ferment workspace repair`")
 	for err, want := range map[*contract.Error]string{
 		missing: "next: ferment workspace ignore explain 'a b' --workspace " + d.root,
-		hinted:  `next: run "ferment workspace validate --workspace ` + d.root + `" and "ferment workspace repair --workspace ` + d.root + `"`,
+		hinted: `next: run "ferment workspace validate --workspace ` + d.root +
+			`" and "ferment workspace repair --workspace ` + d.root + `"`,
 	} {
 		got := d.run(fails(err), "text", "context", "get-node", "a b", "--workspace", d.root)
 		assert.Contains(t, strings.Join(strings.Fields(got.stderr), " "), want)

@@ -81,7 +81,8 @@ func (p *page) conditions(list edn.Value) {
 		if c.Key("met?").Truthy() {
 			met = "yes"
 		}
-		rows = append(rows, []string{plain(c.Key("condition")), met, counted(number(c.Key("count")), ""), dash(words(c.Key("pct")))})
+		count, percent := counted(number(c.Key("count")), ""), dash(words(c.Key("pct")))
+		rows = append(rows, []string{plain(c.Key("condition")), met, count, percent})
 	}
 	p.table([]string{"condition", "met", "count", "pct"}, rows)
 	for c := range list.Elems() {
