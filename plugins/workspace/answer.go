@@ -64,3 +64,10 @@ func oneOf[T ~string](r *request, key string, allowed ...T) (T, error) {
 	return "", invalid(edn.Vector(edn.K(key)), "%s is not one of %s", r.in.Key(key), edn.Keywords(names...)).
 		WithDetail("allowed", edn.Keywords(names...))
 }
+
+// putPath adds a path as :path, or as :path/b64 if it is not text (WS-002).
+func putPath(b *edn.MapBuilder, path string) {
+	at := store.PlaceOf(path)
+	b.OptText("path", at.Text)
+	b.OptText("path/b64", at.Raw)
+}

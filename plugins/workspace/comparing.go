@@ -101,7 +101,7 @@ func (r *request) side(ctx context.Context, key string, v edn.Value) (*report.Si
 		if err != nil {
 			return nil, err
 		}
-		return report.ExportSide(ctx, bundle, sdk.Root(ctx))
+		return report.ExportSide(ctx, bundle, sdk.Root(ctx), r.ws.Store)
 	}
 	return nil, invalid(edn.Vector(edn.K(key)), "%s is not :current, a transaction, the name of a snapshot or an export", v)
 }

@@ -186,9 +186,7 @@ func itemsValue(list []derive.Item) edn.Value {
 	all := make([]edn.Value, 0, min(len(list), maxListed))
 	for _, x := range list[:min(len(list), maxListed)] {
 		var b edn.MapBuilder
-		at := store.PlaceOf(x.Path)
-		b.OptText("path", at.Text)
-		b.OptText("path/b64", at.Raw)
+		putPath(&b, x.Path)
 		b.Key("frame/type", edn.Text(x.Type))
 		b.Key("old", idValue(x.Old))
 		b.Key("new", idValue(x.New))

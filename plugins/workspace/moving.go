@@ -163,6 +163,7 @@ func importFrames(ctx context.Context, r *request) (edn.Value, error) {
 	answer := func(out *edn.MapBuilder) {
 		out.Key("imported", number(done.Imported))
 		out.Key("existing", number(done.Existing))
+		out.OptInt("restored", int64(done.Restored))
 		out.Key("heads", number(done.Heads))
 		out.Key("conflicts", conflicts(done.Conflicts))
 		out.OptTrue("dry-run?", r.flag("dry-run?"))
@@ -260,7 +261,7 @@ func conflicts(list []store.Conflict) edn.Value {
 	for i, c := range list {
 		var b edn.MapBuilder
 		b.Key("frame/id", idValue(c.Frame))
-		b.Key("path", store.ShownPath(c.Path).Value())
+		putPath(&b, c.Path)
 		b.Key("frame/type", edn.Text(c.Type))
 		b.Opt("sample/id", idValue(c.Sample))
 		all[i] = b.Map()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -147,6 +148,43 @@ func TestWhoMayAct(t *testing.T) {
 	}
 	_, err := b.try("context/put-frame", `{:agent/id "docs" `+note, ci)
 	require.Nil(t, err)
+}
+
+// Sections 2.16 and 2.17: once validate has found a damaged log, the status says so and
+// writes are refused, in this and later processes, until a repair.
+func TestFoundDamageStopsWrites(t *testing.T) {
+	const note = `{:path "a.txt" :frame/type "note" :content "after the damage"}`
+	b := start(t, map[string]string{"a.txt": "a"})
+	b.call("workspace/scan", `{}`)
+	b.call("context/put-frame", `{:path "a.txt" :frame/type "note" :content "about a"}`)
+	b.p.Instance().Stop()
+	segment := filepath.Join(b.root, ".ferment", "workspace", "log", "00000001.seg")
+	text, err := os.ReadFile(segment)
+	require.NoError(t, err)
+	text[len(text)/3] ^= 1
+	require.NoError(t, os.WriteFile(segment, text, 0o600))
+	for range 2 {
+		b.p = startOn(t, b.root)
+		assert.False(t, b.call("workspace/validate", `{}`).Key("valid?").Truthy())
+		assert.True(t, b.call("workspace/status", `{}`).Key("damaged?").Truthy())
+		b.fails("store/read-only", "context/put-frame", note)
+		b.p.Instance().Stop()
+	}
+	b.p = startOn(t, b.root)
+	b.call("workspace/repair", `{:apply? true}`)
+	assert.False(t, b.call("workspace/status", `{}`).Key("damaged?").Truthy())
+	b.call("context/put-frame", note)
+	assert.True(t, b.call("workspace/validate", `{}`).Key("valid?").Truthy())
+}
+
+// WS-002, WS-173: a lost frame of a path that is not text has its bytes.
+func TestLostFramesHavePaths(t *testing.T) {
+	lost := lostFrames([]store.LostFrame{
+		{Path: "d/é", Type: "note", Seq: 7},
+		{Path: "d/\xff\n", Type: "note", Seq: 8},
+	})
+	assert.Equal(t, `[{:frame/id nil :frame/type "note" :path "d/é" :seq 7}`+
+		` {:frame/id nil :frame/type "note" :path/b64 "ZC__Cg" :seq 8}]`, lost.String())
 }
 
 // WS-046, WS-049: a second process reads the store of the first one and is told the same,

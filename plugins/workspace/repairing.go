@@ -58,18 +58,22 @@ func repair(ctx context.Context, r *request) (edn.Value, error) {
 		key = "did"
 	}
 	out.Key(key, edn.Vector(keywords(steps)...))
-	lost := make([]edn.Value, 0, len(done.Lost))
-	for _, f := range done.Lost {
+	out.Key("lost", lostFrames(done.Lost))
+	return out.Map(), nil
+}
+
+func lostFrames(list []store.LostFrame) edn.Value {
+	lost := make([]edn.Value, 0, len(list))
+	for _, f := range list {
 		var b edn.MapBuilder
 		b.Key("frame/id", idValue(f.Frame))
-		b.Key("path", store.ShownPath(f.Path).Value())
+		putPath(&b, f.Path)
 		b.Key("frame/type", edn.Text(f.Type))
 		b.Key("seq", number(f.Seq))
 		b.OptTrue("text?", f.Text)
 		lost = append(lost, b.Map())
 	}
-	out.Key("lost", edn.Vector(lost...))
-	return out.Map(), nil
+	return edn.Vector(lost...)
 }
 
 // compact drops texts that nothing needs any more (WS-175).

@@ -60,6 +60,11 @@ func status(ctx context.Context, r *request) (edn.Value, error) {
 		out.Key("scheme", edn.Text(r.ws.Store.Identity.Scheme))
 		out.Key("damaged?", edn.Bool(r.ws.Store.Damage() != nil))
 		out.Key("watch", r.watchState())
+		rebuilt, err := v.Rebuilt(ctx)
+		if err != nil {
+			return err
+		}
+		out.OptText("warning", rebuilt)
 		if counted.Scanned {
 			scanned, err := v.Scanned(ctx)
 			if err != nil {

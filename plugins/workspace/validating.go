@@ -59,8 +59,13 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 	}
 	if !r.flag("fs?") && !r.flag("rerun?") && !store.InUse(at.data) {
 		if ran, err := r.hub.ifClosed(at, func() error {
-			report, err = store.Verify(ctx, at.data, check)
-			return err
+			if report, err = store.Verify(ctx, at.data, check); err != nil {
+				return err
+			}
+			if err := store.MarkDamage(at.data, report); err != nil { // the report counts more
+				r.hub.log.Warn(err.Error(), "workspace", at.root)
+			}
+			return nil
 		}); ran {
 			return report, err
 		}
@@ -105,9 +110,7 @@ func findings(list []store.Finding) edn.Value {
 			b.Key("seq", number(f.Seq))
 		}
 		if f.Path != "" {
-			at := store.PlaceOf(f.Path)
-			b.OptText("path", at.Text)
-			b.OptText("path/b64", at.Raw)
+			putPath(&b, f.Path)
 		}
 		b.Opt("frame/id", idValue(f.Frame))
 		b.Key("message", edn.Text(f.Reason))

@@ -275,7 +275,7 @@ func (g *generation) head(ctx context.Context, v *store.Snapshot, j *job) error 
 		return err
 	}
 	for _, h := range heads {
-		j.item.Old = h.Frame
+		j.item.Old, j.item.Reason = h.Frame, ""
 		if len(h.Reasons) > 0 {
 			j.item.Reason = Reason(h.Reasons[0])
 		} else if g.r.Force {

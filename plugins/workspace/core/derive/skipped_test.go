@@ -35,6 +35,21 @@ func TestExtractorsByName(t *testing.T) {
 	typed(t, err, "input/invalid")
 }
 
+// WS-119, WS-145: a fresh frame is reused without a reason to make it; only a frame that
+// was not there is missing.
+func TestReusedFramesHaveNoReason(t *testing.T) {
+	w := newWorld(t, map[string]string{"a.txt": "a", "d/b.txt": "b"})
+	all := func(r *GenerateRequest) { r.Model, r.Targets, r.Recursive = "", []Target{{}}, true }
+	for _, want := range []Item{{Outcome: Made, Reason: Missing}, {Outcome: Reused}} {
+		out, err := w.generate(all)
+		require.NoError(t, err)
+		require.Len(t, out.Items, 4)
+		for _, item := range out.Items {
+			assert.Equal(t, want, Item{Outcome: item.Outcome, Reason: item.Reason}, item.Path)
+		}
+	}
+}
+
 // WS-140, WS-145: a file that is too large for its producer, such as a program that was
 // built into the tree, is skipped with the reason, and everything else is made.
 func TestLargeFilesAreSkippedInBatches(t *testing.T) {

@@ -34,10 +34,10 @@ const (
 // All returns the extractors.
 func All() []Extractor {
 	return []Extractor{
-		{Name: Auto, Version: 1, Run: auto},
+		{Name: Auto, Version: 2, Run: auto},
 		{Name: Facts, Version: 1, Run: facts},
 		{Name: GoOutline, Version: 1, Run: goOutline},
-		{Name: Text, Version: 1, Run: text},
+		{Name: Text, Version: 2, Run: text},
 	}
 }
 

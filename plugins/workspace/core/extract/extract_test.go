@@ -116,6 +116,15 @@ headings:
 	assert.Equal(t, "Script for bash, 3 lines: Runs it.\n", run(t, Text, File{Path: "run", Data: []byte("#!/usr/bin/env bash\n# Runs it.\nexit 0\n")}))
 	assert.Equal(t, "C, 3 lines: Opens a door.\n\nOpens a door. Slowly.\n\nopen tasks: FIXME 1, XXX 2\n",
 		run(t, Text, File{Path: "a.c", Data: []byte("/* Opens a door.\n * Slowly. */\nint x; // FIXME XXX XXX TODOS\n")}))
+	for _, c := range [][3]string{ // what is a comment elsewhere is content here
+		{".gitignore", "*.log\n!keep.log\n", "Ignore patterns, 2 lines: *.log\n"},
+		{".gitignore", "# Built.\n*.x\n- item\n", "Ignore patterns, 3 lines: Built.\n"},
+		{"a.yaml", "--flag: 1\n", "YAML, 1 line: --flag: 1\n"},
+		{"a.css", "* { margin: 0 }\n", "CSS, 1 line: * { margin: 0 }\n"},
+		{"a.css", "/*\n * Margins.\n */\n* { margin: 0 }\n", "CSS, 4 lines: Margins.\n"},
+	} {
+		assert.Equal(t, c[2], run(t, Text, File{Path: c[0], Data: []byte(c[1])}), c[1])
+	}
 	assert.Equal(t, "JSON, 1 line: {\"a\": 1}\n", run(t, Text, File{Path: "a.json", Data: []byte(`{"a": 1}`)}))
 	assert.Equal(t, "Text, 1 line: caf\ufffd\n", run(t, Text, File{Path: "x", Data: []byte("caf\xe9")}))
 	assert.Equal(t, "Text, 2 lines\n", run(t, Text, File{Path: "x", Data: []byte("--\n--\n")}))

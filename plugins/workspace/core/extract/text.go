@@ -2,8 +2,10 @@ package extract
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -100,16 +102,44 @@ func markdownHeadings(s string) (list []string) {
 }
 
 // comments are the starts of lines of comments.
-var comments = []string{"//", "#!", "#", "--", ";", "%", "/*", "*/", "*", "<!--", "\"\"\"", "'''"}
+var comments = []string{"//", "#!", "#", "--", ";", "%", "/*", "*/", "<!--", "\"\"\"", "'''"}
+
+// hashed are the languages in which only # begins a comment.
+var hashed = []string{
+	"Ignore patterns", "YAML", "TOML", "Makefile", "Dockerfile", "Shell script", "Ruby", "Perl", "R", "Elixir",
+}
+
+// bareLines iterates over the lines of a text, trimmed, and over what they say without the
+// mark of a comment. A star is one only within a comment of several lines.
+func bareLines(s, language string) iter.Seq2[string, string] {
+	return func(yield func(line, bare string) bool) {
+		inside := false
+		for line := range strings.SplitSeq(s, "\n") {
+			line = strings.TrimSpace(line)
+			bare := uncomment(line, language)
+			if inside && strings.HasPrefix(line, "*") {
+				bare = endless(strings.TrimLeft(line, "*"))
+			}
+			if inside || bare != line {
+				open, end := strings.LastIndex(line, "/*"), strings.LastIndex(line, "*/")
+				inside = open > end || inside && end < 0
+			}
+			if !yield(line, bare) {
+				return
+			}
+		}
+	}
+}
+
+// endless returns the text of a comment without the mark of its end.
+func endless(text string) string {
+	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSuffix(text, "*/"), "-->"))
+}
 
 // titleOf returns the first line that says something.
 func titleOf(s, language string) string {
-	for line := range strings.SplitSeq(s, "\n") {
-		line = strings.TrimSpace(line)
-		if strings.HasPrefix(line, "#!") {
-			continue
-		}
-		if bare := uncomment(line, language); strings.ContainsFunc(bare, isWord) {
+	for line, bare := range bareLines(s, language) {
+		if !strings.HasPrefix(line, "#!") && strings.ContainsFunc(bare, isWord) {
 			return bare
 		}
 	}
@@ -126,9 +156,13 @@ func uncomment(line, language string) string {
 	if language == "Plain text" || language == "Text" || language == "Markdown" || language == "CSV" || language == "JSON" {
 		return line
 	}
-	for _, c := range comments {
+	marks := comments
+	if slices.Contains(hashed, language) || strings.HasPrefix(language, "Script for ") {
+		marks = []string{"#"}
+	}
+	for _, c := range marks {
 		if rest, ok := strings.CutPrefix(line, c); ok {
-			return strings.TrimSpace(strings.TrimSuffix(strings.TrimSuffix(strings.TrimLeft(rest, c), "*/"), "-->"))
+			return endless(strings.TrimLeft(rest, c))
 		}
 	}
 	return line
@@ -139,9 +173,7 @@ func uncomment(line, language string) string {
 func paragraph(s, language string) string {
 	prose := language == "Markdown" || language == "Plain text" || language == "reStructuredText" || language == "AsciiDoc"
 	var found []string
-	for line := range strings.SplitSeq(s, "\n") {
-		line = strings.TrimSpace(line)
-		bare := uncomment(line, language)
+	for line, bare := range bareLines(s, language) {
 		switch {
 		case strings.HasPrefix(line, "#!"):
 		case prose && len(line) > 1 && (strings.Trim(line, "=") == "" || strings.Trim(line, "-") == ""):

@@ -3,6 +3,7 @@ package id
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -143,9 +144,14 @@ func (x *ID) UnmarshalText(text []byte) error {
 func Parse(kind Kind, text string) (ID, error) {
 	x, err := parse(text)
 	if err == nil && x.kind != kind {
-		return ID{}, invalid("kind", "%.80q has the kind %q; %q is expected", text, x.kind, kind)
+		return ID{}, About(invalid("kind", "it has the kind %q; %q is expected", x.kind, kind), text)
 	}
 	return x, err
+}
+
+// About names the text of an id in an error of Parse.
+func About(err error, text string) error {
+	return contract.AsError(err).WithOp("id", fmt.Sprintf("%.80q", text))
 }
 
 // parse reads the text form. What is not in it is explained by the slow way.
@@ -153,12 +159,21 @@ func parse(text string) (ID, error) {
 	if x, ok := parsed(text); ok {
 		return x, nil
 	}
+	x, err := explained(text)
+	if err != nil {
+		err = About(err, text)
+	}
+	return x, err
+}
+
+// explained is parse with an error that says what is wrong.
+func explained(text string) (ID, error) {
 	parts := strings.Split(text, "-")
 	if len(parts) != 3 || len(parts[0]) != 2 {
-		return ID{}, invalid("form", "%.80q is not an id such as n1-b3-9c04…", text)
+		return ID{}, invalid("form", "it is not an id such as n1-b3-9c04…")
 	}
 	if parts[0][1] != '0'+formatVersion {
-		return ID{}, invalid("version", "%.80q has a version other than %d", text, formatVersion)
+		return ID{}, invalid("version", "it has a version other than %d", formatVersion)
 	}
 	alg := Alg(0)
 	for a, name := range algs {
@@ -167,14 +182,14 @@ func parse(text string) (ID, error) {
 		}
 	}
 	if alg == 0 {
-		return ID{}, invalid("algorithm", "%.80q has none of the algorithms b3, s2, g1, g2", text)
+		return ID{}, invalid("algorithm", "it has none of the algorithms b3, s2, g1, g2")
 	}
 	if strings.ContainsAny(parts[2], "ABCDEF") {
-		return ID{}, invalid("case", "%.80q has upper-case digits", text)
+		return ID{}, invalid("case", "it has upper-case digits")
 	}
 	sum, err := hex.DecodeString(parts[2])
 	if err != nil {
-		return ID{}, invalid("digits", "%.80q: %w", text, err)
+		return ID{}, invalid("digits", "it has other characters than the digits 0 to 9 and a to f, or an odd number of them")
 	}
 	return Of(Kind(parts[0][0]), alg, sum)
 }

@@ -105,12 +105,15 @@ func parseSegment(b []byte, number int) (before chain, err error) {
 	return before, nil
 }
 
+// SegmentSuffix ends the name of every segment.
+const SegmentSuffix = ".seg"
+
 // SegmentName returns the name of the file of a segment.
-func SegmentName(number int) string { return fmt.Sprintf("%08d.seg", number) }
+func SegmentName(number int) string { return fmt.Sprintf("%08d"+SegmentSuffix, number) }
 
 func segmentNumber(name string) (int, bool) {
 	var n int
-	if _, err := fmt.Sscanf(name, "%08d.seg", &n); err != nil || SegmentName(n) != name || n < 1 {
+	if _, err := fmt.Sscanf(name, "%08d"+SegmentSuffix, &n); err != nil || SegmentName(n) != name || n < 1 {
 		return 0, false
 	}
 	return n, true

@@ -34,7 +34,7 @@ type HeadKey struct{ Path, Type string }
 // SideHead is a head with its state.
 type SideHead struct {
 	Frame id.ID
-	State store.HeadState
+	State store.HeadState // empty if an export does not determine it
 }
 
 // StoreSide reads a state of a store.
@@ -148,9 +148,16 @@ func (s *Side) knows(path, typ, agent string) bool {
 // knowsPath reports whether a side has the node of a path if its workspace has it.
 func (s *Side) knowsPath(path string) bool { return tree.Below(path, s.Range.Path) }
 
-// knowsHistory reports whether a side has frames that are no heads of current
-// paths.
-func (s *Side) knowsHistory() bool { return !s.Export || s.Range.History }
+// couldHave reports whether a side has a frame of the other state if its workspace
+// has it: an export leaves out what LeftOut names and, without history, what is not the
+// head of a current path.
+func (s *Side) couldHave(f store.FrameInfo, of *Side) bool {
+	if !s.Export {
+		return true
+	}
+	h := of.Heads[HeadKey{f.Path, f.Type}]
+	return !f.LeftOut && (s.Range.History || h.Frame == f.Frame && h.State != store.Deleted)
+}
 
 // Diff compares two states of the same scheme. What an export leaves out is no
 // difference.
@@ -292,8 +299,7 @@ func (d *differ) frames() {
 	f := &d.out.Frames
 	for x, info := range d.newer.Frames {
 		_, stored := d.older.Frames[x]
-		isHead := d.newer.Heads[HeadKey{info.Path, info.Type}].Frame == x
-		if !stored && d.compares(info) && (isHead || d.older.knowsHistory()) {
+		if !stored && d.compares(info) && d.older.couldHave(info, d.newer) {
 			f.Added = append(f.Added, AddedFrame{Frame: x, Place: store.PlaceOf(info.Path), Type: info.Type})
 		}
 	}
@@ -304,14 +310,15 @@ func (d *differ) frames() {
 		if had && !d.compares(d.older.Frames[was.Frame]) || has && !d.compares(d.newer.Frames[is.Frame]) {
 			continue
 		}
-		if !had && is.State == store.Deleted && !d.older.knowsHistory() {
-			continue // it was deleted then already
+		if !had && (is.State == store.Deleted || has && !d.older.couldHave(d.newer.Frames[is.Frame], d.newer)) {
+			continue // nothing disappeared, or the export leaves it out
 		}
 		if had && has && was.Frame != is.Frame {
 			f.Moved = append(f.Moved, MovedHead{Place: store.PlaceOf(key.Path), Type: key.Type, Old: was.Frame, New: is.Frame})
 			d.moved = append(d.moved, key)
 		}
-		if to := f.of(is.State); to != nil && is.State != was.State && (had || is.State != store.Fresh) {
+		known := !had || was.State != ""
+		if to := f.of(is.State); known && to != nil && is.State != was.State && (had || is.State != store.Fresh) {
 			*to = append(*to, edn.Vector(store.ShownPath(key.Path).Value(), edn.Text(key.Type)))
 		}
 	}

@@ -323,22 +323,7 @@ func TestDiffOfExports(t *testing.T) {
 	w.Put("d", "digest", "of d", func(n *store.NewFrame) { n.Inputs = append(n.Inputs, store.Input{Kind: id.InputFrame, ID: child.ID}) })
 	files["d/c"] = "4"
 	w.Tree(files)
-	exported := func(sel store.ExportRange) *Side {
-		var out bytes.Buffer
-		w.Read(func(s *store.Snapshot) error {
-			_, err := s.Export(background, &out, sel)
-			return err
-		})
-		bundle, err := store.ReadExport(&out)
-		require.NoError(t, err)
-		temp := t.TempDir()
-		side, err := ExportSide(background, bundle, temp)
-		require.NoError(t, err)
-		left, err := os.ReadDir(temp)
-		require.NoError(t, err)
-		assert.Empty(t, left)
-		return side
-	}
+	exported := func(sel store.ExportRange) *Side { return exportSide(t, w, sel) }
 	whole, part := exported(store.ExportRange{History: true}), exported(store.ExportRange{Path: "d", History: true})
 	diff := func(a *Side, path string) *Difference {
 		d, err := Diff(background, a, side(t, w, store.Latest), DiffRequest{Path: path, Content: true})
@@ -368,5 +353,104 @@ func TestDiffOfExports(t *testing.T) {
 		assert.Len(t, d.Frames.Moved, 1)
 		require.Len(t, d.Texts, 1)
 		assert.Contains(t, d.Texts[0].Diff, "-about b\n\\ No newline at end of file\n+again about b\n")
+	}
+}
+
+// exportSide exports the current state and reads it as a side.
+func exportSide(t *testing.T, w *storetest.World, sel store.ExportRange) *Side {
+	t.Helper()
+	var out bytes.Buffer
+	w.Read(func(s *store.Snapshot) error {
+		_, err := s.Export(background, &out, sel)
+		return err
+	})
+	bundle, err := store.ReadExport(&out)
+	require.NoError(t, err)
+	temp := t.TempDir()
+	side, err := ExportSide(background, bundle, temp, w.Store)
+	require.NoError(t, err)
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	return side
+}
+
+// WS-191: whatever happened in a workspace before, an export of any range is equal to the
+// state that it was made from, in both directions.
+func TestDiffWithOwnExport(t *testing.T) {
+	paths := []string{"a", "d/b", "d/e/c"}
+	for seed := range proof.Size(t, "histories with exports", 4, 200) {
+		r := rand.New(rand.NewPCG(uint64(seed), 191))
+		w := storetest.Open(t, id.B3)
+		w.Tree(map[string]string{"a": "0", "d/b": "0", "d/e/c": "0"})
+		var frames []*store.Frame
+		deleted := false
+		update := func(change func(*store.Tx) error) {
+			_, err := w.Update(background, "", change)
+			require.NoError(t, err)
+		}
+		for step := range 24 {
+			w.Now++
+			path, typ := paths[r.IntN(len(paths))], []string{"note", "digest"}[r.IntN(2)]
+			switch op := r.IntN(10); {
+			case op < 2:
+				files := map[string]string{"keep": ""}
+				for _, p := range paths {
+					if n := r.IntN(4); n > 0 {
+						files[p] = fmt.Sprint(n)
+					}
+				}
+				w.Tree(files)
+			case op < 7:
+				if side(t, w, store.Latest).Tree.Lookup(path) == nil || deleted && path == "d/e/c" {
+					continue
+				}
+				frames = append(frames, w.Put(path, typ, fmt.Sprint(seed, step), func(n *store.NewFrame) {
+					if len(frames) > 0 && r.IntN(2) == 0 {
+						n.Inputs = []store.Input{{Kind: id.InputFrame, ID: frames[r.IntN(len(frames))].ID}}
+					}
+				}))
+			case op == 7:
+				update(func(tx *store.Tx) error {
+					_, err := tx.Invalidate(path, false, nil)
+					return err
+				})
+			case op == 8:
+				deleted = !deleted
+				update(func(tx *store.Tx) error {
+					mark := tx.Restore
+					if deleted {
+						mark = tx.Delete
+					}
+					_, err := mark("d/e")
+					return err
+				})
+			default:
+				_, err := w.Compact(background, "", store.Compaction{Keep: uint64(r.IntN(3))})
+				require.NoError(t, err)
+			}
+			if step%4 != 3 {
+				continue
+			}
+			for _, sel := range []store.ExportRange{
+				{},
+				{History: true},
+				{Path: "d"},
+				{Path: "d", History: true},
+				{Types: []string{"digest"}},
+				{Agents: []string{"writer"}, History: true},
+			} {
+				export, current := exportSide(t, w, sel), side(t, w, store.Latest)
+				for name, pair := range map[string][2]*Side{"from": {export, current}, "to": {current, export}} {
+					d, err := Diff(background, pair[0], pair[1], DiffRequest{})
+					require.NoError(t, err)
+					assert.Equal(t, `{:equal? true :frames {} :nodes {}}`, value(t, d),
+						"seed %d, step %d, %s the export of %v", seed, step, name, sel)
+				}
+			}
+			if t.Failed() {
+				return
+			}
+		}
 	}
 }

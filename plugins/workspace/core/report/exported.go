@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -13,9 +14,9 @@ import (
 )
 
 // ExportSide returns the state in an export, for Diff. temp is a directory in
-// which a store is made and removed again, so that heads have the states that any
-// store would give them.
-func ExportSide(ctx context.Context, b *store.Bundle, temp string) (side *Side, err error) {
+// which a store is made and removed again, so that heads have the states that
+// they would have in a store with the configuration of like.
+func ExportSide(ctx context.Context, b *store.Bundle, temp string, like *store.Store) (side *Side, err error) {
 	made, err := os.MkdirTemp(temp, "export-")
 	if err != nil {
 		return nil, contract.Errorf("store/io", "%w", err).WithOp("diff", "")
@@ -30,6 +31,7 @@ func ExportSide(ctx context.Context, b *store.Bundle, temp string) (side *Side, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
+	s.ResolveLike(like)
 	_, err = s.Update(ctx, "", func(tx *store.Tx) error {
 		if len(b.Nodes) > 0 {
 			if _, err := tx.PutTree(treeOf(b)); err != nil {
@@ -46,6 +48,7 @@ func ExportSide(ctx context.Context, b *store.Bundle, temp string) (side *Side, 
 		return nil, err
 	}
 	side.Seq, side.Export, side.Range = 0, true, b.Head.Range()
+	side.forgetStates(b)
 	side.Text = func(_ context.Context, frame id.ID) ([]byte, error) {
 		f := b.Frame(frame)
 		if f == nil {
@@ -54,6 +57,21 @@ func ExportSide(ctx context.Context, b *store.Bundle, temp string) (side *Side, 
 		return b.Text(f), nil
 	}
 	return side, nil
+}
+
+// forgetStates removes the states that depend on frames which the export may not have.
+func (s *Side) forgetStates(b *store.Bundle) {
+	selective := len(s.Range.Types)+len(s.Range.Agents) > 0
+	for key, h := range s.Heads {
+		f := b.Frame(h.Frame)
+		_, ofDir, _ := f.SelectionOf()
+		if ofDir && selective || slices.ContainsFunc(f.Inputs, func(in store.Input) bool {
+			return in.Kind == id.InputFrame && b.Frame(in.ID) == nil
+		}) {
+			h.State = ""
+			s.Heads[key] = h
+		}
+	}
 }
 
 // treeOf returns the tree of an export. Directories above a part of a workspace

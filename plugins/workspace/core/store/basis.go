@@ -41,6 +41,9 @@ type ResolveInput func(f *Frame, in Input) Input
 // safe for concurrent use and must not read the store.
 func (s *Store) SetResolver(f ResolveInput) { s.resolver.Store(&f) }
 
+// ResolveLike makes the states of a store depend on what those of another one do.
+func (s *Store) ResolveLike(other *Store) { s.resolver.Store(other.resolver.Load()) }
+
 func (s *Store) resolve(f *Frame, in Input) Input {
 	if p := s.resolver.Load(); p != nil && *p != nil {
 		return (*p)(f, in)
@@ -113,9 +116,13 @@ func FileContext(scheme id.Scheme, node id.ID) id.ID {
 }
 
 // replacement returns the head that takes the place of a frame: at the current
-// state of its path, absent if there is none.
+// state of its path, absent if there is none. An import may lack the frame: it is
+// absent then too.
 func (r *frames) replacement(ctx context.Context, frame id.ID) (id.ID, error) {
 	used, err := r.frame(ctx, frame)
+	if isNotFound(err) {
+		return id.ID{}, nil
+	}
 	if err != nil {
 		return id.ID{}, err
 	}

@@ -156,6 +156,7 @@ func TestCompactHistory(t *testing.T) {
 	assert.Zero(t, compact(t, s.Store, Compaction{TTL: time.Hour}).Purged)
 	assert.Zero(t, compact(t, s.Store, Compaction{TTL: time.Hour, Keep: 100}).Purged)
 	assert.Equal(t, 2, compact(t, s.Store, Compaction{TTL: time.Hour, Keep: 3, DryRun: true}).Purged, "the note of a2 is the head of kept states")
+	before, _ := export(t, s.Store, ExportRange{History: true})
 	done := compact(t, s.Store, Compaction{TTL: time.Hour, Keep: 1})
 	assert.Equal(t, 3, done.Purged)
 	assert.Equal(t, end, done.Oldest)
@@ -179,6 +180,12 @@ func TestCompactHistory(t *testing.T) {
 	to := open(t, createAs(t, id.B3, "to"))
 	_, _, err := importInto(t, to.Store, data, ConflictFail)
 	require.NoError(t, err)
+	for _, restored := range []int{3, 0} { // WS-174: texts that come back are counted, once
+		again, _, err := importInto(t, s.Store, before, ConflictFail)
+		require.NoError(t, err)
+		assert.Equal(t, []int{0, 6, restored}, []int{again.Imported, again.Existing, again.Restored})
+	}
+	assert.Equal(t, "text of a1", textOf(t, s.Store, Latest, frames["a1"]))
 }
 
 // WS-048, WS-175: after any compaction, every state that can be read has the same

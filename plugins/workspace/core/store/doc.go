@@ -10,7 +10,8 @@
 //	seal            state of log and index at the last clean close
 //	LOCK            empty; the process that writes holds a lock on it
 //	quarantine/     what was cut off or replaced; nothing is deleted there, and
-//	                each name ends with a hash of the content
+//	                each name ends with a hash of the content. The file damage
+//	                marks a log in which damage was found
 //
 // # Writing
 //
@@ -61,7 +62,9 @@
 // [Open] applies the transactions that the index lacks. It rebuilds the index
 // if it is missing, damaged, of another workspace, or not what the seal says.
 // If transactions are missing that the seal or the index knows, or the log is
-// damaged, the store is read-only and [Store.Damage] says where. [Verify] reads
+// damaged, the store is read-only and [Store.Damage] says where. It does not read what
+// the index has already: damage there is found by a validation or a read, which put
+// the mark quarantine/damage, and the store is read-only until a repair. [Verify] reads
 // a closed data directory, [Store.Validate] an open one; both report everything
 // that does not verify, and compare the index with a replay of the log. [Repair]
 // makes a closed data directory valid again: from a damaged log, it writes a new

@@ -50,6 +50,7 @@ const (
 	IdentityNewer     Code = "store/version" // workspace.edn has a newer format than the log was begun with
 	LogDamaged        Code = "log/damaged"
 	LogMissing        Code = "log/missing" // transactions that seal or index know
+	DamageMarked      Code = "log/marked"  // damage that was found before
 	RecordMalformed   Code = "record/malformed"
 	FrameMismatch     Code = "frame/mismatch"     // ids that do not fit the record
 	ContentMissing    Code = "content/missing"    // of a frame
@@ -68,7 +69,7 @@ const (
 // The codes of warnings.
 const (
 	Unscanned    Code = "workspace/unscanned"
-	Rebuilt      Code = "index/rebuilt" // since the store was opened
+	Rebuilt      Code = "index/rebuilt" // since the store was created or repaired
 	NotSealed    Code = "store/not-sealed"
 	LogTorn      Code = "log/torn"     // behind the last transaction of a store that was not closed
 	IndexBehind  Code = "index/behind" // of such a store: it is from before a compaction

@@ -52,7 +52,9 @@ func Create(dir string, who Identity) error {
 	if err != nil {
 		return contract.Errorf("runtime/internal", "%w", err)
 	}
-	err = errors.Join(os.MkdirAll(filepath.Join(dir, logDir), 0o700), os.MkdirAll(filepath.Join(dir, quarantineDir), 0o700))
+	if err = os.MkdirAll(filepath.Join(dir, logDir), 0o700); err == nil {
+		err = os.MkdirAll(filepath.Join(dir, quarantineDir), 0o700)
+	}
 	if err == nil && filepath.Base(filepath.Dir(dir)) == DataParent {
 		err = ignoreAll(filepath.Dir(dir))
 	}

@@ -29,6 +29,7 @@ type Conflict struct {
 type Imported struct {
 	Imported  int // frames that were added
 	Existing  int // frames that were there already
+	Restored  int // texts of these that had been dropped
 	Heads     int // heads that moved
 	Conflicts []Conflict
 }
@@ -136,7 +137,12 @@ func (m *importer) add(original, f *Frame) error {
 			return err
 		case existing.Content == f.Content:
 			m.done.Existing++
-			return m.tx.putContent(f.Content, m.bundle.texts[original.Content]) // it may have been dropped
+			kept, err := m.tx.frames().hasText(m.tx.reads(), f.Content)
+			if err != nil || kept {
+				return err
+			}
+			m.done.Restored++
+			return m.tx.putContent(f.Content, m.bundle.texts[original.Content])
 		case m.on != Resample:
 			m.done.Conflicts = append(m.done.Conflicts, conflict)
 			return nil

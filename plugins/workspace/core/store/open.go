@@ -239,6 +239,9 @@ func (s *Store) openDerived(ctx context.Context) (known uint64, from log.Checkpo
 			return known, from, s.rebuild(ctx, "the index is not the one that was sealed")
 		}
 	}
+	if !exists(path) && hasLog(s.dir) {
+		return known, from, s.rebuild(ctx, "it was missing")
+	}
 	s.index, err = openIndex(ctx, path, s.Identity, s.Scheme)
 	if errors.Is(err, errIndex) {
 		return known, from, s.rebuild(ctx, err.Error())
@@ -257,14 +260,32 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// rebuild makes a new index, which remembers the reason: later processes warn of it too
+// (WS-171).
 func (s *Store) rebuild(ctx context.Context, why string) (err error) {
-	s.warn("the index is rebuilt: " + why)
+	why = "the index was rebuilt: " + why
+	s.warn(why)
 	path := filepath.Join(s.dir, indexFile)
 	if err := removeIndex(path); err != nil {
 		return err
 	}
-	s.index, err = openIndex(ctx, path, s.Identity, s.Scheme)
+	if s.index, err = openIndex(ctx, path, s.Identity, s.Scheme); err == nil {
+		_, err = s.index.conn.ExecContext(ctx, "INSERT INTO meta VALUES ('rebuilt', ?1)", why)
+	}
 	return err
+}
+
+// rebuilt returns why an index was rebuilt, empty if it was not.
+func rebuilt(ctx context.Context, q querier) (why string, err error) {
+	err = q.QueryRowContext(ctx, "SELECT coalesce((SELECT value FROM meta WHERE key = 'rebuilt'), '')").Scan(&why)
+	return why, err
+}
+
+// Rebuilt returns why the index was rebuilt, empty if it was not since the store was
+// created or repaired.
+func (v *Snapshot) Rebuilt(ctx context.Context) (string, error) {
+	why, err := rebuilt(ctx, v.tx)
+	return why, readError(err)
 }
 
 // identify binds the log to workspace.edn: the hash of the file is in the first
@@ -295,9 +316,14 @@ func (s *Store) identify(text []byte) error {
 	return nil
 }
 
-// Damage returns the place at which the log is damaged, nil if it is not. A
-// damaged store takes no writes.
-func (s *Store) Damage() *log.Damage { return s.damage }
+// Damage returns the damage of the log that Open, or a validation or a read since the last
+// repair, has found; nil if none was found. A damaged store takes no writes.
+func (s *Store) Damage() error {
+	if s.damage != nil {
+		return s.damage
+	}
+	return readMark(s.dir)
+}
 
 // closeGrace is how long Close lets a running transaction finish.
 const closeGrace = 5 * time.Second

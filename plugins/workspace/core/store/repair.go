@@ -25,12 +25,14 @@ const (
 	DropCache       RepairStep = "drop-stat-cache" // the next scan reads every file
 	EmptyLock       RepairStep = "empty-lock"
 	NameQuarantined RepairStep = "name-quarantined" // files that were altered in quarantine
+	DropMark        RepairStep = "drop-damage-mark" // the log verifies again
 )
 
 // stepOf is the step that removes a finding.
 var stepOf = map[Code]RepairStep{
 	IdentityDamaged:   RestoreIdentity,
 	IdentityNewer:     RestoreIdentity,
+	DamageMarked:      DropMark,
 	LogDamaged:        RewriteLog,
 	LogMissing:        RewriteLog,
 	RecordMalformed:   RewriteLog,
@@ -47,8 +49,16 @@ var stepOf = map[Code]RepairStep{
 	QuarantineAltered: NameQuarantined,
 }
 
+// ofLog reports whether a finding is about the log.
+func (f Finding) ofLog() bool {
+	step := stepOf[f.Code]
+	return step == RewriteLog || step == DropMark
+}
+
 // steps is the order of the steps.
-var steps = []RepairStep{RestoreIdentity, RewriteLog, RebuildIndex, DropSeal, DropCache, EmptyLock, NameQuarantined}
+var steps = []RepairStep{
+	RestoreIdentity, RewriteLog, RebuildIndex, DropSeal, DropCache, EmptyLock, NameQuarantined, DropMark,
+}
 
 // LostFrame is a frame that is not in the log any more, or not as it was.
 type LostFrame struct {
@@ -192,6 +202,9 @@ func (r *repairer) apply(ctx context.Context, s *salvage, report *Report) error 
 			return err
 		}
 	}
+	if err := os.Remove(r.path(damageMark)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	return nil
 }
 
@@ -219,7 +232,8 @@ func (r *repairer) prove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Close(); err != nil {
+	err = s.index.exec(ctx, "DELETE FROM meta WHERE key = 'rebuilt'") // the repair says so itself
+	if err = errors.Join(err, s.Close()); err != nil {
 		return err
 	}
 	report, err := Verify(ctx, r.dir, Check{})

@@ -117,7 +117,7 @@ func idDigits(kind id.Kind, key, text string) (digits string, x id.ID, err error
 		digits = text[i+1:]
 		x, err = id.Parse(kind, text+strings.Repeat("0", max(0, idSize-len(digits))))
 		if err != nil {
-			return "", id.ID{}, contract.AsError(err).WithDetail("path", edn.Vector(edn.K(key)))
+			return "", id.ID{}, contract.AsError(id.About(err, text)).WithDetail("path", edn.Vector(edn.K(key)))
 		}
 		if len(digits) < idSize {
 			x = id.ID{}

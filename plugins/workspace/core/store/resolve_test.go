@@ -64,6 +64,9 @@ func TestReferences(t *testing.T) {
 	}
 	_, err := RefFrom(edn.MustRead(`{:path/b64 "/w"}`))
 	assert.Equal(t, `[:path/b64]`, contract.AsError(err).Details.Key("path").String())
+	_, err = RefFrom(edn.MustRead(`{:node/id "n1-b3-ZZ"}`))
+	assert.Contains(t, contract.AsError(err).FullMessage(), `"n1-b3-ZZ": it has`, "the id as it was written")
+	assert.NotContains(t, contract.AsError(err).FullMessage(), "encoding/hex")
 	ref, err := RefFrom(edn.MustRead(`{:path/b64 "` + base64.RawURLEncoding.EncodeToString([]byte("d/\xff")) + `"}`))
 	require.NoError(t, err)
 	assert.Equal(t, Ref{Path: "d/\xff"}, ref)

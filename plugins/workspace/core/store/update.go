@@ -65,9 +65,11 @@ func (s *Store) wait(r *request) (seq uint64, err error) {
 	if s.follows {
 		return 0, locked(s.dir, otherWrites)
 	}
-	if s.damage != nil {
-		return 0, contract.Errorf("store/read-only", "the log is damaged: %w", s.damage).WithOp("store", s.dir)
+	if damage := s.Damage(); damage != nil {
+		return 0, contract.Errorf("store/read-only", "the log is damaged: %w", damage).WithOp("store", s.dir).
+			WithHint("run `ferment workspace validate` and `ferment workspace repair`")
 	}
+	defer func() { s.notice(err) }()
 	r.done = make(chan struct{})
 	select {
 	case <-s.closed:

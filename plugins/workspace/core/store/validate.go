@@ -10,7 +10,8 @@ import (
 )
 
 // Validate verifies an open store at its latest state, while others read and
-// write. Bytes of the index that hold no state are not covered.
+// write. Bytes of the index that hold no state are not covered. Damage of the log
+// is remembered as by MarkDamage.
 func (s *Store) Validate(ctx context.Context, check Check) (*Report, error) {
 	s.shape.Lock() // a compaction would move what is read
 	defer s.shape.Unlock()
@@ -40,7 +41,13 @@ func (s *Store) Validate(ctx context.Context, check Check) (*Report, error) {
 	if err != nil {
 		return nil, asStoreError("validate", err)
 	}
-	return v.done(), nil
+	report := v.done()
+	if !s.follows { // to a follower, a compaction can look like damage
+		if err := MarkDamage(s.dir, report); err != nil {
+			s.warn(err.Error())
+		}
+	}
+	return report, nil
 }
 
 // conclude verifies the last state: its tree, roots and counts.

@@ -291,6 +291,11 @@ func (v *validator) sealed(s *seal) {
 func (v *validator) rest(ctx context.Context) error {
 	if v.index != nil {
 		v.integrity(ctx)
+		why, err := rebuilt(ctx, v.index)
+		known := slices.ContainsFunc(v.report.Warnings, func(f Finding) bool { return f.Reason == why })
+		if err == nil && why != "" && !known {
+			v.warn(Finding{Code: Rebuilt, File: indexFile, Reason: why})
+		}
 	}
 	if _, err := scan.LoadCache(filepath.Join(v.dir, cacheFile), v.scheme); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		v.wrong(Finding{Code: CacheDamaged, File: cacheFile, Reason: err.Error()})
@@ -319,6 +324,12 @@ func (v *validator) quarantine() error {
 		return err
 	}
 	for _, e := range entries {
+		if name := quarantineDir + "/" + e.Name(); name == damageMark {
+			if found := readMark(v.dir); found != nil && !slices.ContainsFunc(v.report.Errors, Finding.ofLog) {
+				v.wrong(Finding{Code: DamageMarked, File: name, Reason: "damage was found before: " + found.Error()})
+			}
+			continue
+		}
 		altered, err := log.Altered(filepath.Join(v.dir, quarantineDir, e.Name()))
 		if err != nil {
 			return err

@@ -57,7 +57,9 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 			return err
 		}
 	}
-	return read(&Snapshot{store: s, tx: tx, seq: asOf, latest: asOf == end, cache: newReadCache()})
+	err = read(&Snapshot{store: s, tx: tx, seq: asOf, latest: asOf == end, cache: newReadCache()})
+	s.notice(err)
+	return err
 }
 
 // Seq returns the sequence number that is read at.

@@ -63,6 +63,10 @@ func TestPlaces(t *testing.T) {
 		{d.root, "context get-node ./9c0a51b2", d.root, `:path "9c0a51b2"`},
 		{d.root, "context get-node 9c0a51b", d.root, `:path "9c0a51b"`},
 		{d.root, "context get-node n1-b3-" + long, d.root, `:node/id "n1-b3-` + long + `"`},
+		{d.root, "context get-node n1-b3-ZZZZ", d.root, `:node/id "n1-b3-ZZZZ"`}, // WS-220: its error is about an id
+		{d.root, "context get-node N1-b3-956bd1f3d962", d.root, `:node/id "N1-b3-956bd1f3d962"`},
+		{d.root, "context get-node ./n1-b3-ZZZZ", d.root, `:path "n1-b3-ZZZZ"`},
+		{d.root, "context get-node n1-notes-a", d.root, `:path "n1-notes-a"`},
 		{d.root, "context get-node a\x01b", d.root, `:path/b64 "YQFi"`},
 		{d.root, "context get-node a\xffb", d.root, `:path/b64 "Yf9i"`},
 	} {
@@ -72,6 +76,23 @@ func TestPlaces(t *testing.T) {
 		input := e.requests[0].Key("input")
 		assert.True(t, edn.Equal(edn.Text(tc.root), input.Key("workspace")), "%s: %s", tc.args, input)
 		assert.Equal(t, []string{"{" + tc.node + "}"}, e.inputs(), tc.args)
+	}
+}
+
+// WS-185: the next command is about the workspace that --workspace named.
+func TestNextCommandKeepsTheWorkspace(t *testing.T) {
+	d := newDesk(t)
+	d.dir = t.TempDir()
+	missing := contract.Errorf("path/not-in-tree", "it was not scanned")
+	hinted := contract.Errorf("store/read-only", "damaged").
+		WithHint("run `ferment workspace validate` and `ferment workspace repair`")
+	for err, want := range map[*contract.Error]string{
+		missing: "next: ferment workspace ignore explain 'a b' --workspace " + d.root,
+		hinted: `next: run "ferment workspace validate --workspace ` + d.root +
+			`" and "ferment workspace repair --workspace ` + d.root + `"`,
+	} {
+		got := d.run(fails(err), "text", "context", "get-node", "a b", "--workspace", d.root)
+		assert.Contains(t, strings.Join(strings.Fields(got.stderr), " "), want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
@@ -78,10 +79,26 @@ func (in *invocation) next(e *contract.Error) string {
 	if strings.Contains(hint, "the details name") { // people are not shown the details, but the message
 		hint = ""
 	}
+	hint = in.there(inFlags.Replace(hint))
 	if hint == "" && exit.Code(e) == exit.Usage {
 		hint = fmt.Sprintf("\"ferment %s --help\" shows its usage", in.words)
 	}
-	return inFlags.Replace(hint)
+	return hint
+}
+
+// quotedCommand is a command of this package that a text quotes.
+var quotedCommand = regexp.MustCompile(`"ferment (workspace|context) [^"]+`)
+
+// there adds --workspace to the commands in a hint, if the failed command had it.
+func (in *invocation) there(hint string) string {
+	if in.workspace == "" {
+		return hint
+	}
+	option := " --workspace " + quoted(in.workspace)
+	if strings.HasPrefix(hint, "ferment ") {
+		return hint + option
+	}
+	return quotedCommand.ReplaceAllStringFunc(hint, func(command string) string { return command + option })
 }
 
 // inFlags names the flags for keys of a request that a hint names.

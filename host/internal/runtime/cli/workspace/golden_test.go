@@ -41,14 +41,14 @@ var goldens = []struct{ args, out string }{
 	{"workspace scan --dry-run --preset build-dirs --pattern *.tmp", `{:added 500 :modified 0 :removed 0 :unchanged 0 :skipped 0 :renamed []
  :paths {:added ["a"] :modified [] :removed []} :bytes-hashed 0 :ignore/digest "a1-b3-aabb" :tree/complete? true :git/exact? true :dry-run? true ` + at + `}`},
 	{"workspace status --breakdown --coverage --as-of 40", `{:scanned? true :tree/complete? false :workspace/id "01J0" :scheme "b3" :state-root "` + state1 + `" :nodes {:file 1110 :dir 14}
- :frames 31 :heads {:fresh 28 :stale 3} :watch :off :damaged? false :top-paths [["." 124] ["src" 90]]
+ :frames 31 :heads {:fresh 28 :stale 3} :watch :off :damaged? false :warning "the index was rebuilt: it was missing" :top-paths [["." 124] ["src" 90]]
  :coverage [{:frame/type "digest" :with 13 :without 1 :pct 92.9}] ` + at + `}`},
 	{"workspace status", `{:scanned? false :workspace/id "01J0" :scheme "b3" :nodes {} :frames 0 :heads {} :watch :off :damaged? true :seq 0}`},
 	{"workspace list-deleted --older-than 90d", `{:scanned? true :deleted [{:path "old/b" :frames 2} {:path/b64 "b2xkL_8" :frames 1}] ` + at + `}`},
 	{"workspace list-deleted", `{:scanned? true :deleted [] ` + at + `}`},
 	{"workspace validate --quick --fs --rerun", `{:valid? true :state-root "` + state1 + `" :nodes 124 :frames 31 :errors [] :warnings [{:code :drift :path "src/a.go" :message "the file changed since the scan"}] ` + at + `}`},
 	{"workspace validate", `{:valid? false :nodes 124 :frames 31 :errors [{:code :store/corrupt :file "log/000001.seg" :seq 17 :frame/id "` + frame1 + `" :message "the record does not match its hash"}] :warnings []}`},
-	{"workspace repair --dry-run", `{:would [:rebuild-index :new-log] :lost ["` + frame1 + `"] ` + at + `}`},
+	{"workspace repair --dry-run", `{:would [:rebuild-index :new-log] :lost [{:path "d/a" :frame/id "` + frame1 + `"} {:path/b64 "b2xkL_8" :frame/id "` + frame2 + `"}] ` + at + `}`},
 	{"workspace repair --yes", `{:did [:rebuild-index] :lost [] :quarantined ["log/000001.seg"] ` + at + `}`},
 	{"workspace ignore list", `{:patterns ["*.tmp" "build/"] ` + at + `}`},
 	{"workspace ignore add *.log build/ --dry-run", `{:added 2 :changes {:added [] :removed ["a.log"]} :dry-run? true ` + at + `}`},
@@ -58,7 +58,7 @@ var goldens = []struct{ args, out string }{
 	{"workspace snapshot list", `{:snapshots [{:name "run-17" :commit 42}] ` + at + `}`},
 	{"workspace snapshot create run-17 --commit 40", `{:name "run-17" :commit 40 ` + at + `}`},
 	{"workspace snapshot remove run-17", `{:name "run-17" :removed? true ` + at + `}`},
-	{"workspace import note.txt --yes --on-conflict keep-local", `{:imported 12 :existing 1 :conflicts [{:frame/id "` + frame1 + `" :kept :local}] ` + at + `}`},
+	{"workspace import note.txt --yes --on-conflict keep-local", `{:imported 12 :existing 3 :restored 2 :conflicts [{:frame/id "` + frame1 + `" :kept :local}] ` + at + `}`},
 	{"workspace compact --ttl 90d --keep 1000 --yes", `{:purged 3 :bytes-freed 40211 ` + at + `}`},
 	{"workspace delete src/old --yes", `{:tombstoned 5 ` + at + `}`},
 	{"workspace delete src/old --dry-run", `{:tombstoned 5 :dry-run? true ` + at + `}`},
@@ -84,7 +84,7 @@ var goldens = []struct{ args, out string }{
 	{"context compose src/a.go --source current --source parent --source README.md --query flags --order relevance --max-frames 5 --filter [:type,#{\"note\"}]", `{:frames [` + frame + `] :skipped ["parent"] :omitted 2 ` + at + `}`},
 	{"context compose --ids --order [:type-priority,[\"note\"]]", `{:ids ["` + frame1 + `"] :skipped [] :omitted 0 ` + at + `}`},
 	{"context generate src/a.go --model ollama/voice --intent context/summarize --force", `{:frame/id "` + frame1 + `" :frame/existing? false :attribution {:cap/id :ollama/voice :provider {:name "ollama" :type :ollama :model "llama3.1"} :usage {:tokens-in 480 :tokens-out 32 :tokens-mark :exact}} ` + at + `}`},
-	{"context generate . --recursive --plan --priority high --on-failure continue --concurrency 2", `{:items [{:path "bin/tool" :frame/type "s" :old nil :new nil :reason :missing :outcome :skipped :why "the file has 20000000 bytes, more than 262144" :ms 0} {:path "src/a.go" :frame/type "s" :old nil :new "` + frame1 + `" :reason :missing :outcome :made :ms 3}] :counts {:file 1 :directory 0 :reused 0 :skipped 1 :failed 0} ` + at + `}`},
+	{"context generate . --recursive --plan --priority high --on-failure continue --concurrency 2", `{:items [{:path "bin/tool" :frame/type "s" :old nil :new nil :reason :missing :outcome :skipped :why "the file has 20000000 bytes, more than 262144" :ms 0} {:path "src/a.go" :frame/type "s" :old nil :new "` + frame1 + `" :reason :missing :outcome :made :ms 3} {:path "src/b.go" :frame/type "s" :old "` + frame1 + `" :new "` + frame1 + `" :outcome :reused :why "its frame is fresh" :ms 0}] :counts {:file 1 :directory 0 :reused 1 :skipped 1 :failed 0} ` + at + `}`},
 	{"context generate --plan", `{:frames [{:frame/id "` + frame1 + `"}]}`},
 	{"context batch calls.edn --concurrency 8 --atomic", `{:results [{:out {:state :fresh}} {:error {:type :frame/no-head :message "there is no head"}}] :ok 1 :failed 1 ` + at + `}`},
 	{"context diff run-17 --content --path src --type digest", `{:nodes {:added ["n"] :modified ["src/a.go"] :removed [] :renamed [["a" "b"]]} :frames {:stale [["src" "digest"]] :head-moved [{:path "src" :frame/type "digest" :old "` + frame2 + `" :new "` + frame1 + `"}]}
@@ -92,7 +92,8 @@ var goldens = []struct{ args, out string }{
 	{"context diff ./note.txt", `{:equal? true :nodes {} :frames {} ` + at + `}`},
 	{"context diff 1 2", `{:nodes {:added [] :modified [] :removed [] :renamed []} :frames {} ` + at + `}`},
 	{"context report --section coverage --fail-on stale --path src", `{:coverage [{:frame/type "digest" :agent/id "docs" :with 13 :without 1 :pct 92.9}] :states {:fresh 28 :stale 3} :authored-stale [{:path "README.md" :frame/type "note"}]
- :directories [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true} ` + at + `}`},
+ :directories [{:path "src" :nodes 1200 :bytes 40211}] :models [] :validation {:valid? true}
+ :fail-on {:met? true :conditions [{:condition "stale" :met? true :count 3 :paths ["." "a b" "src"]} {:condition "coverage:digest<95" :met? true :count 1 :pct 92.9 :paths ["huge.bin"]} {:condition "inexact" :met? false :count 0}]} ` + at + `}`},
 	{"context report -o markdown", `{:text "# Report\n\n| a |\n" ` + at + `}`},
 	{"context agents list", `{:agents [{:agent/id "writer" :role :writer :valid? true} {:agent/id "docs" :role :writer :model "openai/voice" :valid? false :problems ["there is no model openai/voice"]}]}`},
 	{"context agents show docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :context/read} :model "openai/voice" :principals ["ci"] :prompts {:system "Be brief."} :valid? true}`},

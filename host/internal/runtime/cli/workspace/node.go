@@ -69,14 +69,16 @@ func inside(root, path string) bool {
 }
 
 var (
+	// likeID is the text of an id, or of one that was mistyped.
+	likeID  = regexp.MustCompile(`^(?i:[cnbfrspxa]\d+-(b3|s2|g1|g2)-[0-9a-z]+)$`)
 	wholeID = regexp.MustCompile(`^[a-z]\d+-[a-z0-9]+-[0-9a-f]+$`)
 	digits  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 )
 
 // node adds the keys of a NODE argument to an input: the id for one of hex digits
-// or for the text form of an id, else the path.
+// or for what looks like the text form of an id, else the path.
 func (p place) node(input edn.Value, text string) (edn.Value, error) {
-	if wholeID.MatchString(text) || digits.MatchString(text) {
+	if likeID.MatchString(text) || digits.MatchString(text) {
 		return input.AssocKey("node/id", edn.Text(text)), nil
 	}
 	path, err := p.path(text)

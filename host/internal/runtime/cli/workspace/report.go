@@ -51,6 +51,9 @@ func (p *page) section(title string, v edn.Value) {
 	first, _ := v.Nth(0)
 	switch {
 	case v.IsNil():
+	case title == "fail-on" && v.Key("conditions").Len() > 0:
+		p.heading(title)
+		p.conditions(v.Key("conditions"))
 	case v.IsMap():
 		p.heading(title)
 		for k, x := range v.Entries() {
@@ -67,6 +70,27 @@ func (p *page) section(title string, v edn.Value) {
 		p.line("  none")
 	default:
 		p.field(title, words(v))
+	}
+}
+
+// conditions writes those of --fail-on as a table, and below it the paths that meet each.
+func (p *page) conditions(list edn.Value) {
+	var rows [][]string
+	for c := range list.Elems() {
+		met := "no"
+		if c.Key("met?").Truthy() {
+			met = "yes"
+		}
+		count, percent := counted(number(c.Key("count")), ""), dash(words(c.Key("pct")))
+		rows = append(rows, []string{plain(c.Key("condition")), met, count, percent})
+	}
+	p.table([]string{"condition", "met", "count", "pct"}, rows)
+	for c := range list.Elems() {
+		if paths := c.Key("paths"); paths.Len() > 0 {
+			p.line("")
+			p.line("%s", plain(c.Key("condition")))
+			p.list("-", paths, number(c.Key("count")))
+		}
 	}
 }
 

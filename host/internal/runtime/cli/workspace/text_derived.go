@@ -38,10 +38,14 @@ func (p *page) counts(c edn.Value) {
 		counted(number(c.Key("skipped")), ""), counted(number(c.Key("failed")), ""))
 }
 
-// items writes what became of each target.
+// items writes what became of each target, except those whose frame stays the head: they
+// are counted as reused.
 func (p *page) items(items edn.Value) {
 	var rows [][]string
 	for i := range items.Elems() {
+		if i.Key("outcome").Equal(edn.K("reused")) && i.Key("new").Equal(i.Key("old")) {
+			continue
+		}
 		what := plain(i.Key("reason"))
 		if e := i.Key("error"); !e.IsNil() {
 			what = "failed: " + errorText(e)

@@ -104,6 +104,7 @@ func statusText(p *page, out edn.Value) {
 	p.field("heads", counts(out.Key("heads")))
 	p.field("watch", words(out.Key("watch")))
 	p.damage(out)
+	p.field("warning", plain(out.Key("warning")))
 	p.inexact(out)
 	if top := out.Key("top-paths"); top.Len() > 0 {
 		p.line("")
@@ -305,13 +306,16 @@ func exportText(p *page, out edn.Value) {
 }
 
 func importText(p *page, out edn.Value) {
-	verb := "imported"
+	verb, back := "imported", "are back"
 	if out.Key("dry-run?").Truthy() {
-		verb = "would import"
+		verb, back = "would import", "would be back"
 	}
 	conflicts := out.Key("conflicts")
 	p.line("%s %s; %s exist already", verb, counted(number(out.Key("imported")), "frame"),
 		counted(number(out.Key("existing")), ""))
+	if restored := number(out.Key("restored")); restored > 0 {
+		p.line("%s of these %s", counted(restored, "dropped text"), back)
+	}
 	if conflicts.Len() > 0 {
 		p.line("%s:", counted(conflicts.Len(), "conflict"))
 		p.list("!", conflicts, 0)

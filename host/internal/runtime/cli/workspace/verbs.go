@@ -13,14 +13,16 @@ var groupsOfVerbs = []group{
 	{"workspace", "keep a Merkle tree of a directory, and the frames of its nodes",
 		"workspace scans a directory into a Merkle tree and keeps the texts (frames) about its files and\n" +
 			"directories: it reports, checks, repairs, watches and moves what is kept. Every command calls the intent of\n" +
-			"the same name. Paths are relative to the working directory."},
+			"the same name. Paths are relative to the working directory, or to the root of the workspace if the working\n" +
+			"directory is outside of it (--workspace)."},
 	{"workspace ignore", "list, change and explain the ignore rules of a workspace", ""},
 	{"workspace snapshot", "name a state of a workspace and protect it from compaction", ""},
 	{"context", "read, write and derive the frames of a workspace",
 		"context reads, writes and derives frames: texts about one file or directory of a workspace. Every command\n" +
 			"calls the intent of the same name.\n\n" +
-			"NODE is a path relative to the working directory, a node id, or a prefix of an id with at least 8\n" +
-			"hexadecimal digits; write ./NAME for a file whose name looks like one."},
+			"NODE is a path, a node id, or a prefix of an id with at least 8 hexadecimal digits; write ./NAME for a file\n" +
+			"whose name looks like one. Paths are relative to the working directory, or to the root of the workspace if\n" +
+			"the working directory is outside of it (--workspace)."},
 	{"context agents", "list, show and validate the agents of a workspace", ""},
 }
 

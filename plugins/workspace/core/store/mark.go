@@ -1,0 +1,77 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/fermenthq/ferment/plugins/workspace/core/log"
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// damageMark has the damage of the log that a validation or a read found. Open does not
+// read what the index has already, so it would not find that damage. While the file is
+// there, the store takes no writes; a repair removes it.
+const damageMark = quarantineDir + "/damage"
+
+// MarkDamage remembers the damage of the log in the report of a validation, so that the
+// store takes no writes until a repair.
+func MarkDamage(dir string, r *Report) error {
+	i := slices.IndexFunc(r.Errors, Finding.ofLog)
+	if i < 0 || r.Errors[i].Code == DamageMarked {
+		return nil
+	}
+	f := r.Errors[i]
+	return writeMark(dir, fmt.Sprintf("%s at byte %d, transaction %d: %s", f.File, f.Offset, f.Seq, f.Reason))
+}
+
+func writeMark(dir, text string) error {
+	path := filepath.Join(dir, damageMark)
+	if exists(path) {
+		return nil // the first damage that was found
+	}
+	err := os.MkdirAll(filepath.Dir(path), 0o700)
+	if err == nil {
+		err = renameio.WriteFile(path, []byte(text), 0o600)
+	}
+	if err == nil {
+		err = errors.Join(log.SyncDir(filepath.Dir(path)), log.SyncDir(dir))
+	}
+	if err != nil {
+		return asStoreError("mark the damage", err)
+	}
+	return nil
+}
+
+// readMark returns the damage that was found before, nil if none was.
+func readMark(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, damageMark))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errors.New(string(text))
+}
+
+// notice remembers the damage of the log that an error of a read is about. Damage that a
+// follower reads may be a compaction of the other process.
+func (s *Store) notice(err error) {
+	if err == nil || s.follows || !errors.Is(err, contract.OfType("store/corrupt")) {
+		return
+	}
+	e := contract.AsError(err)
+	if file, _ := e.Details.Key("file").AsString(); !strings.HasSuffix(file, log.SegmentSuffix) {
+		return
+	}
+	if err := writeMark(s.dir, e.FullMessage()); err != nil {
+		s.warn(err.Error())
+	}
+}
