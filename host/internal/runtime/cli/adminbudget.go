@@ -27,9 +27,9 @@ func (c *command) budgetShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "show the budgets of the daemon: limit, used, reserved and left",
-		Long: "show lists the budget of the whole host and those of the callers with calls in this window. The rest is the\n" +
-			"limit plus grants, less used amounts and reservations of calls in progress. The counters are kept in memory:\n" +
-			"a restart of the daemon resets them.",
+		Long: "show lists the budgets of the tenants and of the callers with calls in this window. The tenant\n" +
+			"\"host\" stands for all callers without a tenant. The rest is the limit plus grants, less used amounts and\n" +
+			"reservations of calls in progress. Counters outlive a restart of the daemon if store.driver keeps its journal.",
 		Example: "  ferment admin budget show\n  ferment admin budget show --user ann --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,8 +54,8 @@ func (c *command) budgetAdjustCommand() *cobra.Command {
 		Use:   "adjust",
 		Short: "raise the limit of a budget until its window ends, or charge it",
 		Long: "adjust changes one budget of the daemon immediately, also for calls in progress. A grant is added to the\n" +
-			"limits; a charge counts as used, also beyond the limits. Both last until the window ends, those of a total\n" +
-			"until the daemon stops; a reload keeps them. Permanent limits are set in the configuration.",
+			"limits; a charge counts as used, also beyond the limits. Both last until the window ends;\n" +
+			"a reload and a restart keep them. Permanent limits are set in the configuration.",
 		Example: "  ferment admin budget adjust --user ann --grant '{:usd 5}'\n  ferment admin budget adjust --tenant=lab --grant '{:attempts 1000}' --charge '{:usd 0.25M}'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -153,8 +153,10 @@ func budgetRow(s edn.Value) []string {
 // scopeText returns the scope of a budget and the end of its window.
 func scopeText(s edn.Value) (name, resets string) {
 	name, resets = plain(s.Key("scope")), "never"
-	if user, ok := s.Key("user").AsString(); ok {
-		name += " " + user
+	for _, key := range []string{"user", "tenant"} {
+		if id, ok := s.Key(key).AsString(); ok {
+			name += " " + id
+		}
 	}
 	if at, ok := s.Key("resets").AsInst(); ok {
 		resets = at.UTC().Format(time.RFC3339)

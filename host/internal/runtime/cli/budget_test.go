@@ -159,7 +159,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 	fresh := w.run("admin", "budget", "show")
 	require.Equal(t, 0, fresh.code, fresh.stderr)
 	assert.Regexp(t, `(?m)^scope +limit +granted +used +reserved +left +known +resets$`, fresh.stdout)
-	assert.Regexp(t, `(?m)^tenant +attempts 50 +nothing +nothing +nothing +attempts 50 +exact +never$`, fresh.stdout)
+	assert.Regexp(t, `(?m)^tenant host +attempts 50 +nothing +nothing +nothing +attempts 50 +exact +never$`, fresh.stdout)
 	assert.Regexp(t, `(?m)^each user: at most usd 0.02 \(ferment.hcl:\d+:1\)\neach run: at most attempts 9 \(ferment.hcl:\d+:1\)$`, fresh.stdout)
 
 	for range 2 {
@@ -220,6 +220,7 @@ func TestBudgetOfAnOperator(t *testing.T) {
 		"admin budget adjust --user ann --grant {:usd,0}":        {2, "changes nothing"},
 		"admin budget adjust --user ann --grant {:max-usd,1}":    {2, ":max-usd"},
 		"admin budget adjust --user ann --grant {:attempts,1}":   {2, "does not limit attempts"},
+		"admin budget adjust --tenant=lab --grant {:attempts,1}": {5, `no block budget "tenant"`},
 		"admin budget adjust --tenant --grant {:attempts,1}":     {5, `no block budget "tenant"`},
 	} {
 		got := w.run(strings.Fields(args)...)

@@ -122,6 +122,11 @@ func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) 
 	if !block.Written {
 		return edn.Nil(), unlimited(kind)
 	}
+	if kind == budget.Tenant {
+		if err := h.knowsTenant(ctx, b, id); err != nil {
+			return edn.Nil(), err
+		}
+	}
 	grant, err := amounts("grant", change.Grant)
 	if err != nil {
 		return edn.Nil(), err
@@ -146,6 +151,30 @@ func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) 
 		return edn.Nil(), unwritable(err)
 	}
 	return h.balance(ctx, b, kind, id)
+}
+
+// knowsTenant returns an error for a tenant that has neither an account nor a counter in
+// this window.
+func (h *Host) knowsTenant(ctx context.Context, b *policy.Budgets, id string) *contract.Error {
+	if id == policy.HostTenant {
+		return nil
+	}
+	users, unread := h.identity.Users(ctx)
+	if unread != nil {
+		return unread
+	}
+	if slices.ContainsFunc(users, func(u identity.User) bool { return u.Tenant == id }) {
+		return nil
+	}
+	counted, err := h.tenants(ctx, b)
+	switch {
+	case err != nil:
+		return unwritable(err)
+	case slices.Contains(counted, id):
+		return nil
+	}
+	return contract.Errorf("not-found", "no account has the tenant %q, and nothing was counted for it in this window", id).
+		WithHint("\"ferment admin budget show\" and \"ferment user list\" show the tenants")
 }
 
 // callerNamed returns the name under which calls of a caller are counted: a login stands
@@ -194,6 +223,9 @@ func (h *Host) balance(
 		AssocKey("granted", all[0].Granted.Value()).
 		AssocKey("soft?", edn.Bool(soft)).
 		AssocKey("where", edn.Text(block.Where))
+	if kind == budget.Tenant {
+		v = v.AssocKey("tenant", edn.Text(id))
+	}
 	return v, nil
 }
 

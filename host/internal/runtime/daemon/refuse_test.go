@@ -127,6 +127,40 @@ func TestBudgetsOfImpossibleNames(t *testing.T) {
 	}
 }
 
+// LED-006: the budget of a tenant is named, and changed only for a tenant that has an
+// account or a counter.
+func TestBudgetsOfTenants(t *testing.T) {
+	limits, err := policy.LimitsOf(edn.MustRead(`{:max-attempts 5}`))
+	require.NoError(t, err)
+	block := policy.ScopeBudget{Written: true, Limits: limits, Per: "total"}
+	l := &setup.Loaded{Config: &config.Config{Generation: &build.Generation{Budgets: &policy.Budgets{Tenant: block}}}}
+	accounts, err := identity.Open(t.Context(), &identity.Memory{})
+	require.NoError(t, err)
+	_, refused := accounts.AddUser(t.Context(), &identity.Settings{}, identity.NewUser{Login: "pia", Tenant: "lab"})
+	require.Nil(t, refused)
+	ledger := budget.NewMemory(nil)
+	counted := budget.Scope{Kind: budget.Tenant, ID: "issued", Limits: limits, Per: budget.Total}
+	require.NoError(t, ledger.Adjust(t.Context(), counted, budget.Adjustment{Charge: policy.Count(policy.Attempts, 1)}))
+	c := control{serving("ready", l, func(h *Host) { h.ledger, h.identity = ledger, accounts })}
+
+	_, refused = c.AdjustBudget(t.Context(), httpapi.BudgetChange{Tenant: "nosuch", Grant: edn.MustRead(`{:attempts 1}`)})
+	require.NotNil(t, refused)
+	assert.Equal(t, "not-found", refused.Type)
+	for _, tenant := range []string{"", "lab", "issued"} {
+		v, refused := c.AdjustBudget(t.Context(), httpapi.BudgetChange{Tenant: tenant, Grant: edn.MustRead(`{:attempts 1}`)})
+		require.Nil(t, refused, tenant)
+		assert.Equal(t, edn.Text(policy.TenantOf(tenant)), v.Key("tenant"))
+	}
+	shown, refused := c.Budgets(t.Context(), "")
+	require.Nil(t, refused)
+	var names []string
+	for scope := range shown.Key("scopes").Elems() {
+		name, _ := scope.Key("tenant").AsString()
+		names = append(names, name)
+	}
+	assert.ElementsMatch(t, []string{"host", "issued", "lab"}, names)
+}
+
 // LED-006: what a deleted account has used is shown under its id; nothing is added to its
 // budget.
 func TestBudgetOfADeletedAccount(t *testing.T) {
