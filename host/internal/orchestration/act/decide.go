@@ -37,7 +37,8 @@ type Decision struct {
 	By     string // principal
 }
 
-// suspendFor suspends the run for a decision about nodes.
+// suspendFor suspends the run for a decision about nodes. A run whose cancellation was
+// requested is not suspended: it ends, and its error names the calls.
 func (f *flight) suspendFor(nodes []eval.Undecided) {
 	records, err := f.service.config.Journal.Records(f.id)
 	if err != nil {
@@ -54,6 +55,10 @@ func (f *flight) suspendFor(nodes []eval.Undecided) {
 		})
 	}
 	slices.SortFunc(body.Open, func(a, b journal.Question) int { return strings.Compare(a.Path.String(), b.Path.String()) })
+	if past.Canceled != nil {
+		f.unknown = questions(body.Open)
+		return
+	}
 	_ = f.suspend(body)
 }
 
@@ -120,6 +125,9 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 		return nil, suspended(run, past.Suspended)
 	case !by || how.Cancel != nil:
 		return r, nil
+	case past.Canceled != nil:
+		return nil, contract.Errorf("run/not-resumable", "run %s does not go on: its cancellation was requested", run).
+			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs cancel %s\" ends it", run))
 	}
 	open := slices.Clone(past.Suspended.Open)
 	var values edn.MapBuilder

@@ -409,6 +409,51 @@ func TestSuspendedRunEnds(t *testing.T) {
 	assert.Equal(t, journal.StatusCompleted, finished(t, all).Status)
 }
 
+// RUN-013, JRN-041: a run that is canceled while a call of class once is under way ends
+// canceled, and its error names the call. It is not suspended.
+func TestCancelOfAOnceCall(t *testing.T) {
+	w := resumeWorld(t)
+	begun := make(chan struct{})
+	w.Func("a/adds", func(ctx context.Context, _ dispatch.Call) dispatchtest.Step {
+		close(begun)
+		<-ctx.Done()
+		return dispatchtest.Step{Err: contract.AsError(context.Cause(ctx))}
+	})
+	run, refused := service(t, w, suspending).Start(t.Context(), request(ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/adds]} :input {:n 1} :as :pay}
+	  {:op :emit :input :pay}]}`, "", writes)))
+	require.Nil(t, refused, "%v", refused)
+	<-begun
+	require.True(t, run.Cancel("uid/7", "enough"))
+	_, err := run.Wait()
+	require.NotNil(t, err)
+	assert.Equal(t, "canceled", err.Type)
+	assert.Contains(t, err.Message, ":a/adds")
+	assert.Equal(t, `"uid/7"`, err.Details.Key("by").String())
+	assert.Equal(t, journal.StatusCanceled, finished(t, run.Records()).Status)
+}
+
+// JRN-044: a run that was suspended after the request to cancel it takes no decision:
+// it would not be carried out.
+func TestDecisionAfterACancel(t *testing.T) {
+	records, _ := suspendedRun(t, losing(t, 1), ownPlan(payPlan, "", writes))
+	last := len(records) - 1
+	asked := records[last]
+	asked.Body = &journal.CancelRequested{By: "uid/7"}
+	asked.Path, asked.Node = edn.Nil(), ""
+	records = slices.Insert(records, last, asked)
+	for i := range records {
+		records[i].Seq = i + 1
+	}
+	past := decoded(t, records)
+	kept := journal.NewMemory()
+	kept.Load(past[0].Run, past)
+	s := service(t, resumeWorld(t), suspending, func(c *act.Config) { c.Journal = kept })
+	_, refused := s.Resume(t.Context(), past[0].Run, past, deciding("n0", journal.DecisionRetry, edn.Nil()))
+	require.NotNil(t, refused)
+	assert.Equal(t, "run/not-resumable", refused.Type)
+}
+
 // ahead is a clock that is ahead of that of the machine.
 type ahead time.Duration
 

@@ -25,6 +25,9 @@ func settle(f *flight) *contract.Error {
 		f.err = contract.Errorf("queue/deadline-exceeded", "the run passed its deadline of %d ms",
 			f.request.DeadlineMS).WithCause(f.err)
 	case errors.Is(f.ended, context.Canceled) && f.err.Type != "runtime/draining":
+		if f.unknown != "" {
+			f.err = f.canceledUnknown()
+		}
 		f.err = canceled(f.err, context.Cause(f.ctx))
 	}
 	if f.err != nil {

@@ -86,13 +86,18 @@ func (f *flight) unbegun() *contract.Error {
 	case errors.As(context.Cause(f.ctx), &draining):
 		return draining
 	case f.unknown != "":
-		return contract.Errorf("canceled", "the run was canceled; it is not known whether %s", f.unknown)
+		return f.canceledUnknown()
 	}
 	verb := "began"
 	if f.past != nil && f.past.Active {
 		verb = "went on"
 	}
 	return contract.Errorf("canceled", "the run was canceled before it %s", verb)
+}
+
+// canceledUnknown is the error of a canceled run whose calls may have had their effect.
+func (f *flight) canceledUnknown() *contract.Error {
+	return contract.Errorf("canceled", "the run was canceled; it is not known whether %s", f.unknown)
 }
 
 // leave gives the place in the queue back.

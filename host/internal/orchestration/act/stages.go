@@ -69,7 +69,7 @@ type flight struct {
 	failed    *failedRun      // that has the key, and goes on; else nil
 	cache     caching
 	cut       bool   // it was interrupted: its end is not recorded
-	unknown   string // calls that may have had their effect, of a suspended run that is canceled
+	unknown   string // calls that may have had their effect, of a run that is canceled
 	class     string
 	place     *queue.Place     // in the queue; nil: it does not wait
 	pace      *stream.Pace     // nil unless the run is streamed

@@ -100,7 +100,11 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 			}
 			if run.State == "suspended" && j.host != nil {
 				how := act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: c.By, Why: c.Why}}
-				return canceled(run.ID, "running", true), j.host.resume(run.ID, how)
+				resumed, err := j.host.resume(run.ID, how)
+				if err != nil {
+					return edn.Nil(), err
+				}
+				return canceled(run.ID, statusAfter(ctx, resumed, endsAtOnce), true), nil
 			}
 			return edn.Nil(), contract.Errorf("queue/invalid-transition",
 				"cancel run %s: it is %s, but no daemon executes it", run.ID, run.State).
@@ -116,10 +120,13 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 	}
 	wait := c.Wait
 	if !accepted || waits {
-		wait = time.Minute // it has just ended, or does at once
+		wait = endsAtOnce
 	}
 	return canceled(active.run.ID(), statusAfter(ctx, active.run, wait), accepted), nil
 }
+
+// endsAtOnce bounds the wait for a run that has just ended, or does at once.
+const endsAtOnce = time.Minute
 
 // statusAfter waits for the end of a run and returns its status then, or running.
 func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
@@ -133,8 +140,11 @@ func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
 		return "running"
 	}
 	for _, rec := range slices.Backward(run.Records()) {
-		if end, ok := rec.Body.(*journal.RunFinished); ok {
+		switch end := rec.Body.(type) {
+		case *journal.RunFinished:
 			return end.Status
+		case *journal.RunSuspended:
+			return "suspended"
 		}
 	}
 	return "open" // interrupted by the end of the daemon
@@ -173,7 +183,7 @@ func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.D
 	for _, d := range decisions {
 		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: d.By})
 	}
-	if err := j.host.resume(run.ID, how); err != nil {
+	if _, err := j.host.resume(run.ID, how); err != nil {
 		return edn.Nil(), err
 	}
 	return edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("status"), edn.K("running")), nil

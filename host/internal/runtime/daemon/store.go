@@ -243,25 +243,25 @@ func (d *Daemon) recall(ctx context.Context, u store.Unfinished, why string) err
 }
 
 // resume continues a suspended or failed run and returns once it goes on.
-func (h *Host) resume(id string, how act.Resumption) *contract.Error {
+func (h *Host) resume(id string, how act.Resumption) (*act.Run, *contract.Error) {
 	if !h.runs.claim(id) {
-		return contract.Errorf("run/not-resumable", "run %s is in progress: it goes on by itself", id)
+		return nil, contract.Errorf("run/not-resumable", "run %s is in progress: it goes on by itself", id)
 	}
 	defer h.runs.unclaim(id)
 	taken, err := h.Take()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t := taken.(*turn)
 	records, failed := h.journal.Records(id)
 	if failed != nil {
 		t.Release()
-		return failureOf(failed)
+		return nil, failureOf(failed)
 	}
 	run, err := t.of.service.Resume(context.Background(), id, records, how)
 	if err != nil {
 		t.Release()
-		return err
+		return nil, err
 	}
 	active := &activeRun{run: run, of: t.of}
 	h.runs.track(active)
@@ -269,7 +269,7 @@ func (h *Host) resume(id string, how act.Resumption) *contract.Error {
 		defer t.Release()
 		_, _ = t.attend(active, func(*act.Run) {}) // the journal has the response
 	})
-	return nil
+	return run, nil
 }
 
 // giveUp ends a daemon whose journal failed: no answer leaves any more, so there

@@ -63,7 +63,7 @@ func cancelJob(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	now, err := job(x, r)
 	return edn.MustMap(
 		edn.K("job/id"), edn.Text(x.run),
-		edn.K("job/status"), done.Key("status"),
+		edn.K("job/status"), now.Key("job/status"),
 		edn.K("cancel/accepted?"), done.Key("cancel/accepted?"),
 		edn.K("updated-at"), now.Key("updated-at"),
 	), err

@@ -45,6 +45,8 @@ func TestCancelJob(t *testing.T) {
 	a := w.call("POST "+path+"/cancel", `{"reason":"too late"}`)
 	require.Equal(t, 200, a.status, "%s", a.body)
 	assert.Equal(t, "job/id job/status cancel/accepted? updated-at", strings.Join(keysOf(a.value(t)), " "))
+	now := w.call("GET "+path, "").value(t)
+	assert.Equal(t, now.Key("job/status"), a.value(t).Key("job/status"), "a state of jobs, not of runs")
 	var cancel []runsCall
 	w.mu.Lock()
 	for _, call := range w.asked {
