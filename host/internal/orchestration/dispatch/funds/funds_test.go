@@ -3,6 +3,7 @@ package funds_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -137,6 +138,29 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// LED-006, BUD-007: the details of a call of unknown price are those of one scope: the
+// one with the least money left.
+func TestUnknownPrice(t *testing.T) {
+	p := payer(t, &node{in: 100, out: 50}, "")
+	for _, s := range []struct {
+		kind   budget.Kind
+		limits string
+		per    budget.Per
+	}{{budget.Tenant, "{:max-usd 20M}", budget.Total}, {budget.User, "{:max-usd 5M}", budget.Day}, {budget.Run, "{:max-usd 9M}", ""}} {
+		l, err := policy.LimitsOf(edn.MustRead(s.limits))
+		require.NoError(t, err)
+		p.Chain = append(p.Chain, budget.Scope{Kind: s.kind, ID: "x", Limits: l, Per: s.per})
+	}
+	r, err := p.Reserve(p.Run, capability(t, p, "m/call"), funds.ForAttempt, 1, true)
+	require.Nil(t, err)
+	p.Settle(&r, funds.Settlement{})
+	_, err = p.Reserve(p.Run, capability(t, p, "m/open"), funds.ForAttempt, 2, true)
+	require.NotNil(t, err)
+	d := err.Details
+	assert.Equal(t, ":user 5M 4.5M", fmt.Sprint(d.Key("scope"), " ", d.Key("limit"), " ", d.Key("left")))
+	assert.True(t, d.HasKey("resets"))
+}
+
 // LED-003: what a call cost replaces its reservation.
 func TestSettle(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -181,6 +205,36 @@ func TestSettle(t *testing.T) {
 			assert.Nil(t, n.failed)
 			p.Settle(&r, row.end)
 			assert.Len(t, n.records, 2, "a reservation is settled once")
+		})
+	}
+}
+
+// LED-003: the usage of a call has the cost that is settled if the capability
+// reports none, and without a budget the cost of its price.
+func TestUsage(t *testing.T) {
+	tokens := edn.MustRead(`{:tokens-in 10 :tokens-out 20}`)
+	for name, row := range map[string]struct {
+		cap, limits string
+		end         funds.Settlement
+		want        string
+	}{
+		"reported": {
+			cap: "m/call", end: funds.Settlement{Usage: edn.MustRead(`{:cost-usd 0.3M :cost-mark :exact}`)},
+			want: `{:cost-mark :exact :cost-usd 0.3M}`,
+		},
+		"by the call":      {cap: "m/call", want: `{:cost-mark :estimated :cost-usd 0.5M}`},
+		"free":             {cap: "m/free", limits: "{:max-attempts 9}", want: `{:cost-mark :exact :cost-usd 0M}`},
+		"by the token":     {cap: "m/priced", end: funds.Settlement{Usage: tokens}, want: `{:cost-mark :estimated :cost-usd 0.00005M :tokens-in 10 :tokens-out 20}`},
+		"reserved":         {cap: "m/priced", limits: "{:max-usd 1M}", want: `{:cost-mark :estimated :cost-usd 0.0002M}`},
+		"may have gone on": {cap: "m/call", limits: "{:max-usd 1M}", end: funds.Settlement{Unknown: true}, want: `{:cost-mark :at-least :cost-usd 0.5M}`},
+		"no price":         {cap: "m/open", limits: "{:max-attempts 9}", end: funds.Settlement{Usage: tokens}, want: `{:tokens-in 10 :tokens-out 20}`},
+		"not sent":         {cap: "m/call", limits: "{:max-usd 1M}", end: funds.Settlement{Unsent: true}, want: `nil`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := payer(t, &node{in: 100, out: 50}, row.limits)
+			r, err := p.Reserve(p.Run, capability(t, p, row.cap), funds.ForAttempt, 1, true)
+			require.Nil(t, err)
+			assert.Equal(t, row.want, r.Usage(row.end).String())
 		})
 	}
 }

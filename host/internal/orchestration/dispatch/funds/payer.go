@@ -3,6 +3,7 @@ package funds
 import (
 	"context"
 	"errors"
+	"math/big"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
@@ -82,10 +83,7 @@ func (p *Payer) budgeted() bool { return len(p.Chain) > 0 }
 func (p *Payer) Shortfall() *contract.Error { return p.shortfall }
 
 // errUnpriced is an unknown price where money is limited (BUD-007).
-type errUnpriced struct {
-	scope budget.Scope
-	why   error
-}
+type errUnpriced struct{ why error }
 
 func (e *errUnpriced) Error() string { return e.why.Error() }
 
@@ -113,12 +111,7 @@ func (p *Payer) worstCase(ctx context.Context, c *registry.Capability, counts po
 			return want.Plus(highest), true, nil
 		}
 	}
-	for _, scope := range chain {
-		if scope.Limits.Bounds(policy.USD) {
-			return want, false, &errUnpriced{scope, unknown}
-		}
-	}
-	return want, false, unknown
+	return want, false, &errUnpriced{unknown}
 }
 
 // size returns the most tokens that a call can have as input and output. An
@@ -308,6 +301,24 @@ func (p *Payer) Free(c *registry.Capability) bool {
 	return err == nil && !price.Has(policy.USD) && !policy.CountsTokens(c)
 }
 
+// leastMoney returns the balance of the scope with the least money left.
+func (p *Payer) leastMoney() (least budget.Balance) {
+	all, err := p.Account.Balances(p.Run, p.Chain)
+	if err != nil { // then a reservation fails too, and says why
+		for _, s := range p.Chain {
+			all = append(all, budget.Balance{Scope: s})
+		}
+	}
+	var lowest *big.Rat
+	for _, b := range all {
+		left, bounded := b.Left().Max(policy.USD).AsNumber()
+		if bounded && (lowest == nil || left.Cmp(lowest) < 0) {
+			least, lowest = b, left
+		}
+	}
+	return least
+}
+
 // budgetError is the error for callers: what is left and when that changes.
 func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
 	var lack *budget.ExceededError
@@ -317,17 +328,18 @@ func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err err
 	case errors.As(err, &lack):
 		out = lack.Contract("budget/exceeded", p.Clock.Now())
 	case errors.As(err, &unpriced):
-		left := edn.Nil()
-		if l, err := p.Account.Left(p.Run, p.Chain); err == nil {
-			left = l.Max(policy.USD)
-		}
+		least := p.leastMoney()
 		out = contract.Errorf("budget/exceeded",
 			"the budget of %s limits money, and what a call to :%s costs is unknown: %s",
-			unpriced.scope, c.ID, unpriced.why).
-			WithDetail("scope", edn.K(unpriced.scope.Kind.String())).
+			least.Scope, c.ID, unpriced.why).
+			WithDetail("scope", edn.K(least.Scope.Kind.String())).
 			WithDetail("dimension", edn.K(policy.USD.String())).
-			WithDetail("limit", unpriced.scope.Limits.Max(policy.USD)).
-			WithDetail("left", left)
+			WithDetail("limit", least.Scope.Limits.Max(policy.USD)).
+			WithDetail("left", least.Left().Max(policy.USD)).
+			WithHint("the end of a window does not help: only a price does, or unknown_price = \"at-least\" in the budget")
+		if !least.Resets.IsZero() {
+			out = out.WithDetail("resets", edn.Inst(least.Resets))
+		}
 	default:
 		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", p.Node,
 			err)
