@@ -433,12 +433,16 @@ func (s *Schema) inherit() (changed bool) {
 // maxExpected limits the bytes of a form that a finding shows as expected.
 const maxExpected = 200
 
-// shortForm returns the form of scalars, patterns and small enumerations, and
-// the type word of every other schema.
+// shortForm returns the form of scalars, patterns, small enumerations and
+// alternatives of these, and the type word of every other schema.
 func shortForm(s *Schema) edn.Value {
 	switch s.kind {
-	case KindMap, KindMapOf, KindVector, KindList, KindSequential, KindSet, KindTuple, KindOr, KindAnd, KindMaybe, KindNot:
+	case KindMap, KindMapOf, KindVector, KindList, KindSequential, KindSet, KindTuple, KindAnd, KindNot:
 		return edn.K(s.kind.String())
+	case KindOr, KindMaybe:
+		if slices.ContainsFunc(s.kids, func(kid *Schema) bool { return kid.kind == KindRef || len(kid.kids)+len(kid.entries) > 0 }) {
+			return edn.K(s.kind.String())
+		}
 	}
 	if len(s.members) > 100 || len(s.spec.String()) > maxExpected {
 		return edn.K(s.kind.String())

@@ -110,6 +110,9 @@ func (e *explainer) value(s *Schema, v edn.Value) (passed int) {
 		return 1
 	}
 	e.add(s, s.short, v, e.scalarMessage(s, v))
+	if s.numeric() && s.rightNumber(v.Kind()) {
+		return 1 // of the right type, out of its bounds
+	}
 	return 0
 }
 

@@ -45,6 +45,7 @@ func TestFindings(t *testing.T) {
 		{"a tag of no branch", "[:or [:map [:s [:enum :queued]]] [:map [:s [:enum :running]] [:at :inst]]]", "{:s :stopped}",
 			[]string{"[:s] should be one of :queued, :running"}},
 		{"one other", "[:or :int :string]", ":a", []string{"[] should be an integer, or fit 1 other alternative"}},
+		{"of the right type", "[:or :decimal [:int {:min 0}]]", "-1", []string{"[] should be at least 0, or fit 1 other alternative"}},
 		{"long enumeration", "[:enum 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22]", "0",
 			[]string{"[] should be one of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20 and 2 more"}},
 	} {
@@ -139,4 +140,13 @@ func TestNearest(t *testing.T) {
 	} {
 		assert.Equal(t, want, Nearest(name, known), name)
 	}
+}
+
+// ERR-004: what is expected of a missing key are its alternatives, not the word or.
+func TestExpectedAlternatives(t *testing.T) {
+	s, err := Compile(edn.MustRead("[:map [:key [:or :keyword :string]]]"))
+	require.NoError(t, err)
+	found := s.Validate(edn.MustRead("{}"))
+	require.Len(t, found, 1)
+	assert.Equal(t, "[:or :keyword :string]", found[0].Expected.String())
 }

@@ -146,7 +146,11 @@ func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []
 		if used, unread = s.uses(ctx, &row); unread != nil {
 			return contract.Errorf("journal/damaged", "%w", unread)
 		}
-		if _, err := s.write.exec(ctx, how.mark, row.n, nanos(s.opts.Now())); err != nil {
+		at := s.opts.Now()
+		if !how.records && !row.Purged.IsZero() {
+			at = row.Purged // the first time counts
+		}
+		if _, err := s.write.exec(ctx, how.mark, row.n, nanos(at)); err != nil {
 			return err
 		}
 		for _, n := range used {

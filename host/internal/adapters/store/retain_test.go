@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,15 @@ const canary = "canary-7f3a9b"
 // hashes and the values of other runs stay.
 func TestPurgeErasesValues(t *testing.T) {
 	dir := t.TempDir()
-	s := openAt(t, dir)
+	var later atomic.Bool
+	s := openAt(t, dir, func(o *Options) {
+		o.Now = func() time.Time {
+			if later.Load() {
+				return start.Add(2 * time.Hour)
+			}
+			return start.Add(time.Hour)
+		}
+	})
 	secret := edn.MustMap(edn.K("text"), edn.Text(strings.Repeat(canary+" ", 50)))
 	file := edn.Text(strings.Repeat(canary+" ", maxRow/8))
 	both := dialogue(40)
@@ -52,6 +61,11 @@ func TestPurgeErasesValues(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, start.Add(time.Hour), run.Purged)
 	assert.Equal(t, 7, run.Records)
+	later.Store(true)
+	require.NoError(t, s.Purge(context.Background(), "run_a"))
+	run, err = s.Run(context.Background(), "run_a")
+	require.NoError(t, err)
+	assert.Equal(t, start.Add(time.Hour), run.Purged, "the first time counts")
 
 	// The value can be stored again.
 	c := newScript("run_c")

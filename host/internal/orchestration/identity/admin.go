@@ -110,7 +110,9 @@ func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 		if set.has(role, created) {
 			continue
 		}
-		known := slices.Clone(set.Known)
+		known := slices.DeleteFunc(slices.Clone(set.Known), func(name string) bool {
+			return name == policy.RoleAny || name == policy.RoleAnonymous // cannot be granted
+		})
 		for _, r := range created {
 			known = append(known, r.Name)
 		}

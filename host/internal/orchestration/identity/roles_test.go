@@ -63,6 +63,7 @@ func TestCreatedRoles(t *testing.T) {
 	require.Nil(t, err)
 	_, err = w.Grant(ctx, w.set, "ann", night)
 	typed(t, "user/unknown-role", err)
+	assert.NotContains(t, err.Hint, policy.RoleAny, "it cannot be granted")
 	_, _, err = w.AddToken(ctx, w.set, identity.NewToken{Owner: "ann", Narrow: policy.Narrowing{Roles: []string{night}}})
 	typed(t, "user/unknown-role", err)
 }

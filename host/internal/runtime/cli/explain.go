@@ -238,7 +238,10 @@ func routingText(profiles edn.Value) string {
 }
 
 func servedBy(c edn.Value) string {
-	served := "plugin " + plain(c.Key("plugin"))
+	served := "the host"
+	if plugin := plain(c.Key("plugin")); plugin != "" {
+		served = "plugin " + plugin
+	}
 	if c.HasKey("where") {
 		served += ", " + plain(c.Key("where"))
 	}

@@ -77,13 +77,13 @@ func interruptsText(open edn.Value, run string) string {
 	for i := range open.Elems() {
 		fmt.Fprintf(&b, "  %s: node %s asks :%s, since %s ago\n    question %s\n    answer   :%s\n", plain(i.Key("interrupt")),
 			plain(i.Key("node")), plain(i.Key("cap/id")), since(i.Key("opened-at")), i.Key("question"), plain(i.Key("schema")))
-		if then := plain(i.Key("on-deadline")); then != "" {
+		if at := i.Key("run/deadline-at"); !at.IsNil() {
+			fmt.Fprintf(&b, "    deadline %s, that of the run, which then expires\n", stamp(at))
+		} else if then := plain(i.Key("on-deadline")); then != "" {
 			if v := i.Key("default"); !v.IsNil() {
 				then += " " + v.String()
 			}
 			fmt.Fprintf(&b, "    deadline %s, then %s\n", stamp(i.Key("deadline-at")), then)
-		} else if at := i.Key("run/deadline-at"); !at.IsNil() {
-			fmt.Fprintf(&b, "    deadline %s, that of the run, which then expires\n", stamp(at))
 		}
 	}
 	first, _ := open.Nth(0)

@@ -120,12 +120,13 @@ func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 	return edn.MustMap(edn.K("interrupts"), edn.Vector(open...)), nil
 }
 
-// interruptValues returns the open interrupts of a run. One without a deadline of its own
-// has that of the run, which then ends it.
+// interruptValues returns the open interrupts of a run. One without a deadline before
+// that of the run has that of the run too, which then ends it.
 func interruptValues(records []journal.Record) (out []edn.Value) {
 	for _, i := range journal.OpenInterrupts(records) {
 		v := i.Value()
-		if at := journal.NewHistory(records).DeadlineAt; !v.HasKey("deadline-at") && !at.IsZero() {
+		own, has := v.Key("deadline-at").AsInst()
+		if at := journal.NewHistory(records).DeadlineAt; !at.IsZero() && (!has || at.Before(own)) {
 			v = v.AssocKey("run/deadline-at", edn.Inst(at))
 		}
 		out = append(out, v)

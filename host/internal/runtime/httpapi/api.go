@@ -168,7 +168,7 @@ func (x *exchange) answer() (r reply) {
 	}
 	if !acceptable {
 		return x.form().failure(contract.Errorf("http/not-acceptable", "the response is available as %s",
-			x.route.forms()))
+			x.route.forms()).WithHint("accept " + x.route.forms()))
 	}
 	for _, step := range []func() *contract.Error{x.checkPhase, x.admit, x.readTarget, x.readBody} {
 		if err := step(); err != nil {

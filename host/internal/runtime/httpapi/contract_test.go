@@ -524,6 +524,9 @@ func TestAccess(t *testing.T) {
 			assert.Equal(t, tc.typ, tc.a.failure(t), name)
 		}
 	}
+	events := w.call("GET "+concrete("/v1/runs/{id}/events"), "", "Accept", "application/json")
+	assert.Equal(t, 406, events.status)
+	assert.Contains(t, events.value(t).Key("error").Key("hint").String(), "text/event-stream")
 	strict := newWorld(t, func(s *httpapi.Settings) { s.Identity.Required = true })
 	assert.Equal(t, "auth/not-configured", strict.call("POST /v1/act", act).failure(t), "no profile but those of development lets strangers act")
 	assert.Equal(t, 200, strict.call("GET /health", "").status)
