@@ -76,7 +76,7 @@ var builtinTable = []struct {
 		{:job/id "1" :job/status :gone :queue/class :batch :attempt 1 :submitted-at #inst "2026-11-20T10:00:00Z" :updated-at #inst "2026-11-20T10:00:00Z" :deadline-at #inst "2026-11-20T10:00:00Z"}]`},
 	{"res/job-cancel", `[{:job/id "1" :job/status :canceled :cancel/accepted? true :updated-at #inst "2026-11-20T10:00:00Z"}
 		{:job/id "1" :job/status :completed :cancel/accepted? false :updated-at #inst "2026-11-20T10:00:00Z"}
-		{:job/id "x" :job/status :a/b :cancel/accepted? true :updated-at #inst "2026-11-20T10:00:00.5Z"}]`,
+		{:job/id "x" :job/status :canceled :cancel/accepted? true :updated-at #inst "2026-11-20T10:00:00.5Z"}]`,
 		`[{} {:job/id "1" :job/status "canceled" :cancel/accepted? true :updated-at #inst "2026-11-20T10:00:00Z"}
 		{:job/id "1" :job/status :canceled :cancel/accepted? nil :updated-at #inst "2026-11-20T10:00:00Z"}
 		{:job/id "1" :job/status :canceled :cancel/accepted? true :updated-at #inst "2026-11-20T10:00:00Z" :x 1}]`},
