@@ -46,7 +46,7 @@ func TestCancelJob(t *testing.T) {
 	require.Equal(t, 200, a.status, "%s", a.body)
 	assert.Equal(t, "job/id job/status cancel/accepted? updated-at", strings.Join(keysOf(a.value(t)), " "))
 	now := w.call("GET "+path, "").value(t)
-	assert.Equal(t, now.Key("job/status"), a.value(t).Key("job/status"), "a state of jobs, not of runs")
+	assert.Equal(t, now.Key("job/status").String(), a.value(t).Key("job/status").String(), "a state of jobs, not of runs")
 	var cancel []runsCall
 	w.mu.Lock()
 	for _, call := range w.asked {

@@ -209,36 +209,6 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// LED-003: the usage of a call has the cost that is settled if the capability
-// reports none, and without a budget the cost of its price.
-func TestUsage(t *testing.T) {
-	tokens := edn.MustRead(`{:tokens-in 10 :tokens-out 20}`)
-	for name, row := range map[string]struct {
-		cap, limits string
-		end         funds.Settlement
-		want        string
-	}{
-		"reported": {
-			cap: "m/call", end: funds.Settlement{Usage: edn.MustRead(`{:cost-usd 0.3M :cost-mark :exact}`)},
-			want: `{:cost-mark :exact :cost-usd 0.3M}`,
-		},
-		"by the call":      {cap: "m/call", want: `{:cost-mark :estimated :cost-usd 0.5M}`},
-		"free":             {cap: "m/free", limits: "{:max-attempts 9}", want: `{:cost-mark :exact :cost-usd 0M}`},
-		"by the token":     {cap: "m/priced", end: funds.Settlement{Usage: tokens}, want: `{:cost-mark :estimated :cost-usd 0.00005M :tokens-in 10 :tokens-out 20}`},
-		"reserved":         {cap: "m/priced", limits: "{:max-usd 1M}", want: `{:cost-mark :estimated :cost-usd 0.0002M}`},
-		"may have gone on": {cap: "m/call", limits: "{:max-usd 1M}", end: funds.Settlement{Unknown: true}, want: `{:cost-mark :at-least :cost-usd 0.5M}`},
-		"no price":         {cap: "m/open", limits: "{:max-attempts 9}", end: funds.Settlement{Usage: tokens}, want: `{:tokens-in 10 :tokens-out 20}`},
-		"not sent":         {cap: "m/call", limits: "{:max-usd 1M}", end: funds.Settlement{Unsent: true}, want: `nil`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := payer(t, &node{in: 100, out: 50}, row.limits)
-			r, err := p.Reserve(p.Run, capability(t, p, row.cap), funds.ForAttempt, 1, true)
-			require.Nil(t, err)
-			assert.Equal(t, row.want, r.Usage(row.end).String())
-		})
-	}
-}
-
 // LLM-022: the input is counted only if that can change the decision.
 func TestCount(t *testing.T) {
 	for name, row := range map[string]struct {
