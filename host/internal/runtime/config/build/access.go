@@ -91,7 +91,7 @@ func (b *builder) ruleOf(s *decode.Section) policy.Rule {
 		b.Report.Add(diag.Diagnostic{
 			Type:     "config/range",
 			Severity: diag.SeverityWarning,
-			Message:  fmt.Sprintf("%s permits nobody: forbidden only takes from what any or all permits", s.Node.Title()),
+			Message:  fmt.Sprintf("%s permits no caller: forbidden only takes from what any or all permits", s.Node.Title()),
 			Range:    s.Attrs["forbidden"].At,
 			Path:     s.PathOf("forbidden"),
 			Hint:     "add the roles that may, such as any = [\"user\", \"operator\", \"admin\"]",

@@ -148,7 +148,7 @@ func TestAccessProblems(t *testing.T) {
 		"operations {\n  rule \"admin/dran\" {\n    any = [\"user\"]\n  }\n}":      `config/dangling-reference operations, rule "admin/dran" names the unknown operation "admin/dran" at 5:3`,
 		"operations {\n  rule \"nope/*\" {\n    any = [\"user\"]\n  }\n}":          `config/dangling-reference operations, rule "nope/*" names the unknown operation "nope/*" at 5:3`,
 		"operations {\n  rule \"runs/read\" {\n    any = [\"usr\"]\n  }\n}":        `config/dangling-reference operations, rule "runs/read" names the unknown role "usr" at 6:12`,
-		"operations {\n  rule \"runs/read\" {\n    forbidden = [\"user\"]\n  }\n}": `config/range operations, rule "runs/read" permits nobody: forbidden only takes from what any or all permits at 6:17`,
+		"operations {\n  rule \"runs/read\" {\n    forbidden = [\"user\"]\n  }\n}": `config/range operations, rule "runs/read" permits no caller: forbidden only takes from what any or all permits at 6:17`,
 		"auth {\n  anonymous_role = \"nope\"\n}":                                   `config/dangling-reference auth names the unknown role "nope" at 5:20`,
 		"auth {\n  logged_in_role = \"nope\"\n}":                                   `config/dangling-reference auth names the unknown role "nope" at 5:20`,
 		"auth {\n  global_context = [\"user\", \"nope\"]\n}":                       `config/dangling-reference auth names the unknown role "nope" at 5:29`,
