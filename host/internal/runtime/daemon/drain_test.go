@@ -209,7 +209,7 @@ func TestDrainLeavesRunsOpen(t *testing.T) {
 		h.runs.closed = true
 		h.runs.current = &generation{loaded: &setup.Loaded{Config: &config.Config{Host: config.Host{MaxRuns: 9}}}, service: service}
 		cursor := next.Follow(run, len(records))
-		_, refused := h.resume(run, act.Resumption{Why: journal.ResumedRestart})
+		_, refused = h.resume(run, act.Resumption{Why: journal.ResumedRestart})
 		require.Nil(t, refused)
 		var last journal.Record
 		for {
