@@ -48,6 +48,8 @@ type Spec struct {
 	Memory int64
 	// Reaper kills the suite if this process is killed; may be nil.
 	Reaper *launch.Reaper
+
+	expired <-chan time.Time // of tests: in place of the timer of Timeout
 }
 
 // Name returns the command as a person would write it.
@@ -89,12 +91,16 @@ func Run(ctx context.Context, s Spec) (Result, error) {
 	})
 	readers.Go(func() { c.read(p.Stderr(), c.reader.other) })
 
-	timer := time.NewTimer(s.Timeout)
-	defer timer.Stop()
+	expired := s.expired
+	if expired == nil {
+		timer := time.NewTimer(s.Timeout)
+		defer timer.Stop()
+		expired = timer.C
+	}
 	timedOut, gaveUp := false, false
 	select {
 	case <-p.Done():
-	case <-timer.C:
+	case <-expired:
 		timedOut = true
 	case <-ctx.Done():
 		gaveUp = true

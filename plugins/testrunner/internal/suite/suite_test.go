@@ -118,10 +118,9 @@ func TestGoSuites(t *testing.T) {
 // the one that hung, and no process is left.
 func TestHang(t *testing.T) {
 	t.Parallel()
-	runGo(t, "hangs", nil, "-run", "TestFirst") // fills the build cache
 	file := filepath.Join(t.TempDir(), "pid")
 	r := runGo(t, "hangs", func(s *Spec) {
-		s.Timeout = 6 * time.Second
+		s.expired = expiresAfter(t, file)
 		s.Env = append(s.Env, "CHILD_PID_FILE="+file)
 	})
 	assert.False(t, r.OK)
@@ -134,6 +133,29 @@ func TestHang(t *testing.T) {
 	pid, err := strconv.Atoi(string(text))
 	require.NoError(t, err)
 	assertGone(t, pid)
+}
+
+// expiresAfter ends a run some time after there is something in the file: as
+// long after as the command needed to come so far, however slow the machine.
+func expiresAfter(t *testing.T, file string) <-chan time.Time {
+	t.Helper()
+	expired := make(chan time.Time)
+	go func() {
+		began := time.Now()
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for now := range tick.C {
+			if text, _ := os.ReadFile(file); len(text) > 0 {
+				time.AfterFunc(time.Since(began), func() { close(expired) })
+				return
+			}
+			if t.Context().Err() != nil || now.Sub(began) > 2*time.Minute {
+				close(expired)
+				return
+			}
+		}
+	}()
+	return expired
 }
 
 // assertGone asserts that no process with this pid runs; a zombie does not run.
@@ -220,8 +242,8 @@ func TestLeftoversAreKilled(t *testing.T) {
 
 func TestTimeoutAndCancel(t *testing.T) {
 	t.Parallel()
-	s := shellSpec(t, "echo begun; sleep 600")
-	s.Timeout = 200 * time.Millisecond
+	s := shellSpec(t, "echo begun; echo begun >begun; sleep 600")
+	s.expired = expiresAfter(t, filepath.Join(s.Dir, "begun"))
 	r, err := Run(context.Background(), s)
 	require.NoError(t, err)
 	assert.True(t, r.TimedOut)

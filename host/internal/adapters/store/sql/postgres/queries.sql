@@ -76,7 +76,7 @@ WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR intent = $2) AND ($3::
   AND accepted >= $4 AND ($5::bigint = 0 OR accepted < $5)
   AND ($6::text = '' OR n < (SELECT n FROM runs WHERE id = $6)) AND ($7::text = '' OR key = $7)
   AND ($9::bigint = 0 OR state IN ('open', 'suspended') OR finished >= $9)
-  AND ($10::bigint = 0 OR imported = 0)
+  AND ($10::bigint = 0 OR imported = false)
 ORDER BY n DESC LIMIT $8
 -- name: runs_of_tenant
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
@@ -86,7 +86,7 @@ WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR intent = $2) AND ($3::
   AND accepted >= $4 AND ($5::bigint = 0 OR accepted < $5)
   AND ($6::text = '' OR n < (SELECT n FROM runs WHERE id = $6)) AND ($7::text = '' OR key = $7)
   AND ($9::bigint = 0 OR state IN ('open', 'suspended') OR finished >= $9)
-  AND ($10::bigint = 0 OR imported = 0)
+  AND ($10::bigint = 0 OR imported = false)
   AND n IN (SELECT run FROM run_tenants WHERE tenant = $11)
 ORDER BY n DESC LIMIT $8
 -- name: runs_of_session
@@ -97,7 +97,7 @@ WHERE ($1::text = '' OR state = $1) AND ($2::text = '' OR intent = $2) AND ($3::
   AND accepted >= $4 AND ($5::bigint = 0 OR accepted < $5)
   AND ($6::text = '' OR n < (SELECT n FROM runs WHERE id = $6)) AND ($7::text = '' OR key = $7)
   AND ($9::bigint = 0 OR state IN ('open', 'suspended') OR finished >= $9)
-  AND ($10::bigint = 0 OR imported = 0)
+  AND ($10::bigint = 0 OR imported = false)
   AND ($12::text = '' OR n IN (SELECT run FROM run_tenants WHERE tenant = $12))
   AND n IN (SELECT run FROM run_sessions WHERE session = $11)
 ORDER BY n DESC LIMIT $8
@@ -110,7 +110,7 @@ INSERT INTO run_sessions (session, run) VALUES ($1, $2)
 -- name: add_run_tenant
 INSERT INTO run_tenants (tenant, run) VALUES ($1, $2)
 -- name: run_in_reach
-SELECT n FROM runs WHERE id = $1 AND imported = 0 AND ($2::text = '' OR principal = $2)
+SELECT n FROM runs WHERE id = $1 AND NOT imported AND ($2::text = '' OR principal = $2)
   AND ($3::text = '' OR n IN (SELECT run FROM run_tenants WHERE tenant = $3))
   AND ($4::text = '' OR n IN (SELECT run FROM run_sessions WHERE session = $4))
 -- name: set_run
@@ -191,12 +191,12 @@ SELECT c.n FROM content c WHERE c.hash = $1 AND (
     AND ($2::text = '' OR r.principal = $2)
     AND ($3::text = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = $3))
     AND ($4::text = '' OR EXISTS (SELECT 1 FROM run_sessions t WHERE t.run = r.n AND t.session = $4))
-    AND ($5::bigint = 0 OR r.imported = 0))
+    AND ($5::bigint = 0 OR r.imported = false))
   OR EXISTS (SELECT 1 FROM shared s JOIN runs r ON r.n = s.run WHERE s.content = c.n
     AND ($2::text = '' OR r.principal = $2)
     AND ($3::text = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = $3))
     AND ($4::text = '' OR EXISTS (SELECT 1 FROM run_sessions t WHERE t.run = r.n AND t.session = $4))
-    AND ($5::bigint = 0 OR r.imported = 0)))
+    AND ($5::bigint = 0 OR r.imported = false)))
 -- name: content
 SELECT n, hash, owner, form, size, body FROM content WHERE n = $1
 -- name: content_by_hash
