@@ -28,7 +28,7 @@ type Run struct {
 	Accepted  time.Time
 	Finished  time.Time // zero while the run is open
 	Latency   time.Duration
-	Cost      string // USD of all attempts as decimal; empty if none is known
+	Cost      string // USD of all attempts and checks as decimal; empty if none is known
 	Error     string // type
 	Imported  bool
 	Pinned    bool
@@ -82,7 +82,11 @@ func (r *runRow) apply(rec journal.Record, chain sum) {
 		r.Finished, r.Latency = time.Time{}, 0
 	case *journal.RunFinished:
 		r.State, r.Finished, r.Latency = body.Status, rec.At, body.Latency.Truncate(time.Millisecond)
-		if cost := body.Totals.Key("attempts").Key("cost-usd"); cost.IsNumber() {
+		cost := body.Totals.Key("cost-usd")
+		if cost.IsNil() { // earlier versions recorded only that of attempts
+			cost = body.Totals.Key("attempts").Key("cost-usd")
+		}
+		if cost.IsNumber() {
 			r.Cost = strings.TrimSuffix(cost.String(), "M")
 		}
 		if body.Err != nil {

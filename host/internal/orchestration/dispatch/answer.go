@@ -219,13 +219,13 @@ func (a *attempt) sample() stats.Sample {
 	return stats.Sample{Candidate: a.stats, Edition: a.answer.Edition, Began: a.started}
 }
 
-// recordEnd records how the attempt ended, before the gates run.
-func (a *attempt) recordEnd() {
+// recordEnd records how the attempt ended and its usage, before the gates run.
+func (a *attempt) recordEnd(usage edn.Value) {
 	a.end = journal.AttemptFinished{
 		Attempt:    a.number,
 		Outcome:    a.label,
 		Latency:    a.latency(),
-		Usage:      a.usage,
+		Usage:      usage,
 		Result:     refOrNone(a.response),
 		Raw:        refOrNone(a.raw),
 		ResultType: a.kind,

@@ -298,8 +298,9 @@ func (s *attempts) close(a *attempt) {
 		}
 		return
 	}
-	a.recordEnd()
-	s.c.funds.Settle(&a.reservation, a.settlement())
+	end := a.settlement()
+	a.recordEnd(a.reservation.Usage(end))
+	s.c.funds.Settle(&a.reservation, end)
 	a.report(-s.c.request.attempts)
 }
 

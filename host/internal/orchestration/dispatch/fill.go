@@ -151,7 +151,7 @@ func (a *attempt) repeatEnd() {
 	if a.ended = a.started.Add(end.Latency); a.usage.IsNil() {
 		a.usage = end.Usage // of one that lost
 	}
-	a.recordEnd()
+	a.recordEnd(a.usage)
 }
 
 // repeatVerdict records a verdict of the replayed run.

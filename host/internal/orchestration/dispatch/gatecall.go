@@ -66,16 +66,19 @@ func (g *gateCall) callOnce(ctx context.Context, c *registry.Capability) (by che
 	by.latency, by.edition, by.process = g.node.now().Sub(started), answer.Edition, answer.Generation
 	if failed != nil {
 		by.err = contract.AsError(failed)
-		g.funds.Settle(&reservation, funds.Settlement{Unknown: unknownOutcome(by.err)})
+		end := funds.Settlement{Unknown: unknownOutcome(by.err)}
+		by.usage = reservation.Usage(end)
+		g.funds.Settle(&reservation, end)
 		return by, edn.Nil(), true
 	}
-	g.funds.Settle(&reservation, funds.Settlement{Usage: mapOrNil(answer.Response.Key("result").Key("usage"))})
+	end := funds.Settlement{Usage: mapOrNil(answer.Response.Key("result").Key("usage"))}
+	by.usage = reservation.Usage(end)
+	g.funds.Settle(&reservation, end)
 	response, err := contract.CheckResponse(answer.Response, g.node.resultRules(c))
 	if err != nil {
 		by.err = err
 		return by, edn.Nil(), true
 	}
-	by.usage = mapOrNil(response.Key("result").Key("usage"))
 	out = response.Key("result").Key("out")
 	by.model = ServedModel(response.Key("invoke/meta"), out)
 	return by, out, true

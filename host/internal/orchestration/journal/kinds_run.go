@@ -301,7 +301,9 @@ type RunFinished struct {
 func (*RunFinished) Kind() Kind { return KindRunFinished }
 
 func isTotals(v edn.Value) bool {
-	return isMap(v) && v.Len() == 2 && isMap(v.Key("operations")) && isMap(v.Key("attempts"))
+	cost := v.Key("cost-usd")
+	return isMap(v) && v.Dissoc(edn.K("cost-usd")).Len() == 2 && isMap(v.Key("operations")) && isMap(v.Key("attempts")) &&
+		(cost.IsNil() || cost.IsNumber())
 }
 
 func (*RunFinished) describe() description { return runFinished }
@@ -311,7 +313,7 @@ var runFinished = kindOf(KindRunFinished, false,
 	reference("response", func(x *RunFinished) *Ref { return &x.Response }),
 	flag("executed?", func(x *RunFinished) *bool { return &x.Executed }),
 	duration("latency-ms", func(x *RunFinished) *time.Duration { return &x.Latency }),
-	value("totals", `[:map {:closed true} [:operations :map] [:attempts :map]]`, func(x *RunFinished) *edn.Value { return &x.Totals }, isTotals),
+	value("totals", `[:map {:closed true} [:operations :map] [:attempts :map] [:cost-usd {:optional true} :decimal]]`, func(x *RunFinished) *edn.Value { return &x.Totals }, isTotals),
 	failure("error", func(x *RunFinished) **contract.Error { return &x.Err }).
 		required("not completed", func(x *RunFinished) bool { return x.Status != StatusCompleted }),
 	enum("cache", func(x *RunFinished) *string { return &x.Cache }, CacheHit, CacheMiss, CacheBypass).optional("the intent is cacheable"),

@@ -224,7 +224,7 @@ func TestAccountOfNestedRun(t *testing.T) {
 		  :a/planner {:calls 1 :mode :live :tokens-in 1}
 		  :a/tool {:calls 1}
 		  :a/two {:calls 1 :cost-mark :estimated :cost-usd 0.2M :mode :live :tokens-in 8}}}`,
-		`{:attempts {:answered 5 :failed 3 :total 8 :cost-mark :estimated :cost-usd 0.3M :tokens-in 47}
+		`{:cost-usd 0.3M :attempts {:answered 5 :failed 3 :total 8 :cost-mark :estimated :cost-usd 0.3M :tokens-in 47}
 		  :operations {:committed 2 :failed 4 :kept 1 :skipped 8 :cost-mark :estimated :cost-usd 0.2M :mode :live
 			:tokens-in 8}}`,
 	}, edn.Vector(a.Usage(), a.Totals()))

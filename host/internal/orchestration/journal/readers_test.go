@@ -227,6 +227,7 @@ func TestTotals(t *testing.T) {
 	v := journal.NewAccount(failover()).Totals()
 	assert.Equal(t, `{:committed 1 :cost-mark :exact :cost-usd 0.002M :failed 0 :kept 0 :mode :live :skipped 1 :tokens-in 3}`, v.Key("operations").String())
 	assert.Equal(t, `{:answered 2 :cost-mark :at-least :cost-usd 0.003M :failed 1 :mode :live :tokens-in 6 :total 3}`, v.Key("attempts").String())
+	assert.Equal(t, `0.003M`, v.Key("cost-usd").String())
 	body := &journal.RunFinished{Status: "completed", Response: journal.RefTo(edn.Int(1)), Totals: v}
 	assert.NoError(t, record(body).Check())
 }

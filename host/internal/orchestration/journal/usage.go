@@ -168,7 +168,7 @@ var (
 	shareLayout      = withFigures("calls")
 	operationsLayout = withFigures("committed", "kept", "failed", "skipped")
 	attemptsLayout   = withFigures("total", "answered", "failed")
-	totalsLayout     = edn.NewLayout("operations", "attempts")
+	totalsLayout     = edn.NewLayout("operations", "attempts", "cost-usd")
 )
 
 // figureRoom is space for the values of a sum.
@@ -177,16 +177,7 @@ type figureRoom [16]edn.Value
 // Usage returns the :usage of a response: the sums over all attempts and
 // checks of a run, with :attempts, :judge-calls and the calls by capability.
 func (a Account) Usage() edn.Value {
-	var s shares
-	for _, n := range a.view.nodes {
-		s.verdicts(n.verdicts)
-	}
-	for _, at := range a.view.attempts {
-		if at.finished != nil {
-			s.note(at.started.CapID, at.finished.Usage, 1)
-		}
-		s.verdicts(at.verdicts)
-	}
+	s := a.shares()
 	var caps edn.MapBuilder
 	var room figureRoom
 	for i := range s.by {
@@ -197,8 +188,22 @@ func (a Account) Usage() edn.Value {
 	return usageLayout.Present(all...)
 }
 
+func (a Account) shares() (s shares) {
+	for _, n := range a.view.nodes {
+		s.verdicts(n.verdicts)
+	}
+	for _, at := range a.view.attempts {
+		if at.finished != nil {
+			s.note(at.started.CapID, at.finished.Usage, 1)
+		}
+		s.verdicts(at.verdicts)
+	}
+	return s
+}
+
 // Totals returns the :totals of run/finished: per operation (with the usage of
-// accepted attempts) and per attempt (with the usage of all).
+// accepted attempts), per attempt (with the usage of all), and the cost of all
+// attempts and checks.
 func (a Account) Totals() edn.Value {
 	v := a.view
 	var committed, kept, failed, skipped, ok, bad int64
@@ -235,7 +240,11 @@ func (a Account) Totals() edn.Value {
 		edn.Int(failed), edn.Int(skipped))...)
 	atts := attemptsLayout.Present(append(all.figures(room[:0]), edn.Int(int64(len(v.attempts))), edn.Int(ok),
 		edn.Int(bad))...)
-	return totalsLayout.Map(ops, atts)
+	cost := edn.Nil()
+	if s := a.shares(); s.all.cost != nil {
+		cost, _ = edn.RatDecimal(s.all.cost) // as in figures
+	}
+	return totalsLayout.Present(ops, atts, cost)
 }
 
 // Executed reports whether any attempt of the run was dispatched.

@@ -21,7 +21,7 @@ func (c *command) runsStatsCommand() *cobra.Command {
 		Long: "stats counts the recorded runs of a period by status, intent and error, and their attempts by capability and\n" +
 			"outcome, when they ended in the period. p50 and p95 are the times that half and 95 of 100 did not exceed;\n" +
 			"above 32 ms they may be a sixteenth too high. A gate passed the share of the answers that it judged. Costs\n" +
-			"are those that plugins report, or what was reserved for a call whose plugin reports none.\n\n" +
+			"are those that plugins report, else those of the configured price or of the reservation.\n\n" +
 			"Of the rates, parse, retry and fallback count attempts: the share of those whose answer had the form that\n" +
 			"was asked for, and how many more per operation went to the same candidate or to another one. An operation\n" +
 			"is one execution of a call or tool node.",

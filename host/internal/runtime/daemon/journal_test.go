@@ -170,6 +170,7 @@ func TestJournalCounts(t *testing.T) {
 		"until":              `#inst "2026-11-21T09:00:00.000Z"`,
 		"cache":              `nil`,
 		"intents a/bad":      `{:by-status {:failed 1} :latency-ms {:p50 0 :p95 0} :total 1}`,
+		"intents a/good":     `{:by-status {:completed 1 :open 1} :cost-usd 0.25M :latency-ms {:p50 7 :p95 7} :total 2}`,
 		"capabilities a/one": `{:by-outcome {:error 1 :ok 1 :open 1} :cost-usd 0.25M :latency-ms {:p50 0 :p95 2} :total 3}`,
 	} {
 		v := all

@@ -30,7 +30,7 @@ type Reservation struct {
 func (p *Payer) Reserve(ctx context.Context, c *registry.Capability, purpose Purpose, number int,
 	first bool) (Reservation, *contract.Error) {
 	if !p.budgeted() {
-		return Reservation{}, nil
+		return Reservation{cap: c}, nil
 	}
 	if err := p.Run.Err(); err != nil {
 		return Reservation{}, contract.AsError(err) // the run has ended
@@ -91,7 +91,7 @@ func (p *Payer) Settle(r *Reservation, end Settlement) {
 	if r.hold == nil {
 		return
 	}
-	spent, mark := r.actual(end)
+	spent, mark, _ := r.actual(end)
 	// Settle even if the run is canceled.
 	err := r.hold.Settle(context.WithoutCancel(p.Run), spent, mark)
 	p.Records.Record(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
@@ -102,16 +102,36 @@ func (p *Payer) Settle(r *Reservation, end Settlement) {
 	r.hold = nil
 }
 
+// Usage returns the usage of a call for its record. If the capability did not
+// report the cost, it has the cost that Settle counts (LED-003) or, without a
+// budget, that of the price. It must be called before Settle.
+func (r *Reservation) Usage(end Settlement) edn.Value {
+	if _, err := policy.Money(end.Usage.Key("cost-usd")); err == nil || r.cap == nil || end.Unsent {
+		return end.Usage
+	}
+	spent, mark, known := r.actual(end)
+	if !known {
+		return end.Usage
+	}
+	usage := end.Usage
+	if usage.IsNil() {
+		usage = edn.MustMap()
+	}
+	return usage.AssocKey("cost-usd", spent.Of(policy.USD)).AssocKey("cost-mark", edn.K(mark.String()))
+}
+
 // actual returns what a call cost: the reported usage, and the reserved amount
-// for what is not reported.
-func (r *Reservation) actual(end Settlement) (policy.Amounts, budget.Mark) {
-	want := r.hold.Want()
-	out := want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).
+// for what is not reported. priced reports whether the cost in money is known.
+func (r *Reservation) actual(end Settlement) (out policy.Amounts, mark budget.Mark, priced bool) {
+	var want policy.Amounts
+	if r.hold != nil {
+		want = r.hold.Want()
+	}
+	out = want.With(policy.TokensIn, policy.Amounts{}).With(policy.TokensOut, policy.Amounts{}).
 		With(policy.USD, policy.Amounts{})
 	if end.Unsent {
-		return out, budget.Exact
+		return out, budget.Exact, true
 	}
-	mark := budget.Exact
 	tokens := true // input and output are both reported
 	for d, key := range map[policy.Dimension]string{policy.TokensIn: "tokens-in", policy.TokensOut: "tokens-out"} {
 		n, ok := end.Usage.Key(key).AsInt()
@@ -125,21 +145,21 @@ func (r *Reservation) actual(end Settlement) (policy.Amounts, budget.Mark) {
 			tokens = false
 		}
 	}
-	paid, m := r.paid(end.Usage, want, out, tokens)
+	paid, m, priced := r.paid(end.Usage, want, out, tokens)
 	out, mark = out.Plus(paid), max(mark, m)
 	if end.Unknown {
 		out, mark = out.Max(want), max(mark, budget.AtLeast)
 	}
-	return out, mark
+	return out, mark, priced
 }
 
-// paid returns the cost in money and how exact it is.
-func (r *Reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark) {
+// paid returns the cost in money, how exact it is, and whether it is known.
+func (r *Reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark, bool) {
 	if a, err := policy.Money(usage.Key("cost-usd")); err == nil {
-		return a, markOf(usage.Key("cost-mark"), budget.Exact)
+		return a, markOf(usage.Key("cost-mark"), budget.Exact), true
 	}
 	if r.substitute {
-		return want.Only(policy.USD), budget.AtLeast
+		return want.Only(policy.USD), budget.AtLeast, true
 	}
 	price, err := policy.Price(r.cap, policy.Size{
 		In:       used.Count(policy.TokensIn),
@@ -149,15 +169,15 @@ func (r *Reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bo
 	})
 	switch {
 	case err == nil && !price.Has(policy.USD):
-		return price, budget.Exact
+		return price, budget.Exact, true
 	case err == nil:
-		return price, budget.Estimated
+		return price, budget.Estimated, true
 	case want.Has(policy.USD):
-		return want.Only(policy.USD), budget.Estimated
+		return want.Only(policy.USD), budget.Estimated, true
 	case !r.money:
-		return policy.Amounts{}, budget.Exact // money is not limited
+		return policy.Amounts{}, budget.Exact, false // money is not limited
 	}
-	return policy.Amounts{}, budget.Unknown
+	return policy.Amounts{}, budget.Unknown, false
 }
 
 func markOf(v edn.Value, or budget.Mark) budget.Mark {

@@ -36,7 +36,8 @@ const (
 	ModelTime     // duration of attempts at language models: capability, error type or NoError
 	Tokens        // numbers, as milliseconds, per attempt at a language model: capability, input or output
 
-	Cost // USD: capability
+	Cost    // USD: capability
+	ActCost // USD: intent
 )
 
 // NoError is the error type of what has succeeded.
@@ -200,21 +201,21 @@ func by(counts map[Key]int64, name Name, label int) map[string]int64 {
 	return out
 }
 
-// SpentBy returns the cost in USD by capability.
-func (c *Counts) SpentBy() map[string]*big.Rat {
+// SpentBy returns the costs of a name in USD by their label.
+func (c *Counts) SpentBy(name Name) map[string]*big.Rat {
 	out := map[string]*big.Rat{}
 	for k, usd := range c.USD {
-		if k.Name == Cost {
+		if k.Name == name {
 			out[k.Labels[0]] = usd
 		}
 	}
 	return out
 }
 
-// Spent returns the cost of all attempts in USD, nil if none is known.
+// Spent returns the cost of all attempts and checks in USD, nil if none is known.
 func (c *Counts) Spent() *big.Rat {
 	var sum *big.Rat
-	for _, usd := range c.SpentBy() {
+	for _, usd := range c.SpentBy(Cost) {
 		if sum == nil {
 			sum = new(big.Rat)
 		}

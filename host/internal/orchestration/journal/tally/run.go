@@ -121,6 +121,7 @@ func (c *Counts) ReadFacts(intent, status, errorType string, took time.Duration,
 	}
 	if cost, ok := usd.AsNumber(); ok {
 		c.spend(keyOf(Cost, ""), cost)
+		c.spend(keyOf(ActCost, intent), cost)
 	}
 }
 
@@ -249,9 +250,9 @@ func (r *Run) end(rec journal.Record, b *journal.AttemptFinished, to counter) {
 		a.misreads(to)
 	}
 	if usd, ok := b.Usage.Key("cost-usd").AsNumber(); ok {
-		a.pay(usd, to)
+		r.pay(a, usd, to)
 	} else if a.settled != nil {
-		a.pay(a.settled, to)
+		r.pay(a, a.settled, to)
 	}
 }
 
@@ -286,10 +287,17 @@ func (a *attempt) misreads(to counter) {
 }
 
 // pay counts the cost of an attempt, at its end.
-func (a *attempt) pay(usd *big.Rat, to counter) {
+func (r *Run) pay(a *attempt, usd *big.Rat, to counter) {
 	if !a.paid {
 		a.paid = true
-		to.spend(a.finished, keyOf(Cost, a.CapID), usd)
+		r.spend(a.finished, a.CapID, usd, to)
+	}
+}
+
+func (r *Run) spend(at time.Time, capID string, usd *big.Rat, to counter) {
+	to.spend(at, keyOf(Cost, capID), usd)
+	if r.accepted != nil {
+		to.spend(at, keyOf(ActCost, r.accepted.Intent), usd)
 	}
 }
 
@@ -306,7 +314,7 @@ func (r *Run) settle(rec journal.Record, b *journal.BudgetSettled, to counter) {
 	case a.finished.IsZero():
 		a.settled = usd
 	default:
-		a.pay(usd, to)
+		r.pay(a, usd, to)
 	}
 }
 
@@ -316,6 +324,10 @@ func (r *Run) judge(rec journal.Record, b *journal.GateVerdict, to counter) {
 	_, a := r.attempt(rec, b.Attempt)
 	if b.NotApplicable || a != nil && a.Recorded {
 		return
+	}
+	cached := b.Tier == tierJudge && b.JudgeCalls == 0
+	if usd, ok := b.Usage.Key("cost-usd").AsNumber(); ok && !cached {
+		r.spend(rec.At, b.CapID, usd, to)
 	}
 	verdict := VerdictOf(b)
 	to.count(rec.At, keyOf(Verdicts, b.Gate, b.Severity, verdict))

@@ -14,7 +14,7 @@ import (
 func (c *Counts) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("runs", c.group(Acts, ActTime, "", "status", c.Spent()))
-	b.Key("intents", c.groups(Acts, ActTime, "status", nil))
+	b.Key("intents", c.groups(Acts, ActTime, "status", c.SpentBy(ActCost)))
 	b.Key("failures", numbers(c.By(ActErrors, 0)))
 	operations := c.By(Operations, 1)
 	for state, n := range by(c.Now, Operations, 1) {
@@ -22,7 +22,7 @@ func (c *Counts) Value() edn.Value {
 	}
 	b.Key("operations", numbers(operations))
 	b.Key("attempts", c.group(Attempts, AttemptTime, "", "outcome", c.Spent()))
-	b.Key("capabilities", c.groups(Attempts, AttemptTime, "outcome", c.SpentBy()))
+	b.Key("capabilities", c.groups(Attempts, AttemptTime, "outcome", c.SpentBy(Cost)))
 	b.Key("gates", c.gates())
 	if cache := c.By(CacheLookups, 0); len(cache) > 0 {
 		b.Key("cache", numbers(cache))
