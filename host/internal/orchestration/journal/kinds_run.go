@@ -301,9 +301,11 @@ type RunFinished struct {
 func (*RunFinished) Kind() Kind { return KindRunFinished }
 
 func isTotals(v edn.Value) bool {
-	cost := v.Key("cost-usd")
-	return isMap(v) && v.Dissoc(edn.K("cost-usd")).Len() == 2 && isMap(v.Key("operations")) && isMap(v.Key("attempts")) &&
-		(cost.IsNil() || cost.IsNumber())
+	parts := 2
+	if v.Key("cost-usd").IsNumber() {
+		parts++
+	}
+	return isMap(v) && v.Len() == parts && isMap(v.Key("operations")) && isMap(v.Key("attempts"))
 }
 
 func (*RunFinished) describe() description { return runFinished }

@@ -155,10 +155,25 @@ func (s *shares) verdicts(list []*GateVerdict) {
 	for _, g := range list {
 		s.judged += int64(g.JudgeCalls)
 		switch {
-		case g.Tier == tierJudge && g.JudgeCalls > 0 && g.CapID != "":
+		case !g.called():
+		case g.Tier == tierJudge:
 			s.note(g.CapID, g.Usage, int64(g.JudgeCalls))
-		case g.Tier != tierJudge && g.CapID != "":
+		default:
 			s.note(g.CapID, g.Usage, 1)
+		}
+	}
+}
+
+// called reports whether the verdict took a call to a capability. A cached one took none.
+func (g *GateVerdict) called() bool {
+	return g.CapID != "" && (g.Tier != tierJudge || g.JudgeCalls > 0)
+}
+
+func (u *usageSum) addChecks(list []*GateVerdict) {
+	for _, g := range list {
+		if g.called() {
+			one := usageOf(g.Usage)
+			u.add(&one)
 		}
 	}
 }
@@ -177,18 +192,7 @@ type figureRoom [16]edn.Value
 // Usage returns the :usage of a response: the sums over all attempts and
 // checks of a run, with :attempts, :judge-calls and the calls by capability.
 func (a Account) Usage() edn.Value {
-	s := a.shares()
-	var caps edn.MapBuilder
-	var room figureRoom
-	for i := range s.by {
-		one := append(s.by[i].sum.figures(room[:0]), edn.Int(s.by[i].calls))
-		caps.Set(Keyword(s.by[i].capID), shareLayout.Present(one...))
-	}
-	all := append(s.all.figures(room[:0]), edn.Int(int64(len(a.view.attempts))), edn.Int(s.judged), caps.Map())
-	return usageLayout.Present(all...)
-}
-
-func (a Account) shares() (s shares) {
+	var s shares
 	for _, n := range a.view.nodes {
 		s.verdicts(n.verdicts)
 	}
@@ -198,7 +202,14 @@ func (a Account) shares() (s shares) {
 		}
 		s.verdicts(at.verdicts)
 	}
-	return s
+	var caps edn.MapBuilder
+	var room figureRoom
+	for i := range s.by {
+		one := append(s.by[i].sum.figures(room[:0]), edn.Int(s.by[i].calls))
+		caps.Set(Keyword(s.by[i].capID), shareLayout.Present(one...))
+	}
+	all := append(s.all.figures(room[:0]), edn.Int(int64(len(a.view.attempts))), edn.Int(s.judged), caps.Map())
+	return usageLayout.Present(all...)
 }
 
 // Totals returns the :totals of run/finished: per operation (with the usage of
@@ -241,8 +252,15 @@ func (a Account) Totals() edn.Value {
 	atts := attemptsLayout.Present(append(all.figures(room[:0]), edn.Int(int64(len(v.attempts))), edn.Int(ok),
 		edn.Int(bad))...)
 	cost := edn.Nil()
-	if s := a.shares(); s.all.cost != nil {
-		cost, _ = edn.RatDecimal(s.all.cost) // as in figures
+	paid := all
+	for _, n := range v.nodes {
+		paid.addChecks(n.verdicts)
+	}
+	for _, at := range v.attempts {
+		paid.addChecks(at.verdicts)
+	}
+	if paid.cost != nil {
+		cost, _ = edn.RatDecimal(paid.cost) // as in figures
 	}
 	return totalsLayout.Present(ops, atts, cost)
 }
