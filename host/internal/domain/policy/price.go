@@ -41,6 +41,9 @@ func CountsTokens(c *registry.Capability) bool {
 	return pricedByToken(c) || c.Limits.MaxTokens > 0 || c.Limits.ContextTokens > 0 || c.Model != "" || c.Kind == "llm"
 }
 
+// Priced reports whether anything is known about what a call to a capability costs.
+func Priced(c *registry.Capability) bool { return !c.Cost.USD.IsNil() || pricedByToken(c) }
+
 func pricedByToken(c *registry.Capability) bool {
 	return !c.Cost.USDInPerMTok.IsNil() || !c.Cost.USDOutPerMTok.IsNil()
 }
@@ -55,7 +58,7 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 			return Amounts{}, noPrice(c)
 		}
 		total = a
-	} else if !pricedByToken(c) {
+	} else if !Priced(c) {
 		return Amounts{}, noPrice(c)
 	}
 	if !pricedByToken(c) {

@@ -220,12 +220,12 @@ func (a *attempt) sample() stats.Sample {
 }
 
 // recordEnd records how the attempt ended and its usage, before the gates run.
-func (a *attempt) recordEnd(usage edn.Value) {
+func (a *attempt) recordEnd() {
 	a.end = journal.AttemptFinished{
 		Attempt:    a.number,
 		Outcome:    a.label,
 		Latency:    a.latency(),
-		Usage:      usage,
+		Usage:      a.usage,
 		Result:     refOrNone(a.response),
 		Raw:        refOrNone(a.raw),
 		ResultType: a.kind,

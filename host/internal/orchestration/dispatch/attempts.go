@@ -299,7 +299,8 @@ func (s *attempts) close(a *attempt) {
 		return
 	}
 	end := a.settlement()
-	a.recordEnd(a.reservation.Usage(end))
+	a.usage = a.reservation.Usage(end)
+	a.recordEnd()
 	s.c.funds.Settle(&a.reservation, end)
 	a.report(-s.c.request.attempts)
 }

@@ -148,10 +148,8 @@ func (s *attempts) repeatStart(a *attempt, strategy string) {
 // repeatEnd records the end of an attempt that is not made.
 func (a *attempt) repeatEnd() {
 	end := a.past.Finished
-	if a.ended = a.started.Add(end.Latency); a.usage.IsNil() {
-		a.usage = end.Usage // of one that lost
-	}
-	a.recordEnd(a.usage)
+	a.ended, a.usage = a.started.Add(end.Latency), end.Usage
+	a.recordEnd()
 }
 
 // repeatVerdict records a verdict of the replayed run.

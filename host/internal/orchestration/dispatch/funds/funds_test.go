@@ -197,8 +197,17 @@ func TestSettle(t *testing.T) {
 			p := payer(t, n, row.limits)
 			r, err := p.Reserve(p.Run, capability(t, p, row.cap), funds.ForAttempt, 1, true)
 			require.Nil(t, err)
+			usage := r.Usage(row.end)
 			p.Settle(&r, row.end)
 			require.Len(t, n.records, 2)
+			if name == "money is not limited" || row.end.Unsent {
+				assert.Equal(t, row.end.Usage, usage, "nothing is known of its cost")
+			} else if !row.end.Usage.HasKey("cost-usd") {
+				spent, err := policy.Money(usage.Key("cost-usd"))
+				require.NoError(t, err)
+				assert.Equal(t, edn.MustRead(row.want).Key("usd").String(), spent.Of(policy.USD).String())
+				assert.Equal(t, edn.K(row.mark.String()), usage.Key("cost-mark"))
+			}
 			settled := n.records[1].(*journal.BudgetSettled)
 			assert.Equal(t, row.want, settled.Amount.String())
 			assert.Equal(t, row.mark.String(), settled.Mark)
@@ -206,6 +215,32 @@ func TestSettle(t *testing.T) {
 			p.Settle(&r, row.end)
 			assert.Len(t, n.records, 2, "a reservation is settled once")
 		})
+	}
+}
+
+// LED-003: without a budget, the usage of a call has the cost of its price, unless the
+// capability reports one or has none.
+func TestUsageWithoutABudget(t *testing.T) {
+	p := payer(t, &node{}, "")
+	p.Chain = nil
+	tokens := edn.MustRead(`{:tokens-in 10 :tokens-out 20}`)
+	for name, row := range map[string]struct {
+		cap  string
+		end  funds.Settlement
+		want string
+	}{
+		"priced":       {"m/priced", funds.Settlement{Usage: tokens}, "0.00005M :estimated"},
+		"reported":     {"m/priced", funds.Settlement{Usage: edn.MustRead(`{:cost-usd 0.3M}`)}, "0.3M nil"},
+		"per call":     {"m/call", funds.Settlement{}, "0.5M :estimated"},
+		"not sent":     {"m/call", funds.Settlement{Unsent: true}, "nil nil"},
+		"no price":     {"m/open", funds.Settlement{Usage: tokens}, "nil nil"},
+		"no usage":     {"m/priced", funds.Settlement{}, "nil nil"},
+		"may continue": {"m/call", funds.Settlement{Unknown: true}, "0.5M :at-least"},
+	} {
+		r, err := p.Reserve(p.Run, capability(t, p, row.cap), funds.ForAttempt, 1, true)
+		require.Nil(t, err)
+		usage := r.Usage(row.end)
+		assert.Equal(t, row.want, fmt.Sprint(usage.Key("cost-usd"), " ", usage.Key("cost-mark")), name)
 	}
 }
 

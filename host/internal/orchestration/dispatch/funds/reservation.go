@@ -104,13 +104,16 @@ func (p *Payer) Settle(r *Reservation, end Settlement) {
 
 // Usage returns the usage of a call for its record. If the capability did not
 // report the cost, it has the cost that Settle counts (LED-003) or, without a
-// budget, that of the price. It must be called before Settle.
+// budget, that of the price, unless that is nothing. It must be called before Settle.
 func (r *Reservation) Usage(end Settlement) edn.Value {
-	if _, err := policy.Money(end.Usage.Key("cost-usd")); err == nil || r.cap == nil || end.Unsent {
+	if r.hold == nil && (r.cap == nil || !policy.Priced(r.cap)) || end.Unsent {
+		return end.Usage
+	}
+	if _, err := policy.Money(end.Usage.Key("cost-usd")); err == nil {
 		return end.Usage
 	}
 	spent, mark, known := r.actual(end)
-	if !known {
+	if !known || !spent.Has(policy.USD) {
 		return end.Usage
 	}
 	usage := end.Usage
