@@ -24,13 +24,13 @@ run: build ## the tour: one plan over real plugins, with an engine killed on the
 	$(GO) run ./examples/tour
 
 test: build ## the test suite; TAGS=slow adds what takes longer, TAGS=external tests with outside programs, TAGS=long full sizes
-	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -vet=off -timeout 25m $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./plugins/workspace/core/store ./... # the longest first; make check vets, .ci/run runs the rest
+	FERMENT_BIN=$(CURDIR)/bin $(GO) test -p 4 -vet=off -timeout 3h $(if $(TAGS),-tags $(TAGS)) ./host/internal/runtime/cli ./plugins/workspace/core/store ./... # the longest first; make check vets, .ci/run runs the rest
 
 long: build ## every proof that repeats something, in full size, with a table of what held; takes hours
 	.ci/long
 
 test-live: ## the plugin of language models against real servers: which, say FERMENT_LIVE_* (plugins/llm/README.md)
-	$(GO) test -count=1 -timeout 15m -tags live -run '^TestLive$$' -v ./plugins/llm
+	$(GO) test -count=1 -timeout 1h -tags live -run '^TestLive$$' -v ./plugins/llm
 
 check: build ## formatting, vet, lint, the configuration and the plans of this repository
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt would change: $$unformatted"; exit 1; }
