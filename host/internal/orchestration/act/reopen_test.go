@@ -84,7 +84,8 @@ func reopenWorld(t testing.TB) *dispatchtest.World {
 }
 
 // reopenCases are acts that fail, and complete when they are reopened. The number of
-// calls is that of both.
+// calls is that of both: plans whose nodes do not wait for each other are strict, since no
+// other call may be in progress when one fails.
 var reopenCases = map[string]struct {
 	text  string
 	calls int
@@ -97,14 +98,14 @@ var reopenCases = map[string]struct {
 	"race":     {asking("[:a/flaky :a/down]", ":strategy :race :race {:width 2} :retry {:fallback-max 1}", "{}", ""), 4},
 	"streams":  {asking("[:a/flaky]", "", "{}", ":response/type :stream"), 2},
 	"nests":    {asking("[:a/nests]", "", "{}", ""), 4},
-	"own plan": {ownPlan(`{:nodes [
+	"own plan": {ownPlan(`{:mode :strict :nodes [
 	  {:op :let :value {:n 1} :as :x}
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt {:slot/id :x}} :as :first}
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/down] :allow-failure? true} :input {} :as :kept}
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/flaky]} :input {:prompt {:slot/path [:first :out :by]}} :as :second}
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt {:slot/path [:second :out :by]}} :as :third}
 	  {:op :emit :input [{:slot/path [:kept :error :type]} {:slot/path [:third :out :of]}]}]}`, "", ""), 5},
-	"items": {ownPlan(`{:nodes [
+	"items": {ownPlan(`{:mode :strict :nodes [
 	  {:op :let :value [1 2] :as :numbers}
 	  {:op :map :over :numbers :item :i :as :kept :max-parallel 1 :on-item-error :keep :body [
 	    {:op :call :intent :text/respond :dispatch {:candidates [:a/down]} :input {:n {:slot/id :i}} :as :r}]}

@@ -71,12 +71,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			continue // an attempt after it tells how it went on
 		}
 		if !t.Closed {
-			n.Record(&journal.AttemptFinished{
-				Attempt: start.Attempt,
-				Outcome: journal.OutcomeUnknown,
-				Usage:   lostUsage(start.Budget),
-				Err:     err,
-			})
+			n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
 		}
 		switch recovery, _ := contract.ParseRecoveryClass(start.Recovery); recovery {
 		case contract.RecoveryIdempotent:
@@ -90,16 +85,6 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		}
 	}
 	return nil, lost
-}
-
-// lostUsage returns the usage of an attempt whose end is unknown: its reserved
-// cost may have been spent (LED-003).
-func lostUsage(reserved edn.Value) edn.Value {
-	usd := reserved.Key("usd")
-	if usd.IsNil() {
-		return edn.Nil()
-	}
-	return edn.MustMap(edn.K("cost-usd"), usd, edn.K("cost-mark"), edn.K("at-least"))
 }
 
 // asksStill reports whether an attempt was waiting for a person when its host

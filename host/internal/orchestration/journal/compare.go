@@ -185,7 +185,11 @@ func (v *view) facts() edn.Value {
 	if plan := v.planAt(edn.Vector()); plan != nil {
 		p.str("plan", plan.plan.Hash())
 	}
-	p.val("cost-usd", Account{v}.Usage().Key("cost-usd"))
+	var usages []edn.Value
+	for _, n := range v.nodes {
+		usages = v.usages(n, usages)
+	}
+	p.val("cost-usd", SumUsage(usages...).Key("cost-usd"))
 	f := v.finished
 	switch {
 	case f == nil && v.suspended != nil:
@@ -245,16 +249,13 @@ func (v *view) factsOf(n *nodeView) edn.Value {
 	if n.resolved == nil && len(n.verdicts) == 0 {
 		return b.Map()
 	}
-	attempts, verdicts, usages := []edn.Value{}, []edn.Value{}, []edn.Value{}
+	attempts, verdicts := []edn.Value{}, []edn.Value{}
 	judged := func(list []*GateVerdict, attempt int) {
 		for _, g := range list {
-			verdicts, usages = append(verdicts, g.fact(attempt)), append(usages, g.Usage)
+			verdicts = append(verdicts, g.fact(attempt))
 		}
 	}
 	for _, a := range n.attempts {
-		if a.finished != nil {
-			usages = append(usages, a.finished.Usage)
-		}
 		how, again := v.decided(a)
 		if again {
 			continue
@@ -268,8 +269,31 @@ func (v *view) factsOf(n *nodeView) edn.Value {
 	judged(n.verdicts, 0)
 	b.Key("attempts", edn.Vector(attempts...))
 	b.Key("verdicts", edn.Vector(verdicts...))
-	p.val("cost-usd", SumUsage(usages...).Key("cost-usd"))
+	p.val("cost-usd", SumUsage(v.usages(n, nil)...).Key("cost-usd"))
 	return b.Map()
+}
+
+// usages appends the usages of the attempts and verdicts of a node that are compared: not
+// of attempts that were made again, which a replay does not have.
+func (v *view) usages(n *nodeView, out []edn.Value) []edn.Value {
+	judged := func(list []*GateVerdict) {
+		for _, g := range list {
+			if g.called() {
+				out = append(out, g.Usage)
+			}
+		}
+	}
+	for _, a := range n.attempts {
+		if _, again := v.decided(a); again {
+			continue
+		}
+		if a.finished != nil {
+			out = append(out, a.finished.Usage)
+		}
+		judged(a.verdicts)
+	}
+	judged(n.verdicts)
+	return out
 }
 
 // endOf puts how the node ended: its state, the accepted answer or the failure.
