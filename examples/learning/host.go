@@ -45,7 +45,7 @@ func (h *host) ask(p portfolio, questions []question, order string) ([][]string,
 	if err := os.WriteFile(file, []byte(planOf(questions)), 0o600); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(h.ferment, "run", file, "--transcript", "--config", config, "--json")
+	cmd := exec.Command(h.ferment, "run", file, "--deadline", "1h", "--transcript", "--config", config, "--json")
 	cmd.Env = append(h.env[:len(h.env):len(h.env)], "ORDER="+order)
 	for i, name := range models {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("USD_%s=%g", name, p.usd[i]))

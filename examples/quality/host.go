@@ -50,7 +50,7 @@ func (h *host) run(into any, env []string, plan string) error {
 	if err := os.WriteFile(file, []byte(plan), 0o600); err != nil {
 		return err
 	}
-	cmd := exec.Command(h.ferment, "run", file, "--transcript", "--config", h.config, "--json")
+	cmd := exec.Command(h.ferment, "run", file, "--deadline", "1h", "--transcript", "--config", h.config, "--json")
 	cmd.Env = append(slices.Clone(h.env), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -96,7 +96,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	require.NoError(t, syscall.Kill(s.pids()["mine"], syscall.SIGKILL)) // its end is logged
 	require.Eventually(t, func() bool {
 		return s.admin(`{:action :plugin-logs :plugin "mine"}`).value(t).Key("result").Key("lines").Len() > 0
-	}, 20*time.Second, 5*time.Millisecond)
+	}, runLimit, 5*time.Millisecond)
 	there := s.admin(`{:action :plugin-logs :plugin "mine" :lines 3}`).value(t).Key("result").Key("lines")
 	require.Positive(t, there.Len())
 	var lines []string

@@ -72,7 +72,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	s := w.serve()
 	e.process(t, s.pids()["tools"], "the tools")
 	var pid int
-	require.Eventually(t, func() bool { pid = s.pidOf("keeper"); return pid != 0 }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { pid = s.pidOf("keeper"); return pid != 0 }, runLimit, 5*time.Millisecond)
 	e.process(t, pid, "the keeper")
 	ask := func(what, request string) answer {
 		t.Helper()
@@ -86,7 +86,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 	sum := sha256.Sum256([]byte(canaryKey + " and " + canaryToken))
 	for _, do := range []string{"ok", "answer", "log", "print", "error", "typed", "panic", "crash"} {
-		require.Eventually(t, func() bool { return s.pidOf("keeper") != 0 }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return s.pidOf("keeper") != 0 }, runLimit, 5*time.Millisecond)
 		a := ask(do, envelopeOf("t/keep", fmt.Sprintf("{:do %q}", do), ":debug/transcript? true :debug/plan? true"))
 		if do == "ok" {
 			assert.Contains(t, string(a.body), hex.EncodeToString(sum[:]), "the plugin has its secrets")
@@ -109,7 +109,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	case cut := <-failing:
 		require.Fail(t, "the request does not come", cut.stderr)
 	}
-	worker := awaitProcesses(20*time.Second, func() ([]int, bool) {
+	worker := awaitProcesses(runLimit, func() ([]int, bool) {
 		found := childrenOf(s.pids()["tools"], filepath.Join(built.plugins, "tools"))
 		return found, len(found) > 0
 	})
@@ -174,5 +174,5 @@ func TestSecretsAreNowhere(t *testing.T) {
 	}
 	assert.FileExists(t, filepath.Join(w.dir, "var", "ferment.db"))
 	assert.Greater(t, files, 5)
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }

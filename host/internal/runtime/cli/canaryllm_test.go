@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -207,5 +206,5 @@ intent "t/show" {
 		})
 	}
 	assert.Greater(t, files, 5)
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }

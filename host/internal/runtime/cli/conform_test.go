@@ -94,5 +94,5 @@ func TestConformInterrupted(t *testing.T) {
 	e := p.wait()
 	assert.Equal(t, 130, e.code, "%s\n%s", e.stdout, e.stderr)
 	assert.NotContains(t, e.stdout, "fault")
-	assert.Empty(t, awaitNone(built.plugins, 5*time.Second))
+	assert.Empty(t, awaitNone(built.plugins, endLimit))
 }

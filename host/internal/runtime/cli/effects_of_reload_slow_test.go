@@ -154,8 +154,10 @@ var changes = map[string]string{
 	"session.binding.target":   "target = [\"constraints\", \"language\"]",
 	"session.binding.coerce":   "target = [\"constraints\", \"language\"]\ncoerce = \"keyword\"",
 	"session.binding.required": "target = [\"constraints\", \"language\"]\nrequired = true",
-	"queue.default_class":      `default_class = "sync"`,
-	"queue.deadline":           `deadline = "90s"`, "queue.async_deadline": `async_deadline = "20m"`, "queue.max_deadline": `max_deadline = "23h"`,
+	// A busy machine needs more than the usual 2 s.
+	"plugin.start_timeout": `start_timeout = "2m"`, "plugin.configure_timeout": `configure_timeout = "2m"`,
+	"queue.default_class": `default_class = "sync"`,
+	"queue.deadline":      `deadline = "90s"`, "queue.async_deadline": `async_deadline = "20m"`, "queue.max_deadline": `max_deadline = "23h"`,
 	"router.meta": "meta = true\nintent = \"t/a\"", "router.profile": `profile = "strict-meta"`,
 	"router.capability_role": `capability_role = { "mine/a" = "voice" }`, "router.intent_role": `intent_role = { "t/a" = "voice" }`,
 	"router.intent_default_role": `intent_default_role = { "t/a" = "voice" }`,
@@ -334,7 +336,7 @@ func (s *served) settled() map[string][]int {
 	require.Eventually(s.t, func() bool {
 		now = s.processes()
 		return len(now["mine"]) == 1 && len(now["other"]) == 1 && len(now["tools"]) == 1
-	}, 30*time.Second, 5*time.Millisecond, "%v", now)
+	}, runLimit, 5*time.Millisecond, "%v", now)
 	return now
 }
 
@@ -353,7 +355,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 	require.NoError(t, err)
 	w.write("it.edn", string(pack))
 	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "common"), 0o755))
-	s := w.serveLimit(10*time.Minute, "--config", ".")
+	s := w.serveLimit(2*time.Hour, "--config", ".")
 	reload := func() answer { return s.admin(`{:action :config-reload}`) }
 	seen := map[language.Reload]int{}
 	for _, row := range settings() {
@@ -386,7 +388,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 				assert.Eventually(t, func() bool {
 					now := s.processes()
 					return len(now[at]) == 1 && !slices.Equal(now[at], before[at])
-				}, 30*time.Second, 5*time.Millisecond, "%s: no new process\n%s", row.path, text)
+				}, runLimit, 5*time.Millisecond, "%s: no new process\n%s", row.path, text)
 			} else if now := s.processes(); !slices.Contains(wider, row.path) {
 				for _, pid := range before[at] {
 					assert.Contains(t, now[at], pid, "%s: another process of %s\n%s", row.path, at, text)
@@ -403,7 +405,7 @@ func TestReloadEffectOfEveryAttribute(t *testing.T) {
 	assert.Greater(t, seen[language.ReloadPlugin], 20)
 	assert.Greater(t, seen[language.ReloadHost], 5)
 	s.stop()
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // changeOf reports whether the changes include one of an attribute, with the

@@ -48,7 +48,7 @@ func (s *served) becomes(id, state string) edn.Value {
 func (s *served) is(id, state string, as func(edn.Value) bool) edn.Value {
 	s.t.Helper()
 	var job edn.Value
-	require.Eventually(s.t, func() bool { job = s.job(id); return as(job) }, 20*time.Second, 10*time.Millisecond,
+	require.Eventually(s.t, func() bool { job = s.job(id); return as(job) }, runLimit, 10*time.Millisecond,
 		"%s is not %s: %s", id, state, &job)
 	return job
 }
@@ -101,7 +101,7 @@ func TestJobs(t *testing.T) {
 	assert.Equal(t, 200, s.ask("mine/data", "{}").status, "other classes go on")
 
 	assert.Equal(t, 200, s.request(t.Context(), "POST", "/v1/runs/"+hangs+"/cancel?wait=20000", "").status)
-	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "queued")) == 0 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "queued")) == 0 }, runLimit, 10*time.Millisecond)
 	for _, id := range w.listed("run", "--status", "completed") {
 		assert.Equal(t, "1", s.job(id).Key("attempt").String())
 	}
@@ -148,7 +148,7 @@ func TestJobsSurviveAKill(t *testing.T) {
 
 	s = w.serve()
 	s.becomes(hangs, "running")
-	require.Eventually(t, func() bool { return s.job(hangs).Key("attempt").String() == "2" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.job(hangs).Key("attempt").String() == "2" }, runLimit, 10*time.Millisecond)
 	for _, id := range ids {
 		assert.Equal(t, "queued", word(s.job(id).Key("job/status")), id)
 	}
@@ -194,7 +194,7 @@ func TestRunsWatch(t *testing.T) {
 	assert.Equal(t, 3, w.run("act", "mine/data", "{}", "--async").code, "there is no daemon")
 	runs := func(id string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return word(w.data("runs", "show", id).Key("run").Key("status")) == "running" }, 20*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return word(w.data("runs", "show", id).Key("run").Key("status")) == "running" }, runLimit, 10*time.Millisecond)
 	}
 	s := w.serve()
 	begun := w.run("act", "mine/hang", "{}", "--async", "--class", "one", "--priority", "3")
@@ -261,7 +261,7 @@ func TestDrainRefusesWaitingActs(t *testing.T) {
 			answers <- s.request(t.Context(), "POST", "/v1/act", envelopeOf("mine/data", "{}", ":queue {:class :one}"), header...)
 		}()
 	}
-	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "queued")) == 2 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "queued")) == 2 }, runLimit, 10*time.Millisecond)
 	s.signal(syscall.SIGTERM)
 	s.wait()
 	for range 2 {
@@ -274,7 +274,7 @@ func TestDrainRefusesWaitingActs(t *testing.T) {
 	assert.ElementsMatch(t, []string{"failed", "open", "open"}, w.listed("status"))
 	s = w.serve()
 	s.request(t.Context(), "POST", "/v1/act/jobs/"+hangs+"/cancel", "")
-	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "open")) == 0 }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "open")) == 0 }, runLimit, 10*time.Millisecond)
 	assert.ElementsMatch(t, []string{"failed", "completed", "canceled"}, w.listed("status"))
 	s.stop()
 }

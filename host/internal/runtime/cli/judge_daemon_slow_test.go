@@ -70,7 +70,7 @@ budget "tenant" { max_judge_calls = 10000 }
 	health := func() string {
 		return s.request(context.Background(), "GET", "/health", "").value(t).Key("judges").String()
 	}
-	require.Eventually(t, func() bool { return health() == `[{:judge "grader" :state :drifted}]` }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return health() == `[{:judge "grader" :state :drifted}]` }, runLimit, 20*time.Millisecond)
 	scopes := s.admin(`{:action :budget-show}`).value(t).Key("result").Key("scopes")
 	tenant, _ := scopes.Nth(0)
 	assert.Equal(t, "{:judge-calls 80}", tenant.Key("used").String(), "verdicts are paid like votes")

@@ -37,6 +37,7 @@ type kin struct {
 	plugins []string // all that serve it; one is killed only if all are ready
 	victims []string
 	items   int
+	answers int    // fewer than so many are accepted between the start of a victim and its kill
 	call    string // keys of the call; {n} is the item
 	want    func(i int, out edn.Value) string
 }
@@ -53,22 +54,22 @@ func echoed(i int, out edn.Value) string {
 // solvers, each with a worker process.
 var kins = []kin{
 	{
-		name: "strict", plugins: []string{"strict-a", "strict-b"}, victims: []string{"strict-a"}, items: 600,
+		name: "strict", plugins: []string{"strict-a", "strict-b"}, victims: []string{"strict-a"}, items: 600, answers: 24,
 		call: `:intent :strict/echo :input {:n {:slot/id :n}} :dispatch {:candidates [:strict-a/echo :strict-b/echo] :retry {:fallback-max 1}}`,
 		want: echoed,
 	},
 	{
-		name: "both", plugins: []string{"both-a", "both-b"}, victims: []string{"both-a", "both-b"}, items: 600,
+		name: "both", plugins: []string{"both-a", "both-b"}, victims: []string{"both-a", "both-b"}, items: 600, answers: 24,
 		call: `:intent :both/echo :input {:n {:slot/id :n}} :dispatch {:candidates [:both-a/echo :both-b/echo] :retry {:same-cap-max 4 :fallback-max 1}}`,
 		want: echoed,
 	},
 	{
-		name: "judged", plugins: []string{"judged-a", "judged-b", "judge-a", "judge-b"}, victims: []string{"judged-a", "judge-a", "judge-b"}, items: 400,
+		name: "judged", plugins: []string{"judged-a", "judged-b", "judge-a", "judge-b"}, victims: []string{"judged-a", "judge-a", "judge-b"}, items: 400, answers: 24,
 		call: `:intent :judged/echo :input {:n {:slot/id :n}} :dispatch {:candidates [:judged-a/echo :judged-b/echo] :retry {:same-cap-max 4 :fallback-max 1}} :done {:must #{:good}}`,
 		want: echoed,
 	},
 	{
-		name: "sat", plugins: []string{"sat-a", "sat-b"}, victims: []string{"sat-a", "sat-b"}, items: 60,
+		name: "sat", plugins: []string{"sat-a", "sat-b"}, victims: []string{"sat-a", "sat-b"}, items: 60, answers: 8,
 		call: `:intent :sat/solve :input {:clauses [[1 2] [-1 2] [3 -2]]} :dispatch {:candidates [:sat-a/solver :sat-b/solver] :retry {:same-cap-max 16 :fallback-max 1}}`, // its calls are long enough to be hit often
 		want: func(_ int, out edn.Value) string {
 			if word(out.Key("status")) != "sat" {
@@ -128,7 +129,8 @@ func TestKillPoints(t *testing.T) {
 	begun := time.Now()
 	for run := 0; kills.Load() < killPoints; run++ {
 		require.Less(t, run, 20, "the runs end before anything is killed")
-		p := w.start("", "run", "plan.edn", "-o", "edn", "--progress", "edn", "--deadline", "5m")
+		p := w.launchLimit(time.Hour, "", built.ferment,
+			"run", "plan.edn", "-o", "edn", "--progress", "edn", "--deadline", "1h")
 		var shooters sync.WaitGroup
 		for i, k := range kins {
 			shooters.Go(func() {
@@ -154,22 +156,35 @@ func TestKillPoints(t *testing.T) {
 	require.Greater(t, cut, killPoints/4, "most of the shots missed")
 }
 
+// answered reports whether an event is an accepted attempt of a kin.
+func (k kin) answered(e event) bool {
+	plugin, _, _ := strings.Cut(e.word("cap/id"), "/")
+	return e.word("event") == "attempt" && e.word("outcome") == "ok" && slices.Contains(k.plugins, plugin)
+}
+
 // fire kills the victims of a kin at random moments until the run is over or
-// more returns false.
+// more returns false. The moments follow the answers of the kin, not the clock:
+// on a slow machine kills by the clock would hit every attempt of a call.
 func (k kin) fire(p *process, random *rand.Rand, more func() bool) {
 	pids := map[string]int{}
 	cursor := 0
 	for {
 		// A candidate must be left, so all are ready before the next one is
 		// killed.
-		for len(pids) < len(k.plugins) {
+		for answers := random.IntN(k.answers); len(pids) < len(k.plugins) || answers > 0; {
 			e, ok := p.next(cursor, func(e event) bool {
-				return e.word("event") == "plugin" && slices.Contains(k.plugins, e.word("plugin"))
+				return k.answered(e) || e.word("event") == "plugin" && slices.Contains(k.plugins, e.word("plugin"))
 			})
 			if !ok {
 				return
 			}
 			cursor = e.at + 1
+			if e.word("event") == "attempt" {
+				if len(pids) == len(k.plugins) {
+					answers--
+				}
+				continue
+			}
 			if e.word("to") == "ready" {
 				pids[e.word("plugin")] = e.number("pid")
 			} else {
@@ -179,7 +194,7 @@ func (k kin) fire(p *process, random *rand.Rand, more func() bool) {
 				return // the run is over
 			}
 		}
-		pause := time.NewTimer(time.Duration(random.IntN(30_000)) * time.Microsecond)
+		pause := time.NewTimer(time.Duration(random.IntN(5_000)) * time.Microsecond)
 		select {
 		case <-pause.C:
 		case <-p.over:
@@ -230,8 +245,8 @@ intent "demo/echo" {
 				if known {
 					w.mustLock()
 				}
-				p := w.start("", "act", "demo/echo", "{:n 7}", "-o", "edn", "--progress", "edn", "--deadline", "30s")
-				seen := awaitProcesses(10*time.Second, func() ([]int, bool) {
+				p := w.start("", "act", "demo/echo", "{:n 7}", "-o", "edn", "--progress", "edn", "--deadline", "1h")
+				seen := awaitProcesses(runLimit, func() ([]int, bool) {
 					pids := childrenOf(p.cmd.Process.Pid, exe)
 					return pids, len(pids) > 0
 				})

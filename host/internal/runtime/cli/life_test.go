@@ -75,7 +75,7 @@ func TestStopped(t *testing.T) {
 	assert.Equal(t, "a1 b2", asks(response.Key("transcript"), false))
 	first, _ := response.Key("transcript").Nth(0)
 	assert.Equal(t, "runtime/unresponsive", word(first.Key("failure/type")))
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // TestEndlessPlans: a capability that answers with a plan that calls it again

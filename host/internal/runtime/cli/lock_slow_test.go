@@ -66,7 +66,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	assert.Regexp(t, `^mine 1\.0\.0: updated\n  the effects of capability "mine/say": none -> fs/read\nferment\.lock\.hcl written: 1 plugin changed\n(swap .*\n)+reloaded, hash b3:[0-9a-f]{64}\n$`, got.stdout)
 	assert.NotEqual(t, locked, w.lockText())
 	assert.Equal(t, 0, w.run("plugin", "lock", "--check").code, "the entry is what another process writes")
-	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["mine"] != before["mine"] }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["mine"] != before["mine"] }, runLimit, 5*time.Millisecond)
 	assert.Equal(t, before["text"], s.pids()["text"], "nothing else was touched")
 
 	// A repetition changes nothing, through either interface.
@@ -83,7 +83,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	got = w.run("plugin", "approve", "text")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "text 1.0.0: updated\n  the program: b3:")
-	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["text"] != before["text"] }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { now := s.pids(); return len(now) == 2 && now["text"] != before["text"] }, runLimit, 5*time.Millisecond)
 
 	// Unknown names, and a reload that is refused for another reason.
 	got = w.run("plugin", "approve", "txt")
@@ -109,5 +109,5 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	assert.Equal(t, locked, w.lockText())
 	end := s.stop()
 	assert.Contains(t, end.stderr, `"action":"admin/plugin-approve"`)
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // The tests of this package run the program as users do: the host and the
@@ -65,7 +64,7 @@ func testMain(m *testing.M) int {
 	}
 	code := m.Run()
 	// No test may leave a process behind.
-	if left := awaitNone(built.root, 2*time.Second); len(left) > 0 {
+	if left := awaitNone(built.root, endLimit); len(left) > 0 {
 		fmt.Fprintln(os.Stderr, "processes left by the tests:", describe(left))
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -76,7 +76,7 @@ func TestModelServerEndsWithItsPlugin(t *testing.T) {
 	family := func(pid int) []int { return append(childrenOf(pid, built.helper), pid) }
 	over := func(pids []int) {
 		t.Helper()
-		left := awaitProcesses(5*time.Second, func() ([]int, bool) {
+		left := awaitProcesses(endLimit, func() ([]int, bool) {
 			var left []int
 			for _, pid := range pids {
 				if !zombie(pid) {

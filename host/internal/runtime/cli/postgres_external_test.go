@@ -37,7 +37,7 @@ func onPostgres(t *testing.T, hosts int) (worlds []*world, kept string) {
 	return worlds, `store {
   driver = "postgres"
   dsn    = secret("file:dsn")
-  lease  = "1s"
+  lease  = "15s"
   sync   = "full"
 }
 `
@@ -147,7 +147,7 @@ func TestDaemonsHandOver(t *testing.T) {
 	require.Eventually(t, func() bool { // what was taken over is executed soon, but not at once
 		canceled = second.request(t.Context(), "POST", "/v1/runs/"+hangs+"/cancel?wait=20000", "")
 		return canceled.status == 200
-	}, 20*time.Second, 50*time.Millisecond, "%s", &canceled.body)
+	}, runLimit, 50*time.Millisecond, "%s", &canceled.body)
 	second.stop()
 	assert.Equal(t, 0, worlds[1].run("runs", "verify").code)
 }

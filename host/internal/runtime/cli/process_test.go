@@ -73,15 +73,23 @@ func awaitNone(dir string, limit time.Duration) []int {
 	})
 }
 
+// endLimit ends a wait for the end of processes. How long they take depends on the
+// machine.
+const endLimit = 30 * time.Second
+
 // left waits until no process of the world is left, or for the limit, and
 // returns those that are left: hosts, their plugins and reapers. Each has the
 // runtime directory in its environment or arguments. Processes without it are
 // found at the end of all tests.
 func (w *world) left(limit time.Duration) []int {
-	return awaitProcesses(limit, func() ([]int, bool) {
+	w.t.Helper()
+	begun := time.Now()
+	pids := awaitProcesses(limit, func() ([]int, bool) {
 		left := slices.DeleteFunc(processesUnder(built.root), func(pid int) bool { return !names(pid, w.rt) })
 		return left, len(left) == 0
 	})
+	w.t.Logf("%d processes left after %s", len(pids), time.Since(begun).Round(time.Millisecond))
+	return pids
 }
 
 // names reports whether the environment or the arguments of a process contain

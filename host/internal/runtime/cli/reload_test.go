@@ -102,7 +102,7 @@ func TestReload(t *testing.T) {
 	require.Len(t, logged, 2, end.stderr)
 	assert.Contains(t, logged[0], `plugin.b.drain_timeout`, "the log has the difference too")
 	assert.Contains(t, logged[1], `plugin.c`)
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // HCL-007, HCL-008, HCL-039: diff compares the files with the running
@@ -182,7 +182,7 @@ processes that stay: b PID
 	require.Equal(t, 0, w.run("admin", "reload").code)
 	assert.Equal(t, 0, w.run("diff").code)
 	s.stop()
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // HCL-007, HCL-039: a refused reload changes nothing and reports the reason.
@@ -223,7 +223,7 @@ func TestReloadRefused(t *testing.T) {
 			assert.Equal(t, before, s.pids())
 			assert.Equal(t, "{:n 1}", s.out("t/a"))
 			s.stop()
-			assert.Empty(t, w.left(time.Second))
+			assert.Empty(t, w.left(endLimit))
 		})
 	}
 }
@@ -249,7 +249,7 @@ func TestRunsKeepTheirConfiguration(t *testing.T) {
 		return s.admin(`{:action :status}`).value(t).Key("result").Key("generations").String() == "1"
 	}, 20*time.Second, 5*time.Millisecond)
 	s.stop()
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // OPS-001: the log reports a missing optional plugin, at the start and after a
@@ -337,7 +337,7 @@ func TestSwap(t *testing.T) {
 		assert.Contains(t, s.w.run("admin", "events", "--after", cursor).stderr, typ)
 	}
 	s.stop()
-	assert.Empty(t, s.w.left(time.Second))
+	assert.Empty(t, s.w.left(endLimit))
 }
 
 // HCL-039: reload requests that arrive during a reload share the next one, and

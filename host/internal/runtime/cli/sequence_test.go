@@ -242,7 +242,7 @@ var repairs = []sequence{
 var strategies = []sequence{
 	{
 		name: "race-width-2-fallback-2", loose: true, dispatch: ":strategy :race :race {:width 2} :retry {:fallback-max 2}", node: ":done {:must #{:good}}",
-		a: []string{`{:value {:good true} :delay-ms 1500}`}, b: []string{`{:value {:n 2}}`}, c: []string{hang},
+		a: []string{`{:value {:good true} :delay-ms 15000}`}, b: []string{`{:value {:n 2}}`}, c: []string{hang},
 		asked: "a1 b2 c3", out: `{:good true}`,
 	},
 	{

@@ -199,7 +199,7 @@ func TestServe(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(w.dir, "var", "work"))
 	require.NoError(t, err)
 	assert.Empty(t, left, "scratch directories")
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // OPS-004: a run in progress at SIGTERM gets its answer, later ones are
@@ -221,7 +221,7 @@ func TestServeDrains(t *testing.T) {
 	a := <-slow
 	assert.Equal(t, 200, a.status, "%s", a.body)
 	assert.Equal(t, 0, s.wait().code)
-	assert.Empty(t, s.w.left(time.Second))
+	assert.Empty(t, s.w.left(endLimit))
 }
 
 // admin executes an action over the admin socket.
@@ -300,7 +300,7 @@ func TestServeDrainEnds(t *testing.T) {
 			details := a.value(t).Key("error").Key("details")
 			assert.Equal(t, `"host" "the daemon is going down"`, details.Key("by").String()+" "+details.Key("why").String())
 			assert.Equal(t, 0, s.wait().code)
-			assert.Empty(t, w.left(time.Second))
+			assert.Empty(t, w.left(endLimit))
 		})
 	}
 }
@@ -495,7 +495,7 @@ func TestWatchdog(t *testing.T) {
 	s.signal(syscall.SIGTERM)
 	<-hang
 	assert.Equal(t, 0, s.wait().code)
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // ISO-003: gaps under best_effort are shown in /health, in doctor and in the
@@ -530,7 +530,7 @@ func TestServeStoppedWhileStarting(t *testing.T) {
 	got := p.wait()
 	assert.Equal(t, 0, got.code, got.stderr)
 	assert.NoFileExists(t, filepath.Join(w.dir, "var", "run", "admin.token"))
-	assert.Empty(t, w.left(time.Second))
+	assert.Empty(t, w.left(endLimit))
 }
 
 // examplesOf returns the examples in the help of a command and its

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/corentings/chess/v2"
 	"github.com/stretchr/testify/assert"
@@ -46,7 +47,7 @@ func (w *world) moves(fens []string, rest string) []edn.Value {
 	w.write("moves.edn", fmt.Sprintf(`{:nodes [{:op :map :over %s :item :fen :as :moves :max-parallel 4
   :body [{:op :call :intent :chess/best-move :input {:fen {:slot/id :fen} `+rest+`} :as :m} {:op :emit :input {:slot/path [:m :out]}}]}
  {:op :emit :input {:moves {:slot/path [:moves :out]}}}]}`, edn.Vector(over...)))
-	got := w.run("run", "moves.edn", "-o", "edn")
+	got := w.launchLimit(time.Hour, "", built.ferment, "run", "moves.edn", "-o", "edn", "--deadline", "1h").wait()
 	require.Equal(w.t, 0, got.code, "%s%s", tail(got.stdout, 5), tail(got.stderr, 20))
 	moves := slices.Collect(got.value(w.t).Key("result").Key("out").Key("moves").Elems())
 	require.Len(w.t, moves, len(fens))

@@ -55,7 +55,7 @@ var streamed = []sequence{
 		a: []string{lines(`:raw "{:result {:type"`, "half ")}, b: []string{lines("", "whole")}, asked: "a1 b2", out: `{:text "whole"}`,
 	},
 	{
-		name: "provisional-deadline", stream: "provisional", node: ":deadline-ms 700",
+		name: "provisional-deadline", stream: "provisional", node: ":deadline-ms 5000",
 		a: []string{lines(":hang true", "half ")}, asked: "a1", fails: "timeout/hard", exit: 7,
 	},
 	{
@@ -76,10 +76,10 @@ var streamed = []sequence{
 	},
 	{
 		name: "race-hides", stream: "provisional", dispatch: ":strategy :race :race {:width 2}",
-		a: []string{lines("", "first")}, b: []string{lines(":delay-ms 3000", "second")}, asked: "a1 b2", out: `{:text "first"}`,
+		a: []string{lines("", "first")}, b: []string{lines(":delay-ms 60000", "second")}, asked: "a1 b2", out: `{:text "first"}`,
 	},
 	{
-		name: "hedge-is-overtaken", stream: "provisional", dispatch: ":strategy :hedge :hedge {:after-ms 250 :max 1}",
+		name: "hedge-is-overtaken", stream: "provisional", dispatch: ":strategy :hedge :hedge {:after-ms 2000 :max 1}",
 		a: []string{lines(":hang true", "slow ")}, b: []string{lines("", "fast")}, asked: "a1 b2", out: `{:text "fast"}`,
 	},
 	{
@@ -254,7 +254,7 @@ func TestStreamThere(t *testing.T) {
 // call that it is made in, and with its cancellation.
 func TestHandleEndsWithItsCall(t *testing.T) {
 	t.Parallel()
-	ask := sequence{a: []string{`{:ask {:handle [:model]}}`}, b: []string{hang}, node: given("b") + " :deadline-ms 700"}
+	ask := sequence{a: []string{`{:ask {:handle [:model]}}`}, b: []string{hang}, node: given("b") + " :deadline-ms 3000"}
 	got := ask.world(t).run("run", "plan.edn", "--transcript", "-o", "edn")
 	response := got.value(t)
 	assert.Equal(t, 7, got.code, got.stderr)

@@ -15,7 +15,7 @@ import (
 )
 
 // delegatingWorld returns a world whose agent :agent/top has the agent :agent/scout as a
-// tool, which has a slow one.
+// tool, which has one that hangs.
 func delegatingWorld(t *testing.T) *world {
 	config := agents(`agent "top" {
   capabilities = ["agent/scout"]
@@ -31,7 +31,7 @@ effects {
 }
 `)
 	w := agentWorld(t, config, []string{calling("agent/scout", `{:task "Find the number."}`), calling("t/wait", `{}`)})
-	w.write("slow.edn", script(":t/slow", ":t/wait", ":in-schema :req/any :out-schema :res/any", `{:delay-ms 700 :value {:n 2}}`))
+	w.write("slow.edn", script(":t/slow", ":t/wait", ":in-schema :req/any :out-schema :res/any", hang))
 	return w
 }
 
@@ -77,9 +77,10 @@ func TestAgentsCallAgents(t *testing.T) {
 	sent := act("conversation/send", `{:conversation/id "c-1" :text "What is it?" :agent {:cap/ref :agent/top}}`, ":response/type :accepted")
 	require.Equal(t, 202, sent.status, "%s", sent.body)
 	job, _ := sent.value(t).Key("job/id").AsString()
-	require.Eventually(t, func() bool { return s.inFlight("slow") == 1 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return s.inFlight("slow") == 1 }, runLimit, 20*time.Millisecond)
 	s.signal(syscall.SIGKILL)
 	s.wait()
+	w.write("slow.edn", script(":t/slow", ":t/wait", ":in-schema :req/any :out-schema :res/any", `{:value {:n 2}}`))
 	w.write("voice.edn", script(":t/voice", ":model/chat", ":kind :llm :in-schema :req/chat :out-schema :res/chat :cost {:usd 0.01M}",
 		saying("It is 2."), `{:template {:text "The scout said: {{input.messages.3.content}}" :finish :stop}}`)) // what it has not said yet
 	s = w.serve()
@@ -88,7 +89,7 @@ func TestAgentsCallAgents(t *testing.T) {
 		got := s.request(t.Context(), "GET", "/v1/act/jobs/"+job, "")
 		done, _ = edn.Read(got.body)
 		return word(done.Key("job/status")) == "completed"
-	}, 20*time.Second, 100*time.Millisecond, "%s", &done)
+	}, runLimit, 100*time.Millisecond, "%s", &done)
 	assert.Equal(t, "2", done.Key("attempt").String())
 	assert.Equal(t, `"The scout said: It is 2."`, done.Key("result").Key("out").Key("text").String(), "%s", done)
 	assert.True(t, strings.HasPrefix(w.texts(t, "c-1"), "hello|What is it?||It is 2.|The scout said"), w.texts(t, "c-1"))

@@ -26,7 +26,7 @@ func TestInterruptedAnytime(t *testing.T) {
 		p.signal(syscall.SIGINT)
 		got := p.wait()
 		require.Equal(t, 130, got.code, "round %d: %s", i, got.stderr)
-		left := w.left(time.Second)
+		left := w.left(endLimit)
 		require.Empty(t, left, "round %d: %s", i, describe(left))
 	}
 }

@@ -61,6 +61,6 @@ func TestInterruptedTwice(t *testing.T) {
 	begun := time.Now()
 	assert.Equal(t, 130, p.wait().code)
 	assert.Less(t, time.Since(begun), time.Second)
-	left := awaitNone(built.root, time.Second)
+	left := awaitNone(built.root, endLimit)
 	require.Empty(t, left, describe(left))
 }

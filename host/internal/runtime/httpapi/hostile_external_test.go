@@ -43,9 +43,9 @@ function submit(type, fields) {
 }
 (async () => {
   const half = act.indexOf(" ");
-  await Promise.race([submit("text/plain", [[act.slice(0, half), act.slice(half)]]), new Promise(r => setTimeout(r, 3000))]);
-  await Promise.race([submit("application/x-www-form-urlencoded", [["prompt", "x"]]), new Promise(r => setTimeout(r, 3000))]);
-  await Promise.race([submit("multipart/form-data", [["prompt", "x"]]), new Promise(r => setTimeout(r, 3000))]);
+  await Promise.race([submit("text/plain", [[act.slice(0, half), act.slice(half)]]), new Promise(r => setTimeout(r, 30000))]);
+  await Promise.race([submit("application/x-www-form-urlencoded", [["prompt", "x"]]), new Promise(r => setTimeout(r, 30000))]);
+  await Promise.race([submit("multipart/form-data", [["prompt", "x"]]), new Promise(r => setTimeout(r, 30000))]);
   const post = (more) => () => fetch(target + "/v1/act", Object.assign({ method: "POST", body: act }, more));
   await read("EDN as text/plain", post({ mode: "no-cors", headers: { "Content-Type": "text/plain" } }));
   await read("text with cookies", post({ mode: "no-cors", credentials: "include", headers: { "Content-Type": "text/plain" } }));
@@ -169,7 +169,7 @@ func visit(t *testing.T, w *world) map[string]string {
 	host.page = page.Listener.Addr().String()
 	go host.run()
 	defer func() { _ = host.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "chromium",
 		"--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking",

@@ -34,7 +34,7 @@ const (
 // get one typed response with the headers of every response, in time.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.BodyRead = 20 * time.Second })
+	w := newWorld(t)
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
 	good := jsonAct("t/any", "{}")
 	withBody := func(head string) string {
@@ -113,7 +113,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newWorld(t, func(s *httpapi.Settings) { s.Limits.BodyRead = 400 * time.Millisecond })
 			network, address := "tcp", w.address
 			if row.admin {
 				network, address = "unix", w.socket
@@ -136,7 +136,7 @@ func TestBodyThatNeverComes(t *testing.T) {
 // After a rejected body that was sent completely, the connection is usable.
 func TestRefusedBodyIsSkipped(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, func(s *httpapi.Settings) { s.Limits.BodyRead = time.Second })
 	conn, err := net.Dial("tcp", w.address)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()

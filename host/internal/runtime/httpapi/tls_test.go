@@ -93,7 +93,7 @@ func TestTLS(t *testing.T) {
 // silent client is disconnected.
 func TestTLSRefuses(t *testing.T) {
 	config, pool := certified(t, 1)
-	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.HeaderRead = 400 * time.Millisecond })
+	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.HeaderRead = 2 * time.Second })
 	_, err := tls.Dial("tcp", w.address, &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 	require.ErrorContains(t, err, "protocol version")
 	a, err := w.raw("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -114,7 +114,11 @@ func TestTLSRefuses(t *testing.T) {
 // closes its connection cancels its act.
 func TestTLSLimits(t *testing.T) {
 	config, pool := certified(t, 1)
-	w := newWorld(t, func(s *httpapi.Settings) { s.TLS = config; s.Limits.ActBody = 4096 })
+	w := newWorld(t, func(s *httpapi.Settings) {
+		s.TLS = config
+		s.Limits.ActBody = 4096
+		s.Limits.BodyRead = 400 * time.Millisecond
+	})
 	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
 	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}
 	defer transport.CloseIdleConnections()
@@ -136,6 +140,7 @@ func TestTLSLimits(t *testing.T) {
 	a := post(slow)
 	_ = feed.Close()
 	assert.Equal(t, "http/bad-encoding", a.failure(t))
+	w.tune(func(s *httpapi.Settings) { s.Limits.BodyRead = 20 * time.Second }) // too long, not too slow
 	a = post(io.LimitReader(endless{}, 1<<20))
 	assert.Equal(t, "http/too-large", a.failure(t))
 }

@@ -107,7 +107,7 @@ func newWorld(t testing.TB, change ...func(*httpapi.Settings)) *world {
 		ActBody: 1 << 20, SessionBody: 64 << 10, AdminBody: 64 << 10, Headers: 8 << 10,
 		// Tests of slow clients use short limits; the others must stand a busy
 		// machine.
-		HeaderRead: 20 * time.Second, BodyRead: 400 * time.Millisecond, Idle: time.Minute, Write: time.Second,
+		HeaderRead: 20 * time.Second, BodyRead: 20 * time.Second, Idle: time.Minute, Write: 20 * time.Second,
 		Connections: 64, PerAddress: 64,
 	}}
 	for _, f := range change {
