@@ -69,7 +69,7 @@ func TestRenewWhileTrying(t *testing.T) {
 	capID := request(`{}`).CapID
 	first, second := make(chan error, 1), make(chan error, 1)
 	b.client.Renew(capID, func(err error) { first <- err })
-	require.Eventually(t, func() bool { return b.client.targets[capID].unit.trying.Load() }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.client.targets[capID].unit.trying.Load() }, patience, 5*time.Millisecond)
 	b.client.Renew(capID, func(err error) { second <- err })
 	assert.ErrorIs(t, <-second, stats.ErrChanging)
 	stop := b.judging(true)
