@@ -89,7 +89,7 @@ func TestExit(t *testing.T) {
 	} {
 		t.Run(row.role, func(t *testing.T) {
 			p := start(t, command(row.role))
-			await(t, p.Done(), 5*time.Second, "exit")
+			await(t, p.Done(), patience, "exit")
 			exit := p.Exit()
 			assert.Equal(t, row.code, exit.Code)
 			assert.Equal(t, row.signal, exit.Signal)
@@ -107,7 +107,7 @@ func TestStdinEndsWithHost(t *testing.T) {
 	p := start(t, command("until-eof"))
 	require.NoError(t, p.CloseStdin())
 	require.NoError(t, p.CloseStdin(), "a second close succeeds")
-	await(t, p.Done(), 5*time.Second, "exit")
+	await(t, p.Done(), patience, "exit")
 	assert.Equal(t, 7, p.Exit().Code)
 }
 
@@ -138,7 +138,7 @@ func TestChildOutlivesThreadOfCaller(t *testing.T) {
 	task := "/proc/self/task/" + strconv.Itoa(tid)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Kill(); <-p.Settled(); closeAll([]*os.File{p.stdout, p.stderr}) })
-	require.Eventually(t, func() bool { _, err := os.Stat(task); return os.IsNotExist(err) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(task); return os.IsNotExist(err) }, patience, time.Millisecond)
 	_, err = io.WriteString(p.Stdin(), "still there\n")
 	require.NoError(t, err)
 	line, err := bufio.NewReader(p.Stdout()).ReadString('\n')
@@ -167,13 +167,13 @@ func TestCrashNoticedWithGrandchild(t *testing.T) {
 					dead = time.Now()
 				}()
 			}
-			await(t, p.Done(), 5*time.Second, "exit")
+			await(t, p.Done(), patience, "exit")
 			noticed := time.Now()
-			await(t, watched, 5*time.Second, "death")
-			assert.Less(t, noticed.Sub(dead), 100*time.Millisecond)
-			await(t, p.Settled(), 100*time.Millisecond+sessionKillLimit, "sweep")
+			await(t, watched, patience, "death")
+			assert.Less(t, noticed.Sub(dead), atMost(100*time.Millisecond))
+			await(t, p.Settled(), atMost(100*time.Millisecond+sessionKillLimit), "sweep")
 			for _, pid := range pids(t, p.Stdout()) {
-				gone(t, pid, time.Second)
+				gone(t, pid, atMost(time.Second))
 			}
 		})
 	}
@@ -187,11 +187,11 @@ func TestOutputEndsWithoutEOF(t *testing.T) {
 	p := start(t, c)
 	found := pids(t, p.Stdout())
 	require.Len(t, found, 1)
-	t.Cleanup(func() { _ = syscall.Kill(found[0], syscall.SIGKILL); gone(t, found[0], 5*time.Second) })
-	await(t, p.Done(), 5*time.Second, "exit")
+	t.Cleanup(func() { _ = syscall.Kill(found[0], syscall.SIGKILL); gone(t, found[0], patience) })
+	await(t, p.Done(), patience, "exit")
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(io.Discard, p.Stderr()) }()
-	await(t, read, time.Second, "end of standard error")
+	await(t, read, patience, "end of standard error")
 	assert.True(t, alive(found[0]), "the test needs a process that lives on")
 }
 
@@ -200,7 +200,7 @@ func TestSignals(t *testing.T) {
 	_, err := bufio.NewReader(p.Stdout()).ReadString('\n')
 	require.NoError(t, err)
 	require.NoError(t, p.Signal(syscall.SIGTERM))
-	await(t, p.Done(), 5*time.Second, "exit")
+	await(t, p.Done(), patience, "exit")
 	assert.Equal(t, 4, p.Exit().Code)
 	assert.ErrorIs(t, p.Signal(syscall.SIGTERM), os.ErrProcessDone)
 	assert.NoError(t, p.Kill(), "killing an ended process succeeds")
@@ -214,12 +214,12 @@ func TestKillStoppedProcessWithChildren(t *testing.T) {
 	require.NoError(t, p.Signal(syscall.SIGSTOP))
 	begin := time.Now()
 	require.NoError(t, p.Kill())
-	await(t, p.Settled(), time.Second, "end of session")
+	await(t, p.Settled(), patience, "end of session")
 	assert.True(t, p.Killed())
-	assert.Less(t, time.Since(begin), 500*time.Millisecond)
+	assert.Less(t, time.Since(begin), atMost(500*time.Millisecond))
 	assert.GreaterOrEqual(t, p.outlived(), 1, "the one in a group of its own")
 	for _, pid := range family {
-		gone(t, pid, time.Second)
+		gone(t, pid, atMost(time.Second))
 	}
 }
 
