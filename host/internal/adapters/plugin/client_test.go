@@ -126,20 +126,25 @@ func TestDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := as("good")
-			// The probe before the deadline has a margin of a quarter of its timeout.
-			s.Health.Interval, s.Health.Timeout, s.Health.Misses = time.Hour, 2*time.Second, 3
+			// The probe before the deadline has a margin of a quarter of its timeout. It
+			// is made if nothing was heard for as long as the timeout.
+			timeout := time.Second
+			if raceDetector {
+				timeout = 4 * time.Second
+			}
+			s.Health.Interval, s.Health.Timeout, s.Health.Misses = time.Hour, timeout, 3
 			s.StopGrace = 100 * time.Millisecond
 			b := run(t, s).ready()
 			if row.frozen {
 				require.NoError(t, syscall.Kill(b.pid(), syscall.SIGSTOP))
 			}
 			c := request(`{:do "hang"}`)
-			c.Deadline = time.Now().Add(3 * time.Second)
+			c.Deadline = time.Now().Add(3 * timeout)
 			_, err := b.client.Invoke(context.Background(), c)
 			e := typed(t, err)
 			assert.Equal(t, row.typ, e.Type)
 			assert.Equal(t, row.source, e.Source)
-			assert.Greater(t, time.Now(), c.Deadline.Add(-s.Health.Timeout))
+			assert.Greater(t, time.Now(), c.Deadline.Add(-timeout))
 			assert.Less(t, time.Now(), c.Deadline.Add(30*time.Second))
 			assert.Equal(t, lived, b.steps(), "one miss does not restart")
 		})
