@@ -128,7 +128,7 @@ func TestDeadline(t *testing.T) {
 			s := as("good")
 			// The probe before the deadline has a margin of a quarter of its timeout. It
 			// is made if nothing was heard for as long as the timeout.
-			timeout := time.Second
+			timeout := 2 * time.Second
 			if raceDetector {
 				timeout = 4 * time.Second
 			}
