@@ -160,15 +160,15 @@ func TestStopLadder(t *testing.T) {
 	t.Parallel()
 	// An obedient plugin must exit within a quarter of the grace, also on a busy
 	// machine. A row with a short grace waits for it.
-	const long, short = 20 * time.Second, 8 * time.Second
+	const long, medium, short = 20 * time.Second, 12 * time.Second, 8 * time.Second
 	for ignored, row := range map[string]struct {
 		grace time.Duration
 		want  string
 	}{
 		"":                               {long, "drain close-stdin!"},
 		"drain":                          {long, "drain:late close-stdin!"},
-		"close-stdin":                    {short, "drain close-stdin shutdown!"},
-		"close-stdin shutdown":           {short, "drain close-stdin shutdown terminate!"},
+		"close-stdin":                    {medium, "drain close-stdin shutdown!"},
+		"close-stdin shutdown":           {medium, "drain close-stdin shutdown terminate!"},
 		"close-stdin shutdown terminate": {short, "drain close-stdin shutdown terminate kill!"},
 		"shutdown terminate":             {long, "drain close-stdin!"},
 		"SIGSTOP":                        {short, "drain:late close-stdin shutdown:late terminate kill!"},
