@@ -21,7 +21,7 @@ func in(t *testing.T, folder string, args ...string) (output string, code int) {
 	t.Helper()
 	program, err := filepath.Abs("../bin/ferment")
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = filepath.Join("..", "examples", "plugins", folder)
@@ -52,7 +52,7 @@ func TestConformanceInOtherLanguages(t *testing.T) {
 		t.Run(folder, func(t *testing.T) {
 			t.Parallel()
 			withRuntime(t, folder)
-			out, code := in(t, folder, append([]string{"conform", "--samples", "samples.edn", "--"}, command...)...)
+			out, code := in(t, folder, append([]string{"conform", "--patience", "10", "--samples", "samples.edn", "--"}, command...)...)
 			assert.Zero(t, code, "%s", out)
 			t.Log(out)
 		})

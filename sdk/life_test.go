@@ -106,7 +106,7 @@ func TestDrain(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h, err := served.Client().Probe(t.Context())
 		return err == nil && h.State == wire.HealthDraining && h.InFlight == 1
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	_, err := served.Do(t.Context(), sdktest.Call{Capability: "t/wait"})
 	require.ErrorIs(t, err, contract.OfType("runtime/not-ready"))
 	close(release)
@@ -225,7 +225,7 @@ func TestHooksThatPanic(t *testing.T) {
 	require.Eventually(t, func() bool {
 		h, err := served.Client().Probe(t.Context())
 		return err == nil && h.State == wire.HealthNotReady && strings.Contains(h.Reason, "in health")
-	}, 5*time.Second, time.Millisecond)
+	}, 30*time.Second, time.Millisecond)
 	require.ErrorContains(t, served.Client().EndRun(t.Context(), "r"), "in end run")
 }
 

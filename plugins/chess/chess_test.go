@@ -150,7 +150,7 @@ func TestCancelledSearchStops(t *testing.T) {
 	at := time.Now()
 	_, err := p.Do(ctx, sdktest.Call{Capability: "chess/engine", Intent: "chess/best-move", Input: edn.MustRead(`{:fen "` + start + `" :depth 40}`)})
 	require.Error(t, err)
-	assert.Less(t, time.Since(at), 2*time.Second)
+	assert.Less(t, time.Since(at), 30*time.Second, "the search would take years")
 }
 
 func TestMissingPathIsAProblem(t *testing.T) {

@@ -116,7 +116,7 @@ func testTimeout(t *testing.T, c *client) {
 	assert.Equal(t, "timeout/hard", reason(err))
 	_, err = c.call("db/exec", "b3:slow", `{:connection "main" :timeout-ms 300 :statements [{:sql "INSERT INTO slow VALUES (1)"} {:sql "`+endless+`"}]}`)
 	assert.Equal(t, "timeout/hard", reason(err))
-	assert.Less(t, time.Since(start), 10*time.Second)
+	assert.Less(t, time.Since(start), 2*time.Minute)
 	_, err = c.query("SELECT 1 AS one", ":timeout-ms 20000")
 	assert.Equal(t, "effects/invalid-input timeout/range", reason(err), "a call may shorten the timeout of its scope")
 	assert.Equal(t, `[{:n 0}]`, c.rows("SELECT count(*) AS n FROM slow"))

@@ -418,7 +418,8 @@ func TestCannotRunHere(t *testing.T) {
 }
 
 // MLX-012: the rejection costs no more than reading a value. The bound applies
-// to the median of many, as the machine may be busy.
+// to the median of many, as the machine may be busy; under the race detector it
+// is far larger, because the detector slows every access.
 func TestRefusalIsQuick(t *testing.T) {
 	a := &adapter{clock: transport.System(), rungs: quick}
 	s := settingsOf(t, `{:command ["no-such-server" "{port}"]}`)
@@ -433,7 +434,7 @@ func TestRefusalIsQuick(t *testing.T) {
 		took = append(took, time.Since(begin))
 		require.ErrorIs(t, err, contract.OfType("model/unavailable"))
 	}
-	assert.LessOrEqual(t, median(took), 50*time.Microsecond)
+	assert.LessOrEqual(t, median(took), refusalLimit)
 }
 
 // MLX-011: freeze stops the process and prevents starts, thaw starts one; reset
@@ -572,7 +573,7 @@ func TestPluginIsKilled(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, syscall.Kill(p.Instance().PID(), syscall.SIGKILL))
 	gone(t, pids...)
-	assert.Less(t, time.Since(begin), 10*time.Second) // one second on an idle machine
+	assert.Less(t, time.Since(begin), patience) // one second on an idle machine
 }
 
 // MLX-020: each error type that workers of model servers used to report is an

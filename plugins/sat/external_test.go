@@ -31,6 +31,7 @@ func TestProgramsConform(t *testing.T) {
 	for i, name := range programs {
 		t.Run(name, func(t *testing.T) {
 			o := sdktest.Samples(t, "conformance.edn")
+			o.Patience = 10 // each call starts a program, which takes long on a busy machine
 			if i > 0 {
 				o.Only = ofPrograms
 			}

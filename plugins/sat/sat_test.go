@@ -119,7 +119,7 @@ func TestCancelKillsTheWorker(t *testing.T) {
 	at := time.Now()
 	_, err := p.Do(ctx, sdktest.Call{Capability: "sat/solver", Intent: "sat/solve", Input: input})
 	require.Error(t, err)
-	assert.Less(t, time.Since(at), 2*time.Second)
+	assert.Less(t, time.Since(at), 30*time.Second, "the search would take hours")
 	out := p.MustInvoke("sat/solver", edn.MustRead(`{:clauses [[1]]}`))
 	assert.Equal(t, `{:model [1] :status :sat}`, out.String(), "the plugin serves on")
 }

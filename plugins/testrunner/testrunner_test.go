@@ -154,7 +154,7 @@ func TestApplyPatch(t *testing.T) {
 	assert.Equal(t, string(text), content, "the answer holds what outlives the copy")
 
 	require.NoError(t, p.Client().EndRun(context.Background(), "r-1"))
-	require.Eventually(t, func() bool { _, err := os.Stat(dir); return errors.Is(err, os.ErrNotExist) }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(dir); return errors.Is(err, os.ErrNotExist) }, 30*time.Second, 10*time.Millisecond)
 
 	out = call(t, p, "code/patcher", "code/apply-patch", input(suiteDir(t, "mixed"), `:patch "--- a/sum.go\n+++ b/sum.go\n@@ -1 +1 @@\n-package other\n+package more\n"`))
 	assert.Equal(t, `{:applies? false :file "sum.go" :hunk 1 :reason "line 1 is \"// Package mixed has tests that pass, fail and are skipped.\\n\", the patch expects \"package other\\n\""}`, out.String())

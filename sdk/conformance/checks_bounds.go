@@ -110,7 +110,7 @@ func logLengths(ctx context.Context, b *bench, in Instance, d contract.Descripti
 		}
 	}
 	select {
-	case <-time.After(logWait):
+	case <-time.After(b.opts.spend(logWait)):
 	case <-ctx.Done():
 		return ctx.Err()
 	}

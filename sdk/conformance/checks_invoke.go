@@ -291,7 +291,7 @@ func invokeApart(ctx context.Context, b *bench, in Instance, d contract.Descript
 	}
 	began := time.Now()
 	for round := range quickRounds {
-		if took := time.Since(began); took > b.call || round >= apartRounds && took > quickly {
+		if took := time.Since(began); took > b.call || round >= apartRounds && took > b.opts.spend(quickly) {
 			break
 		}
 		var wg sync.WaitGroup

@@ -109,7 +109,7 @@ func refusedGrowth(ctx context.Context, b *bench, in Instance, d contract.Descri
 		}
 	}
 	block := func() (bool, error) {
-		worked, err := b.load(ctx, in, questions, refusedCalls, growthPatient)
+		worked, err := b.load(ctx, in, questions, refusedCalls, b.opts.spend(growthPatient))
 		return worked == refusedCalls, err
 	}
 	if done, err := block(); err != nil || !done {
@@ -192,11 +192,11 @@ func loadProcesses(ctx context.Context, b *bench, in Instance, d contract.Descri
 func loadGrowth(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := b.questions(d)
 	b.random.Shuffle(len(questions), func(i, j int) { questions[i], questions[j] = questions[j], questions[i] })
-	if _, err := b.load(ctx, in, questions, growthWarmUp, growthPatience(growthWarmUp)); err != nil {
+	if _, err := b.load(ctx, in, questions, growthWarmUp, b.growthPatience(growthWarmUp)); err != nil {
 		return err
 	}
 	before, measured := holdings(in.PID())
-	worked, err := b.load(ctx, in, questions, growthCalls, growthPatience(growthCalls))
+	worked, err := b.load(ctx, in, questions, growthCalls, b.growthPatience(growthCalls))
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func loadGrowth(ctx context.Context, b *bench, in Instance, d contract.Descripti
 		return err // too slow for the calls that reveal a small leak
 	}
 	block := func() (bool, error) {
-		worked, err := b.load(ctx, in, questions, leakBlock, growthPatience(leakBlock))
+		worked, err := b.load(ctx, in, questions, leakBlock, b.growthPatience(leakBlock))
 		return worked == leakBlock, err
 	}
 	return b.leaks(ctx, in, leak{calls: leakBlock, perCall: leakPerCall, what: "calls", block: block})
@@ -288,8 +288,8 @@ func (b *bench) verdictBy(ctx context.Context) time.Time {
 }
 
 // growthPatience is the time for n real calls of a block.
-func growthPatience(n int) time.Duration {
-	return growthPatient * time.Duration(n) / (growthCalls + growthWarmUp)
+func (b *bench) growthPatience(n int) time.Duration {
+	return b.opts.spend(growthPatient) * time.Duration(n) / (growthCalls + growthWarmUp)
 }
 
 // load makes n calls, several at a time. When real calls take longer than

@@ -69,6 +69,12 @@ func (o Options) long(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * max(1, o.Patience))
 }
 
+// spend scales by Patience a duration that a slow plugin uses up, unlike a limit
+// that few plugins reach. Hence it scales less.
+func (o Options) spend(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * min(max(1, o.Patience), 3))
+}
+
 // Run runs the checks in sequence. ctx cancels the rest of the run; checks that
 // did not run are faults.
 func Run(ctx context.Context, target Target, opts Options) Report {

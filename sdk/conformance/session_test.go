@@ -54,8 +54,8 @@ func TestPluginThatDoesNotGetFar(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			report := Run(t.Context(), tt.target, Options{Seed: 1, Patience: 0.2, Profiles: []string{profileCore}})
-			assert.Less(t, time.Since(began), time.Minute)
+			report := Run(t.Context(), tt.target, Options{Seed: 1, Patience: impatience, Profiles: []string{profileCore}})
+			assert.Less(t, time.Since(began), impatientRun)
 			assert.Equal(t, Fail, report.Outcome())
 			blockedBy, ids := report.Blocked()
 			assert.Equal(t, []string{tt.tells}, blockedBy)
@@ -87,7 +87,7 @@ func TestPluginThatHangs(t *testing.T) {
 		<-ctx.Done()
 		return "", ctx.Err()
 	})}
-	s := Open(t.Context(), InProcess(p), Options{Seed: 1, Patience: 0.3})
+	s := Open(t.Context(), InProcess(p), Options{Seed: 1, Patience: max(0.3, impatience)})
 	defer s.Close()
 	assert.True(t, s.hangs)
 	assert.Nil(t, s.obstacle)
@@ -129,9 +129,9 @@ func TestSampleThatHangs(t *testing.T) {
 			p := sound()
 			p.Capabilities = capabilities
 			began := time.Now()
-			report := Run(t.Context(), InProcess(p), Options{Seed: 1, Patience: 0.2, Profiles: []string{profileCore},
+			report := Run(t.Context(), InProcess(p), Options{Seed: 1, Patience: impatience, Profiles: []string{profileCore},
 				Only: regexp.MustCompile("^core/(health/at-once|invoke/(answer|parallel|apart|unknown)|deadline/stops)$")})
-			assert.Less(t, time.Since(began), time.Minute)
+			assert.Less(t, time.Since(began), impatientRun)
 			by, ids := report.Blocked()
 			require.Equal(t, []string{"core/invoke/answer"}, by)
 			assert.ElementsMatch(t, []string{"core/invoke/parallel", "core/invoke/apart"}, ids[by[0]])

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -33,7 +32,7 @@ func TestConfinedProcess(t *testing.T) {
 	text, err := io.ReadAll(p.Stdout())
 	require.NoError(t, err)
 	assert.Equal(t, "true true\n", string(text))
-	await(t, p.Done(), 10*time.Second, "exit")
+	await(t, p.Done(), patience, "exit")
 	assert.True(t, p.Exit().Clean())
 
 	c = confined("env")
@@ -64,7 +63,7 @@ func TestConfinedProcessGoesFirst(t *testing.T) {
 // ISO-001: the policy is enforced: the process cannot start a child.
 func TestConfinedProcessHasNoChildren(t *testing.T) {
 	p := start(t, confined("leave-session"))
-	await(t, p.Done(), 10*time.Second, "exit")
+	await(t, p.Done(), patience, "exit")
 	assert.Equal(t, 98, p.Exit().Code)
 }
 
@@ -73,7 +72,7 @@ func TestConfinedProcessHasNoChildren(t *testing.T) {
 func TestConfinedProcessIsWatched(t *testing.T) {
 	p := start(t, confined("until-eof"))
 	require.NoError(t, p.CloseStdin())
-	await(t, p.Done(), 10*time.Second, "exit")
+	await(t, p.Done(), patience, "exit")
 	assert.Equal(t, 7, p.Exit().Code)
 
 	p = start(t, confined("stubborn"))
@@ -81,7 +80,7 @@ func TestConfinedProcessIsWatched(t *testing.T) {
 	_, err := p.Stdout().Read(buf)
 	require.NoError(t, err)
 	require.NoError(t, p.Kill())
-	await(t, p.Done(), 10*time.Second, "exit")
+	await(t, p.Done(), patience, "exit")
 	assert.Equal(t, syscall.SIGKILL, p.Exit().Signal)
 	assert.True(t, p.Killed())
 }
@@ -120,7 +119,7 @@ func TestExchangedScript(t *testing.T) {
 	c := Command{Path: path, Program: f, Policy: &confine.Policy{Level: confine.Strict}}
 	p := start(t, c)
 	require.NoError(t, p.Kill())
-	await(t, p.Settled(), 10*time.Second, "end")
+	await(t, p.Settled(), patience, "end")
 	write("#!/bin/sh\nread line\n")
 	_, err = Start(c)
 	assert.ErrorContains(t, err, "replaced")

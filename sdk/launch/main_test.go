@@ -26,6 +26,18 @@ import (
 // children, and a host that is killed.
 const roleVar = "LAUNCH_TEST_ROLE"
 
+// patience ends what hangs. It is long, because a busy machine may be slow.
+const patience = 30 * time.Second
+
+// atMost is the limit of something that must be fast. Under the race detector,
+// which also slows the children and the reaper, it only ends what hangs.
+func atMost(limit time.Duration) time.Duration {
+	if raceDetector {
+		return patience
+	}
+	return limit
+}
+
 // quickExit keeps the race detector from waiting a second at each exit.
 const quickExit = "GORACE=atexit_sleep_ms=0"
 
@@ -281,7 +293,7 @@ func start(t *testing.T, c Command) *Process {
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		_ = p.Kill()
-		await(t, p.Settled(), 5*time.Second, "end of process")
+		await(t, p.Settled(), patience, "end of process")
 		closeAll([]*os.File{p.stdout, p.stderr})
 	})
 	return p

@@ -43,8 +43,8 @@ func run(t *testing.T, c RunnerConfig) *Runner {
 	require.NoError(t, r.Start(context.Background()))
 	t.Cleanup(func() {
 		_ = r.Kill(context.Background())
-		await(t, r.Process().Settled(), 5*time.Second, "end of process")
-		await(t, r.Drained(), 5*time.Second, "end of output")
+		await(t, r.Process().Settled(), patience, "end of process")
+		await(t, r.Drained(), patience, "end of output")
 	})
 	return r
 }
@@ -66,7 +66,7 @@ func TestRunnerPassesOneHandshakeLine(t *testing.T) {
 	rest, err := io.ReadAll(in)
 	require.NoError(t, err)
 	assert.Empty(t, string(rest))
-	await(t, r.Drained(), 5*time.Second, "end of output")
+	await(t, r.Drained(), patience, "end of output")
 	lines := got.all()
 	require.Len(t, lines, 4)
 	assert.Equal(t, "starting up, please wait", lines[0].Text)
@@ -81,9 +81,9 @@ func TestRunnerPassesOneHandshakeLine(t *testing.T) {
 // timeout.
 func TestRunnerEndlessLine(t *testing.T) {
 	r := run(t, RunnerConfig{Command: command("endless-line")})
-	require.Eventually(t, func() bool { return r.Process().Stdout() != nil && alive(r.Process().PID()) }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Process().Stdout() != nil && alive(r.Process().PID()) }, patience, time.Millisecond)
 	require.NoError(t, r.Kill(context.Background()))
-	await(t, r.Drained(), 5*time.Second, "end of output")
+	await(t, r.Drained(), patience, "end of output")
 	rest, err := io.ReadAll(r.Stdout())
 	require.NoError(t, err)
 	assert.Empty(t, rest, "nothing of it reaches go-plugin")
@@ -95,7 +95,7 @@ func TestRunnerClosedStdout(t *testing.T) {
 	r := run(t, RunnerConfig{Command: command("close-stdout")})
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(io.Discard, r.Stdout()) }()
-	await(t, read, 5*time.Second, "end of stream")
+	await(t, read, patience, "end of stream")
 	assert.Equal(t, "still running", r.Diagnose(context.Background()))
 }
 
@@ -131,8 +131,8 @@ func TestRunnerReport(t *testing.T) {
 	} {
 		t.Run(row.role, func(t *testing.T) {
 			r := run(t, RunnerConfig{Command: command(row.role)})
-			await(t, r.Drained(), 5*time.Second, "end of output")
-			await(t, r.Process().Settled(), 5*time.Second, "end of process")
+			await(t, r.Drained(), patience, "end of output")
+			await(t, r.Process().Settled(), patience, "end of process")
 			rep := r.Report()
 			assert.Equal(t, row.text, rep.String())
 			assert.Equal(t, r.Process().PID(), rep.PID)
@@ -158,14 +158,14 @@ func TestRunnerLastLines(t *testing.T) {
 	c.OutputGrace = time.Minute
 	r := run(t, RunnerConfig{Command: c, SocketDir: t.TempDir(), Output: func(l Line) { <-late; got.add(l) }})
 	t.Cleanup(func() { closeAll([]*os.File{r.Process().Stderr()}) }) // ends the writer
-	await(t, r.Process().Done(), 10*time.Second, "end of process")
+	await(t, r.Process().Done(), patience, "end of process")
 	select {
 	case <-r.LastLines():
 		assert.Fail(t, "nothing was dealt with yet")
 	default:
 	}
 	close(late)
-	await(t, r.LastLines(), 10*time.Second, "last lines")
+	await(t, r.LastLines(), patience, "last lines")
 	said := map[string]bool{}
 	for _, l := range got.all() {
 		said[l.Text] = true
@@ -184,7 +184,7 @@ func TestRunnerLastLines(t *testing.T) {
 func TestRunnerNoLastLines(t *testing.T) {
 	for role, tail := range map[string]int{"exit-3": 0, "suicide": 0, "300-lines": tailLines} {
 		r := run(t, RunnerConfig{Command: command(role), SocketDir: t.TempDir()})
-		await(t, r.LastLines(), 10*time.Second, "last lines of "+role)
+		await(t, r.LastLines(), patience, "last lines of "+role)
 		assert.Len(t, r.Report().Tail, tail, role)
 	}
 }

@@ -188,7 +188,7 @@ func TestInvokeStreamLeftOpen(t *testing.T) {
 	_, err := c.Invoke(t.Context(), CallContext{}, edn.Nil(), nil)
 	require.ErrorIs(t, err, contract.OfType("runtime/protocol"))
 	assert.Contains(t, err.Error(), "stayed open")
-	assert.Less(t, time.Since(began), finishGrace+time.Second)
+	assert.Less(t, time.Since(began), finishGrace+30*time.Second, "the call has no deadline")
 }
 
 // WIRE-002, SDK-001: the end of the caller's context ends the call on the other

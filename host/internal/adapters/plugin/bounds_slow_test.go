@@ -25,6 +25,7 @@ func TestBounds(t *testing.T) {
 	as := func(name, role string, args ...string) Settings {
 		s := as(role, args...)
 		s.Name, s.Restart.Max = name, 0
+		s.Health.Timeout = 30 * time.Second // the attacks keep the machine busy
 		return s
 	}
 	littering := func(what string) Settings {
@@ -39,7 +40,7 @@ func TestBounds(t *testing.T) {
 		as("printer", "greedy", "printed"), littering("socket-files"), littering("socket-bytes"), as("good", "good"))
 	ready := func(names ...string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		for _, name := range names {
 			require.NoError(t, b.client.Await(ctx, name+"/echo"), b.steps())
@@ -96,7 +97,7 @@ func TestBounds(t *testing.T) {
 		},
 		"owed": func(t *testing.T, name string) {
 			p := b.process(t, "muxed")
-			soon, stop := context.WithTimeout(context.Background(), 30*time.Second)
+			soon, stop := context.WithTimeout(context.Background(), patience)
 			defer stop()
 			ask := func(ctx context.Context, name string) error {
 				_, err := p.wire.Invoke(ctx, wire.CallContext{}, edn.MustRead(fmt.Sprintf(`{:input {:take %q}}`, name)), nil)
@@ -146,7 +147,7 @@ func TestBounds(t *testing.T) {
 					answers <- v
 				}()
 			}
-			require.Eventually(t, func() bool { return host.waiting() == wire.MaxHostCalls }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return host.waiting() == wire.MaxHostCalls }, patience, time.Millisecond)
 			v, err := b.take(t, "greedy", name)
 			require.NoError(t, err)
 			assert.EqualValues(t, wire.MaxHostCallsPerCall, number(v, "refused"))

@@ -53,7 +53,7 @@ func TestDeadlineUnderAttack(t *testing.T) {
 			began := time.Now()
 			_, err := b.client.Invoke(ctx, request(fmt.Sprintf("{:take %q}", name)))
 			assert.Contains(t, []string{"timeout/hard", "runtime/protocol"}, typed(t, err).Type)
-			assert.Less(t, time.Since(began), 5*time.Second)
+			assert.Less(t, time.Since(began), 30*time.Second)
 		})
 	}
 	select {
@@ -65,7 +65,7 @@ func TestDeadlineUnderAttack(t *testing.T) {
 		go func() { _, _ = b.ask(context.Background(), `{:take "unread"}`) }()
 	}
 	b.inFlight(3)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	require.NoError(t, b.Supervisor.Close(ctx))
 }

@@ -29,7 +29,7 @@ func TestCapabilityHealth(t *testing.T) {
 	}
 	eventually := func(what string, is func() bool) {
 		t.Helper()
-		require.Eventually(t, is, 20*time.Second, 5*time.Millisecond, what)
+		require.Eventually(t, is, patience, 5*time.Millisecond, what)
 	}
 	assert.True(t, c.State("a/voice").Ready)
 	silent := c.Condition("a/voice")
@@ -84,8 +84,8 @@ func TestConditionOutOfService(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := run(t, as("good")).ready()
 			require.NoError(t, order(b))
-			require.Eventually(t, func() bool { return !b.client.State("t/echo").Ready }, 20*time.Second, 5*time.Millisecond)
-			require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == stats.Cold }, 20*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return !b.client.State("t/echo").Ready }, patience, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == stats.Cold }, patience, 5*time.Millisecond)
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestConditionOfAPluginAsleep(t *testing.T) {
 	s := as("good")
 	s.Instances.Min = 0
 	b := run(t, s)
-	require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == stats.Cold }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.client.Condition("t/echo").Warmth == stats.Cold }, patience, 5*time.Millisecond)
 	b.mustAsk(`{}`)
 	assert.Empty(t, b.client.Condition("t/echo").Warmth)
 }

@@ -32,7 +32,7 @@ func TestSwapBinaryUnderLoad(t *testing.T) {
 	last := b.Status()[0]
 	assert.NotEqual(t, first.Binary, last.Binary)
 	assert.NotEqual(t, first.PID, last.PID)
-	gone(t, first.PID, time.Second)
+	gone(t, first.PID, patience)
 	old := b.until(t, "end of the first edition", func(tr Transition) bool { return tr.Edition == 1 && tr.To == Draining })
 	assert.Equal(t, CauseSwap, old.Cause, "the trigger is recorded")
 	began := b.until(t, "start of the second", func(tr Transition) bool { return tr.Edition == 2 && tr.To == Starting })

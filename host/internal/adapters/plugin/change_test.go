@@ -43,7 +43,7 @@ func (b *bench) load(callers int, ids ...string) *load {
 					return
 				default:
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				begin := time.Now()
 				_, err := b.client.Invoke(ctx, call(ids[k%len(ids)], `{:x 1}`))
 				cancel()
@@ -71,7 +71,7 @@ func (l *load) more(t testing.TB, n int64) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.answered.Load() >= until || len(l.errs) > 0
-	}, 60*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 }
 
 func (l *load) stop() []error {
@@ -82,7 +82,7 @@ func (l *load) stop() []error {
 
 func within(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -130,7 +130,7 @@ func TestSwapMovesWaitingCalls(t *testing.T) {
 			waiting <- a.Edition
 		}()
 	}
-	require.Eventually(t, func() bool { return b.Status()[0].Queued == 3 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Status()[0].Queued == 3 }, patience, time.Millisecond)
 	swapped := make(chan error, 1)
 	go func() { swapped <- b.Swap(within(t), "p", CauseQuality) }()
 	for range 3 {
@@ -186,7 +186,7 @@ func TestOrderDuringSwap(t *testing.T) {
 			require.Eventually(t, func() bool {
 				all := b.Status()
 				return len(all) == 1 && all[0].Edition == 2 && all[0].State == tt.want
-			}, 20*time.Second, time.Millisecond, b.steps)
+			}, patience, time.Millisecond, b.steps)
 			_, err = b.ask(within(t), `{}`)
 			assert.Equal(t, tt.want == Ready, err == nil, "%v", err)
 			require.NoError(t, b.Release("p"))
@@ -458,7 +458,7 @@ func TestUpdate(t *testing.T) {
 	p, err := b.Prepare(within(t), Change{Update: []Settings{s}})
 	require.NoError(t, err)
 	<-p.Commit()
-	require.Eventually(t, func() bool { _, err := b.ask(context.Background(), `{}`); return err == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := b.ask(context.Background(), `{}`); return err == nil }, patience, time.Millisecond)
 	cancel()
 	assert.Error(t, <-hung)
 	assert.Equal(t, pid, b.pid())
@@ -567,8 +567,8 @@ func TestCloseWhilePrepared(t *testing.T) {
 	require.NoError(t, b.Supervisor.Close(within(t)))
 	<-p.Commit()
 	for _, pid := range pids {
-		gone(t, pid, time.Second)
+		gone(t, pid, patience)
 	}
-	require.Eventually(t, func() bool { return len(b.Status()) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(b.Status()) == 0 }, patience, time.Millisecond)
 	assert.Error(t, b.Swap(within(t), "p", CauseSwap))
 }

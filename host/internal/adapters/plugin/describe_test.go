@@ -190,18 +190,21 @@ func TestDescribeFailures(t *testing.T) {
 	b := prepare(t, nil)
 	for role, says := range map[string]string{"exit-3": "no licence", "silent": "no handshake within", "newer": "upgrade the host"} {
 		s := as(role)
-		s.StartTimeout = time.Second
+		s.StartTimeout = patience
+		if role == "silent" {
+			s.StartTimeout = time.Second
+		}
 		q := describer(t, b, "").Ask(s)
 		_, err := q.Describe(context.Background(), edn.Nil(), nil)
 		assert.Contains(t, typed(t, err).Error(), says)
 		q.Close()
 	}
 	s := as("good")
-	s.StartTimeout = 2 * time.Second
+	s.StartTimeout = 10 * time.Second // it must start within that
 	q := describer(t, b, "").Ask(s)
 	defer q.Close()
 	_, err := q.Describe(context.Background(), edn.MustRead(`{:mood "hang-describe"}`), nil)
-	assert.Contains(t, typed(t, err).Error(), "did not describe itself within 2s")
+	assert.Contains(t, typed(t, err).Error(), "did not describe itself within 10s")
 	_, err = q.Describe(context.Background(), edn.Nil(), nil)
 	assert.NoError(t, err, "the next question is another")
 	_, err = q.Describe(context.Background(), edn.MustRead(`{:mood "die-describe"}`), nil)

@@ -4,6 +4,7 @@ package plugin
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -76,18 +77,19 @@ func TestChaosLosesNoCall(t *testing.T) {
 // SUP-007: with a standby, the next call after a crash is answered in a
 // fraction of the start time.
 func TestStandbyIsFasterThanAStart(t *testing.T) {
-	best := func(standby int) time.Duration {
-		b := run(t, pool(1, 1, standby)).ready()
-		shortest := time.Hour
-		for range 5 {
-			if standby > 0 {
-				b.eventually(1, "a warm one", warm)
-			}
-			shortest = min(shortest, takeover(b))
-		}
-		return shortest
+	start := func(standby int) *bench {
+		s := pool(1, 1, standby)
+		s.Restart.Max = 100
+		return run(t, s).ready()
 	}
-	cold, warm := best(0), best(1)
-	t.Logf("next answer after a crash: cold %s, warm %s", cold, warm)
-	assert.Less(t, 2*warm, cold)
+	without, with := start(0), start(1)
+	cold, standby := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	// On a busy machine the best of a few may not be the time that it takes.
+	for round := 0; round < 5 || 2*standby >= cold && round < 15; round++ {
+		cold = min(cold, takeover(without))
+		with.eventually(1, "a warm one", warm)
+		standby = min(standby, takeover(with))
+	}
+	t.Logf("next answer after a crash: cold %s, warm %s", cold, standby)
+	assert.Less(t, 2*standby, cold)
 }

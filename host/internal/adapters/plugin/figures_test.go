@@ -105,7 +105,7 @@ func TestFiftyCallsOutliveACrash(t *testing.T) {
 					}
 					return 0
 				}) == 50
-			}, 20*time.Second, time.Millisecond)
+			}, patience, time.Millisecond)
 			require.NoError(t, syscall.Kill(victim.PID, syscall.SIGKILL))
 			calls.Wait()
 			for _, r := range results {
@@ -212,7 +212,7 @@ func takeover(b *bench) time.Duration {
 	}
 	exit := make(chan time.Time, 1)
 	go func() {
-		died(pid, 20*time.Second)
+		died(pid, patience)
 		exit <- time.Now()
 	}()
 	require.NoError(b.t, syscall.Kill(pid, syscall.SIGKILL))

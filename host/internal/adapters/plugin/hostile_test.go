@@ -335,7 +335,7 @@ func TestHostilePlugin(t *testing.T) {
 	bad.Name, good.Name = "bad", "good"
 	bad.Isolation.Limits.Memory, bad.Isolation.Limits.FileSize = 1<<30, 4<<20
 	b := run(t, bad, good)
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, id := range []string{"bad/echo", "good/echo"} {
 		require.NoError(t, b.client.Await(ctx, id), b.steps())

@@ -47,7 +47,8 @@ func TestQuarantineForQuality(t *testing.T) {
 	t.Parallel()
 	b := run(t, as("good")).ready()
 	capID := request(`{}`).CapID
-	require.NoError(t, b.client.Quarantine(capID, "4 of the last 10 answers passed", time.Now().Add(300*time.Millisecond)))
+	const span = 3 * time.Second // a call must be made before its end, also on a busy machine
+	require.NoError(t, b.client.Quarantine(capID, "4 of the last 10 answers passed", time.Now().Add(span)))
 	b.to(t, Quarantined, 1)
 	_, err := b.ask(context.Background(), `{}`)
 	assert.ErrorIs(t, err, contract.OfType("runtime/quarantined"))
@@ -69,7 +70,7 @@ func TestRenewWhileTrying(t *testing.T) {
 	capID := request(`{}`).CapID
 	first, second := make(chan error, 1), make(chan error, 1)
 	b.client.Renew(capID, func(err error) { first <- err })
-	require.Eventually(t, func() bool { return b.client.targets[capID].unit.trying.Load() }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return b.client.targets[capID].unit.trying.Load() }, patience, 5*time.Millisecond)
 	b.client.Renew(capID, func(err error) { second <- err })
 	assert.ErrorIs(t, <-second, stats.ErrChanging)
 	stop := b.judging(true)

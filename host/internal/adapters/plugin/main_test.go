@@ -77,6 +77,18 @@ func testMain(m *testing.M) int {
 	return code
 }
 
+// patience ends what hangs. It is long, because a busy machine may be slow.
+const patience = 2 * time.Minute
+
+// atMost is the limit of something that must be fast. Under the race detector,
+// which also slows the supervisor, it only ends what hangs.
+func atMost(limit time.Duration) time.Duration {
+	if raceDetector {
+		return 30 * time.Second
+	}
+	return limit
+}
+
 // quick keeps the race detector from waiting a second at each exit.
 const quick = "atexit_sleep_ms=0"
 
@@ -204,7 +216,7 @@ func (j *journal) line(t testing.TB, text string) Line {
 
 func waitIn[T any](t testing.TB, j *journal, what string, look func() (T, bool)) T {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(patience)
 	for {
 		j.mu.Lock()
 		found, ok := look()
@@ -280,7 +292,7 @@ func (b *bench) begin(plugins ...Settings) {
 // ready waits until the first plugin takes calls.
 func (b *bench) ready() *bench {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	require.NoError(b.t, b.client.Await(ctx, "t/echo"), b.steps())
 	return b
@@ -310,7 +322,7 @@ func out(a dispatch.Answer) edn.Value { return a.Response.Key("result").Key("out
 
 func (b *bench) mustAsk(input string) edn.Value {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	a, err := b.ask(ctx, input)
 	require.NoError(b.t, err)
@@ -320,7 +332,7 @@ func (b *bench) mustAsk(input string) edn.Value {
 // inFlight waits until the plugin has n calls in flight.
 func (b *bench) inFlight(n int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.Status()[0].InFlight == n }, 10*time.Second, time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.Status()[0].InFlight == n }, patience, time.Millisecond)
 }
 
 func (b *bench) pid() int { return b.Status()[0].PID }

@@ -33,7 +33,7 @@ func TestPoolUnderChaos(t *testing.T) {
 					return
 				default:
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				if _, err := b.ask(ctx, `{}`); err == nil {
 					answered.Add(1)
 				} else {
@@ -46,7 +46,7 @@ func TestPoolUnderChaos(t *testing.T) {
 	}
 	for n := range 15 {
 		before := answered.Load()
-		require.Eventually(t, func() bool { return answered.Load() > before+20 }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return answered.Load() > before+20 }, patience, time.Millisecond)
 		switch n % 3 {
 		case 0:
 			if pid := child(t, "role:good"); pid != 0 {

@@ -31,7 +31,7 @@ func (b *bench) hold(n int) (release func()) {
 	for range n {
 		held.Go(func() { _, _ = b.ask(ctx, `{:do "hang"}`) })
 	}
-	require.Eventually(b.t, func() bool { return b.sum(func(st Status) int { return st.InFlight }) >= n }, 20*time.Second, time.Millisecond, b.steps())
+	require.Eventually(b.t, func() bool { return b.sum(func(st Status) int { return st.InFlight }) >= n }, patience, time.Millisecond, b.steps())
 	return func() { cancel(); held.Wait() }
 }
 
@@ -53,7 +53,7 @@ func (b *bench) eventually(n int, what string, fits func(Status) bool) {
 			}
 			return 0
 		}) == n
-	}, 20*time.Second, time.Millisecond, what)
+	}, patience, time.Millisecond, what)
 }
 
 func working(st Status) bool { return st.Role == Working && st.State == Ready }
@@ -74,7 +74,7 @@ func TestPoolGrowsAndShrinks(t *testing.T) {
 	}
 	waiting := make(chan error, 1)
 	go func() { _, err := b.ask(context.Background(), `{}`); waiting <- err }()
-	require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, patience, time.Millisecond)
 	assert.Len(t, b.Status(), 3, "no more than max")
 	release()
 	require.NoError(t, <-waiting)
@@ -166,7 +166,7 @@ func TestMaxCalls(t *testing.T) {
 		var most atomic.Int32
 		for range 12 {
 			calls.Go(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				defer cancel()
 				c := request(`{:do "setup"}`)
 				a, err := b.client.Invoke(ctx, c)
@@ -213,7 +213,7 @@ func TestMaxCalls(t *testing.T) {
 		b.inFlight(1)
 		next := make(chan error, 1)
 		go func() { _, err := b.ask(context.Background(), `{}`); next <- err }()
-		require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, patience, time.Millisecond)
 		assert.True(t, b.client.State("t/echo").Ready, "it only has to wait")
 		select {
 		case err := <-hung:
@@ -245,7 +245,7 @@ func TestPinnedSessions(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	hung := make(chan error, 1)
 	go func() { _, err := b.client.Invoke(ctx, busy); hung <- err }() // so that sessions are not all on the first
-	require.Eventually(t, func() bool { return b.sum(func(st Status) int { return st.InFlight }) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.sum(func(st Status) int { return st.InFlight }) == 1 }, patience, time.Millisecond)
 	mine := ask("one")
 	cancel()
 	assert.Error(t, <-hung)
@@ -256,10 +256,10 @@ func TestPinnedSessions(t *testing.T) {
 	busy.Session = "one"
 	ctx, cancel = context.WithCancel(context.Background())
 	go func() { _, err := b.client.Invoke(ctx, busy); hung <- err }()
-	require.Eventually(t, func() bool { return b.sum(func(st Status) int { return st.InFlight }) == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.sum(func(st Status) int { return st.InFlight }) == 1 }, patience, time.Millisecond)
 	same := make(chan int, 1)
 	go func() { same <- ask("one") }()
-	require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Status()[0].Queued == 1 }, patience, time.Millisecond)
 	assert.NotEqual(t, mine, ask("two"))
 	cancel()
 	assert.Error(t, <-hung)
@@ -268,7 +268,7 @@ func TestPinnedSessions(t *testing.T) {
 	for _, st := range b.Status() {
 		if st.Generation == mine {
 			require.NoError(t, syscall.Kill(st.PID, syscall.SIGKILL))
-			gone(t, st.PID, 10*time.Second)
+			gone(t, st.PID, patience)
 		}
 	}
 	require.Eventually(t, func() bool {
@@ -276,7 +276,7 @@ func TestPinnedSessions(t *testing.T) {
 		c.Session = "one"
 		a, err := b.client.Invoke(context.Background(), c)
 		return err == nil && a.Generation != mine
-	}, 10*time.Second, time.Millisecond, "another one takes the session over")
+	}, patience, time.Millisecond, "another one takes the session over")
 }
 
 // SUP-007: pool sizes can be changed while processes run.

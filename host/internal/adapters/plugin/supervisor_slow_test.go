@@ -37,7 +37,7 @@ func TestRandomKills(t *testing.T) {
 					return
 				default:
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
 				_, err := b.ask(ctx, `{:do "stream"}`)
 				if err == nil {
 					answered.Add(1)
@@ -53,7 +53,7 @@ func TestRandomKills(t *testing.T) {
 	for range 25 {
 		// Each process answers at least one call, also on a slow machine.
 		before := answered.Load()
-		require.Eventually(t, func() bool { return answered.Load() > before }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return answered.Load() > before }, patience, time.Millisecond)
 		waitFor(over, time.Duration(dice.IntN(30))*time.Millisecond)
 		if pid := child(t, "role:good"); pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -65,7 +65,7 @@ func TestRandomKills(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := b.ask(context.Background(), `{}`)
 		return err == nil
-	}, 20*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	assert.Positive(t, answered.Load())
 	assert.Positive(t, cut.Load())
 }

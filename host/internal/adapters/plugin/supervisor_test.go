@@ -121,7 +121,7 @@ func TestRestart(t *testing.T) {
 func TestProbeAnsweredWrongly(t *testing.T) {
 	t.Parallel()
 	s := as("long-health")
-	s.Health.Interval, s.Health.Timeout, s.Health.Misses = 50*time.Millisecond, 500*time.Millisecond, 2
+	s.Health.Interval, s.Health.Timeout, s.Health.Misses = 50*time.Millisecond, 10*time.Second, 2
 	s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
 	b := prepare(t, nil)
 	b.begin(s)
@@ -202,7 +202,13 @@ func TestConfigureFailures(t *testing.T) {
 			t.Parallel()
 			s := as("good")
 			s.Config = edn.MustMap(edn.K("mood"), edn.Text(mood))
-			s.StartTimeout, s.ConfigureTimeout = 3*time.Second, 500*time.Millisecond
+			s.StartTimeout, s.ConfigureTimeout = patience, patience
+			switch mood {
+			case "hang":
+				s.ConfigureTimeout = 500 * time.Millisecond
+			case "hang-describe":
+				s.StartTimeout = 5 * time.Second // it must start within that
+			}
 			s.Restart.Backoff, s.Restart.MaxBackoff = time.Hour, time.Hour
 			b := run(t, s)
 			got := b.to(t, row.to, 1)
@@ -210,7 +216,7 @@ func TestConfigureFailures(t *testing.T) {
 			assert.Equal(t, row.typ, got.Err.Type)
 			assert.Contains(t, got.Err.Error(), row.says)
 			require.NotNil(t, got.Report)
-			gone(t, got.Report.PID, time.Second)
+			gone(t, got.Report.PID, patience)
 		})
 	}
 }
@@ -277,7 +283,7 @@ func TestHealth(t *testing.T) {
 		s.Queue = 0
 		b := run(t, s).ready()
 		b.mustAsk(`{:do "health" :state "ready" :places 1}`)
-		require.Eventually(t, func() bool { return b.Status()[0].Health.MaxInFlight == 1 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.Status()[0].Health.MaxInFlight == 1 }, patience, time.Millisecond)
 		ctx, cancel := context.WithCancel(context.Background())
 		hung := make(chan error, 1)
 		go func() { _, err := b.ask(ctx, `{:do "hang"}`); hung <- err }()
@@ -323,14 +329,16 @@ func TestOneDiagnosticForManyCalls(t *testing.T) {
 
 // ATT-007: the callers of a killed plugin get their error within 10 ms of the
 // exit, and the state then reports a restart. On a busy machine a goroutine may
-// be delayed longer: the best of several runs counts.
+// be delayed longer: the best of several runs counts, and under the race detector
+// only that they get it.
 func TestCrashReachesCallersFast(t *testing.T) {
 	const most = 15
+	limit := atMost(10 * time.Millisecond)
 	s := as("good")
 	s.Restart.Max = most
 	b := run(t, s).ready()
 	var took []time.Duration
-	for round := 0; round < 5 || slices.Min(took) >= 10*time.Millisecond && round < most; round++ {
+	for round := 0; round < 5 || slices.Min(took) >= limit && round < most; round++ {
 		b.to(t, Ready, round+1)
 		told := make(chan time.Time, 1)
 		go func() {
@@ -346,14 +354,14 @@ func TestCrashReachesCallersFast(t *testing.T) {
 		pid := b.pid()
 		exit := make(chan time.Time, 1)
 		go func() {
-			died(pid, 10*time.Second)
+			died(pid, patience)
 			exit <- time.Now()
 		}()
 		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		took = append(took, (<-told).Sub(<-exit))
 	}
 	t.Log(took)
-	assert.Less(t, slices.Min(took), 10*time.Millisecond)
+	assert.Less(t, slices.Min(took), limit)
 }
 
 // SUP-004: a plugin that is drained finishes its calls and takes no new ones.
@@ -425,7 +433,7 @@ func TestCloseInAHurry(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	require.NoError(t, b.Supervisor.Close(ctx))
-	assert.Less(t, time.Since(begin), 3*time.Second)
+	assert.Less(t, time.Since(begin), s.StopGrace/2)
 	gone(t, pid, 0)
 	assert.Error(t, <-hung)
 }

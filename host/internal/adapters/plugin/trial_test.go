@@ -151,7 +151,7 @@ func TestTrialEnds(t *testing.T) {
 	}
 	stays := func(t *testing.T, b *bench, edition int) {
 		t.Helper()
-		require.Eventually(t, func() bool { st := b.Status(); return len(st) == 1 && st[0].Edition == edition }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { st := b.Status(); return len(st) == 1 && st[0].Edition == edition }, patience, time.Millisecond)
 		a, err := b.ask(context.Background(), `{}`)
 		require.NoError(t, err)
 		assert.Equal(t, edition, a.Edition)

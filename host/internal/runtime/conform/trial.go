@@ -21,13 +21,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Time limits of a trial. A plugin that never responds uses up the first two.
+// Time limits of a trial. Most only end what hangs and leave room for a busy
+// machine. A fixture whose fault is to hang uses up the short ones.
 const (
-	trialStart = 5 * time.Second  // for the broken plugin to be ready or to fail
-	soundStart = 30 * time.Second // for the sound plugin to be ready, also on a busy machine
-	trialCall  = 2 * time.Second  // the deadline of each call
-	trialLimit = 60 * time.Second // of a whole trial
+	longStart  = time.Minute      // for a plugin to be ready
+	shortStart = 5 * time.Second  // for one that never is
+	longCall   = time.Minute      // the deadline of a call
+	shortCall  = 2 * time.Second  // of a call that may hang
+	trialLimit = 10 * time.Minute // of a whole trial
+	trialStop  = time.Minute      // for the supervisor to stop both plugins
 )
+
+// start is the limit for the broken plugin to be ready or to fail.
+func (t *trial) start() time.Duration {
+	if t.fixture.Error == "runtime/not-ready" {
+		return shortStart
+	}
+	return longStart
+}
+
+// hangs reports whether the fault is a call that does not end.
+func (t *trial) hangs() bool { return t.fixture.Error == "timeout/hard" }
 
 // ID returns the id of the check with a fixture.
 func ID(f fixture.Fixture) string {
@@ -85,7 +99,7 @@ type unhealthy struct{ expected, observed string }
 func (u *unhealthy) Error() string { return u.observed }
 
 // Host returns the result of the check with a fixture, which the program serves. It
-// takes 60 s at most.
+// takes 11 minutes at most; without a plugin that hangs it takes seconds.
 func Host(ctx context.Context, program string, f fixture.Fixture) conformance.Result {
 	t := &trial{fixture: f, program: program}
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
@@ -129,7 +143,7 @@ func (t *trial) live(ctx context.Context) (err error) {
 		return fmt.Errorf("make a supervisor: %w", err)
 	}
 	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialLimit/2)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), trialStop)
 		defer cancel()
 		if closed := s.Close(stop); closed != nil && err == nil {
 			err = &unhealthy{"the supervisor stops both plugins", closed.Error()}
@@ -164,9 +178,12 @@ func (t *trial) live(ctx context.Context) (err error) {
 // observes one fault, not restarts.
 func (t *trial) settings(name string) plugin.Settings {
 	s := plugin.DefaultSettings(name, t.program, fixture.Command, name)
-	s.StartTimeout, s.ConfigureTimeout = trialStart-time.Second, trialStart-time.Second
-	if name == fixture.SoundName {
-		s.StartTimeout, s.ConfigureTimeout = soundStart, soundStart
+	s.StartTimeout, s.ConfigureTimeout = longStart, longStart
+	if name != fixture.SoundName && t.start() < longStart {
+		s.StartTimeout, s.ConfigureTimeout = t.start()-time.Second, t.start()-time.Second
+	}
+	if name == fixture.SoundName || !t.hangs() { // the probe beside a call that hangs is tested
+		s.Health.Timeout = longStart
 	}
 	s.StopGrace, s.DrainTimeout = time.Second, time.Second
 	s.Restart.Policy = plugin.Never
@@ -192,12 +209,12 @@ func soundID(q fixture.Question) string  { return "sound/" + strings.TrimPrefix(
 // answers checks that the sound plugin answers.
 func (t *trial) answers(ctx context.Context, client *plugin.Client) error {
 	q := fixture.Questions()[0]
-	ready, cancel := context.WithTimeout(ctx, soundStart)
+	ready, cancel := context.WithTimeout(ctx, longStart)
 	defer cancel()
 	if err := client.Await(ready, soundID(q)); err != nil {
 		return &unhealthy{"a sound plugin beside it that is ready", err.Error()}
 	}
-	if err := t.ask(ctx, client, soundID(q), q); err != nil {
+	if err := t.ask(ctx, client, soundID(q), q, longCall); err != nil {
 		return &unhealthy{"an answer of the sound plugin beside it", err.Error()}
 	}
 	return nil
@@ -224,21 +241,28 @@ func (t *trial) calls(ctx context.Context, client *plugin.Client) error {
 
 // askBroken waits for the plugin if it may become ready, then calls it.
 func (t *trial) askBroken(ctx context.Context, client *plugin.Client, q fixture.Question) error {
-	ready, cancel := context.WithTimeout(ctx, trialStart)
+	ready, cancel := context.WithTimeout(ctx, t.start())
 	defer cancel()
 	if err := client.Await(ready, brokenID(q)); err != nil {
 		return err
 	}
-	return t.ask(ctx, client, brokenID(q), q)
+	limit := longCall
+	if t.hangs() {
+		limit = shortCall
+	}
+	return t.ask(ctx, client, brokenID(q), q, limit)
 }
 
-func (t *trial) ask(ctx context.Context, client *plugin.Client, route string, q fixture.Question) error {
+// ask makes a call with a deadline after limit.
+func (t *trial) ask(
+	ctx context.Context, client *plugin.Client, route string, q fixture.Question, limit time.Duration,
+) error {
 	a, err := client.Invoke(ctx, dispatch.Call{
 		CapID:     route,
 		Run:       "conformance",
 		Node:      "n",
 		Attempt:   1,
-		Deadline:  time.Now().Add(trialCall),
+		Deadline:  time.Now().Add(limit),
 		EffectKey: "conformance-0",
 		Request: edn.MustMap(
 			edn.K("proto"), edn.Int(contract.Proto), edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("conformance")),

@@ -160,6 +160,12 @@ func TestStart(t *testing.T) {
 				row.change(r)
 			}
 			s, err := r.start()
+			if err != nil && err.Type == "model/start-timeout" && !strings.Contains(err.Message, row.message) {
+				// A busy machine did not start the server within the short time.
+				r = newRig(t, row.words...)
+				r.Startup = patience
+				s, err = r.start()
+			}
 			if row.typ == "" {
 				require.Nil(t, err, "%v", err)
 				assert.LessOrEqual(t, len(strings.Join(s.tail.Lines(), "")), launch.TailBytes)

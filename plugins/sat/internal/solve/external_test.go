@@ -117,7 +117,7 @@ func TestExternalThatHangs(t *testing.T) {
 		text, err := os.ReadFile(trace)
 		require.NoError(t, err)
 		for _, pid := range strings.Fields(string(text)) {
-			require.Eventually(t, func() bool { return !lives(pid) }, 5*time.Second, time.Millisecond, "process %s", pid)
+			require.Eventually(t, func() bool { return !lives(pid) }, 30*time.Second, time.Millisecond, "process %s", pid)
 		}
 		require.NoError(t, os.Remove(trace))
 	}
@@ -128,11 +128,11 @@ func TestExternalThatHangs(t *testing.T) {
 		_, err := e.Run(ctx, small, 0)
 		done <- err
 	}()
-	require.Eventually(t, func() bool { _, err := os.Stat(trace); return err == nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(trace); return err == nil }, 2*time.Minute, time.Millisecond)
 	at := time.Now()
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	assert.Less(t, time.Since(at), 5*time.Second)
+	assert.Less(t, time.Since(at), 30*time.Second)
 	ended()
 
 	got, err := e.Run(context.Background(), small, time.Second)

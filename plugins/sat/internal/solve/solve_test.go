@@ -124,14 +124,18 @@ func TestRunWithoutTime(t *testing.T) {
 	assert.Equal(t, context.Canceled, err)
 }
 
-// A canceled solve ends within one second: Run waits for its worker, so its
-// return is the proof.
+// A canceled solve ends, although its problem would take hours: Run waits for
+// its worker, so its return is the proof. The bound only ends a hang.
 func TestRunCancelStopsBurning(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	timer := time.AfterFunc(200*time.Millisecond, cancel)
+	defer cancel()
+	canceled := make(chan time.Time, 1)
+	timer := time.AfterFunc(200*time.Millisecond, func() {
+		canceled <- time.Now()
+		cancel()
+	})
 	defer timer.Stop()
-	at := time.Now()
 	_, err := Builtin(self(t)).Run(ctx, pigeonhole(14), 0)
 	require.ErrorIs(t, err, context.Canceled)
-	assert.Less(t, time.Since(at), 1200*time.Millisecond)
+	assert.Less(t, time.Since(<-canceled), 30*time.Second)
 }
