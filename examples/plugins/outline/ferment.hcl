@@ -13,6 +13,8 @@ plugin "outline" {
   files   = ["plugin.mjs", "ferment/index.mjs", "ferment/certificate.mjs", "ferment/plugin.proto", "ferment/goplugin.proto", "package-lock.json"]
   workdir = "."
 
+  start_timeout = "1m" # an interpreter starts slowly on a busy machine
+
   # The packages of "npm ci" are not part of the lock file: only package-lock.json is.
   isolation {
     read_paths = ["node_modules"]

@@ -13,6 +13,8 @@ plugin "readability" {
   files   = ["plugin.py", "ferment/__init__.py", "ferment/wire.py", "ferment/blake3.py", "ferment/plugin_pb2.py", "ferment/goplugin_pb2.py"]
   workdir = "."
 
+  start_timeout = "1m" # an interpreter starts slowly on a busy machine
+
   config {
     max_grade = 10
   }

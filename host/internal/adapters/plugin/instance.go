@@ -118,7 +118,7 @@ func (i *instance) take(event any, stays bool) {
 	}
 	i.noteOrder(event)
 	i.handle(event)
-	if i.revive && i.machine.state == Stopped && stays {
+	if i.revive && (i.machine.state == Stopped || i.machine.state == Quarantined) && stays {
 		i.revive = false
 		i.handle(evRelease{})
 	}

@@ -59,11 +59,12 @@ func (c *Client) deliver(capID string, event any, held bool) error {
 	return nil
 }
 
-// forgive ends a quarantine if reason is still its error.
+// forgive ends a quarantine if reason is still its error, also one whose process has
+// not ended.
 func (u *unit) forgive(reason *contract.Error) {
 	u.mu.Lock()
 	st := u.current.face()
-	still := !u.closed && u.held && st.State == Quarantined && st.Err == reason
+	still := !u.closed && u.held && (st.State == Quarantined || st.State == Draining) && st.Err == reason
 	u.mu.Unlock()
 	if still {
 		u.deliver(evRelease{}, false)

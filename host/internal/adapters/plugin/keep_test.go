@@ -14,6 +14,31 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
+// BRK-009: a quarantine that ends before the process has ended does not stay, nor does
+// one that an operator releases then.
+func TestQuarantineEndsWhileDraining(t *testing.T) {
+	t.Parallel()
+	for name, release := range map[string]func(*bench) error{
+		"by itself":      func(*bench) error { return nil },
+		"by an operator": func(b *bench) error { return b.Release("p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := run(t, as("good")).ready()
+			until := time.Now().Add(time.Hour)
+			if name == "by itself" {
+				until = time.Now()
+			}
+			end := b.hold(1)
+			require.NoError(t, b.client.Quarantine(request(`{}`).CapID, "bad answers", until))
+			b.to(t, Draining, 1)
+			require.NoError(t, release(b))
+			end()
+			b.to(t, Ready, 2)
+		})
+	}
+}
+
 // BRK-002, SUP-006: remediations for bad answers act on the processes, and
 // their transitions have the cause.
 func TestRemediator(t *testing.T) {
@@ -55,7 +80,7 @@ func TestQuarantineForQuality(t *testing.T) {
 	assert.Contains(t, err.Error(), "4 of the last 10 answers passed")
 	b.to(t, Ready, 2)
 
-	require.NoError(t, b.client.Quarantine(capID, "bad answers", time.Now().Add(200*time.Millisecond)))
+	require.NoError(t, b.client.Quarantine(capID, "bad answers", time.Now().Add(time.Hour)))
 	b.to(t, Quarantined, 2)
 	require.NoError(t, b.Release("p"))
 	b.to(t, Ready, 3)
