@@ -585,7 +585,7 @@ func TestHelpExamplesOfDaemon(t *testing.T) {
 		assert.Equal(t, 0, got.code, "%s\n%s", line, got.stderr)
 	}
 	n := 0
-	w.data("user", "add", "ann", "--no-password") // the examples of budgets name her
+	w.data("user", "add", "ann", "--no-password", "--tenant", "lab") // the examples of budgets name both
 	require.Equal(t, 0, w.run("act", "chess/best-move", `{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}`).code)
 	for _, verb := range []string{"runs", "status", "plugin", "admin", "diff", "config"} {
 		for _, line := range examplesOf(t, w, verb) {
