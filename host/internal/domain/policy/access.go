@@ -21,6 +21,10 @@ func BuiltinRoles() []string {
 	return []string{RoleAdmin, RoleAnonymous, RoleAny, RoleOperator, RoleUser}
 }
 
+// Grantable reports whether a caller can be given a role: RoleAny and RoleAnonymous tell
+// what a caller is.
+func Grantable(role string) bool { return role != RoleAny && role != RoleAnonymous }
+
 // Rule decides which roles may have an effect or do an operation. A forbidden
 // role denies. Otherwise one role of Any permits, or all roles of All together.
 // The empty rule denies.

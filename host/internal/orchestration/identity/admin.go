@@ -104,15 +104,13 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 // grantable rejects roles that users cannot have.
 func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 	for _, role := range roles {
-		if role == policy.RoleAny || role == policy.RoleAnonymous {
+		if !policy.Grantable(role) {
 			return contract.Errorf("user/invalid-role", "the role :%s cannot be granted: callers have it or not by themselves", role)
 		}
 		if set.has(role, created) {
 			continue
 		}
-		known := slices.DeleteFunc(slices.Clone(set.Known), func(name string) bool {
-			return name == policy.RoleAny || name == policy.RoleAnonymous // cannot be granted
-		})
+		known := slices.DeleteFunc(slices.Clone(set.Known), func(name string) bool { return !policy.Grantable(name) })
 		for _, r := range created {
 			known = append(known, r.Name)
 		}

@@ -278,7 +278,7 @@ func (v *view) factsOf(n *nodeView) edn.Value {
 func (v *view) usages(n *nodeView, out []edn.Value) []edn.Value {
 	judged := func(list []*GateVerdict) {
 		for _, g := range list {
-			if g.called() {
+			if g.Called() {
 				out = append(out, g.Usage)
 			}
 		}

@@ -155,7 +155,7 @@ func (s *shares) verdicts(list []*GateVerdict) {
 	for _, g := range list {
 		s.judged += int64(g.JudgeCalls)
 		switch {
-		case !g.called():
+		case !g.Called():
 		case g.Tier == tierJudge:
 			s.note(g.CapID, g.Usage, int64(g.JudgeCalls))
 		default:
@@ -164,14 +164,14 @@ func (s *shares) verdicts(list []*GateVerdict) {
 	}
 }
 
-// called reports whether the verdict took a call to a capability. A cached one took none.
-func (g *GateVerdict) called() bool {
+// Called reports whether the verdict took a call to a capability. A cached one took none.
+func (g *GateVerdict) Called() bool {
 	return g.CapID != "" && (g.Tier != tierJudge || g.JudgeCalls > 0)
 }
 
 func (u *usageSum) addChecks(list []*GateVerdict) {
 	for _, g := range list {
-		if g.called() {
+		if g.Called() {
 			one := usageOf(g.Usage)
 			u.add(&one)
 		}

@@ -123,10 +123,11 @@ func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
 // interruptValues returns the open interrupts of a run. One without a deadline before
 // that of the run has that of the run too, which then ends it.
 func interruptValues(records []journal.Record) (out []edn.Value) {
+	at := journal.NewHistory(records).DeadlineAt
 	for _, i := range journal.OpenInterrupts(records) {
 		v := i.Value()
 		own, has := v.Key("deadline-at").AsInst()
-		if at := journal.NewHistory(records).DeadlineAt; !at.IsZero() && (!has || at.Before(own)) {
+		if !at.IsZero() && (!has || at.Before(own)) {
 			v = v.AssocKey("run/deadline-at", edn.Inst(at))
 		}
 		out = append(out, v)

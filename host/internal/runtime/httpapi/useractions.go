@@ -242,7 +242,7 @@ func listKnownRoles(ctx context.Context, c identityCall) (edn.Value, *contract.E
 	}
 	var out []edn.Value
 	for _, role := range c.set.Known {
-		if role == policy.RoleAny || role == policy.RoleAnonymous {
+		if !policy.Grantable(role) {
 			continue // callers have them or not by themselves
 		}
 		source := "configuration"

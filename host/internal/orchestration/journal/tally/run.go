@@ -325,8 +325,7 @@ func (r *Run) judge(rec journal.Record, b *journal.GateVerdict, to counter) {
 	if b.NotApplicable || a != nil && a.Recorded {
 		return
 	}
-	cached := b.Tier == tierJudge && b.JudgeCalls == 0
-	if usd, ok := b.Usage.Key("cost-usd").AsNumber(); ok && !cached {
+	if usd, ok := b.Usage.Key("cost-usd").AsNumber(); ok && b.Called() {
 		r.spend(rec.At, b.CapID, usd, to)
 	}
 	verdict := VerdictOf(b)
