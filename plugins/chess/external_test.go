@@ -29,7 +29,7 @@ func TestStockfishConforms(t *testing.T) {
 	o.Config = withStockfish
 	o.Slow = &conformance.Sample{Capability: "chess/engine", Input: edn.MustRead(`{:fen "` + start + `" :depth 50}`)}
 	o.Only = ofEngines
-	o.Patience = 10 // a search may take seconds on a busy machine, which is no hang
+	o.Patience = 10 // a search may take seconds on a busy machine
 	sdktest.ConformSelf(t, o)
 }
 

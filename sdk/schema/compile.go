@@ -440,7 +440,8 @@ func shortForm(s *Schema) edn.Value {
 	case KindMap, KindMapOf, KindVector, KindList, KindSequential, KindSet, KindTuple, KindAnd, KindNot:
 		return edn.K(s.kind.String())
 	case KindOr, KindMaybe:
-		if slices.ContainsFunc(s.kids, func(kid *Schema) bool { return kid.kind == KindRef || len(kid.kids)+len(kid.entries) > 0 }) {
+		deeper := func(kid *Schema) bool { return kid.kind == KindRef || len(kid.kids)+len(kid.entries) > 0 }
+		if slices.ContainsFunc(s.kids, deeper) {
 			return edn.K(s.kind.String())
 		}
 	}

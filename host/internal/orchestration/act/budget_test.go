@@ -316,6 +316,8 @@ func TestBudgetOfARun(t *testing.T) {
 			reserved, spent, open := settled(t, records, "run")
 			assert.Zero(t, open, "every reservation is settled")
 			assert.Equal(t, row.settled, spent.Value().String())
+			assert.Equal(t, edn.MustRead(row.settled).Key("usd").String(), finished(t, records).Totals.Key("cost-usd").String(),
+				"the attempts and checks of the run have what is settled")
 			b := resp.Key("budget")
 			assert.Equal(t, row.settled, b.Key("settled").String(), "the answer tells what the records tell")
 			assert.Equal(t, reserved.Value().String(), b.Key("reserved").String())
@@ -336,6 +338,25 @@ func TestBudgetOfARun(t *testing.T) {
 			assert.True(t, all[0].Used.IsZero(), "the counters of a run end with it")
 		})
 	}
+}
+
+// LED-003: without a budget a run has the cost of the prices of its attempts and checks,
+// also those that report none; a replay of it has the same (JRN-051).
+func TestCostWithoutABudget(t *testing.T) {
+	checker := `{:cap/id :a/checker :cap/kind :checker :cap/intents #{:text/verify} :io/in-schema :req/any ` +
+		`:io/out-schema :res/any :cap/cost {:usd 0.002M}}`
+	fails := dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no")}
+	w := priced(t, checker)
+	w.On("a/one", fails).On("a/two", value(`{:good true}`)).On("a/checker", value(`{:ok? true}`))
+	resp, err, records := do(t, service(t, w), asking("[:a/one :a/two]", ":retry {:fallback-max 1}", "{}", ":done {:must #{:verified}}"))
+	require.Nil(t, err, "%v", err)
+	assert.Equal(t, "0.013M :estimated", fmt.Sprint(resp.Key("usage").Key("cost-usd"), " ", resp.Key("usage").Key("cost-mark")))
+	assert.Equal(t, "0.013M", finished(t, records).Totals.Key("cost-usd").String())
+
+	again := filled(t, service(t, priced(t, checker)), decoded(t, records), dispatch.Fill{})
+	assert.Equal(t, "0.013M", finished(t, again).Totals.Key("cost-usd").String())
+	diff := journal.Compare(records, again)
+	assert.True(t, diff.Equal(), "%s", diff.Value())
 }
 
 func word(v edn.Value) string {

@@ -64,16 +64,16 @@ func (g *gateCall) callOnce(ctx context.Context, c *registry.Capability) (by che
 	g.node.run.Interrupts.Called()
 	awaitOwnDeadline(ctx, failed)
 	by.latency, by.edition, by.process = g.node.now().Sub(started), answer.Edition, answer.Generation
+	end := funds.Settlement{Usage: mapOrNil(answer.Response.Key("result").Key("usage"))}
 	if failed != nil {
 		by.err = contract.AsError(failed)
-		end := funds.Settlement{Unknown: unknownOutcome(by.err)}
-		by.usage = reservation.Usage(end)
-		g.funds.Settle(&reservation, end)
-		return by, edn.Nil(), true
+		end = funds.Settlement{Unknown: unknownOutcome(by.err)}
 	}
-	end := funds.Settlement{Usage: mapOrNil(answer.Response.Key("result").Key("usage"))}
 	by.usage = reservation.Usage(end)
 	g.funds.Settle(&reservation, end)
+	if failed != nil {
+		return by, edn.Nil(), true
+	}
 	response, err := contract.CheckResponse(answer.Response, g.node.resultRules(c))
 	if err != nil {
 		by.err = err

@@ -28,8 +28,9 @@ func (c *command) budgetShowCommand() *cobra.Command {
 		Use:   "show",
 		Short: "show the budgets of the daemon: limit, used, reserved and left",
 		Long: "show lists the budgets of the tenants and of the callers with calls in this window. The tenant\n" +
-			"\"host\" stands for all callers without a tenant. The rest is the limit plus grants, less used amounts and\n" +
-			"reservations of calls in progress. Counters outlive a restart of the daemon if store.driver keeps its journal.",
+			"\"host\" stands for all callers without a tenant. The rest is the limit plus grants, less used\n" +
+			"amounts and reservations of calls in progress. Counters outlive a restart of the daemon if\n" +
+			"store.driver keeps its journal.",
 		Example: "  ferment admin budget show\n  ferment admin budget show --user ann --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -173,8 +173,8 @@ func (h *Host) knowsTenant(ctx context.Context, b *policy.Budgets, id string) *c
 	case slices.Contains(counted, id):
 		return nil
 	}
-	return contract.Errorf("not-found", "no account has the tenant %q, and nothing was counted for it in this window", id).
-		WithHint("\"ferment admin budget show\" and \"ferment user list\" show the tenants")
+	return contract.Errorf("not-found", "no account has the tenant %q, and nothing was counted for it in this window",
+		id).WithHint("\"ferment admin budget show\" and \"ferment user list\" show the tenants")
 }
 
 // callerNamed returns the name under which calls of a caller are counted: a login stands

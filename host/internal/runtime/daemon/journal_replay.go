@@ -23,7 +23,8 @@ func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value,
 		return edn.Nil(), missing
 	}
 	if !run.Removed.IsZero() {
-		return edn.Nil(), contract.Errorf("replay/values-purged", "the records of run %s were removed, as store.retain says", run.ID)
+		return edn.Nil(), contract.Errorf("replay/values-purged",
+			"the records of run %s were removed, as store.retain says", run.ID)
 	}
 	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
 	if err != nil {

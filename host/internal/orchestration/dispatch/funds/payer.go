@@ -336,7 +336,8 @@ func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err err
 			WithDetail("dimension", edn.K(policy.USD.String())).
 			WithDetail("limit", least.Scope.Limits.Max(policy.USD)).
 			WithDetail("left", least.Left().Max(policy.USD)).
-			WithHint("the end of a window does not help: only a price does, or unknown_price = \"at-least\" in the budget")
+			WithHint("the end of a window does not help: only a price does, or unknown_price = \"at-least\" " +
+				"in the budget")
 		if !least.Resets.IsZero() {
 			out = out.WithDetail("resets", edn.Inst(least.Resets))
 		}

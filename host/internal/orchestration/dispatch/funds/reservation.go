@@ -157,7 +157,9 @@ func (r *Reservation) actual(end Settlement) (out policy.Amounts, mark budget.Ma
 }
 
 // paid returns the cost in money, how exact it is, and whether it is known.
-func (r *Reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (policy.Amounts, budget.Mark, bool) {
+func (r *Reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (
+	cost policy.Amounts, mark budget.Mark, priced bool,
+) {
 	if a, err := policy.Money(usage.Key("cost-usd")); err == nil {
 		return a, markOf(usage.Key("cost-mark"), budget.Exact), true
 	}
