@@ -2,6 +2,6 @@
 
 package dispatch_test
 
-const usualSimSeeds = 100
+const usualSimSeeds = 40
 
 const raceDetector = false

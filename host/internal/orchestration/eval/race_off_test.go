@@ -3,6 +3,6 @@
 package eval_test
 
 const (
-	usualSimPlans = 2000
+	usualSimPlans = 1000
 	planBytes     = 256 << 10
 )

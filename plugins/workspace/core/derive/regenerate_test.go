@@ -64,7 +64,7 @@ func (w *world) whole(authored map[string]bool, binds store.Word) {
 // frames of these files and of the directories above them; the result is that of
 // making everything from nothing; a second run makes none.
 func TestRegenerateIsMinimal(t *testing.T) {
-	for seed := range proof.Size(t, "trees with changes", 20, 500) {
+	for seed := range proof.Size(t, "trees with changes", 10, 500) {
 		r := rand.New(rand.NewPCG(uint64(seed), 111))
 		files := randomTree(r)
 		authored := map[string]bool{}

@@ -62,7 +62,7 @@ func TestDecisionsAreGits(t *testing.T) {
 	coretest.NeedGit(t)
 	root := t.TempDir()
 	repo := coretest.Init(t, root, "sha1")
-	total, decided := proof.Size(t, "hostile paths", 1500, 7000), 0
+	total, decided := proof.Size(t, "hostile paths", 700, 7000), 0
 	for seed := uint64(0); total > 0; seed++ {
 		coretest.Empty(t, root)
 		r := rand.New(rand.NewPCG(seed, 29))

@@ -121,7 +121,7 @@ func TestFailedCut(t *testing.T) {
 // what was not, sector by sector, never loses an acknowledged transaction, and
 // recovery never mistakes an unacknowledged batch for damage.
 func TestPowerLoss(t *testing.T) {
-	for seed := range proof.Size(t, "losses of power", 100, 5000) {
+	for seed := range proof.Size(t, "losses of power", 50, 5000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 43))
 		w := newWorld(t)
 		l, _, _ := w.open()

@@ -52,7 +52,7 @@ func plain(list []Transaction) []Transaction {
 // what was dropped; its chain begins with the end of the old one; old segments go;
 // writing goes on; and a rewritten log can be rewritten.
 func TestRewrite(t *testing.T) {
-	for seed := range proof.Size(t, "rewritten logs", 20, 400) {
+	for seed := range proof.Size(t, "rewritten logs", 10, 400) {
 		r := rand.New(rand.NewPCG(uint64(seed), 175))
 		w := newWorld(t)
 		w.size = 200 + int64(r.IntN(2000))
@@ -196,7 +196,7 @@ func TestInterruptedRewrite(t *testing.T) {
 // one with a flipped byte at most two are lost. The new log has them with their
 // numbers, and the damaged segments are in quarantine.
 func TestSalvageAndRestart(t *testing.T) {
-	for seed := range proof.Size(t, "salvaged logs", 60, 4000) {
+	for seed := range proof.Size(t, "salvaged logs", 30, 4000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 173))
 		w := newWorld(t)
 		w.size = 300 + int64(r.IntN(3000))

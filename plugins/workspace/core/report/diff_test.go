@@ -117,7 +117,7 @@ func TestDiffEqualsGit(t *testing.T) {
 	coretest.NeedGit(t)
 	dir := t.TempDir()
 	repo := coretest.Init(t, dir, "sha1")
-	renames, pairs := 0, proof.Size(t, "pairs of trees against git", 60, 2000)
+	renames, pairs := 0, proof.Size(t, "pairs of trees against git", 30, 2000)
 	for seed := range pairs {
 		r := rand.New(rand.NewPCG(uint64(seed), 191))
 		before := randomFiles(r)

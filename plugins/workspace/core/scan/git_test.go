@@ -70,7 +70,7 @@ func TestIDsAreGits(t *testing.T) {
 			root, nested := t.TempDir(), template(t, format)
 			repo := coretest.Init(t, root, format)
 			found := map[id.Mode]int{}
-			for seed := range proof.Size(t, "hostile trees", 25, 1000) {
+			for seed := range proof.Size(t, "hostile trees", 12, 1000) {
 				coretest.Empty(t, root)
 				r := rand.New(rand.NewPCG(uint64(seed), 15))
 				coretest.Grow(t, r, root, coretest.Tree{Depth: 4, Width: 8, Ignore: true, Special: true, Nested: nested})
@@ -268,7 +268,7 @@ func TestListedFilesAreGits(t *testing.T) {
 	coretest.NeedGit(t)
 	root := t.TempDir()
 	repo := coretest.Init(t, root, "sha1")
-	for seed := range proof.Size(t, "listed trees", 30, 500) {
+	for seed := range proof.Size(t, "listed trees", 15, 500) {
 		coretest.Empty(t, root)
 		r := rand.New(rand.NewPCG(uint64(seed), 16))
 		coretest.Grow(t, r, root, coretest.Tree{Depth: 4, Width: 8, Ignore: true})
@@ -292,7 +292,7 @@ func TestExplanationsAreGits(t *testing.T) {
 	coretest.NeedGit(t)
 	root := t.TempDir()
 	repo := coretest.Init(t, root, "sha1")
-	total, decided := proof.Size(t, "explained paths", 1000, 7000), 0
+	total, decided := proof.Size(t, "explained paths", 500, 7000), 0
 	for seed := uint64(0); total > 0; seed++ {
 		coretest.Empty(t, root)
 		r := rand.New(rand.NewPCG(seed, 33))

@@ -37,7 +37,7 @@ func nodes(t *tree.Tree) map[string][3]string {
 // WS-001, WS-020: ids do not depend on where the tree lies, on the number of
 // workers, or on whether files were read or known.
 func TestIDsDependOnTheTreeOnly(t *testing.T) {
-	for seed := range proof.Size(t, "trees at two places", 25, 500) {
+	for seed := range proof.Size(t, "trees at two places", 12, 500) {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		scheme := schemes[seed%len(schemes)]
 		a, b := t.TempDir(), filepath.Join(t.TempDir(), "else\nwhere")
@@ -100,7 +100,7 @@ func TestEqualFilesHaveTwoNodes(t *testing.T) {
 // ancestors, of what lies below a renamed directory, and of no other node. A
 // scan of that path alone finds the same as a full one.
 func TestAnEditChangesItsAncestorsOnly(t *testing.T) {
-	steps := proof.Size(t, "edits", 150, 5000)
+	steps := proof.Size(t, "edits", 80, 5000)
 	for seed := uint64(0); steps > 0; seed++ {
 		r := rand.New(rand.NewPCG(seed, 8))
 		scheme := schemes[seed%4]

@@ -179,7 +179,7 @@ func TestMemory(t *testing.T) {
 	largest := heapDuring(func() { run(t, Options{Root: root, Scheme: id.B3, Now: later}) })
 	assert.Less(t, largest, uint64(32<<20+600*nodes))
 
-	size := int64(proof.Size(t, "MiB of one file", 256, 4096)) << 20
+	size := int64(proof.Size(t, "MiB of one file", 96, 4096)) << 20
 	big := t.TempDir()
 	write(t, big, "f")
 	without := heapDuring(func() { run(t, Options{Root: big, Scheme: id.B3}) })

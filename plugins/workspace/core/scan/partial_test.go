@@ -46,7 +46,7 @@ func TestPartialScansFollowRules(t *testing.T) {
 	coretest.NeedGit(t)
 	unborn := template(t, "sha1")
 	require.NoError(t, os.Remove(filepath.Join(unborn, "refs", "heads", "main")))
-	steps := proof.Size(t, "edits of rules", 240, 4000)
+	steps := proof.Size(t, "edits of rules", 120, 4000)
 	for seed := uint64(0); steps > 0; seed++ {
 		r := rand.New(rand.NewPCG(seed, 26))
 		scheme := schemes[seed%4]

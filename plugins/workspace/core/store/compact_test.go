@@ -192,7 +192,7 @@ func TestCompactHistory(t *testing.T) {
 // tree and heads as before, and every named one the same texts; all others are
 // seq/compacted.
 func TestCompactedStates(t *testing.T) {
-	for seed := range proof.Size(t, "compactions", 15, 600) {
+	for seed := range proof.Size(t, "compactions", 8, 600) {
 		r := rand.New(rand.NewPCG(uint64(seed), 48))
 		s := randomStore(t, r, "w")
 		named := map[uint64]bool{}

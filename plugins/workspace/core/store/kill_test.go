@@ -81,7 +81,7 @@ func must(err error) {
 // acknowledged, and leaves nothing half-done; the store opens, verifies and takes
 // writes. Before it is opened, a validation calls it valid.
 func TestKilledProcess(t *testing.T) {
-	each := proof.Size(t, "killed processes for each work", 8, 200)
+	each := proof.Size(t, "killed processes for each work", 4, 200)
 	for name, w := range killWorks {
 		t.Run(name, func(t *testing.T) {
 			points := w.endless

@@ -120,7 +120,7 @@ func (d *fakeDisk) afterLoss() map[string]string {
 // rest the disk kept, and in whatever state the derived files are; the store
 // verifies and takes writes.
 func TestPowerLoss(t *testing.T) {
-	n, lost := proof.Size(t, "losses of power of a store", 25, 5000), 0
+	n, lost := proof.Size(t, "losses of power of a store", 12, 5000), 0
 	for seed := range n {
 		r := rand.New(rand.NewPCG(uint64(seed), 43))
 		dir := create(t, id.B3)
@@ -222,7 +222,7 @@ func looseDerived(t *testing.T, dir string, r *rand.Rand) {
 // WS-173: loss of power while a repair runs: the next repair has the same to work
 // with, and the damaged segments are not lost.
 func TestPowerLossDuringRepair(t *testing.T) {
-	for seed := range proof.Size(t, "losses of power during repairs", 8, 1500) {
+	for seed := range proof.Size(t, "losses of power during repairs", 4, 1500) {
 		r := rand.New(rand.NewPCG(uint64(seed), 173))
 		dir := create(t, id.B3)
 		prepareRepair(t, dir)

@@ -68,7 +68,7 @@ func filesIn(t testing.TB, dir string) map[string]string {
 // store is valid, the state is the same if the log is whole, nothing is lost that
 // is not listed, and no byte is discarded.
 func TestFlippedBytesAreRepaired(t *testing.T) {
-	n := proof.Size(t, "flipped bytes repaired", 50, 2000)
+	n := proof.Size(t, "flipped bytes repaired", 25, 2000)
 	for _, scheme := range []id.Scheme{id.B3, id.S2} {
 		whole, root := everyFile(t, scheme)
 		before := filesIn(t, whole)
@@ -146,7 +146,7 @@ func quarantined(t testing.TB, dir string) (texts []string) {
 // its text, every other one is listed, heads fall back to the frame before, and
 // states from the damage on are not readable by number.
 func TestDamagedLogIsRepaired(t *testing.T) {
-	for seed := range proof.Size(t, "damaged logs repaired", 12, 1000) {
+	for seed := range proof.Size(t, "damaged logs repaired", 6, 1000) {
 		r := rand.New(rand.NewPCG(uint64(seed), 173))
 		s := randomStore(t, r, "w")
 		if r.IntN(3) == 0 {

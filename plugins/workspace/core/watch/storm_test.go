@@ -24,7 +24,7 @@ func TestRenameChains(t *testing.T) {
 	r := newRig(t, quick(), "a/x/f", "b/y/f", "c/z/f", "f0")
 	s := r.subscribe(SubscribeOptions{})
 	s.expect(Ready)
-	for range proof.Size(t, "chains of renames", 15, 300) {
+	for range proof.Size(t, "chains of renames", 8, 300) {
 		for i := range 30 {
 			r.rename("f"+strconv.Itoa(i), "f"+strconv.Itoa(i+1))
 		}
@@ -81,7 +81,7 @@ func TestSavesOfEditors(t *testing.T) {
 			r.remove("old")
 		},
 	}
-	for round := range proof.Size(t, "rounds of saves", 6, 100) {
+	for round := range proof.Size(t, "rounds of saves", 3, 100) {
 		for i, save := range saves {
 			save(fmt.Sprint("text ", round, i, time.Now()))
 			s.settles(r)
@@ -95,7 +95,7 @@ func TestManyFiles(t *testing.T) {
 	r := newRig(t, quick(), "f")
 	s := r.subscribe(SubscribeOptions{})
 	s.expect(Ready)
-	files := proof.Size(t, "created files", 4000, 100_000)
+	files := proof.Size(t, "created files", 2000, 100_000)
 	for i := range files {
 		dir := r.path(fmt.Sprintf("d%d/e%d", i%7, i%100))
 		if i < 700 {
@@ -145,7 +145,7 @@ func TestOverflowOfTheSystem(t *testing.T) {
 // WS-160 to WS-163: after any operations the tree is that of a fresh scan, every
 // directory is still watched, and one who follows the events knows every path.
 func TestRandomOperations(t *testing.T) {
-	for seed := range proof.Size(t, "storms", 6, 120) {
+	for seed := range proof.Size(t, "storms", 3, 120) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(seed), 160))
 			o := quick()

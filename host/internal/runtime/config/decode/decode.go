@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
@@ -140,6 +141,10 @@ func (d *Decoder) missing(n *syntax.Node, lacks []*language.Attr) {
 	}))
 }
 
+// defaults are the parsed defaults of the specification by their text: they are the
+// same in each file that is read.
+var defaults sync.Map
+
 // Fallback decodes the default of the specification with the same decoder, so
 // paths and durations are treated alike.
 func (d *Decoder) Fallback(n *syntax.Node, spec *language.Attr) (Value, bool) {
@@ -150,11 +155,15 @@ func (d *Decoder) Fallback(n *syntax.Node, spec *language.Attr) (Value, bool) {
 	if v, ok := d.defaults[spec]; ok {
 		return v, true
 	}
-	expr, diags := hclsyntax.ParseExpression([]byte(text), "default", hcl.InitialPos)
-	if diags.HasErrors() {
-		return Value{}, false
+	expr, parsed := defaults.Load(text)
+	if !parsed {
+		e, diags := hclsyntax.ParseExpression([]byte(text), "default", hcl.InitialPos)
+		if diags.HasErrors() {
+			return Value{}, false
+		}
+		expr, _ = defaults.LoadOrStore(text, e)
 	}
-	v, ok := d.decode(spec.Type, expr, d.Base, append(slices.Clone(n.Path), spec.Name))
+	v, ok := d.decode(spec.Type, expr.(hclsyntax.Expression), d.Base, append(slices.Clone(n.Path), spec.Name))
 	v.Written, v.At = false, nil
 	if ok {
 		d.defaults[spec] = v
