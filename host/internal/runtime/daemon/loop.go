@@ -81,12 +81,12 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 }
 
 // takeDown closes what was started, in reverse order. The end of ctx kills
-// processes that are left.
+// processes that are left; answers of runs that it canceled are written all the same.
 func (d *Daemon) takeDown(ctx context.Context) {
 	d.die()
 	d.work.Wait()
 	if d.server != nil {
-		answers, cancel := context.WithTimeout(ctx, lastAnswers)
+		answers, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
 		d.server.Shutdown(answers)
 		cancel()
 	}
