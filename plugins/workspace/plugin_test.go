@@ -50,10 +50,12 @@ func startOn(t *testing.T, root string) *sdktest.Plugin {
 
 func (b *bench) write(files map[string]string) {
 	b.Helper()
+	made := filepath.Join(b.TempDir(), "made")
 	for name, text := range files {
 		path := filepath.Join(b.root, name)
 		require.NoError(b, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(b, os.WriteFile(path, []byte(text), 0o644))
+		require.NoError(b, os.WriteFile(made, []byte(text), 0o644))
+		require.NoError(b, os.Rename(made, path), "in one step: a watch never sees half a file")
 	}
 }
 
