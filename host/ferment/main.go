@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli"
+	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/conformance/fixture"
 )
 
@@ -19,6 +20,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == fixture.Command {
 		os.Exit(fixture.Main(os.Args[2:]))
 	}
+	daemon.TuneCollector(0, 0)
 	// Libraries print there what this program reports itself, typed and once.
 	log.SetOutput(io.Discard)
 	dir, err := os.Getwd()

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
@@ -96,6 +97,9 @@ type command struct {
 	attached  map[string]string // --attach
 	astray    error             // error of a help request for an unknown command
 	verb      string            // full name of the command, once it is known
+
+	reading  sync.Mutex
+	hostOnly *config.Config // the configuration without its plugins, once it is read
 }
 
 // quietError ends a command whose problem was already printed.
@@ -180,7 +184,9 @@ func (c *command) root() *cobra.Command {
 		c.doctorCommand(), c.versionCommand(),
 	)
 	root.AddCommand(c.workspaceCommands()...)
-	c.completions(root)
+	if len(c.env.Args) > 0 && strings.HasPrefix(c.env.Args[0], cobra.ShellCompRequestCmd) {
+		c.completions(root) // only a shell asks for them, and they are a third of a short command
+	}
 	root.SetHelpCommand(helpCommand())
 	wantVerbs(root)
 	wrapArgs(root)

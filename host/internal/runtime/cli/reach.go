@@ -29,8 +29,14 @@ func (c *command) place(ctx context.Context) (socket, dataDir string) {
 	return cfg.HTTP.AdminSocket, cfg.Host.DataDir
 }
 
-// configured returns the configuration as far as it can be read.
+// configured returns the configuration as far as it can be read. A command reads it
+// once; safe for concurrent use.
 func (c *command) configured(ctx context.Context) *config.Config {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	if c.hostOnly != nil {
+		return c.hostOnly
+	}
 	o := c.options()
 	cfg, _ := config.Load(ctx, o.Config, config.Options{
 		Dir:         o.Dir,
@@ -39,6 +45,9 @@ func (c *command) configured(ctx context.Context) *config.Config {
 		HostVersion: o.Version,
 		HostOnly:    true,
 	})
+	if ctx.Err() == nil {
+		c.hostOnly = cfg
+	}
 	return cfg
 }
 

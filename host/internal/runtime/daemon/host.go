@@ -121,7 +121,6 @@ func Start(ctx context.Context, o Options) (*Host, error) {
 
 // read creates a host with a configuration and without plugins.
 func read(ctx context.Context, o Options) (*Host, *setup.Loaded, error) {
-	tuneCollector(0, 0)
 	env, err := setup.Prepare(o.Options)
 	if err != nil {
 		return nil, nil, err
@@ -140,7 +139,7 @@ func read(ctx context.Context, o Options) (*Host, *setup.Loaded, error) {
 		h.Close()
 		return nil, nil, err
 	}
-	tuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
+	TuneCollector(loaded.Host.GOGC, loaded.Host.MemoryLimit)
 	talk := new(conversation.Memory)
 	h.keepTalk(talk.Sessions(), talk, loaded)
 	h.queue = queue.New(queueOf(loaded.Config), time.Now)
