@@ -51,17 +51,18 @@ func TestEveryAttribute(t *testing.T) {
 		"session.binding.target": true, "dispatch.learned.priors": true, // parts of a request, and names of capabilities
 		"auth.tokens.ttl": true, "auth.tokens.max_ttl": true, "http.tls_terminated_by_proxy": true, // depend on each other
 	}
+	load := configtest.Loader(t)
 	for _, w := range configtest.EveryAttribute() {
 		t.Run(w.Path, func(t *testing.T) {
 			good, beyond, other := configtest.ValuesOf(w.Attr.Type)
 			r, isReserved := language.ReservedAt(w.SpecPath())
 			if isReserved && !r.Partly() {
-				_, ds := configtest.Load(t, w.File(append(good, other...)[0]))
+				_, ds := load(w.File(append(good, other...)[0]))
 				assert.Contains(t, configtest.Types(ds), "config/reserved")
 				return
 			}
 			for _, v := range good {
-				_, ds := configtest.Load(t, w.File(v))
+				_, ds := load(w.File(v))
 				found := configtest.Types(ds)
 				if isReserved && len(found) == 1 && !elsewhere[w.Path] {
 					assert.Equal(t, "config/reserved", found[0], "%s = %s", w.Path, v)
@@ -70,16 +71,16 @@ func TestEveryAttribute(t *testing.T) {
 				}
 			}
 			for _, v := range beyond {
-				_, ds := configtest.Load(t, w.File(v))
+				_, ds := load(w.File(v))
 				require.NotEmpty(t, configtest.Types(ds), "%s = %s", w.Path, v)
 				assert.Equal(t, "config/range", configtest.Types(ds)[0], "%s = %s\n%s", w.Path, v, diag.NewReport(ds, 0, 1, 9).Text(false))
 				assert.Equal(t, w.Attr.Name, ds[0].Path[len(ds[0].Path)-1])
 			}
 			for _, v := range other {
-				_, ds := configtest.Load(t, w.File(v))
+				_, ds := load(w.File(v))
 				assert.NotEmpty(t, configtest.Types(ds), "%s = %s", w.Path, v)
 			}
-			_, ds := configtest.Load(t, w.File("null"))
+			_, ds := load(w.File("null"))
 			if w.Attr.Required {
 				assert.NotEmpty(t, configtest.Types(ds), "%s = null", w.Path)
 			} else if !elsewhere[w.Path] {
