@@ -185,7 +185,7 @@ func (c *command) root() *cobra.Command {
 	)
 	root.AddCommand(c.workspaceCommands()...)
 	if len(c.env.Args) > 0 && strings.HasPrefix(c.env.Args[0], cobra.ShellCompRequestCmd) {
-		c.completions(root) // only a shell asks for them, and they are a third of a short command
+		c.completions(root) // only a shell asks for them
 	}
 	root.SetHelpCommand(helpCommand())
 	wantVerbs(root)

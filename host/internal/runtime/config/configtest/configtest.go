@@ -77,7 +77,7 @@ func Loader(t *testing.T) func(text string) (*config.Config, diag.Diagnostics) {
 	path := Write(t, "")
 	return func(text string) (*config.Config, diag.Diagnostics) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
-		return config.Load(context.Background(), path, config.Options{Describer: Describer{"chess": Chess(), "stockfish": Chess()}, Env: NoEnv})
+		return LoadDir(t, path, config.Options{})
 	}
 }
 
@@ -146,7 +146,7 @@ func Lay(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// LoadDir loads a directory with the chess plugin.
+// LoadDir loads a directory or a file with the chess plugin.
 func LoadDir(t testing.TB, dir string, opts config.Options) (*config.Config, diag.Diagnostics) {
 	t.Helper()
 	if opts.Env == nil {
