@@ -113,8 +113,8 @@ func (s *Service) branch(ctx context.Context, c *Call, kind string,
 		if there, found := r.Conversation(); found {
 			return Change{}, s.existing(c, r, there, &of)
 		}
-		if b := base(c.Input); b != 0 && b != st.Version {
-			return Change{}, conflict(from, b, st.Version)
+		if err := st.has(base(c.Input)); err != nil {
+			return Change{}, err
 		}
 		now := s.clock()
 		of = Conversation{
@@ -227,7 +227,7 @@ func (s *Service) link(ctx context.Context, c *Call, to Relation, said string) (
 		return written{}, err
 	}
 	defer leave()
-	return s.change(ctx, c, to.ID, 0, func(st state) (commit, *contract.Error) {
+	return s.change(ctx, c, to.ID, anyVersion, func(st state) (commit, *contract.Error) {
 		all, failure := st.Messages(0, 0)
 		if failure != nil {
 			return commit{}, failed("read conversation "+st.ID, failure)

@@ -95,7 +95,7 @@ func (s *Service) Return(ctx context.Context, d Delegated, response edn.Value) (
 		for i, m := range said {
 			said[i] = m.WithAttribution(attribution(m, &by, response, agent))
 		}
-		_, err = s.change(ctx, &by, d.ID, 0, func(st state) (commit, *contract.Error) {
+		_, err = s.change(ctx, &by, d.ID, anyVersion, func(st state) (commit, *contract.Error) {
 			do := turns.Append(st.Turns, said)
 			return commit{Change: do}, follows(st, do)
 		})

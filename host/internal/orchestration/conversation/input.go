@@ -34,10 +34,15 @@ func flag(input edn.Value, key string, otherwise bool) bool {
 	return otherwise
 }
 
-// base is the version that the caller expects; 0: any.
+// anyVersion is the base of a change for any version.
+const anyVersion = -1
+
+// base is the version that the caller expects.
 func base(input edn.Value) int64 {
-	n, _ := input.Key("base-version").AsInt()
-	return n
+	if n, ok := input.Key("base-version").AsInt(); ok {
+		return n
+	}
+	return anyVersion
 }
 
 // tail is what becomes of the turns after a changed one.
@@ -46,6 +51,24 @@ func tail(input edn.Value) turns.Tail {
 		return turns.Keep
 	}
 	return turns.Cut
+}
+
+// needed are the keys without which an operation has nothing to work on.
+var needed = map[string][]string{
+	"get": {keyID}, "append": {keyID}, "send": {keyID}, "regenerate": {keyID}, "edit": {keyID, keyTurn},
+	"select": {keyID, keyTurn, keySpan}, "truncate": {keyID, keyTurn}, "fork": {keyID}, "spawn": {keyID}, "result": {keyID},
+	"restore": {keyID, "version"}, "archive": {keyID}, "delete": {keyID},
+}
+
+// complete rejects an input that lacks a key of its intent.
+func complete(intent string, input edn.Value) *contract.Error {
+	for _, key := range needed[nameOf(intent)] {
+		if input.Key(key).IsNil() {
+			return contract.Errorf("invalid-request", "the input of :%s has no :%s", intent, key).
+				WithDetail("reason", edn.K("shape/missing-key")).WithDetail("path", edn.Vector(edn.K(key)))
+		}
+	}
+	return nil
 }
 
 // wellFormed rejects ids of turns and spans that none can have, in the words of the

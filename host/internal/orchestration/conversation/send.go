@@ -43,7 +43,7 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	if err != nil {
 		return edn.Nil(), err
 	}
-	w, err := s.change(ctx, c, id, 0, func(st state) (commit, *contract.Error) {
+	w, err := s.change(ctx, c, id, anyVersion, func(st state) (commit, *contract.Error) {
 		if err := st.onlyActsSince(at.version); err != nil {
 			return commit{}, err
 		}
@@ -61,7 +61,7 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 // since. Turns that acts added to the conversation of their session do not count: an answer
 // that is paid for follows them.
 func (st state) onlyActsSince(version int64) *contract.Error {
-	if version == 0 || version == st.Version {
+	if version == st.Version {
 		return nil
 	}
 	since, err := st.Commits(int(max(0, st.Version-version)))
@@ -112,8 +112,8 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if _, made, failure := r.Committed(c.Key); failure != nil || made {
 			return Change{}, failure
 		}
-		if b := base(c.Input); b != 0 && b != st.Version {
-			return Change{}, conflict(id, b, st.Version)
+		if err := st.has(base(c.Input)); err != nil {
+			return Change{}, err
 		}
 		if err := s.thawed(ctx, st.Conversation); err != nil {
 			return Change{}, err
@@ -169,7 +169,12 @@ func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 			"the input has no message: expected one of :text, :content and :draft/id").
 			WithDetail("path", edn.Vector()).WithDetail("expected", edn.Vector(edn.K("text"), edn.K("content"), edn.K("draft/id")))
 	}
-	if !c.Input.HasKey("content") {
+	switch hasText, hasContent := c.Input.HasKey("text"), c.Input.HasKey("content"); {
+	case hasText && hasContent:
+		return conversation.Message{}, contract.Errorf("conversation/invalid-message",
+			"the input has both :text and :content: expected one of them").
+			WithDetail("path", edn.Vector(edn.K("text")))
+	case hasText:
 		return userText(text(c.Input, "text"))
 	}
 	m, err := contract.MessageFromValue(edn.MustMap(edn.K("role"), edn.K(string(conversation.RoleUser)), edn.K("content"), c.Input.Key("content")))
@@ -206,8 +211,8 @@ func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract
 		if _, made, err := st.Committed(c.Key); err != nil || made {
 			return err
 		}
-		if b := base(c.Input); b != 0 && b != st.Version {
-			return conflict(id, b, st.Version)
+		if err := st.has(base(c.Input)); err != nil {
+			return err
 		}
 		if err := s.thawed(ctx, st.Conversation); err != nil {
 			return err

@@ -100,6 +100,9 @@ func (s *Service) Do(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	if !ok {
 		return edn.Nil(), contract.Errorf("intent/not-supported", "the host has no intent :%s", c.Intent)
 	}
+	if err := complete(c.Intent, c.Input); err != nil {
+		return edn.Nil(), err
+	}
 	if err := wellFormed(c.Input); err != nil {
 		return edn.Nil(), err
 	}
@@ -129,6 +132,14 @@ func notFound(id string) *contract.Error {
 		return err.WithHint("the first act in session " + of + " makes it")
 	}
 	return err
+}
+
+// has rejects a change for another version than that of the conversation.
+func (st state) has(base int64) *contract.Error {
+	if base == anyVersion || base == st.Version {
+		return nil
+	}
+	return conflict(st.ID, base, st.Version)
 }
 
 func conflict(id string, base, current int64) *contract.Error {
@@ -202,8 +213,8 @@ type written struct {
 }
 
 // change commits a change of a conversation. A call whose key has committed changes
-// nothing: it returns what it did then. base is the version that the change is for, 0
-// for any.
+// nothing: it returns what it did then. base is the version that the change is for, or
+// anyVersion.
 func (s *Service) change(ctx context.Context, c *Call, id string, base int64,
 	decide func(state) (commit, *contract.Error),
 ) (out written, err *contract.Error) {
@@ -224,8 +235,8 @@ func (s *Service) change(ctx context.Context, c *Call, id string, base int64,
 			out, failure = st.made(made)
 			return Change{}, failure
 		}
-		if base != 0 && base != st.Version {
-			return Change{}, conflict(id, base, st.Version)
+		if err := st.has(base); err != nil {
+			return Change{}, err
 		}
 		if err := s.thawed(ctx, st.Conversation); err != nil {
 			return Change{}, err

@@ -240,34 +240,56 @@ func TestBadInput(t *testing.T) {
 	before := x.must(x.do("get", "")).String()
 	one := `{:role :user :content "x"}`
 	for name, row := range map[string]struct{ intent, input, typ string }{
-		"orphan result":  {"append", `:messages [{:role :tool :tool/id "1" :content "x"}]`, "conversation/invalid-message"},
-		"empty message":  {"append", `:messages [{:role :user :content ""}]`, "conversation/invalid-message"},
-		"unknown role":   {"append", `:messages [{:role :robot :content "x"}]`, "conversation/invalid-message"},
-		"foreign turn":   {"truncate", `:turn/id "t-99"`, "conversation/turn-not-in-path"},
-		"foreign span":   {"select", `:turn/id "t-2" :span/id "s-99"`, "conversation/span-not-in-turn"},
-		"no turn id":     {"truncate", `:turn/id "nope"`, "conversation/turn-not-in-path"},
-		"no span id":     {"select", `:turn/id "t-2" :span/id "x"`, "conversation/span-not-in-turn"},
-		"late version":   {"restore", `:version 99`, "invalid-request"},
-		"late to get":    {"get", `:version 99`, "invalid-request"},
-		"before all":     {"get", `:version -1`, "invalid-request"},
-		"of a session":   {"open", `:conversation/id "session/s"`, "conversation/not-found"},
-		"malformed new":  {"open", `:conversation/id "a/b"`, "invalid-request"},
-		"no message":     {"send", "", "conversation/invalid-message"},
-		"stale version":  {"append", `:base-version 9 :messages [` + one + `]`, "conversation/conflict"},
-		"cyclic spawn":   {"spawn", `:new/id "c"`, "conversation/conflict"},
-		"malformed id":   {"fork", `:new/id "a b"`, "invalid-request"},
-		"100,000":        {"append", `:messages [` + strings.Repeat(one, 100_000) + `]`, "conversation/too-large"},
-		"too long":       {"send", `:text "` + strings.Repeat("x", turns.MaxText+1) + `"`, "conversation/too-large"},
-		"not a user":     {"regenerate", `:turn/id "t-1"`, "conversation/invalid-message"},
-		"unknown intent": {"merge", "", "intent/not-supported"},
-		"unknown parent": {"fork", `:conversation/id "none"`, "conversation/not-found"},
-		"unknown call":   {"spawn", `:tool/id "7"`, "conversation/invalid-message"},
-		"not spawned":    {"result", ":link? true", "conversation/invalid-message"},
+		"orphan result":   {"append", `:messages [{:role :tool :tool/id "1" :content "x"}]`, "conversation/invalid-message"},
+		"empty message":   {"append", `:messages [{:role :user :content ""}]`, "conversation/invalid-message"},
+		"unknown role":    {"append", `:messages [{:role :robot :content "x"}]`, "conversation/invalid-message"},
+		"foreign turn":    {"truncate", `:turn/id "t-99"`, "conversation/turn-not-in-path"},
+		"foreign span":    {"select", `:turn/id "t-2" :span/id "s-99"`, "conversation/span-not-in-turn"},
+		"no turn id":      {"truncate", `:turn/id "nope"`, "conversation/turn-not-in-path"},
+		"no span id":      {"select", `:turn/id "t-2" :span/id "x"`, "conversation/span-not-in-turn"},
+		"late version":    {"restore", `:version 99`, "invalid-request"},
+		"late to get":     {"get", `:version 99`, "invalid-request"},
+		"before all":      {"get", `:version -1`, "invalid-request"},
+		"of a session":    {"open", `:conversation/id "session/s"`, "conversation/not-found"},
+		"malformed new":   {"open", `:conversation/id "a/b"`, "invalid-request"},
+		"no message":      {"send", "", "conversation/invalid-message"},
+		"stale version":   {"append", `:base-version 9 :messages [` + one + `]`, "conversation/conflict"},
+		"before all else": {"append", `:base-version 0 :messages [` + one + `]`, "conversation/conflict"},
+		"sent too late":   {"send", `:base-version 0 :text "x"`, "conversation/conflict"},
+		"no version":      {"restore", "", "invalid-request"},
+		"no turn":         {"edit", `:text "x"`, "invalid-request"},
+		"no turn to cut":  {"truncate", "", "invalid-request"},
+		"no span":         {"select", `:turn/id "t-2"`, "invalid-request"},
+		"two messages":    {"send", `:text "x" :content "y"`, "conversation/invalid-message"},
+		"cyclic spawn":    {"spawn", `:new/id "c"`, "conversation/conflict"},
+		"malformed id":    {"fork", `:new/id "a b"`, "invalid-request"},
+		"100,000":         {"append", `:messages [` + strings.Repeat(one, 100_000) + `]`, "conversation/too-large"},
+		"too long":        {"send", `:text "` + strings.Repeat("x", turns.MaxText+1) + `"`, "conversation/too-large"},
+		"not a user":      {"regenerate", `:turn/id "t-1"`, "conversation/invalid-message"},
+		"unknown intent":  {"merge", "", "intent/not-supported"},
+		"unknown parent":  {"fork", `:conversation/id "none"`, "conversation/not-found"},
+		"unknown call":    {"spawn", `:tool/id "7"`, "conversation/invalid-message"},
+		"not spawned":     {"result", ":link? true", "conversation/invalid-message"},
 	} {
 		_, err := x.do(row.intent, row.input)
 		require.ErrorIs(t, err, contract.OfType(row.typ), name)
 		assert.Equal(t, before, x.must(x.do("get", "")).String(), name)
 	}
+}
+
+// CNV-020, CNV-021: an answer to the first message is for the path that it was asked for,
+// also if another host has begun the conversation meanwhile.
+func TestFirstAnswerOfTwoHosts(t *testing.T) {
+	store := new(conversation.Memory)
+	x := newTalk(t, store, nil, wide)
+	other := &talk{Service: conversation.New(store, nil, wide, nil), t: t, calls: 1000}
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		other.must(other.do("append", `:base-version 0 :messages [{:role :user :content "first"}]`))
+		return contract.ValueResult(edn.MustRead(`{:text "unseen" :finish :stop}`)), nil
+	}
+	_, err := x.do("send", `:text "hello"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/conflict"))
+	assert.NotContains(t, x.must(x.do("get", "")).String(), "unseen")
 }
 
 // CNV-029: an error repeats what the caller wrote, not the number that it was read as; a conversation that exists is not
@@ -290,6 +312,9 @@ func TestBadInputIsNamed(t *testing.T) {
 		require.NotNil(t, err)
 		assert.Equal(t, "{:current 1 :path [:version]}", err.Details.String(), intent)
 	}
+	_, err = x.do("get", ":conversation/id nil")
+	require.NotNil(t, err)
+	assert.Equal(t, "invalid-request {:path [:conversation/id] :reason :shape/missing-key}", err.Type+" "+err.Details.String())
 	_, err = x.do("send", "")
 	require.NotNil(t, err)
 	assert.Equal(t, "{:expected [:text :content :draft/id] :path []}", err.Details.String())

@@ -211,8 +211,8 @@ func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Err
 		if err != nil {
 			return Change{}, err
 		}
-		if b := base(c.Input); b != 0 && b != st.Version {
-			return Change{}, conflict(id, b, st.Version)
+		if err := st.has(base(c.Input)); err != nil {
+			return Change{}, err
 		}
 		if err := s.thawed(ctx, st.Conversation); err != nil {
 			return Change{}, err
