@@ -262,19 +262,27 @@ func (a *attempt) report(draw int) {
 
 // settlement returns what is needed to settle the attempt.
 func (a *attempt) settlement() funds.Settlement {
-	e := funds.Settlement{Usage: a.usage, Unknown: a.outcome == flow.Unknown || a.label == journal.OutcomeCanceled}
-	if a.err != nil {
-		switch a.err.Type {
-		case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":
-			e.Unsent, e.Unknown = !e.Unknown, false
-		case "race/lost":
-			// Usage reported before the cancel is final.
-			e.Unknown = a.usage.IsNil()
-		}
-		// A model adapter knows whether its request left the machine (LLM-055).
-		if sent, reported := a.err.Details.Key("sent?").AsBool(); reported && !sent && a.usage.IsNil() {
-			e.Unsent, e.Unknown = true, false
-		}
+	unknown := a.outcome == flow.Unknown || a.label == journal.OutcomeCanceled
+	if a.err != nil && a.err.Type == "race/lost" {
+		unknown = a.usage.IsNil() // usage reported before the cancel is final
+	}
+	return settlementOf(a.usage, a.err, unknown)
+}
+
+// settlementOf returns what is needed to settle a call that ended with err, nil for an
+// answer. unknown reports whether it may have continued.
+func settlementOf(usage edn.Value, err *contract.Error, unknown bool) funds.Settlement {
+	e := funds.Settlement{Usage: usage, Unknown: unknown}
+	if err == nil {
+		return e
+	}
+	switch err.Type {
+	case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":
+		e.Unsent, e.Unknown = !e.Unknown, false
+	}
+	// A model adapter knows whether its request left the machine (LLM-055).
+	if sent, reported := err.Details.Key("sent?").AsBool(); reported && !sent && usage.IsNil() {
+		e.Unsent, e.Unknown = true, false
 	}
 	return e
 }

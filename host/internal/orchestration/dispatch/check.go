@@ -57,6 +57,10 @@ func (j *judging) runCheck(ctx context.Context, c *quality.Check, subject qualit
 	asked := ctx
 	ctx, cancel := context.WithTimeout(asked, timeout)
 	defer cancel()
+	if end := j.n.w.Deadline; !end.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, end)
+		defer cancel()
+	}
 
 	child := newGateCall(j, j.checkWork(c, subject), funds.ForCheck, c.Name)
 	by, out := child.bindAndCall(ctx)
@@ -70,6 +74,9 @@ func (j *judging) runCheck(ctx context.Context, c *quality.Check, subject qualit
 	}
 	if by.err != nil && asked.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && by.capID != "" {
 		by.err = contract.Errorf("timeout/soft", ":%s did not answer within %s", by.capID, timeout)
+		if j.n.expired(asked) {
+			by.err = contract.Errorf("timeout/hard", ":%s did not answer before the deadline of node %s", by.capID, j.n.w.Node)
+		}
 	}
 	if by.err != nil {
 		return quality.InterpretError(c, by.err, subject), by
@@ -115,7 +122,7 @@ func (j *judging) checkWork(c *quality.Check, subject quality.Subject) *Work {
 		Policy: d.policyWithoutStats(p, c.Intent, ""),
 		Input:  quality.CapabilityInput(c, subject),
 		Stack:  append(slices.Clip(w.Stack), j.a.capability.ID),
-		// A check spends from the budget of its node.
-		Budget: w.Budget,
+		// A check spends from the time, the depth and the budget of its node.
+		Deadline: w.Deadline, Wall: w.Wall, Deepest: w.Deepest, Budget: w.Budget,
 	}
 }

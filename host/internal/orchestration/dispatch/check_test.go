@@ -176,6 +176,82 @@ func TestCheckerComesBack(t *testing.T) {
 	})
 }
 
+// ATT-006, GATE-009: a check ends with the deadline of its node, whatever its own
+// timeout is, and an answer that comes later does not count.
+func TestCheckEndsWithItsNode(t *testing.T) {
+	const deadline = 200 * time.Millisecond
+	for name, state := range map[string]struct {
+		step dispatchtest.Step
+		gone bool // the checker is restarting and does not come back
+	}{
+		"no answer":    {step: dispatchtest.Step{Hang: true}},
+		"late answer":  {step: dispatchtest.Step{Value: edn.MustRead(`{:ok? true}`), Delay: deadline + time.Millisecond}},
+		"does not run": {gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := judged(t, judge("t/judge", ""))
+				w.On("t/a", out(`{:n 1}`))
+				w.On("t/judge", state.step)
+				if state.gone {
+					w.SetState("t/judge", dispatch.CapState{Respawning: true})
+				}
+				begun := time.Now()
+				r := serve(t, w, order{layer: must("verified"), deadline: deadline})
+				assert.Equal(t, deadline, time.Since(begun))
+				assert.Equal(t, "eval/must-failed", r.failure())
+				for _, call := range w.Calls()[1:] {
+					assert.Equal(t, deadline, call.Deadline.Sub(begun))
+				}
+			})
+		})
+	}
+}
+
+// BUD-002, LED-003: a check that was not asked costs nothing, one that failed otherwise
+// costs what was reserved.
+func TestUnsentChecksCostNothing(t *testing.T) {
+	unsent := contract.Errorf("provider/unavailable", "no route").WithClass(contract.ClassStop).WithDetail("sent?", edn.Bool(false))
+	reply := func(e *contract.Error) dispatchtest.Step {
+		return dispatchtest.Step{Raw: edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("error"), edn.K("error"), e.Value()))}
+	}
+	for name, tc := range map[string]struct {
+		step dispatchtest.Step
+		cost string // of the check
+	}{
+		"overloaded":             {dispatchtest.Step{Err: contract.Errorf("runtime/overloaded", "busy")}, "0"},
+		"not sent":               {dispatchtest.Step{Err: unsent}, "0"},
+		"not sent, as an answer": {reply(unsent), "0"},
+		"no answer":              {dispatchtest.Step{Hang: true}, "0.5"},
+		"failed":                 {fails("runtime/invoke-failed"), "0.5"},
+		"passed":                 {out(`{:ok? true}`), "0.5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := judged(t, judge("t/judge", ":cap/cost {:usd 0.5M}"))
+				free(t, w, "t/a")
+				w.On("t/a", out(`{:n 1}`))
+				w.On("t/judge", tc.step)
+				r := serve(t, w, order{layer: must("verified"), limits: `{:max-usd 10M}`})
+				require.NotNil(t, r.verdicts(t)["verified"])
+				settled := 0
+				for _, rec := range r.records {
+					if s, ok := rec.Body.(*journal.BudgetSettled); ok && s.Of.For == "check" {
+						settled++
+						cost := s.Amount.Key("usd")
+						assert.True(t, edn.Equal(cost, edn.MustRead(tc.cost+"M")) || tc.cost == "0" && cost.IsNil(), "%s", s.Amount)
+					}
+				}
+				assert.Positive(t, settled)
+
+				plain := serve(t, w, order{layer: must("verified")})
+				usage := plain.verdicts(t)["verified"].Usage
+				assert.Equal(t, tc.cost == "0", usage.Key("cost-usd").IsNil(), "without a budget: %s", usage)
+			})
+		})
+	}
+}
+
 // EVAL-040: tiers run in order, capability checks of one tier in parallel; the
 // first tier with a failed must gate is the last and runs completely.
 func TestTiers(t *testing.T) {

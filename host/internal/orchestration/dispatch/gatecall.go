@@ -64,19 +64,19 @@ func (g *gateCall) callOnce(ctx context.Context, c *registry.Capability) (by che
 	g.node.run.Interrupts.Called()
 	awaitOwnDeadline(ctx, failed)
 	by.latency, by.edition, by.process = g.node.now().Sub(started), answer.Edition, answer.Generation
-	end := funds.Settlement{Usage: mapOrNil(answer.Response.Key("result").Key("usage"))}
+	usage, unknown := edn.Nil(), false
+	var response edn.Value
 	if failed != nil {
 		by.err = contract.AsError(failed)
-		end = funds.Settlement{Unknown: unknownOutcome(by.err)}
+		unknown = unknownOutcome(by.err)
+	} else {
+		usage = mapOrNil(answer.Response.Key("result").Key("usage"))
+		response, by.err = contract.CheckResponse(answer.Response, g.node.resultRules(c))
 	}
+	end := settlementOf(usage, by.err, unknown)
 	by.usage = reservation.Usage(end)
 	g.funds.Settle(&reservation, end)
-	if failed != nil {
-		return by, edn.Nil(), true
-	}
-	response, err := contract.CheckResponse(answer.Response, g.node.resultRules(c))
-	if err != nil {
-		by.err = err
+	if by.err != nil {
 		return by, edn.Nil(), true
 	}
 	out = response.Key("result").Key("out")
@@ -91,7 +91,7 @@ func (g *gateCall) selectChecker(ctx context.Context) (string, *contract.Error) 
 	}
 	executor := g.node.d.Executor
 	for _, r := range g.candidates.binding.Rejected {
-		if r.Reason == policy.ReasonNotReady && executor.State(r.Cap).willReturn() && executor.Await(ctx, r.Cap) == nil {
+		if r.Reason == policy.ReasonNotReady && executor.State(r.Cap).willReturn() && g.node.awaitReady(ctx, r.Cap) == nil {
 			return r.Cap, nil
 		}
 	}

@@ -33,6 +33,14 @@ func (s *search) next() (string, bool) {
 // deadline.
 const reviveWait = 10 * time.Second
 
+// reviving bounds a wait for respawning candidates.
+func (n *node) reviving(ctx context.Context) (context.Context, context.CancelFunc) {
+	if n.w.Deadline.IsZero() {
+		return context.WithTimeout(ctx, reviveWait)
+	}
+	return context.WithDeadline(ctx, n.w.Deadline)
+}
+
 // await returns the best candidate that was not tried. If none is available and
 // one is respawning, it waits until the deadline of the node. A respawned
 // candidate may exit again before it is bound; the wait then repeats until the
@@ -43,11 +51,8 @@ func (s *search) await(ctx context.Context) (capID string, ok bool) {
 	}
 	begun := s.n.now()
 	defer func() { s.waited += s.n.now().Sub(begun) }()
-	if s.n.w.Deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, reviveWait)
-		defer cancel()
-	}
+	ctx, cancel := s.n.reviving(ctx)
+	defer cancel()
 	for !ok && !s.n.expired(ctx) && s.awaitAny(ctx) {
 		s.candidates.bind()
 		capID, ok = s.next()

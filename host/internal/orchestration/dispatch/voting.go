@@ -200,6 +200,8 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 
 // await waits for a judge that is respawning.
 func (v *voting) await(ctx context.Context) {
+	ctx, cancel := v.call.node.reviving(ctx)
+	defer cancel()
 	for _, r := range v.call.candidates.binding.Rejected {
 		if r.Reason != policy.ReasonNotReady || !v.eligible(r.Cap) || !v.call.node.d.Executor.State(r.Cap).willReturn() {
 			continue
