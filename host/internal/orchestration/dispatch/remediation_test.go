@@ -377,6 +377,29 @@ func TestSentences(t *testing.T) {
 	assert.Equal(t, ":t/a for :x/y has a closed breaker again", n.Sentence())
 }
 
+// BRK-009, BRK-010: a remediation goes by the rules under which it started, whatever
+// calls with other rules change meanwhile.
+func TestRemediationKeepsItsRules(t *testing.T) {
+	q := registry.Quality{Window: 6, MinSamples: 1, MinPassRate: registry.ShareOf(0.5), MaxEjected: registry.ShareOf(0.5),
+		Action: registry.ActionQuarantine}
+	w := newSimWorld(t, 2, 1, q)
+	c, ok := w.Registry.Capability("t/a")
+	require.True(t, ok)
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	table, other := &stats.Table{}, q
+	other.MaxEjected = registry.ShareOf(0)
+	meanwhile := func(string) bool {
+		table.For(c, "text/respond", registry.Breaker{}, other, now)
+		return true
+	}
+	n, told := stats.Remediation{
+		Registry: w.Registry, Now: func() time.Time { return now }, Available: meanwhile,
+		Candidate: table.For(c, "text/respond", registry.Breaker{}, q, now), List: []string{"t/a", "t/b"},
+	}.Start()
+	require.True(t, told)
+	assert.Equal(t, stats.EventEject, n.Event)
+}
+
 // EVAL-073: for all answers and settings, two remediations of one plugin are a
 // minute apart, at most the configured share of candidates is ejected, and one
 // candidate can be called.

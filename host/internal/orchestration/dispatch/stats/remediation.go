@@ -70,7 +70,7 @@ func (t *Table) releaseClaim(plugin string, done bool) {
 }
 
 // Remediation is one remediation of a capability, with the configuration under
-// which it started.
+// which it started: calls with other rules may come meanwhile.
 type Remediation struct {
 	Registry *registry.Registry
 	Now      func() time.Time
@@ -81,6 +81,7 @@ type Remediation struct {
 	List       []string // candidates of the call
 
 	plugin string
+	rules  registry.Quality
 }
 
 // Start selects the action and starts it. ok is false if nothing is to be
@@ -89,7 +90,7 @@ type Remediation struct {
 func (r Remediation) Start() (n Notice, ok bool) {
 	cs, now := r.Candidate, r.Now()
 	cs.mu.Lock()
-	r.plugin = cs.plugin
+	r.plugin, r.rules = cs.plugin, cs.health.rules
 	cs.mu.Unlock()
 	if !cs.table.claim(r.plugin, now) {
 		cs.mu.Lock()
@@ -98,7 +99,7 @@ func (r Remediation) Start() (n Notice, ok bool) {
 		return n, false
 	}
 	cs.mu.Lock()
-	action, third := cs.health.rules.Action, cs.health.window.IsThirdAction(now)
+	action, third := r.rules.Action, cs.health.window.IsThirdAction(now)
 	cs.mu.Unlock()
 	if third {
 		action = registry.ActionQuarantine
@@ -119,7 +120,7 @@ func (r Remediation) Start() (n Notice, ok bool) {
 
 // substitute returns the configured substitute if it can serve, else "".
 func (r Remediation) substitute(now time.Time) string {
-	to := r.Candidate.health.rules.SwapTo
+	to := r.rules.SwapTo
 	if to == "" || to == r.Candidate.capID {
 		return ""
 	}
@@ -298,7 +299,7 @@ func (r Remediation) mayEject(now time.Time) bool {
 			others++
 		}
 	}
-	most := int(math.Floor(r.Candidate.health.rules.MaxEjected.V*float64(len(ids)) + 1e-9))
+	most := int(math.Floor(r.rules.MaxEjected.V*float64(len(ids)) + 1e-9))
 	return others > 0 && out < most
 }
 
