@@ -62,7 +62,10 @@ func WithTransport(t http.RoundTripper) Option { return func(c *Client) { c.http
 func New(server string, options ...Option) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return nil, contract.Errorf("invalid-request", "connect to %q: expected a URL such as http://127.0.0.1:8411", server)
+		if err == nil {
+			server = u.Redacted()
+		}
+		return nil, contract.Errorf("invalid-request", "connect to %q: expected a URL such as http://127.0.0.1:7180", server)
 	}
 	c := &Client{base: strings.TrimSuffix(u.String(), "/")}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

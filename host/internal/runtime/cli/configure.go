@@ -94,6 +94,9 @@ func (c *command) color(w io.Writer) bool {
 	if v, set := c.env.Getenv("NO_COLOR"); set && v != "" {
 		return false
 	}
+	if name, _ := c.env.Getenv("TERM"); name == "dumb" {
+		return false
+	}
 	return display.Terminal(w)
 }
 

@@ -189,12 +189,36 @@ func (c *command) confirm(what, flag string) error {
 		return usagef("there is no terminal to ask on: add %s to confirm", flag)
 	}
 	c.printf("%s\ngo on? [y/N] ", what)
-	line, _ := bufio.NewReader(c.env.Stdin).ReadString('\n')
+	line, err := c.typed(func() (string, error) { return bufio.NewReader(c.env.Stdin).ReadString('\n') })
+	if err != nil && err != io.EOF {
+		return err
+	}
 	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
 		c.printf("nothing was done\n")
 		return quietError{1}
 	}
 	return nil
+}
+
+// typed returns what read reads from the terminal. An interrupt ends it at once, although
+// the read goes on until the process ends.
+func (c *command) typed(read func() (string, error)) (string, error) {
+	type input struct {
+		text string
+		err  error
+	}
+	got := make(chan input, 1)
+	go func() {
+		text, err := read()
+		got <- input{text, err}
+	}()
+	select {
+	case in := <-got:
+		return in.text, in.err
+	case <-c.ctx.Done():
+		c.printf("\n")
+		return "", context.Cause(c.ctx)
+	}
 }
 
 func (c *command) runsCancelCommand() *cobra.Command {

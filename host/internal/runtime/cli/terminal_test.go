@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/term"
 )
 
 // onTerminal runs a command whose outputs are both a terminal, and returns its
@@ -41,6 +42,9 @@ func TestTerminal(t *testing.T) {
 	assert.Equal(t, 1, code)
 	assert.Equal(t, plain, seen, "colour is all that differs")
 
+	_, seen = w.onTerminal([]string{"TERM=dumb"}, "validate", "--config", "broken.hcl")
+	assert.Equal(t, plain, seen)
+
 	code, seen = w.onTerminal(nil, "run", "hello.edn")
 	assert.Equal(t, 0, code)
 	assert.Regexp(t, `(?s)n0: asking text/template\n.*n0: accepted from text/template\n.*run completed after \d+ ms\nHello, world!\n$`, seen)
@@ -49,6 +53,34 @@ func TestTerminal(t *testing.T) {
 		assert.Equal(t, 0, code)
 		assert.Len(t, strings.Split(strings.TrimSpace(seen), "\n"), 1, "%s: %s", quiet, seen)
 	}
+}
+
+// CLI-002: an interrupt ends a command that asks on the terminal, and leaves the terminal
+// as it was.
+func TestInterruptedQuestion(t *testing.T) {
+	t.Parallel()
+	w := shop(t)
+	mine, its := terminal(t)
+	defer func() { _ = its.Close() }()
+	before, err := term.GetState(int(its.Fd()))
+	require.NoError(t, err)
+	cmd := exec.Command(built.ferment, "user", "add", "ann")
+	cmd.Dir, cmd.Env = w.dir, w.env
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = its, its, its
+	require.NoError(t, cmd.Start())
+	seen := ""
+	for !strings.Contains(seen, "password: ") {
+		part := make([]byte, 100)
+		n, err := mine.Read(part)
+		require.NoError(t, err, seen)
+		seen += string(part[:n])
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	_ = cmd.Wait()
+	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
+	after, err := term.GetState(int(its.Fd()))
+	require.NoError(t, err)
+	assert.Equal(t, before, after)
 }
 
 // TestInterruptedTwice: a second interrupt exits immediately.

@@ -99,14 +99,21 @@ func (c *command) password(hint string) (string, error) {
 		return password, nil
 	}
 	var typed [2]string
+	shown, _ := term.GetState(int(file.Fd()))
 	for i, ask := range []string{"password: ", "once more: "} {
 		c.printf("%s", ask)
-		b, err := term.ReadPassword(int(file.Fd()))
-		c.printf("\n")
+		text, err := c.typed(func() (string, error) {
+			b, err := term.ReadPassword(int(file.Fd()))
+			return string(b), err
+		})
 		if err != nil {
+			if shown != nil { // an interrupt leaves the terminal without echo
+				_ = term.Restore(int(file.Fd()), shown)
+			}
 			return "", fmt.Errorf("read the password: %w", err)
 		}
-		typed[i] = string(b)
+		c.printf("\n")
+		typed[i] = text
 	}
 	if typed[0] != typed[1] {
 		return "", usagef("the two passwords differ; nothing was done")
@@ -129,6 +136,7 @@ func (c *command) orderUser(cmd *cobra.Command, action edn.Value, did string) er
 	c.print("%s (%s): %s\n", plain(u.Key("login")), plain(u.Key("user/id")), did)
 	if n, ok := u.Key("tokens").AsInt(); ok {
 		c.print("tokens deleted: %d\n", n)
+		return nil // the user is gone
 	}
 	c.print("type %s  status %s  roles %s\n", plain(u.Key("account/type")), plain(u.Key("status")), roleNames(u.Key("roles/effective")))
 	return nil

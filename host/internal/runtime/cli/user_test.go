@@ -167,7 +167,7 @@ func TestUserVerbs(t *testing.T) {
 	assert.Regexp(t, `(?m)^auditor +ann$`, roles.stdout)
 	assert.Contains(t, w.run("role", "revoke", "ann", "auditor", "--dry-run").stdout, "dry run")
 	assert.Contains(t, w.run("role", "revoke", "ann", "auditor", "--yes").stdout, "roles operator user")
-	assert.Contains(t, w.run("user", "delete", "ann", "--yes").stdout, "tokens deleted: 0")
+	assert.Regexp(t, `^ann \(user/2\): .*\ntokens deleted: 0\n$`, w.run("user", "delete", "ann", "--yes").stdout)
 	createdRoles(t, w)
 	asJSON := w.run("user", "show", "root", "--json")
 	assert.Contains(t, asJSON.stdout, `"login":"root"`)
