@@ -132,7 +132,11 @@ func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
 		return nil
 	}
 	held := "no role"
-	if len(c.Roles) > 0 {
+	limited := strings.HasPrefix(d.Reason, "token-")
+	switch {
+	case limited:
+		held = "this token"
+	case len(c.Roles) > 0:
 		held = edn.Keywords(c.Roles...).String()
 	}
 	err := contract.Errorf(typ, "the %s :%s is not permitted to %s", kind, d.What, held).
@@ -140,7 +144,7 @@ func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
 	if d.Reason == "tenant" {
 		return err.WithHint("it concerns the whole host; use a user without tenant")
 	}
-	if strings.HasPrefix(d.Reason, "token-") {
+	if limited {
 		return err.WithHint("the token is limited; use one without this limit")
 	}
 	return err

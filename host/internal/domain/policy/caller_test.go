@@ -324,6 +324,7 @@ func TestDecisionsAsData(t *testing.T) {
 		err := row.decision.Refusal("auth/forbidden", row.kind, narrowed)
 		require.NotNil(t, err)
 		assert.Equal(t, row.token, err.Hint != contract.Errorf("auth/forbidden", "x").Hint, row.value)
+		assert.Equal(t, row.token, strings.HasSuffix(err.Message, "is not permitted to this token"), err.Message)
 		for _, at := range []*contract.Error{err, contract.Errorf("runtime/internal", "x").WithCause(err)} {
 			denial, decision := policy.Denial(at)
 			assert.Same(t, err, denial)

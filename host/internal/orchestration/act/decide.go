@@ -202,7 +202,8 @@ func decided(open *[]journal.Question, d Decision) (q journal.Question, err *con
 		}
 	case journal.DecisionDone:
 		if !given {
-			return q, invalid("value-missing", "%s needs the value that the call would have given", d.Choice)
+			return q, invalid("value-missing", "%s needs the value that the call would have given", d.Choice).
+				WithHint("write it as :value of the decision, on the command line as --value NODE=VALUE")
 		}
 	default:
 		return q, invalid("choice-unknown", "%q is not one of retry, skip-as-done, fail", d.Choice)
