@@ -22,6 +22,9 @@ type Attachment struct {
 // at a breakpoint for a long time.
 const attachedWait = 24 * time.Hour
 
+// usualStart is the default of start_timeout.
+const usualStart = 10 * time.Second
+
 // attach uses a running plugin instead of starting the command of the block. It
 // reports a profile that does not allow this.
 func (r *Reader) attach(s *decode.Section, p *Plugin) bool {
@@ -50,9 +53,14 @@ func (r *Reader) attach(s *decode.Section, p *Plugin) bool {
 	return true
 }
 
+// describeTimeout is the time limit of one description: the start_timeout of a plugin that
+// has more than the usual one.
 func (r *Reader) describeTimeout(p Plugin) time.Duration {
-	if p.Attached != "" {
+	switch {
+	case p.Attached != "":
 		return attachedWait
+	case p.StartTimeout > usualStart:
+		return p.StartTimeout
 	}
 	return r.Options.DescribeTimeout
 }

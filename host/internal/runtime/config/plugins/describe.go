@@ -309,12 +309,13 @@ func ConfigBlock(s *decode.Section) *syntax.Node {
 }
 
 func (r *Reader) ask(p Plugin, config edn.Value) (contract.Description, error) {
-	ctx, cancel := context.WithTimeout(r.ctx, r.describeTimeout(p))
+	limit := r.describeTimeout(p)
+	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	defer cancel()
 	d, err := r.Options.Describer.Describe(ctx, p, config)
 	switch {
 	case err != nil && ctx.Err() != nil && r.ctx.Err() == nil:
-		return d, fmt.Errorf("it gave no answer within %s", r.Options.DescribeTimeout)
+		return d, fmt.Errorf("it gave no answer within %s", limit)
 	case err != nil:
 		return d, err
 	}
