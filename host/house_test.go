@@ -83,10 +83,11 @@ var rooms = []room{
 	{prefix: "host/internal/domain/prompt", mayUse: []string{"host/internal/domain/registry"}},
 	{prefix: "host/internal/domain/turns", mayUse: []string{"sdk/contract"}},
 	{prefix: "host/internal/domain/registry", mayUse: []string{"host/internal/domain/request", "sdk/text"}},
-	{prefix: "host/internal/domain/request", mayUse: []string{"sdk/contract"}},
+	{prefix: "host/internal/domain/request", mayUse: []string{"sdk/effects"}},
 
 	// sdk: sdktest -> conformance -> {(root), launch -> confine, text};
-	// workspace -> (root) -> wire -> contract -> {schema -> edn, conversation}; client -> contract
+	// workspace -> (root) -> wire -> contract -> {schema -> edn, conversation};
+	// {client, effects} -> contract
 	{prefix: "sdk/client", mayUse: []string{"sdk/contract"}},
 	{prefix: "sdk/sdktest", mayUse: []string{"sdk/conformance"}},
 	{prefix: "sdk/conformance", mayUse: []string{"sdk", "sdk/launch", "sdk/text"}},
@@ -96,6 +97,7 @@ var rooms = []room{
 	{prefix: "sdk", exact: true, mayUse: []string{"sdk/wire"}},
 	{prefix: "sdk/wire", mayUse: []string{"sdk/contract", "sdk/internal/pluginv1"}},
 	{prefix: "sdk/internal/pluginv1"}, // generated from sdk/wire/plugin.proto
+	{prefix: "sdk/effects", mayUse: []string{"sdk/contract"}},
 	{prefix: "sdk/contract", mayUse: []string{"sdk/schema", "sdk/conversation"}},
 	{prefix: "sdk/schema", mayUse: []string{"sdk/edn"}},
 	{prefix: "sdk/edn", mayUse: []string{"sdk/internal/kebab"}},

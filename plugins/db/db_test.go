@@ -20,6 +20,7 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -67,7 +68,7 @@ func lite(t *testing.T) (c *client, path string) {
 
 // call makes a call with an effect key.
 func (c *client) call(tool, key, input string) (edn.Value, *contract.Error) {
-	is, _ := contract.ToolNamed(tool)
+	is, _ := effects.ToolNamed(tool)
 	scope := c.read
 	if is.Effect == "db/write" {
 		scope = c.write

@@ -18,13 +18,14 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // work returns the parts of a db/exec call on a connection.
 func work(t *testing.T, c task.Connection, key, input string) worker.Task {
 	t.Helper()
-	tool, _ := contract.ToolNamed("db/exec")
-	scope, problems := contract.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :connections ["main"] :ddl true}`))
+	tool, _ := effects.ToolNamed("db/exec")
+	scope, problems := effects.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :connections ["main"] :ddl true}`))
 	require.Empty(t, problems)
 	parts, failed := (&task.Task{
 		Tool: tool, Input: edn.MustRead(input), Scope: scope, Key: key, Strict: true, Connections: map[string]task.Connection{"main": c},

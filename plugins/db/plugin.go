@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // The inputs and outputs of the tools.
@@ -54,13 +55,13 @@ func newPlugin(self string) sdk.Plugin {
 		name, _ := key.AsKeyword()
 		p.Schemas[name] = form
 	}
-	for _, tool := range contract.ToolsOf("db") {
+	for _, tool := range effects.ToolsOf("db") {
 		p.Capabilities = append(p.Capabilities, capability(crew, tool))
 	}
 	return p
 }
 
-func capability(crew *worker.Crew, tool contract.Tool) sdk.Capability {
+func capability(crew *worker.Crew, tool effects.Tool) sdk.Capability {
 	name, description := "db.query", "Reads rows of a database of the configuration."
 	if tool.ID == "db/exec" {
 		name, description = "db.exec", "Changes a database of the configuration, once for each effect key."
@@ -79,10 +80,10 @@ func capability(crew *worker.Crew, tool contract.Tool) sdk.Capability {
 }
 
 // call runs one call within the scope that came with it.
-func call(ctx context.Context, crew *worker.Crew, tool contract.Tool, in edn.Value) (edn.Value, error) {
+func call(ctx context.Context, crew *worker.Crew, tool effects.Tool, in edn.Value) (edn.Value, error) {
 	cfg := sdk.ConfigFrom[settings](ctx)
 	from := sdk.CallFrom(ctx)
-	scope, problems := contract.ParseScope(tool.Effect, scopeOf(from.Scope, tool.Effect))
+	scope, problems := effects.ParseScope(tool.Effect, scopeOf(from.Scope, tool.Effect))
 	if len(problems) > 0 {
 		return edn.Nil(), contract.Errorf("effects/invalid-input", ":%s: the scope of the call: %s", tool.ID, problems[0])
 	}

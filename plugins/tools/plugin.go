@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
@@ -53,7 +54,7 @@ func newPlugin(self string) sdk.Plugin {
 		name, _ := key.AsKeyword()
 		p.Schemas[name] = form
 	}
-	for _, tool := range contract.ToolsOf("tools") {
+	for _, tool := range effects.ToolsOf("tools") {
 		p.Capabilities = append(p.Capabilities, t.capability(tool))
 	}
 	return p
@@ -75,7 +76,7 @@ var described = map[string]string{
 	"net/http-request": "Makes an HTTP request to an allowed host.",
 }
 
-func (t *tools) capability(tool contract.Tool) sdk.Capability {
+func (t *tools) capability(tool effects.Tool) sdk.Capability {
 	name := schemaName(tool)
 	options := []sdk.Option{
 		sdk.Kind("tool"), sdk.Effects(tool.Effect), sdk.In("req/" + name), sdk.Out("res/" + name),
@@ -91,14 +92,14 @@ func (t *tools) capability(tool contract.Tool) sdk.Capability {
 	}, options...)
 }
 
-func schemaName(t contract.Tool) string {
+func schemaName(t effects.Tool) string {
 	return map[string]string{
 		"fs/read-file": "fs.read-file", "fs/list": "fs.list", "fs/write-file": "fs.write-file", "process/run": "process.run", "net/http-request": "net.http-request",
 	}[t.ID]
 }
 
 // recovery returns the error classes that depend on the input (ENV-024).
-func recovery(t contract.Tool) []contract.RecoveryRule {
+func recovery(t effects.Tool) []contract.RecoveryRule {
 	rule := func(key string, match edn.Value, class contract.RecoveryClass) contract.RecoveryRule {
 		return contract.RecoveryRule{Path: []edn.Value{edn.K(key)}, Match: match, Class: class}
 	}
@@ -116,10 +117,10 @@ func recovery(t contract.Tool) []contract.RecoveryRule {
 }
 
 // call runs one call within the scope that came with it.
-func (t *tools) call(ctx context.Context, tool contract.Tool, in edn.Value) (edn.Value, error) {
+func (t *tools) call(ctx context.Context, tool effects.Tool, in edn.Value) (edn.Value, error) {
 	cfg := sdk.ConfigFrom[settings](ctx)
 	call := sdk.CallFrom(ctx)
-	scope, problems := contract.ParseScope(tool.Effect, scopeOf(call.Scope, tool.Effect))
+	scope, problems := effects.ParseScope(tool.Effect, scopeOf(call.Scope, tool.Effect))
 	if len(problems) > 0 {
 		return edn.Nil(), contract.Errorf("effects/invalid-input", ":%s: the scope of the call: %s", tool.ID, problems[0])
 	}

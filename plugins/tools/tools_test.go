@@ -19,6 +19,7 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
@@ -43,7 +44,7 @@ func shipped() sdk.Plugin {
 // call makes a call under the scope of one effect.
 func call(t *testing.T, p *sdktest.Plugin, tool, scope, input string) (edn.Value, *contract.Error) {
 	t.Helper()
-	is, ok := contract.ToolNamed(tool)
+	is, ok := effects.ToolNamed(tool)
 	require.True(t, ok)
 	var scopes edn.Value
 	if scope != "" {

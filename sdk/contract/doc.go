@@ -19,13 +19,6 @@
 // [Capability.Recovery] determines whether a call with an unknown outcome may
 // be repeated.
 //
-// # Effects
-//
-// [Scope] limits one effect of a call; [ParseScope] reads it from plans and
-// from the wire. [Tool] lists the effect tools that every host knows.
-// [Tool.Permit] decides from input and scope alone whether a call is allowed;
-// host and tool use the same decision.
-//
 // # Errors
 //
 // [Error] is the error type of every boundary. Its type is a name of the

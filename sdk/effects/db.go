@@ -1,10 +1,11 @@
-package contract
+package effects
 
 import (
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -35,11 +36,11 @@ type Work struct {
 // Work returns the connection and the statements of a call of a database tool.
 // Whether the statements are allowed is decided by the executor, which knows the
 // database.
-func (t Tool) Work(input edn.Value, s *Scope) (Work, *Error) {
+func (t Tool) Work(input edn.Value, s *Scope) (Work, *contract.Error) {
 	name := scopeWord(input.Key("connection"))
 	switch {
 	case name == "":
-		return Work{}, InvalidToolInput("schema", t, "the :connection is not a name")
+		return Work{}, InvalidInput("schema", t, "the :connection is not a name")
 	case !slices.Contains(s.Connections.V, name):
 		return Work{}, Denied("connection-not-allowed", t, "the connection %q is none of the allowed ones: %s", name,
 			listed(s.Connections.V))
@@ -48,7 +49,7 @@ func (t Tool) Work(input edn.Value, s *Scope) (Work, *Error) {
 	if v := input.Key("timeout-ms"); !v.IsNil() {
 		n, ok := v.AsInt()
 		if !ok || n < 1 || n > w.Timeout.Milliseconds() {
-			return Work{}, InvalidToolInput("timeout/range", t, "the :timeout-ms must be 1..%d", w.Timeout.Milliseconds())
+			return Work{}, InvalidInput("timeout/range", t, "the :timeout-ms must be 1..%d", w.Timeout.Milliseconds())
 		}
 		w.Timeout = time.Duration(n) * time.Millisecond
 	}
@@ -68,34 +69,34 @@ func (t Tool) Work(input edn.Value, s *Scope) (Work, *Error) {
 
 // statementForms returns the maps with a statement each: the input itself, or
 // the members of its :statements.
-func (t Tool) statementForms(input edn.Value) ([]edn.Value, *Error) {
+func (t Tool) statementForms(input edn.Value) ([]edn.Value, *contract.Error) {
 	several := input.Key("statements")
 	if several.IsNil() {
 		return []edn.Value{input}, nil
 	}
 	switch {
 	case t.ID != "db/exec":
-		return nil, InvalidToolInput("schema", t, "the :statements are for :db/exec; a query has one :sql")
+		return nil, InvalidInput("schema", t, "the :statements are for :db/exec; a query has one :sql")
 	case input.HasKey("sql") || input.HasKey("parameters"):
-		return nil, InvalidToolInput("schema", t, "the input has both :statements and :sql or :parameters")
+		return nil, InvalidInput("schema", t, "the input has both :statements and :sql or :parameters")
 	case several.Kind() != edn.KindVector && several.Kind() != edn.KindList:
-		return nil, InvalidToolInput("schema", t, "the :statements are not a list")
+		return nil, InvalidInput("schema", t, "the :statements are not a list")
 	case several.Len() == 0 || several.Len() > MaxStatements:
-		return nil, InvalidToolInput("schema", t, "there are %d :statements; 1 to %d are accepted", several.Len(),
+		return nil, InvalidInput("schema", t, "there are %d :statements; 1 to %d are accepted", several.Len(),
 			MaxStatements)
 	}
 	return slices.Collect(several.Elems()), nil
 }
 
-func (t Tool) statement(form edn.Value) (Statement, *Error) {
+func (t Tool) statement(form edn.Value) (Statement, *contract.Error) {
 	text, ok := form.Key("sql").AsString()
 	switch {
 	case !ok || strings.TrimSpace(text) == "":
-		return Statement{}, InvalidToolInput("schema", t, "the :sql is not a text with a statement")
+		return Statement{}, InvalidInput("schema", t, "the :sql is not a text with a statement")
 	case len(text) > MaxSQL:
-		return Statement{}, InvalidToolInput("schema", t, "the :sql has %d bytes, %d are the most", len(text), MaxSQL)
+		return Statement{}, InvalidInput("schema", t, "the :sql has %d bytes, %d are the most", len(text), MaxSQL)
 	case strings.ContainsRune(text, 0):
-		return Statement{}, InvalidToolInput("sql/invalid", t, "the :sql holds a NUL character")
+		return Statement{}, InvalidInput("sql/invalid", t, "the :sql holds a NUL character")
 	}
 	s := Statement{SQL: text}
 	v := form.Key("parameters")
@@ -103,9 +104,9 @@ func (t Tool) statement(form edn.Value) (Statement, *Error) {
 	case v.IsNil():
 		return s, nil
 	case v.Kind() != edn.KindVector && v.Kind() != edn.KindList:
-		return s, InvalidToolInput("schema", t, "the :parameters are not a list")
+		return s, InvalidInput("schema", t, "the :parameters are not a list")
 	case v.Len() > MaxParameters:
-		return s, InvalidToolInput("schema", t, "there are %d :parameters, %d are the most", v.Len(), MaxParameters)
+		return s, InvalidInput("schema", t, "there are %d :parameters, %d are the most", v.Len(), MaxParameters)
 	}
 	s.Parameters = slices.Collect(v.Elems())
 	return s, nil

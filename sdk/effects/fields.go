@@ -1,4 +1,4 @@
-package contract
+package effects
 
 import (
 	"strings"
@@ -20,40 +20,40 @@ var (
 
 // scopeFields is the table from which reading, writing and intersection of
 // scopes are derived.
-var scopeFields = []ScopeField{
-	{Key: "enabled", Kind: ScopeFlag, Effects: everyScope, flag: func(s *Scope) *Flag { return &s.Enabled }},
+var scopeFields = []Field{
+	{Key: "enabled", Kind: KindFlag, Effects: everyScope, flag: func(s *Scope) *Flag { return &s.Enabled }},
 
-	{Key: "roots", Kind: ScopeFiles, Effects: fileScopes, names: func(s *Scope) *List[string] { return &s.Roots }},
-	{Key: "allow", Kind: ScopePrefixes, Effects: fileScopes, names: func(s *Scope) *List[string] { return &s.Allow }},
-	{Key: "max-bytes", Kind: ScopeBytes, Effects: bytesScope, limit: func(s *Scope) *Bound { return &s.MaxBytes }},
-	{Key: "mkdirs", Kind: ScopeFlag, Effects: writeScope, flag: func(s *Scope) *Flag { return &s.MkDirs }},
-	{Key: "append", Kind: ScopeFlag, Effects: writeScope, flag: func(s *Scope) *Flag { return &s.Append }},
+	{Key: "roots", Kind: KindFiles, Effects: fileScopes, names: func(s *Scope) *List[string] { return &s.Roots }},
+	{Key: "allow", Kind: KindPrefixes, Effects: fileScopes, names: func(s *Scope) *List[string] { return &s.Allow }},
+	{Key: "max-bytes", Kind: KindBytes, Effects: bytesScope, limit: func(s *Scope) *Bound { return &s.MaxBytes }},
+	{Key: "mkdirs", Kind: KindFlag, Effects: writeScope, flag: func(s *Scope) *Flag { return &s.MkDirs }},
+	{Key: "append", Kind: KindFlag, Effects: writeScope, flag: func(s *Scope) *Flag { return &s.Append }},
 
-	{Key: "allow-commands", Kind: ScopeFiles, Effects: runScope, names: func(s *Scope) *List[string] { return &s.AllowCommands }},
-	{Key: "allow-cwd", Kind: ScopeDirs, Effects: runScope, names: func(s *Scope) *List[string] { return &s.AllowCWD }},
-	{Key: "arguments", Kind: ScopeArguments, Effects: runScope, rules: func(s *Scope) *List[ArgumentRule] { return &s.Arguments }},
-	{Key: "env-pass", Kind: ScopeNames, Effects: runScope, names: func(s *Scope) *List[string] { return &s.EnvPass }},
-	{Key: "timeout-ms", Kind: ScopeMillis, Effects: timedScope, limit: func(s *Scope) *Bound { return &s.Timeout }},
-	{Key: "max-timeout-ms", Kind: ScopeMillis, Effects: runScope, limit: func(s *Scope) *Bound { return &s.MaxTimeout }},
-	{Key: "max-output", Kind: ScopeBytes, Effects: runScope, limit: func(s *Scope) *Bound { return &s.MaxOutput }},
-	{Key: "memory", Kind: ScopeBytes, Effects: runScope, limit: func(s *Scope) *Bound { return &s.Memory }},
-	{Key: "processes", Kind: ScopeCount, Effects: runScope, limit: func(s *Scope) *Bound { return &s.Processes }},
+	{Key: "allow-commands", Kind: KindFiles, Effects: runScope, names: func(s *Scope) *List[string] { return &s.AllowCommands }},
+	{Key: "allow-cwd", Kind: KindDirs, Effects: runScope, names: func(s *Scope) *List[string] { return &s.AllowCWD }},
+	{Key: "arguments", Kind: KindArguments, Effects: runScope, rules: func(s *Scope) *List[ArgumentRule] { return &s.Arguments }},
+	{Key: "env-pass", Kind: KindNames, Effects: runScope, names: func(s *Scope) *List[string] { return &s.EnvPass }},
+	{Key: "timeout-ms", Kind: KindMillis, Effects: timedScope, limit: func(s *Scope) *Bound { return &s.Timeout }},
+	{Key: "max-timeout-ms", Kind: KindMillis, Effects: runScope, limit: func(s *Scope) *Bound { return &s.MaxTimeout }},
+	{Key: "max-output", Kind: KindBytes, Effects: runScope, limit: func(s *Scope) *Bound { return &s.MaxOutput }},
+	{Key: "memory", Kind: KindBytes, Effects: runScope, limit: func(s *Scope) *Bound { return &s.Memory }},
+	{Key: "processes", Kind: KindCount, Effects: runScope, limit: func(s *Scope) *Bound { return &s.Processes }},
 
-	{Key: "hosts", Kind: ScopeHosts, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Hosts }},
-	{Key: "schemes", Kind: ScopeNames, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Schemes }, change: strings.ToLower},
-	{Key: "ports", Kind: ScopePorts, Effects: httpScope, ports: func(s *Scope) *List[int] { return &s.Ports }},
-	{Key: "methods", Kind: ScopeNames, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Methods }, change: strings.ToUpper},
-	{Key: "redirects", Kind: ScopeCount, Effects: httpScope, limit: func(s *Scope) *Bound { return &s.Redirects }},
-	{Key: "allow-private", Kind: ScopeFlag, Effects: httpScope, flag: func(s *Scope) *Flag { return &s.AllowPrivate }},
-	{Key: "idempotency-header", Kind: ScopeWord, Effects: httpScope, word: func(s *Scope) *Word { return &s.IdempotencyHeader }},
+	{Key: "hosts", Kind: KindHosts, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Hosts }},
+	{Key: "schemes", Kind: KindNames, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Schemes }, change: strings.ToLower},
+	{Key: "ports", Kind: KindPorts, Effects: httpScope, ports: func(s *Scope) *List[int] { return &s.Ports }},
+	{Key: "methods", Kind: KindNames, Effects: httpScope, names: func(s *Scope) *List[string] { return &s.Methods }, change: strings.ToUpper},
+	{Key: "redirects", Kind: KindCount, Effects: httpScope, limit: func(s *Scope) *Bound { return &s.Redirects }},
+	{Key: "allow-private", Kind: KindFlag, Effects: httpScope, flag: func(s *Scope) *Flag { return &s.AllowPrivate }},
+	{Key: "idempotency-header", Kind: KindWord, Effects: httpScope, word: func(s *Scope) *Word { return &s.IdempotencyHeader }},
 
-	{Key: "connections", Kind: ScopeNames, Effects: dbScopes, names: func(s *Scope) *List[string] { return &s.Connections }},
-	{Key: "max-rows", Kind: ScopeCount, Effects: dbScopes, limit: func(s *Scope) *Bound { return &s.MaxRows }},
-	{Key: "ddl", Kind: ScopeFlag, Effects: ddlScope, flag: func(s *Scope) *Flag { return &s.DDL }},
+	{Key: "connections", Kind: KindNames, Effects: dbScopes, names: func(s *Scope) *List[string] { return &s.Connections }},
+	{Key: "max-rows", Kind: KindCount, Effects: dbScopes, limit: func(s *Scope) *Bound { return &s.MaxRows }},
+	{Key: "ddl", Kind: KindFlag, Effects: ddlScope, flag: func(s *Scope) *Flag { return &s.DDL }},
 }
 
 // value returns the field as data, nil if it is unset.
-func (f *ScopeField) value(s *Scope) edn.Value {
+func (f *Field) value(s *Scope) edn.Value {
 	switch {
 	case f.flag != nil:
 		if v := f.flag(s); v.Set {

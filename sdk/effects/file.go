@@ -1,4 +1,4 @@
-package contract
+package effects
 
 import (
 	"encoding/base64"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -18,25 +19,25 @@ type Place struct {
 }
 
 // Place returns the root and the path of a call of a file tool.
-func (t Tool) Place(input edn.Value, s *Scope) (Place, *Error) {
+func (t Tool) Place(input edn.Value, s *Scope) (Place, *contract.Error) {
 	name, ok := input.Key("path").AsString()
 	switch {
 	case !ok || name == "":
-		return Place{}, InvalidToolInput("schema", t, "the :path is not a text")
+		return Place{}, InvalidInput("schema", t, "the :path is not a text")
 	case strings.ContainsRune(name, 0):
-		return Place{}, InvalidToolInput("path/invalid", t, "the path %q holds a NUL character", name)
+		return Place{}, InvalidInput("path/invalid", t, "the path %q holds a NUL character", name)
 	case slashpath.IsAbs(name):
 		return Place{}, Denied("path-outside-root", t, "the path %q is absolute; it is relative to a root", name)
 	case slices.Contains(strings.Split(name, "/"), ".."):
 		return Place{}, Denied("path-outside-root", t, "the path %q holds \"..\"", name)
 	}
 	p := Place{Path: slashpath.Clean(name)}
-	var err *Error
+	var err *contract.Error
 	if p.Root, err = t.root(input, s); err != nil {
 		return Place{}, err
 	}
 	for _, prefix := range s.Allow.V {
-		if Covers(ScopePrefixes, prefix, p.Path) {
+		if Covers(KindPrefixes, prefix, p.Path) {
 			p.Allow = prefix
 			return p, nil
 		}
@@ -46,11 +47,11 @@ func (t Tool) Place(input edn.Value, s *Scope) (Place, *Error) {
 }
 
 // root returns the root that the input names, or the only one of the scope.
-func (t Tool) root(input edn.Value, s *Scope) (string, *Error) {
+func (t Tool) root(input edn.Value, s *Scope) (string, *contract.Error) {
 	name, ok := optionalText(input, "root")
 	switch {
 	case !ok:
-		return "", InvalidToolInput("schema", t, "the :root is not a text")
+		return "", InvalidInput("schema", t, "the :root is not a text")
 	case name != "":
 		name = slashpath.Clean(name)
 		if !slices.Contains(s.Roots.V, name) {
@@ -60,13 +61,13 @@ func (t Tool) root(input edn.Value, s *Scope) (string, *Error) {
 	case len(s.Roots.V) == 0:
 		return "", Denied("path-outside-root", t, "the scope of :%s has no root", t.Effect)
 	case len(s.Roots.V) > 1:
-		return "", InvalidToolInput("root/ambiguous", t, "the scope has several roots, name one as :root: %s",
+		return "", InvalidInput("root/ambiguous", t, "the scope has several roots, name one as :root: %s",
 			listed(s.Roots.V))
 	}
 	return s.Roots.V[0], nil
 }
 
-func (t Tool) permitWrite(input edn.Value, s *Scope) *Error {
+func (t Tool) permitWrite(input edn.Value, s *Scope) *contract.Error {
 	p, err := t.Place(input, s)
 	switch {
 	case err != nil:
@@ -86,15 +87,15 @@ func (t Tool) permitWrite(input edn.Value, s *Scope) *Error {
 }
 
 // Content returns the bytes that a call writes.
-func (t Tool) Content(input edn.Value) ([]byte, *Error) {
+func (t Tool) Content(input edn.Value) ([]byte, *contract.Error) {
 	text, ok := input.Key("content").AsString()
 	if !ok {
-		return nil, InvalidToolInput("schema", t, "the :content is not a text")
+		return nil, InvalidInput("schema", t, "the :content is not a text")
 	}
 	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, InvalidToolInput("content/invalid", t, "the :content is not base64")
+			return nil, InvalidInput("content/invalid", t, "the :content is not base64")
 		}
 		return data, nil
 	}

@@ -1,4 +1,4 @@
-package contract
+package effects
 
 import (
 	"net/netip"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -27,7 +28,7 @@ type Target struct {
 }
 
 // Target returns method and destination of a net/http-request call.
-func (t Tool) Target(input edn.Value, s *Scope) (Target, *Error) {
+func (t Tool) Target(input edn.Value, s *Scope) (Target, *contract.Error) {
 	method := "GET"
 	if v := input.Key("method"); !v.IsNil() {
 		method = strings.ToUpper(scopeWord(v))
@@ -38,19 +39,19 @@ func (t Tool) Target(input edn.Value, s *Scope) (Target, *Error) {
 	}
 	text, ok := input.Key("url").AsString()
 	if !ok {
-		return Target{}, InvalidToolInput("schema", t, "the :url is not a text")
+		return Target{}, InvalidInput("schema", t, "the :url is not a text")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return Target{}, InvalidToolInput("url/invalid", t, "the :url cannot be read")
+		return Target{}, InvalidInput("url/invalid", t, "the :url cannot be read")
 	}
 	return t.TargetURL(method, u, s)
 }
 
 // TargetURL validates one URL, that of the call or of a redirect.
-func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *Error) {
-	invalid := func(why string) (Target, *Error) {
-		return Target{}, InvalidToolInput("url/invalid", t, "the :url %s", why)
+func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.Error) {
+	invalid := func(why string) (Target, *contract.Error) {
+		return Target{}, InvalidInput("url/invalid", t, "the :url %s", why)
 	}
 	switch {
 	case u.Scheme == "" || u.Opaque != "":
@@ -83,7 +84,7 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *Error) {
 		}
 		out.Port = n
 	}
-	if !slices.ContainsFunc(s.Hosts.V, func(h string) bool { return Covers(ScopeHosts, h, host) }) {
+	if !slices.ContainsFunc(s.Hosts.V, func(h string) bool { return Covers(KindHosts, h, host) }) {
 		return Target{}, Denied("host-not-allowed", t, "the host %q is none of the allowed ones: %s", host, listed(s.Hosts.V))
 	}
 	if !slices.Contains(s.Ports.V, out.Port) {

@@ -1,4 +1,4 @@
-package contract
+package effects
 
 import (
 	"cmp"
@@ -12,17 +12,18 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// ScopeProblem is one problem of a scope. Path starts at the scope.
-type ScopeProblem struct {
+// Problem is one problem of a scope. Path starts at the scope.
+type Problem struct {
 	Path    []edn.Value
 	Message string // predicate of the field, such as "is not an absolute path"
 	Nearest string // the nearest known key, if the key is unknown
 }
 
 // String returns path and message in one line.
-func (p ScopeProblem) String() string {
+func (p Problem) String() string {
 	return edn.Vector(p.Path...).String() + " " + p.Message
 }
 
@@ -32,11 +33,11 @@ const maxScopeMembers = 1024
 // ParseScope reads the scope of one effect. Lists may be vectors, lists or
 // sets; names may be keywords. It reports every problem; the scope is valid
 // only if there is none.
-func ParseScope(effect string, v edn.Value) (Scope, []ScopeProblem) {
+func ParseScope(effect string, v edn.Value) (Scope, []Problem) {
 	p := scopeParser{}
-	fields := ScopeFields(effect)
+	fields := Fields(effect)
 	if fields == nil {
-		p.add(nil, fmt.Sprintf("has no scope; effects with one are %s", strings.Join(ScopedEffects(), ", ")))
+		p.add(nil, fmt.Sprintf("has no scope; effects with one are %s", strings.Join(Scoped(), ", ")))
 		return Scope{}, p.problems
 	}
 	if v.Kind() != edn.KindMap {
@@ -46,16 +47,16 @@ func ParseScope(effect string, v edn.Value) (Scope, []ScopeProblem) {
 	var s Scope
 	for key, val := range v.Entries() {
 		name := scopeWord(key)
-		i := slices.IndexFunc(fields, func(f ScopeField) bool { return f.Key == name })
+		i := slices.IndexFunc(fields, func(f Field) bool { return f.Key == name })
 		if i < 0 {
 			known := make([]string, len(fields))
 			for k := range fields {
 				known[k] = fields[k].Key
 			}
-			p.problems = append(p.problems, ScopeProblem{
+			p.problems = append(p.problems, Problem{
 				Path:    []edn.Value{key},
 				Message: "is not part of a scope of :" + effect,
-				Nearest: Nearest(name, known),
+				Nearest: schema.Nearest(name, known),
 			})
 			continue
 		}
@@ -66,12 +67,12 @@ func ParseScope(effect string, v edn.Value) (Scope, []ScopeProblem) {
 }
 
 type scopeParser struct {
-	problems []ScopeProblem
+	problems []Problem
 	at       []edn.Value
 }
 
 func (p *scopeParser) add(at []edn.Value, message string) {
-	p.problems = append(p.problems, ScopeProblem{Path: slices.Concat(p.at, at), Message: message})
+	p.problems = append(p.problems, Problem{Path: slices.Concat(p.at, at), Message: message})
 }
 
 func scopeWord(v edn.Value) string {
@@ -82,7 +83,7 @@ func scopeWord(v edn.Value) string {
 	return name
 }
 
-func (p *scopeParser) field(f *ScopeField, s *Scope, v edn.Value) {
+func (p *scopeParser) field(f *Field, s *Scope, v edn.Value) {
 	switch {
 	case f.flag != nil:
 		b, ok := v.AsBool()
@@ -130,7 +131,7 @@ func (p *scopeParser) members(v edn.Value, each func(i int64, m edn.Value)) {
 	}
 }
 
-func (p *scopeParser) names(f *ScopeField, v edn.Value) []string {
+func (p *scopeParser) names(f *Field, v edn.Value) []string {
 	out := []string{}
 	p.members(v, func(i int64, m edn.Value) {
 		name := scopeWord(m)
@@ -148,20 +149,20 @@ func (p *scopeParser) names(f *ScopeField, v edn.Value) []string {
 }
 
 // cleanMember normalizes a member of a list or returns the problem with it.
-func cleanMember(kind ScopeKind, name string) (clean, problem string) {
-	if name == "" && kind != ScopePrefixes {
+func cleanMember(kind Kind, name string) (clean, problem string) {
+	if name == "" && kind != KindPrefixes {
 		return "", "is not a text"
 	}
 	if strings.ContainsRune(name, 0) {
 		return "", "holds a NUL character"
 	}
 	switch kind {
-	case ScopeFiles, ScopeDirs:
+	case KindFiles, KindDirs:
 		if !slashpath.IsAbs(name) {
 			return "", "is not an absolute path"
 		}
 		return slashpath.Clean(name), ""
-	case ScopePrefixes:
+	case KindPrefixes:
 		if slashpath.IsAbs(name) {
 			return "", "is not a relative path: it is a prefix below a root"
 		}
@@ -169,7 +170,7 @@ func cleanMember(kind ScopeKind, name string) (clean, problem string) {
 			return "", "leaves its root with \"..\""
 		}
 		return slashpath.Clean(name), ""
-	case ScopeHosts:
+	case KindHosts:
 		return cleanHost(name)
 	}
 	return name, ""
@@ -229,7 +230,7 @@ func (p *scopeParser) rules(v edn.Value) []ArgumentRule {
 		return out
 	}
 	for key, val := range v.Entries() {
-		command, problem := cleanMember(ScopeFiles, scopeWord(key))
+		command, problem := cleanMember(KindFiles, scopeWord(key))
 		if problem != "" {
 			p.add([]edn.Value{key}, problem)
 			continue
@@ -286,11 +287,11 @@ func tidyRule(r ArgumentRule) ArgumentRule {
 
 // Tidy sorts members and drops those that another member covers. It may reuse
 // list.
-func Tidy(kind ScopeKind, list []string) []string {
+func Tidy(kind Kind, list []string) []string {
 	slices.Sort(list)
 	list = slices.Compact(list)
 	switch kind {
-	case ScopeDirs, ScopePrefixes, ScopeHosts:
+	case KindDirs, KindPrefixes, KindHosts:
 	default:
 		return list
 	}
@@ -312,16 +313,16 @@ func Tidy(kind ScopeKind, list []string) []string {
 
 // Covers reports whether member wide of a list permits everything that member
 // narrow permits.
-func Covers(kind ScopeKind, wide, narrow string) bool {
+func Covers(kind Kind, wide, narrow string) bool {
 	if wide == narrow {
 		return true
 	}
 	switch kind {
-	case ScopeDirs:
+	case KindDirs:
 		return wide == "/" || strings.HasPrefix(narrow, wide+"/")
-	case ScopePrefixes:
+	case KindPrefixes:
 		return wide == "." || strings.HasPrefix(narrow, wide+"/")
-	case ScopeHosts:
+	case KindHosts:
 		suffix, wild := strings.CutPrefix(wide, "*")
 		return wild && strings.HasSuffix(strings.TrimPrefix(narrow, "*"), suffix) && (narrow[0] == '*' || !isAddress(narrow))
 	}

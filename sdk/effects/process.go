@@ -1,4 +1,4 @@
-package contract
+package effects
 
 import (
 	slashpath "path"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -30,7 +31,7 @@ type Program struct {
 }
 
 // Program reads the program of a process/run call.
-func (t Tool) Program(input edn.Value, s *Scope) (Program, *Error) {
+func (t Tool) Program(input edn.Value, s *Scope) (Program, *contract.Error) {
 	argv, err := t.argv(input)
 	if err != nil {
 		return Program{}, err
@@ -52,19 +53,19 @@ func (t Tool) Program(input edn.Value, s *Scope) (Program, *Error) {
 	return p, err
 }
 
-func (t Tool) argv(input edn.Value) ([]string, *Error) {
+func (t Tool) argv(input edn.Value) ([]string, *contract.Error) {
 	v := input.Key("command")
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList || v.Len() == 0 {
-		return nil, InvalidToolInput("schema", t, "the :command is not an argument vector; a string is never split")
+		return nil, InvalidInput("schema", t, "the :command is not an argument vector; a string is never split")
 	}
 	argv := make([]string, 0, v.Len())
 	for m := range v.Elems() {
 		a, ok := m.AsString()
 		if !ok {
-			return nil, InvalidToolInput("schema", t, "argument %d of :command is not a text", len(argv))
+			return nil, InvalidInput("schema", t, "argument %d of :command is not a text", len(argv))
 		}
 		if strings.ContainsRune(a, 0) {
-			return nil, InvalidToolInput("argument/invalid", t, "argument %d of :command holds a NUL character", len(argv))
+			return nil, InvalidInput("argument/invalid", t, "argument %d of :command holds a NUL character", len(argv))
 		}
 		argv = append(argv, a)
 	}
@@ -73,7 +74,7 @@ func (t Tool) argv(input edn.Value) ([]string, *Error) {
 
 // command finds the program in the scope. A bare name selects the only allowed
 // command with that base name; PATH is not searched.
-func (t Tool) command(name string, s *Scope) (string, *Error) {
+func (t Tool) command(name string, s *Scope) (string, *contract.Error) {
 	var found []string
 	for _, c := range s.AllowCommands.V {
 		if c == slashpath.Clean(name) || !strings.Contains(name, "/") && slashpath.Base(c) == name {
@@ -87,11 +88,11 @@ func (t Tool) command(name string, s *Scope) (string, *Error) {
 		return "", Denied("command-not-allowed", t, "the command %q is none of the allowed ones: %s", name,
 			listed(s.AllowCommands.V))
 	}
-	return "", InvalidToolInput("command/ambiguous", t,
+	return "", InvalidInput("command/ambiguous", t,
 		"%q is the name of several allowed commands, write one in full: %s", name, listed(found))
 }
 
-func (t Tool) arguments(p *Program, s *Scope) *Error {
+func (t Tool) arguments(p *Program, s *Scope) *contract.Error {
 	for _, rule := range s.Arguments.V {
 		if rule.Command != p.Command {
 			continue
@@ -101,7 +102,7 @@ func (t Tool) arguments(p *Program, s *Scope) *Error {
 			for _, a := range alternatives {
 				re, err := compileArgument(a)
 				if err != nil {
-					return InvalidToolInput("scope/pattern", t, "the argument pattern %q %s", a, err)
+					return InvalidInput("scope/pattern", t, "the argument pattern %q %s", a, err)
 				}
 				patterns = append(patterns, re)
 			}
@@ -115,15 +116,15 @@ func (t Tool) arguments(p *Program, s *Scope) *Error {
 	return nil
 }
 
-func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *Error) {
+func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *contract.Error) {
 	dir, ok := optionalText(input, "cwd")
 	switch {
 	case !ok:
-		return "", "", InvalidToolInput("schema", t, "the :cwd is not a text")
+		return "", "", InvalidInput("schema", t, "the :cwd is not a text")
 	case dir == "" && len(s.AllowCWD.V) == 1:
 		return s.AllowCWD.V[0], s.AllowCWD.V[0], nil
 	case dir == "" && len(s.AllowCWD.V) > 1:
-		return "", "", InvalidToolInput("cwd/ambiguous", t,
+		return "", "", InvalidInput("cwd/ambiguous", t,
 			"the scope allows several working directories, name one as :cwd: %s", listed(s.AllowCWD.V))
 	case dir == "":
 		return "", "", Denied("cwd-not-allowed", t, "the scope allows no working directory")
@@ -132,7 +133,7 @@ func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *Err
 	}
 	dir = slashpath.Clean(dir)
 	for _, d := range s.AllowCWD.V {
-		if Covers(ScopeDirs, d, dir) {
+		if Covers(KindDirs, d, dir) {
 			return dir, d, nil
 		}
 	}
@@ -140,17 +141,17 @@ func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *Err
 		listed(s.AllowCWD.V))
 }
 
-func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *Error) {
+func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *contract.Error) {
 	env := map[string]string{}
 	v := input.Key("env")
 	if !v.IsNil() && v.Kind() != edn.KindMap {
-		return nil, InvalidToolInput("schema", t, "the :env is not a map")
+		return nil, InvalidInput("schema", t, "the :env is not a map")
 	}
 	for key, val := range v.Entries() {
 		name := scopeWord(key)
 		text, ok := val.AsString()
 		if !ok || name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(text, 0) {
-			return nil, InvalidToolInput("schema", t, "the variable %s of :env is not a text", key)
+			return nil, InvalidInput("schema", t, "the variable %s of :env is not a text", key)
 		}
 		if !slices.Contains(s.EnvPass.V, name) {
 			return nil, Denied("env-not-allowed", t, "the variable %s is none of the allowed ones: %s", name,
@@ -161,7 +162,7 @@ func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *Error)
 	return env, nil
 }
 
-func (t Tool) timeout(input edn.Value, s *Scope) (time.Duration, *Error) {
+func (t Tool) timeout(input edn.Value, s *Scope) (time.Duration, *contract.Error) {
 	most := min(s.MaxTimeout.Duration(maxProcessTimeout), maxProcessTimeout)
 	v := input.Key("timeout-ms")
 	if v.IsNil() {
@@ -169,7 +170,7 @@ func (t Tool) timeout(input edn.Value, s *Scope) (time.Duration, *Error) {
 	}
 	n, ok := v.AsInt()
 	if !ok || n < 1 || time.Duration(n) > most/time.Millisecond {
-		return 0, InvalidToolInput("timeout/range", t, "the :timeout-ms must be 1..%d", most.Milliseconds())
+		return 0, InvalidInput("timeout/range", t, "the :timeout-ms must be 1..%d", most.Milliseconds())
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

@@ -1,4 +1,4 @@
-package contract
+package effects
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 
 // Scope limits one effect of a call: paths to read or write, programs to run,
 // hosts to contact, databases to use. An unset field inherits; an empty list permits nothing.
-// [ScopeFields] lists the fields of an effect.
+// [Fields] lists the fields of an effect.
 //
 // A Scope is immutable; the members of its lists are sorted, clean and without
 // duplicates.
@@ -98,33 +98,33 @@ type ArgumentRule struct {
 	Patterns [][]string // RE2, each matched against a whole argument
 }
 
-// ScopeKind is the shape of a field. It determines how two values of the field
+// Kind is the shape of a field. It determines how two values of the field
 // are intersected.
-type ScopeKind uint8
+type Kind uint8
 
 // The kinds of fields and the intersection of two values: the deeper of two
 // directories or prefixes, the narrower host, the common members of other
 // lists, the lower limit, true if both flags are true, and all argument rules
 // of both.
 const (
-	ScopeFlag ScopeKind = iota
-	ScopeCount
-	ScopeBytes
-	ScopeMillis
-	ScopeNames
-	ScopeFiles // absolute paths, compared as they are
-	ScopeDirs  // absolute directories with everything below them
-	ScopePrefixes
-	ScopeHosts
-	ScopePorts
-	ScopeArguments
-	ScopeWord
+	KindFlag Kind = iota
+	KindCount
+	KindBytes
+	KindMillis
+	KindNames
+	KindFiles // absolute paths, compared as they are
+	KindDirs  // absolute directories with everything below them
+	KindPrefixes
+	KindHosts
+	KindPorts
+	KindArguments
+	KindWord
 )
 
-// ScopeField describes one field of the scopes of some effects.
-type ScopeField struct {
+// Field describes one field of the scopes of some effects.
+type Field struct {
 	Key     string // key in data, without colon
-	Kind    ScopeKind
+	Kind    Kind
 	Effects []string
 
 	flag   func(*Scope) *Flag
@@ -136,15 +136,15 @@ type ScopeField struct {
 	change func(string) string // normalizes a name before it is stored
 }
 
-// ScopedEffects returns the effects that have scopes, sorted.
-func ScopedEffects() []string { return slices.Clone(everyScope) }
+// Scoped returns the effects that have scopes, sorted.
+func Scoped() []string { return slices.Clone(everyScope) }
 
-// ScopeFields returns the fields of the scopes of the effect, none if the
+// Fields returns the fields of the scopes of the effect, none if the
 // effect has no scope. The caller must not modify them.
-func ScopeFields(effect string) []ScopeField { return fieldsOfEffect[effect] }
+func Fields(effect string) []Field { return fieldsOfEffect[effect] }
 
-var fieldsOfEffect = func() map[string][]ScopeField {
-	out := map[string][]ScopeField{}
+var fieldsOfEffect = func() map[string][]Field {
+	out := map[string][]Field{}
 	for _, f := range scopeFields {
 		for _, e := range f.Effects {
 			out[e] = append(out[e], f)

@@ -1,9 +1,10 @@
-package contract
+package effects
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -55,11 +56,11 @@ func ToolNamed(name string) (Tool, bool) {
 // allowed. The executor of the tool decides again with the real files and
 // addresses. The error is effects/invalid-input or effects/scope-denied with a
 // :reason.
-func (t Tool) Permit(input edn.Value, s *Scope) *Error {
+func (t Tool) Permit(input edn.Value, s *Scope) *contract.Error {
 	if !s.Enabled.V {
 		return Denied("disabled", t, "the effect :%s is disabled", t.Effect)
 	}
-	var err *Error
+	var err *contract.Error
 	switch t.ID {
 	case "fs/read-file", "fs/list":
 		_, err = t.Place(input, s)
@@ -76,16 +77,16 @@ func (t Tool) Permit(input edn.Value, s *Scope) *Error {
 }
 
 // Denied returns the error of a call outside its scope.
-func Denied(reason string, t Tool, format string, args ...any) *Error {
-	return Errorf("effects/scope-denied", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
+func Denied(reason string, t Tool, format string, args ...any) *contract.Error {
+	return contract.Errorf("effects/scope-denied", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
 		WithDetail("reason", edn.K(reason)).
 		WithDetail("effect", edn.K(t.Effect)).
 		WithDetail("tool/id", edn.K(t.ID))
 }
 
-// InvalidToolInput returns the error of a call that no scope could allow.
-func InvalidToolInput(reason string, t Tool, format string, args ...any) *Error {
-	return Errorf("effects/invalid-input", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
+// InvalidInput returns the error of a call that no scope could allow.
+func InvalidInput(reason string, t Tool, format string, args ...any) *contract.Error {
+	return contract.Errorf("effects/invalid-input", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
 		WithDetail("reason", edn.K(reason)).
 		WithDetail("tool/id", edn.K(t.ID))
 }

@@ -1,4 +1,4 @@
-package contract
+package effects
 
 import (
 	"net/netip"

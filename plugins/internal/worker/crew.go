@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
@@ -38,7 +39,7 @@ func NewCrew(self string, idle time.Duration) *Crew { return &Crew{self: self, i
 
 // Task is one call of a tool, in two parts.
 type Task struct {
-	Tool contract.Tool
+	Tool effects.Tool
 	// Rules are what the worker needs to confine itself. They must not depend on
 	// what the caller wrote, except where the host has checked it.
 	Rules edn.Value

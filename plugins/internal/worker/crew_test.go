@@ -21,6 +21,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
@@ -58,7 +59,7 @@ func (d directory) Do(_ context.Context, call edn.Value) (edn.Value, *contract.E
 
 func (d directory) Close() {}
 
-var writeTool, _ = contract.ToolNamed("fs/write-file")
+var writeTool, _ = effects.ToolNamed("fs/write-file")
 
 // writing is a task that writes a file in a directory.
 func writing(dir, name, content string) Task {
@@ -250,7 +251,7 @@ func TestRulesThatAreNotRules(t *testing.T) {
 	assert.Equal(t, "effects/runtime-failed", e.Type)
 	assert.Contains(t, e.Message, "bad rules: no directory")
 	assert.Equal(t, ":unknown", e.Details.Key("effect/state").String(), "a call that changes something may have been made")
-	task.Tool, _ = contract.ToolNamed("fs/read-file")
+	task.Tool, _ = effects.ToolNamed("fs/read-file")
 	_, err = crew(t, 0).Run(t.Context(), task)
 	assert.True(t, contract.AsError(err).Details.Key("effect/state").IsNil(), "a read has changed nothing")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Arg is the argument that makes the binary a worker: see Main.
@@ -76,7 +77,7 @@ func Main(in io.Reader, out io.Writer, hold Hold) int {
 
 // Confine confines this process to a policy, at level strict. Unless strict is
 // set, it accepts what the machine cannot enforce.
-func Confine(t contract.Tool, p confine.Policy, strict bool) *contract.Error {
+func Confine(t effects.Tool, p confine.Policy, strict bool) *contract.Error {
 	p.Level, p.BestEffort = confine.Strict, !strict
 	if err := confine.Apply(p); err != nil {
 		return Unheld(t, err)
@@ -85,7 +86,7 @@ func Confine(t contract.Tool, p confine.Policy, strict bool) *contract.Error {
 }
 
 // Unheld is the error of a call that the kernel cannot confine to its scope.
-func Unheld(t contract.Tool, err error) *contract.Error {
+func Unheld(t effects.Tool, err error) *contract.Error {
 	e := contract.Errorf("effects/not-enforceable", ":%s: nothing holds the call to its scope: %s", t.ID, err)
 	var fault *confine.Error
 	if errors.As(err, &fault) {

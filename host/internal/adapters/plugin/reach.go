@@ -8,7 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/confine"
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Reach returns the isolation extended by what the scopes of a plugin's effects
@@ -64,7 +64,7 @@ const namePort = 53
 
 // reachable returns the directories and files that a scope allows. A missing path,
 // or a file that may be replaced, is represented by its directory.
-func reachable(s *contract.Scope, writes bool) []string {
+func reachable(s *effects.Scope, writes bool) []string {
 	var out []string
 	for _, root := range s.Roots.V {
 		for _, prefix := range s.Allow.V {

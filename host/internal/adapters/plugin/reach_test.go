@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // FX-003: the scopes of the effects of a plugin extend its sandbox, and keep
@@ -51,10 +52,10 @@ func TestReach(t *testing.T) {
 		"another effect": {"none", `{}`, Isolation{}, Isolation{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var scope contract.Scope
+			var scope effects.Scope
 			if row.effect != "none" {
-				var problems []contract.ScopeProblem
-				scope, problems = contract.ParseScope(row.effect, edn.MustRead(row.scope))
+				var problems []effects.Problem
+				scope, problems = effects.ParseScope(row.effect, edn.MustRead(row.scope))
 				require.Empty(t, problems)
 			}
 			assert.Equal(t, row.want, row.from.Reach(policy.Scopes{{Effect: row.effect, Scope: scope}}))

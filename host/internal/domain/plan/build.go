@@ -194,7 +194,7 @@ func (e *Env) nodeTraits(n *Node) (t traits) {
 		return e.callTraits(n)
 	case n.Op == OpTool:
 		if n.Layer != nil && n.Layer.Effects.Set {
-			return traits{effectful: effects(n.Layer.Effects.V)}
+			return traits{effectful: hasEffects(n.Layer.Effects.V)}
 		}
 		c, ok := e.Registry.Tool(n.ToolID)
 		return traits{effectful: ok && c.Effectful()}
@@ -212,7 +212,7 @@ func (e *Env) nodeTraits(n *Node) (t traits) {
 func (e *Env) callTraits(n *Node) (t traits) {
 	written := n.Layer != nil && n.Layer.Effects.Set
 	if written {
-		t.effectful = effects(n.Layer.Effects.V)
+		t.effectful = hasEffects(n.Layer.Effects.V)
 	}
 	for _, id := range e.candidates(n) {
 		c, ok := e.Registry.Capability(id)
@@ -301,6 +301,6 @@ func (e *Env) Demand(n *Node, l *policy.Layer) policy.Demand {
 	return d
 }
 
-func effects(list []string) bool {
+func hasEffects(list []string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return s != registry.NoEffect })
 }

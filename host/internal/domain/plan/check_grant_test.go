@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // TestGrantCoversCallsAndTools: CHECK-001, CHECK-021, FX-002, a node whose
@@ -35,7 +35,7 @@ func TestGrantCoversCallsAndTools(t *testing.T) {
 	reg, err := registry.New(spec)
 	require.NoError(t, err)
 	scope := func(effect, text string) policy.Scoped {
-		s, err := contract.ParseScope(effect, edn.MustRead(text))
+		s, err := effects.ParseScope(effect, edn.MustRead(text))
 		require.Nil(t, err)
 		return policy.Scoped{Effect: effect, Scope: s}
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // eachKey parses the entries of a map with known keys.
@@ -239,8 +239,8 @@ func (np *nodeParser) allowed(v edn.Value) {
 
 // scopes parses the scopes that narrow the effects of the node (FX-001).
 func (np *nodeParser) scopes(v edn.Value) {
-	np.eachKey(v, contract.ScopedEffects(), func(effect string, val edn.Value) {
-		s, problems := contract.ParseScope(effect, val)
+	np.eachKey(v, effects.Scoped(), func(effect string, val edn.Value) {
+		s, problems := effects.ParseScope(effect, val)
 		for _, p := range problems {
 			var near edn.Value
 			if p.Nearest != "" {

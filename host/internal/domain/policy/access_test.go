@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // AUTH-010: a forbidden role denies; one role of any permits, or all roles of
@@ -115,7 +116,7 @@ func TestDeniedOperation(t *testing.T) {
 // decide decides a call to a capability with the effect under a configuration.
 func decide(t *testing.T, e *policy.Effects, roles []string, effect, allowed, asked, input string, confines bool) (string, *contract.Error) {
 	t.Helper()
-	tool, _ := contract.ToolNamed(effect)
+	tool, _ := effects.ToolNamed(effect)
 	c := &registry.Capability{Capability: contract.Capability{ID: "x/y", Effects: []string{effect}}, Advertised: tool.ID, Confines: confines}
 	layer := policy.Layer{Effects: policy.Of([]string{allowed}, policy.Origin{})}
 	if asked != "" {
@@ -175,6 +176,43 @@ func TestDecideInOrder(t *testing.T) {
 	}
 }
 
+// HCL-040: rules and scopes that replace those of a run narrow it at once, and widen
+// nothing.
+func TestReplacedEffectsNarrow(t *testing.T) {
+	admin := []string{policy.RoleAdmin}
+	conf := func(text string) *policy.Effects {
+		return &policy.Effects{Rules: policy.ShippedEffectRules(), Host: policy.ScopesOf(
+			policy.Scoped{Effect: "fs/write", Scope: scope(t, "fs/write", text)})}
+	}
+	const file = `{:path "reports/a" :content "x"}`
+	closed := conf(`{:enabled true :roots ["/srv"] :allow ["."]}`)
+	closed.Rules = policy.Rules{"fs/write": {All: []string{"role/clerk"}}}
+	for name, row := range map[string]struct {
+		now  *policy.Effects
+		want string // the scope, or the type of the error
+	}{
+		"not replaced": {nil, `{:fs/write {:allow ["reports"] :enabled true :max-bytes 100 :roots ["/srv"]}}`},
+		"wider": {conf(`{:enabled true :roots ["/srv"] :allow ["."] :max-bytes 500}`),
+			`{:fs/write {:allow ["reports"] :enabled true :max-bytes 100 :roots ["/srv"]}}`},
+		"narrower": {conf(`{:enabled true :roots ["/srv"] :allow ["reports"] :max-bytes 10}`),
+			`{:fs/write {:allow ["reports"] :enabled true :max-bytes 10 :roots ["/srv"]}}`},
+		"elsewhere":    {conf(`{:enabled true :roots ["/srv"] :allow ["drafts"]}`), "effects/scope-denied"},
+		"disabled":     {conf(`{:enabled false :roots ["/srv"] :allow ["."]}`), "effects/scope-denied"},
+		"not there":    {&policy.Effects{Rules: policy.ShippedEffectRules()}, "effects/scope-denied"},
+		"another role": {closed, "auth/forbidden-effect"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			old := conf(`{:enabled true :roots ["/srv"] :allow ["reports"] :max-bytes 100}`)
+			old.InForce = func() *policy.Effects { return row.now }
+			got, err := decide(t, old, admin, "fs/write", "fs/write", "", file, true)
+			if err != nil {
+				got = err.Type
+			}
+			assert.Equal(t, row.want, got)
+		})
+	}
+}
+
 // FX-001, FX-002: a capability with several effects needs all of them. Its own
 // scopes in the configuration apply in addition to those of the host and of
 // roles.
@@ -201,7 +239,7 @@ func TestDecideOfManyEffects(t *testing.T) {
 	granted, err = both(`{:max-bytes 7}`).Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.Nil(t, err)
 	own, _ := granted.Of("fs/write")
-	assert.Equal(t, contract.Bound{N: 7, Set: true}, own.MaxBytes)
+	assert.Equal(t, effects.Bound{N: 7, Set: true}, own.MaxBytes)
 
 	_, err = both("").Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: c, Layer: layer("fs/read")})
 	require.NotNil(t, err)

@@ -6,6 +6,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Effects is the effect configuration: which roles may have which effects, and
@@ -24,6 +25,10 @@ type Effects struct {
 	// OnUnknown maps an effect to a value of registry.Intent.OnUnknown. An effect without
 	// an entry suspends.
 	OnUnknown map[string]string
+	// InForce returns the effect configuration that has replaced this one. It narrows
+	// the grants of this one at once (HCL-040), it never widens them. nil, or a nil
+	// result: this one is in force.
+	InForce func() *Effects
 }
 
 // AllowHint returns the hint that shows how a request allows an effect.
@@ -66,11 +71,11 @@ type Need struct {
 	Input edn.Value
 }
 
-func (n *Need) tool(effect string) (contract.Tool, bool) {
+func (n *Need) tool(effect string) (effects.Tool, bool) {
 	if !n.Capability.Confines {
-		return contract.Tool{}, false
+		return effects.Tool{}, false
 	}
-	t, ok := contract.ToolNamed(n.Capability.Advertised)
+	t, ok := effects.ToolNamed(n.Capability.Advertised)
 	return t, ok && t.Effect == effect
 }
 
@@ -82,6 +87,23 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 	if !n.Capability.Effectful() {
 		return nil, nil
 	}
+	scopes, err := g.decide(n)
+	if err != nil || g.effects.InForce == nil {
+		return scopes, err
+	}
+	now := g.effects.InForce()
+	if now == nil {
+		return scopes, nil
+	}
+	narrower, err := now.Grant(g.caller).decide(n)
+	if err != nil {
+		return nil, err
+	}
+	return MeetAll(scopes, narrower), nil
+}
+
+// decide returns the scopes under the configuration of the grant alone.
+func (g *Grant) decide(n Need) (Scopes, *contract.Error) {
 	if missing, ok := n.Layer.AllowsEffects(n.Capability.Effects); !ok {
 		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here",
 			n.Capability.ID, missing).
@@ -185,7 +207,7 @@ func (g *Grant) rule(effect string) (r Rule, why string, ok bool) {
 }
 
 // scope returns the effective scope of one effect of a call.
-func (g *Grant) scope(effect string, n Need) (contract.Scope, *contract.Error) {
+func (g *Grant) scope(effect string, n Need) (effects.Scope, *contract.Error) {
 	standing, known := g.effects.Host.Of(effect) // access has verified that the effect is configured
 	if own, ok := g.effects.Capabilities[n.Capability.ID].Of(effect); ok {
 		standing = Meet(standing, own)
@@ -234,7 +256,7 @@ func (g *Grant) Caller() Caller {
 func Overlap(reached, forbidden []string) (dir, path string) {
 	for _, dir := range reached {
 		for _, f := range forbidden {
-			if contract.Covers(contract.ScopeDirs, dir, f) || contract.Covers(contract.ScopeDirs, f, dir) {
+			if effects.Covers(effects.KindDirs, dir, f) || effects.Covers(effects.KindDirs, f, dir) {
 				return dir, f
 			}
 		}
@@ -243,7 +265,7 @@ func Overlap(reached, forbidden []string) (dir, path string) {
 }
 
 // Reach returns the absolute directories that a scope reaches.
-func Reach(s *contract.Scope) []string {
+func Reach(s *effects.Scope) []string {
 	var out []string
 	for _, root := range s.Roots.V {
 		for _, prefix := range s.Allow.V {

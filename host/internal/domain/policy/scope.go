@@ -4,44 +4,44 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Meet returns the scope that both scopes of one effect permit. It is
 // commutative, associative and idempotent, and never wider than an operand: an
 // unwritten field takes the value of the other operand, an empty list permits
 // nothing, and enabled = false wins.
-func Meet(a, b contract.Scope) contract.Scope {
-	return contract.Scope{
+func Meet(a, b effects.Scope) effects.Scope {
+	return effects.Scope{
 		Enabled: meetFlag(a.Enabled, b.Enabled),
 
 		// Roots must be equal, not nested: prefixes are relative to a root, and
 		// under a deeper root they would name other places.
-		Roots:    meetNames(contract.ScopeFiles, a.Roots, b.Roots),
-		Allow:    meetNames(contract.ScopePrefixes, a.Allow, b.Allow),
+		Roots:    meetNames(effects.KindFiles, a.Roots, b.Roots),
+		Allow:    meetNames(effects.KindPrefixes, a.Allow, b.Allow),
 		MaxBytes: meetBound(a.MaxBytes, b.MaxBytes),
 		MkDirs:   meetFlag(a.MkDirs, b.MkDirs),
 		Append:   meetFlag(a.Append, b.Append),
 
-		AllowCommands: meetNames(contract.ScopeFiles, a.AllowCommands, b.AllowCommands),
-		AllowCWD:      meetNames(contract.ScopeDirs, a.AllowCWD, b.AllowCWD),
+		AllowCommands: meetNames(effects.KindFiles, a.AllowCommands, b.AllowCommands),
+		AllowCWD:      meetNames(effects.KindDirs, a.AllowCWD, b.AllowCWD),
 		Arguments:     meetRules(a.Arguments, b.Arguments),
-		EnvPass:       meetNames(contract.ScopeNames, a.EnvPass, b.EnvPass),
+		EnvPass:       meetNames(effects.KindNames, a.EnvPass, b.EnvPass),
 		MaxTimeout:    meetBound(a.MaxTimeout, b.MaxTimeout),
 		MaxOutput:     meetBound(a.MaxOutput, b.MaxOutput),
 		Memory:        meetBound(a.Memory, b.Memory),
 		Processes:     meetBound(a.Processes, b.Processes),
 
-		Hosts:             meetNames(contract.ScopeHosts, a.Hosts, b.Hosts),
-		Schemes:           meetNames(contract.ScopeNames, a.Schemes, b.Schemes),
+		Hosts:             meetNames(effects.KindHosts, a.Hosts, b.Hosts),
+		Schemes:           meetNames(effects.KindNames, a.Schemes, b.Schemes),
 		Ports:             meetPorts(a.Ports, b.Ports),
-		Methods:           meetNames(contract.ScopeNames, a.Methods, b.Methods),
+		Methods:           meetNames(effects.KindNames, a.Methods, b.Methods),
 		Redirects:         meetBound(a.Redirects, b.Redirects),
 		AllowPrivate:      meetFlag(a.AllowPrivate, b.AllowPrivate),
 		IdempotencyHeader: meetWord(a.IdempotencyHeader, b.IdempotencyHeader),
 
-		Connections: meetNames(contract.ScopeNames, a.Connections, b.Connections),
+		Connections: meetNames(effects.KindNames, a.Connections, b.Connections),
 		MaxRows:     meetBound(a.MaxRows, b.MaxRows),
 		DDL:         meetFlag(a.DDL, b.DDL),
 
@@ -49,39 +49,39 @@ func Meet(a, b contract.Scope) contract.Scope {
 	}
 }
 
-func meetFlag(a, b contract.Flag) contract.Flag {
+func meetFlag(a, b effects.Flag) effects.Flag {
 	switch {
 	case !a.Set:
 		return b
 	case !b.Set:
 		return a
 	}
-	return contract.Flag{V: a.V && b.V, Set: true}
+	return effects.Flag{V: a.V && b.V, Set: true}
 }
 
-func meetBound(a, b contract.Bound) contract.Bound {
+func meetBound(a, b effects.Bound) effects.Bound {
 	switch {
 	case !a.Set:
 		return b
 	case !b.Set:
 		return a
 	}
-	return contract.Bound{N: min(a.N, b.N), Set: true}
+	return effects.Bound{N: min(a.N, b.N), Set: true}
 }
 
 // meetWord returns the empty word for two different words.
-func meetWord(a, b contract.Word) contract.Word {
+func meetWord(a, b effects.Word) effects.Word {
 	switch {
 	case !a.Set:
 		return b
 	case !b.Set || a.V == b.V:
 		return a
 	}
-	return contract.Word{Set: true}
+	return effects.Word{Set: true}
 }
 
 // meetNames keeps from each pair of members the one that the other covers.
-func meetNames(kind contract.ScopeKind, a, b contract.List[string]) contract.List[string] {
+func meetNames(kind effects.Kind, a, b effects.List[string]) effects.List[string] {
 	switch {
 	case !a.Set:
 		return b
@@ -91,17 +91,17 @@ func meetNames(kind contract.ScopeKind, a, b contract.List[string]) contract.Lis
 	out := make([]string, 0, min(len(a.V), len(b.V)))
 	for _, x := range a.V {
 		for _, y := range b.V {
-			if contract.Covers(kind, x, y) {
+			if effects.Covers(kind, x, y) {
 				out = append(out, y)
-			} else if contract.Covers(kind, y, x) {
+			} else if effects.Covers(kind, y, x) {
 				out = append(out, x)
 			}
 		}
 	}
-	return contract.List[string]{V: contract.Tidy(kind, out), Set: true}
+	return effects.List[string]{V: effects.Tidy(kind, out), Set: true}
 }
 
-func meetPorts(a, b contract.List[int]) contract.List[int] {
+func meetPorts(a, b effects.List[int]) effects.List[int] {
 	switch {
 	case !a.Set:
 		return b
@@ -114,22 +114,22 @@ func meetPorts(a, b contract.List[int]) contract.List[int] {
 			out = append(out, p)
 		}
 	}
-	return contract.List[int]{V: out, Set: true}
+	return effects.List[int]{V: out, Set: true}
 }
 
 // meetRules applies the rules of both sides. A command that one side does not
 // name keeps the rules of the other.
-func meetRules(a, b contract.List[contract.ArgumentRule]) contract.List[contract.ArgumentRule] {
+func meetRules(a, b effects.List[effects.ArgumentRule]) effects.List[effects.ArgumentRule] {
 	switch {
 	case !a.Set:
 		return b
 	case !b.Set:
 		return a
 	}
-	out := make([]contract.ArgumentRule, 0, len(a.V)+len(b.V))
+	out := make([]effects.ArgumentRule, 0, len(a.V)+len(b.V))
 	out = append(out, a.V...)
 	for _, r := range b.V {
-		i := slices.IndexFunc(out, func(x contract.ArgumentRule) bool { return x.Command == r.Command })
+		i := slices.IndexFunc(out, func(x effects.ArgumentRule) bool { return x.Command == r.Command })
 		if i < 0 {
 			out = append(out, r)
 			continue
@@ -138,14 +138,14 @@ func meetRules(a, b contract.List[contract.ArgumentRule]) contract.List[contract
 		slices.SortFunc(both, slices.Compare)
 		out[i].Patterns = slices.CompactFunc(both, slices.Equal)
 	}
-	slices.SortFunc(out, func(x, y contract.ArgumentRule) int { return cmp.Compare(x.Command, y.Command) })
-	return contract.List[contract.ArgumentRule]{V: out, Set: true}
+	slices.SortFunc(out, func(x, y effects.ArgumentRule) int { return cmp.Compare(x.Command, y.Command) })
+	return effects.List[effects.ArgumentRule]{V: out, Set: true}
 }
 
 // Scoped is the scope of one effect.
 type Scoped struct {
 	Effect string
-	Scope  contract.Scope
+	Scope  effects.Scope
 }
 
 // Scopes are scopes by effect, sorted by effect. An effect without a scope is
@@ -162,13 +162,13 @@ func ScopesOf(list ...Scoped) Scopes {
 }
 
 // Of returns the scope of an effect, and whether there is one.
-func (s Scopes) Of(effect string) (contract.Scope, bool) {
+func (s Scopes) Of(effect string) (effects.Scope, bool) {
 	for i := range s {
 		if s[i].Effect == effect {
 			return s[i].Scope, true
 		}
 	}
-	return contract.Scope{}, false
+	return effects.Scope{}, false
 }
 
 // Value returns the map from effect to scope used in plans and on the wire.

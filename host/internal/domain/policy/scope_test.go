@@ -9,34 +9,34 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Members that nest, collide and miss each other.
-var scopeMembers = map[contract.ScopeKind][]string{
-	contract.ScopeNames:    {"A", "B", "GET", "https", "POST"},
-	contract.ScopeFiles:    {"/srv", "/srv/data", "/opt", "/bin/ls"},
-	contract.ScopeDirs:     {"/", "/srv", "/srv/data", "/srv/data/x", "/srvx", "/opt"},
-	contract.ScopePrefixes: {".", "a", "a/b", "a/b/c", "ab", "z"},
-	contract.ScopeHosts:    {"a.example.com", "*.example.com", "*.x.example.com", "b.x.example.com", "example.com", "10.0.0.1", "::1"},
+var scopeMembers = map[effects.Kind][]string{
+	effects.KindNames:    {"A", "B", "GET", "https", "POST"},
+	effects.KindFiles:    {"/srv", "/srv/data", "/opt", "/bin/ls"},
+	effects.KindDirs:     {"/", "/srv", "/srv/data", "/srv/data/x", "/srvx", "/opt"},
+	effects.KindPrefixes: {".", "a", "a/b", "a/b/c", "ab", "z"},
+	effects.KindHosts:    {"a.example.com", "*.example.com", "*.x.example.com", "b.x.example.com", "example.com", "10.0.0.1", "::1"},
 }
 
 // drawScope draws any subset of the fields of an effect as data and parses it.
-func drawScope(t *rapid.T, effect string) contract.Scope {
+func drawScope(t *rapid.T, effect string) effects.Scope {
 	var b edn.MapBuilder
-	for _, f := range contract.ScopeFields(effect) {
+	for _, f := range effects.Fields(effect) {
 		if rapid.Bool().Draw(t, f.Key+"?") {
 			continue
 		}
 		b.Key(f.Key, drawField(t, f))
 	}
-	s, problems := contract.ParseScope(effect, b.Map())
+	s, problems := effects.ParseScope(effect, b.Map())
 	require.Empty(t, problems)
 	return s
 }
 
-func drawField(t *rapid.T, f contract.ScopeField) edn.Value {
+func drawField(t *rapid.T, f effects.Field) edn.Value {
 	texts := func(from []string) edn.Value {
 		var vs []edn.Value
 		for _, s := range rapid.SliceOfN(rapid.SampledFrom(from), 0, 4).Draw(t, f.Key) {
@@ -45,23 +45,23 @@ func drawField(t *rapid.T, f contract.ScopeField) edn.Value {
 		return edn.Vector(vs...)
 	}
 	switch f.Kind {
-	case contract.ScopeFlag:
+	case effects.KindFlag:
 		return edn.Bool(rapid.Bool().Draw(t, f.Key))
-	case contract.ScopeCount, contract.ScopeBytes, contract.ScopeMillis:
+	case effects.KindCount, effects.KindBytes, effects.KindMillis:
 		return edn.Int(rapid.Int64Range(0, 5).Draw(t, f.Key))
-	case contract.ScopePorts:
+	case effects.KindPorts:
 		var vs []edn.Value
 		for _, p := range rapid.SliceOfN(rapid.Int64Range(1, 5), 0, 4).Draw(t, f.Key) {
 			vs = append(vs, edn.Int(p))
 		}
 		return edn.Vector(vs...)
-	case contract.ScopeArguments:
+	case effects.KindArguments:
 		var b edn.MapBuilder
 		for _, c := range rapid.SliceOfN(rapid.SampledFrom([]string{"/bin/ls", "/bin/cat"}), 0, 2).Draw(t, f.Key) {
 			b.Set(edn.Text(c), texts([]string{"-l", "-a", "[a-z]+"}))
 		}
 		return b.Map()
-	case contract.ScopeWord:
+	case effects.KindWord:
 		return edn.Text(rapid.SampledFrom([]string{"", "Idempotency-Key", "X-Key"}).Draw(t, f.Key))
 	}
 	return texts(scopeMembers[f.Kind])
@@ -69,12 +69,12 @@ func drawField(t *rapid.T, f contract.ScopeField) edn.Value {
 
 // notWider reports whether wide permits everything in a field that narrow
 // permits. Both are values of the field.
-func notWider(f contract.ScopeField, narrow, wide edn.Value) bool {
+func notWider(f effects.Field, narrow, wide edn.Value) bool {
 	if wide.IsNil() {
 		return true
 	}
 	switch f.Kind {
-	case contract.ScopeArguments: // each pattern of a command is one more that its arguments may not miss
+	case effects.KindArguments: // each pattern of a command is one more that its arguments may not miss
 		for command, patterns := range wide.Entries() {
 			for pattern := range patterns.Elems() {
 				kept, _ := narrow.Get(command)
@@ -84,15 +84,15 @@ func notWider(f contract.ScopeField, narrow, wide edn.Value) bool {
 			}
 		}
 		return true
-	case contract.ScopeFlag:
+	case effects.KindFlag:
 		return !narrow.IsNil() && (wide.Truthy() || !narrow.Truthy())
-	case contract.ScopeCount, contract.ScopeBytes, contract.ScopeMillis:
+	case effects.KindCount, effects.KindBytes, effects.KindMillis:
 		n, set := narrow.AsInt()
 		w, _ := wide.AsInt()
 		return set && n <= w
-	case contract.ScopePorts:
+	case effects.KindPorts:
 		return !narrow.IsNil() && narrow.Len() <= wide.Len()
-	case contract.ScopeWord:
+	case effects.KindWord:
 		return edn.Equal(narrow, wide) || edn.Equal(narrow, edn.Text(""))
 	}
 	for x := range narrow.Elems() {
@@ -100,7 +100,7 @@ func notWider(f contract.ScopeField, narrow, wide edn.Value) bool {
 		for y := range wide.Elems() {
 			name, _ := x.AsString()
 			of, _ := y.AsString()
-			covered = covered || contract.Covers(f.Kind, of, name)
+			covered = covered || effects.Covers(f.Kind, of, name)
 		}
 		if !covered {
 			return false
@@ -113,21 +113,21 @@ func notWider(f contract.ScopeField, narrow, wide edn.Value) bool {
 // an operand; an absent field inherits, an empty list permits nothing, and
 // enabled = false wins.
 func TestMeetLaws(t *testing.T) {
-	for _, effect := range contract.ScopedEffects() {
+	for _, effect := range effects.Scoped() {
 		t.Run(effect, rapid.MakeCheck(func(t *rapid.T) {
 			a, b, c := drawScope(t, effect), drawScope(t, effect), drawScope(t, effect)
-			show := func(s contract.Scope) string { return s.Value(effect).String() }
+			show := func(s effects.Scope) string { return s.Value(effect).String() }
 			ab := policy.Meet(a, b)
 			require.Equal(t, show(ab), show(policy.Meet(b, a)), "commutative")
 			require.Equal(t, show(policy.Meet(ab, c)), show(policy.Meet(a, policy.Meet(b, c))), "associative")
 			require.Equal(t, show(a), show(policy.Meet(a, a)), "idempotent")
-			require.Equal(t, show(a), show(policy.Meet(a, contract.Scope{})), "absent inherits")
-			for _, f := range contract.ScopeFields(effect) {
-				in := func(s contract.Scope) edn.Value { return s.Value(effect).Key(f.Key) }
+			require.Equal(t, show(a), show(policy.Meet(a, effects.Scope{})), "absent inherits")
+			for _, f := range effects.Fields(effect) {
+				in := func(s effects.Scope) edn.Value { return s.Value(effect).Key(f.Key) }
 				require.True(t, notWider(f, in(ab), in(a)) && notWider(f, in(ab), in(b)), "%s: %s is wider than %s or %s", f.Key, show(ab), show(a), show(b))
 			}
 			require.False(t, ab.Enabled.V && (a.Enabled.Set && !a.Enabled.V || b.Enabled.Set && !b.Enabled.V), "enabled = false wins")
-			read, problems := contract.ParseScope(effect, ab.Value(effect))
+			read, problems := effects.ParseScope(effect, ab.Value(effect))
 			require.Empty(t, problems)
 			require.Equal(t, show(ab), show(read), "what is written can be read")
 		}))
@@ -136,32 +136,32 @@ func TestMeetLaws(t *testing.T) {
 
 // The meet permits exactly those inputs of a tool that both operands permit.
 func TestMeetDecidesLikeBoth(t *testing.T) {
-	file, _ := contract.ToolNamed("fs/read-file")
-	request, _ := contract.ToolNamed("net/http-request")
-	run, _ := contract.ToolNamed("process/run")
+	file, _ := effects.ToolNamed("fs/read-file")
+	request, _ := effects.ToolNamed("net/http-request")
+	run, _ := effects.ToolNamed("process/run")
 	inputs := map[string][]edn.Value{
 		"fs/read": {edn.MustRead(`{:path "a/b/f" :root "/srv"}`), edn.MustRead(`{:path "z" :root "/srv/data"}`), edn.MustRead(`{:path "abc" :root "/opt"}`)},
 		"net/http": {edn.MustRead(`{:url "https://b.x.example.com:3/"}`), edn.MustRead(`{:url "https://a.example.com:2/" :method "POST"}`),
 			edn.MustRead(`{:url "https://10.0.0.1:1/"}`)},
 		"process/run": {edn.MustRead(`{:command ["/bin/ls" "-l"] :cwd "/srv/data"}`), edn.MustRead(`{:command ["/bin/ls" "-l" "-a" "x"] :cwd "/opt"}`)},
 	}
-	for _, tool := range []contract.Tool{file, request, run} {
+	for _, tool := range []effects.Tool{file, request, run} {
 		t.Run(tool.ID, rapid.MakeCheck(func(t *rapid.T) {
 			a, b := drawScope(t, tool.Effect), drawScope(t, tool.Effect)
 			// Only written lists and flags decide; an unwritten one inherits.
-			for _, s := range []*contract.Scope{&a, &b} {
+			for _, s := range []*effects.Scope{&a, &b} {
 				v := s.Value(tool.Effect)
-				for _, f := range contract.ScopeFields(tool.Effect) {
+				for _, f := range effects.Fields(tool.Effect) {
 					switch {
 					case v.HasKey(f.Key):
-					case f.Kind == contract.ScopeFlag:
+					case f.Kind == effects.KindFlag:
 						v = v.AssocKey(f.Key, edn.Bool(false))
-					case scopeMembers[f.Kind] != nil || f.Kind == contract.ScopePorts:
+					case scopeMembers[f.Kind] != nil || f.Kind == effects.KindPorts:
 						v = v.AssocKey(f.Key, edn.Vector())
 					}
 				}
-				var problems []contract.ScopeProblem
-				*s, problems = contract.ParseScope(tool.Effect, v)
+				var problems []effects.Problem
+				*s, problems = effects.ParseScope(tool.Effect, v)
 				require.Empty(t, problems)
 			}
 			ab := policy.Meet(a, b)
@@ -186,22 +186,22 @@ func TestScopesMeetByEffect(t *testing.T) {
 
 // FX-003: where both sides have argument rules, both apply, sorted by command.
 func TestMeetOfArgumentRules(t *testing.T) {
-	rules := func(list ...contract.ArgumentRule) contract.Scope {
-		return contract.Scope{Arguments: contract.List[contract.ArgumentRule]{V: list, Set: true}}
+	rules := func(list ...effects.ArgumentRule) effects.Scope {
+		return effects.Scope{Arguments: effects.List[effects.ArgumentRule]{V: list, Set: true}}
 	}
-	rule := func(command string, patterns ...[]string) contract.ArgumentRule {
-		return contract.ArgumentRule{Command: command, Patterns: patterns}
+	rule := func(command string, patterns ...[]string) effects.ArgumentRule {
+		return effects.ArgumentRule{Command: command, Patterns: patterns}
 	}
 	a := rules(rule("go", []string{"test"}), rule("wc", []string{"-l"}))
 	b := rules(rule("cat"), rule("go", []string{"vet"}, []string{"test"}))
-	want := []contract.ArgumentRule{rule("cat"), rule("go", []string{"test"}, []string{"vet"}), rule("wc", []string{"-l"})}
+	want := []effects.ArgumentRule{rule("cat"), rule("go", []string{"test"}, []string{"vet"}), rule("wc", []string{"-l"})}
 	assert.Equal(t, want, policy.Meet(a, b).Arguments.V)
 	assert.Equal(t, want, policy.Meet(b, a).Arguments.V)
 }
 
-func scope(t testing.TB, effect, text string) contract.Scope {
+func scope(t testing.TB, effect, text string) effects.Scope {
 	t.Helper()
-	s, problems := contract.ParseScope(effect, edn.MustRead(text))
+	s, problems := effects.ParseScope(effect, edn.MustRead(text))
 	require.Empty(t, problems)
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
@@ -174,7 +175,7 @@ func (r *Registry) Tool(id string) (*Capability, bool) {
 	if c, ok := r.caps[id]; ok {
 		return c, true
 	}
-	if t, ok := contract.ToolNamed(id); ok {
+	if t, ok := effects.ToolNamed(id); ok {
 		c, ok := r.caps[t.ID]
 		return c, ok
 	}
@@ -269,7 +270,7 @@ func (r *Registry) NearestCapability(name string) string {
 // NearestTool returns the id or alias of a tool most like name, or "".
 func (r *Registry) NearestTool(name string) string {
 	known := slices.Clone(r.capNames)
-	for _, t := range contract.Tools() {
+	for _, t := range effects.Tools() {
 		if _, ok := r.caps[t.ID]; ok && t.Alias != "" {
 			known = append(known, t.Alias)
 		}

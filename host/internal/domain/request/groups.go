@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // checkDone validates the conditions on the answer (:done).
@@ -102,11 +103,11 @@ func checkScopes(scopes edn.Value) *contract.Error {
 	}
 	for effect, v := range scopes.Entries() {
 		name, _ := effect.AsKeyword()
-		if contract.ScopeFields(name) == nil {
+		if effects.Fields(name) == nil {
 			return invalidRequest("effects/unknown", "there is no scope of "+effect.String(), at).
-				Named(effect, contract.ScopedEffects()).Err()
+				Named(effect, effects.Scoped()).Err()
 		}
-		if _, problems := contract.ParseScope(name, v); len(problems) > 0 {
+		if _, problems := effects.ParseScope(name, v); len(problems) > 0 {
 			p := problems[0]
 			f := invalidRequest("shape/wrong-type", "the scope of :"+name+" "+p.Message, append(append(at, effect), p.Path...))
 			if p.Nearest != "" {

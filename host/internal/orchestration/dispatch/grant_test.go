@@ -8,15 +8,15 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // BIND-002, FX-002: a candidate whose scope is denied is rejected during
 // binding, so the next one serves; if all are denied, the failure has the
 // reason and nothing is dispatched.
 func TestDeniedCandidateIsLeftOut(t *testing.T) {
-	scope, err := contract.ParseScope("fs/write", edn.MustRead(`{:allow ["reports"]}`))
+	scope, err := effects.ParseScope("fs/write", edn.MustRead(`{:allow ["reports"]}`))
 	require.Nil(t, err)
 	layer := retries(0, 1)
 	layer.Effects = policy.Of([]string{"fs/write"}, here)

@@ -252,6 +252,49 @@ func TestRunsKeepTheirConfiguration(t *testing.T) {
 	assert.Empty(t, w.left(endLimit))
 }
 
+// HCL-040: a scope that a reload narrows binds the runs that are under way.
+func TestReloadNarrowsRuns(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+oneWorker+people+shipped("tools", "tools")+`
+effects {
+  scope "fs/write" {
+    enabled = true
+    roots   = ["."]
+    allow   = ["out"]
+  }
+
+  rule "fs/write" {
+    any = ["user", "admin"]
+  }
+}
+`)
+	s := w.serve()
+	const plan = `{:plan {:nodes [{:op :call :intent :refund/approve :input {} :as :people}
+  {:op :tool :tool/id :fs/write :input {:path "out" :content "x" :mkdirs? {:slot/path [:people :approved]}} :as :w}
+  {:op :emit :input {:slot/path [:w :bytes]}}]}}`
+	start := func() string {
+		a := s.request(t.Context(), "POST", "/v1/act", envelopeOf("plan/run", plan,
+			`:response/type :accepted :queue {:class :one} :effects {:allowed #{:fs/write}}`))
+		require.Equal(t, 202, a.status, "%s", a.body)
+		id, _ := a.value(t).Key("job/id").AsString()
+		s.becomes(id, "waiting")
+		return id
+	}
+	end := func(id, state string) edn.Value {
+		question, _ := w.data("runs", "interrupts", id).Key("interrupts").Nth(0)
+		name, _ := question.Key("interrupt").AsString()
+		require.Equal(t, 200, s.answer(id, name, `{:answer {:approved false}}`).status)
+		return s.becomes(id, state)
+	}
+	assert.Equal(t, "1", end(start(), "completed").Key("result").Key("out").String())
+
+	id := start()
+	w.rewrite("ferment.hcl", "enabled = true\n    roots", "enabled = false\n    roots")
+	require.Equal(t, 200, s.admin(`{:action :config-reload}`).status)
+	assert.Equal(t, "effects/scope-denied", word(end(id, "failed").Key("error").Key("type")))
+	s.stop()
+}
+
 // OPS-001: the log reports a missing optional plugin, at the start and after a
 // reload.
 func TestLogOfMissingPlugin(t *testing.T) {

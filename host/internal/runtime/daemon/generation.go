@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
@@ -28,6 +29,9 @@ func (h *Host) newGeneration(loaded *setup.Loaded) (*generation, error) {
 		return nil, err
 	}
 	c := loaded.ActConfig()
+	own := *c.Effects
+	own.InForce = func() *policy.Effects { return h.runs.replaced(g) }
+	c.Effects = &own
 	c.Sessions = h.sessions
 	_, c.Suspends = h.journal.(journal.Syncer)
 	c.Host = h.id
@@ -53,6 +57,16 @@ func (h *Host) newGeneration(loaded *setup.Loaded) (*generation, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// replaced returns the effect configuration that is in force instead of that of a
+// generation, nil if the generation itself is.
+func (r *runs) replaced(g *generation) *policy.Effects {
+	now := r.now()
+	if now == nil || now == g {
+		return nil
+	}
+	return now.loaded.Generation.Effects
 }
 
 // close releases a generation without acts; plugins that only it refers to may

@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // hostCalls serves the requests that plugins send to the host within a call.
@@ -138,7 +139,7 @@ func narrowed(parent, asked edn.Value) (edn.Value, error) {
 	for _, v := range []edn.Value{parent, asked} {
 		for key, scope := range v.Entries() {
 			effect, _ := key.AsKeyword()
-			s, problems := contract.ParseScope(effect, scope)
+			s, problems := effects.ParseScope(effect, scope)
 			if len(problems) > 0 {
 				return edn.Nil(), contract.Errorf("invalid-request", "the scope of :%s %s", effect, problems[0])
 			}

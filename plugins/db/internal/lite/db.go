@@ -11,7 +11,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/fermenthq/ferment/plugins/db/internal/result"
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Settings say how a database is opened.
@@ -159,7 +159,7 @@ func (db *DB) execAll(statements ...string) *result.Fault {
 }
 
 // Run executes a statement. The end of ctx interrupts it.
-func (db *DB) Run(ctx context.Context, s contract.Statement, into *result.Rows) *result.Fault {
+func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *result.Fault {
 	stop := context.AfterFunc(ctx, db.interrupt)
 	defer stop()
 	if ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 	_ "modernc.org/sqlite" // as another program uses the database
 
 	"github.com/fermenthq/ferment/plugins/db/internal/result"
-	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 var statements = []string{
@@ -46,7 +46,7 @@ func run(t testing.TB, s Settings, text string, after func(*DB)) *result.Fault {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	fault = db.Run(ctx, contract.Statement{SQL: text}, result.NewRows(&result.Bounds{Rows: 10, Bytes: 1000}, nil))
+	fault = db.Run(ctx, effects.Statement{SQL: text}, result.NewRows(&result.Bounds{Rows: 10, Bytes: 1000}, nil))
 	if after != nil {
 		db.trust()
 		after(db)

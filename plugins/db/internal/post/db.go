@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/fermenthq/ferment/plugins/db/internal/result"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Settings say how a database is opened.
@@ -199,7 +199,7 @@ func (db *DB) exec(ctx context.Context, sql string, texts ...string) ([]string, 
 }
 
 // Run executes a statement. The end of ctx ends it.
-func (db *DB) Run(ctx context.Context, s contract.Statement, into *result.Rows) *result.Fault {
+func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *result.Fault {
 	if fault := permit(s.SQL, db.rights); fault != nil {
 		return fault
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Kind is the kind of a failure.
@@ -38,16 +39,16 @@ func Faultf(k Kind, format string, args ...any) *Fault {
 }
 
 // Error returns the error of a call.
-func (f *Fault) Error(t contract.Tool, connection string) *contract.Error {
+func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 	var e *contract.Error
 	where := fmt.Sprintf("connection %s: %s", connection, f.Message)
 	switch f.Kind {
 	case NotAllowed:
-		e = contract.Denied("statement-not-allowed", t, "%s", where)
+		e = effects.Denied("statement-not-allowed", t, "%s", where)
 	case TooLarge:
-		e = contract.Denied("max-bytes", t, "%s", where)
+		e = effects.Denied("max-bytes", t, "%s", where)
 	case Constraint:
-		e = contract.InvalidToolInput("sql/constraint", t, "%s", where)
+		e = effects.InvalidInput("sql/constraint", t, "%s", where)
 	case Busy, Lost:
 		e = contract.Errorf("effects/runtime-failed", ":%s: %s", t.ID, where)
 	case Missing:
@@ -57,7 +58,7 @@ func (f *Fault) Error(t contract.Tool, connection string) *contract.Error {
 	case Unheld:
 		e = contract.Errorf("effects/not-enforceable", ":%s: %s", t.ID, where)
 	default:
-		e = contract.InvalidToolInput("sql/invalid", t, "%s", where)
+		e = effects.InvalidInput("sql/invalid", t, "%s", where)
 	}
 	if f.Code != "" {
 		e = e.WithDetail("db/code", edn.Text(f.Code))

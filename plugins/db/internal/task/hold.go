@@ -12,11 +12,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // database is the transaction of a call.
 type database interface {
-	Run(ctx context.Context, s contract.Statement, into *result.Rows) *result.Fault
+	Run(ctx context.Context, s effects.Statement, into *result.Rows) *result.Fault
 	Commit(ctx context.Context, s result.Stored) *result.Fault
 	Close()
 }
@@ -72,7 +73,7 @@ func (t *Task) open(ctx context.Context, c Connection, wait time.Duration) (data
 	case Postgres:
 		db, stored, fault := post.Open(ctx, post.Settings{
 			DSN: c.DSN, Write: write, DDL: t.Scope.DDL.V, Key: t.Key, Strict: t.Strict,
-			MaxBytes: t.Scope.MaxBytes.Or(contract.DefaultDBBytes),
+			MaxBytes: t.Scope.MaxBytes.Or(effects.DefaultDBBytes),
 		})
 		return db, stored, fault
 	}
@@ -111,7 +112,7 @@ func (c *confined) Do(_ context.Context, call edn.Value) (edn.Value, *contract.E
 
 func (c *confined) bounds() *result.Bounds {
 	s := &c.task.Scope
-	return &result.Bounds{Rows: s.MaxRows.Or(contract.DefaultDBRows), Bytes: s.MaxBytes.Or(contract.DefaultDBBytes)}
+	return &result.Bounds{Rows: s.MaxRows.Or(effects.DefaultDBRows), Bytes: s.MaxBytes.Or(effects.DefaultDBBytes)}
 }
 
 func (c *confined) query(types map[string]string) (edn.Value, *result.Fault) {
@@ -166,7 +167,7 @@ func repeated(stored result.Stored, statements string) (edn.Value, *result.Fault
 	return out.AssocKey("repeated?", edn.Bool(true)), nil
 }
 
-func statementsHash(list []contract.Statement) string {
+func statementsHash(list []effects.Statement) string {
 	vs := make([]edn.Value, len(list))
 	for i, s := range list {
 		vs[i] = edn.Vector(edn.Text(s.SQL), edn.Vector(s.Parameters...))

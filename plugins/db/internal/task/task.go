@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // The drivers of connections.
@@ -28,9 +29,9 @@ type Connection struct {
 
 // Task is one call.
 type Task struct {
-	Tool  contract.Tool
+	Tool  effects.Tool
 	Input edn.Value
-	Scope contract.Scope
+	Scope effects.Scope
 	// Key is the effect key of the call.
 	Key string
 	// Strict rejects a call that nothing would confine.
@@ -38,7 +39,7 @@ type Task struct {
 	// Connections are those of the configuration.
 	Connections map[string]Connection
 
-	work contract.Work // what the input asks for
+	work effects.Work // what the input asks for
 }
 
 // Parts returns the task in the two parts that a worker reads.
@@ -77,11 +78,11 @@ func taskFrom(v edn.Value) (t *Task, c Connection, timeout int64, err error) {
 	t = &Task{Strict: v.Key("strict?").Truthy()}
 	name, _ := v.Key("tool").AsKeyword()
 	var ok bool
-	if t.Tool, ok = contract.ToolNamed(name); !ok {
+	if t.Tool, ok = effects.ToolNamed(name); !ok {
 		return nil, c, 0, fmt.Errorf("there is no tool %q", name)
 	}
-	var problems []contract.ScopeProblem
-	if t.Scope, problems = contract.ParseScope(t.Tool.Effect, v.Key("scope")); len(problems) > 0 {
+	var problems []effects.Problem
+	if t.Scope, problems = effects.ParseScope(t.Tool.Effect, v.Key("scope")); len(problems) > 0 {
 		return nil, c, 0, errors.New(problems[0].String())
 	}
 	t.Key, _ = v.Key("key").AsString()
@@ -113,19 +114,19 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 
 // typesOf returns the :types of an input: by column, the type as which its
 // values are read.
-func typesOf(tool contract.Tool, input edn.Value) (map[string]string, *contract.Error) {
+func typesOf(tool effects.Tool, input edn.Value) (map[string]string, *contract.Error) {
 	v := input.Key("types")
 	if v.IsNil() {
 		return nil, nil
 	}
 	if !v.IsMap() {
-		return nil, contract.InvalidToolInput("schema", tool, "the :types are not a map from column to type")
+		return nil, effects.InvalidInput("schema", tool, "the :types are not a map from column to type")
 	}
 	types := map[string]string{}
 	for key, val := range v.Entries() {
 		as := word(val)
 		if !slices.Contains(result.Types, as) {
-			return nil, contract.InvalidToolInput("schema", tool, "the type %s in :types is none of %s", val,
+			return nil, effects.InvalidInput("schema", tool, "the type %s in :types is none of %s", val,
 				strings.Join(result.Types, ", "))
 		}
 		types[word(key)] = as

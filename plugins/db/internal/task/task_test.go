@@ -19,6 +19,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // The test binary is a disobedient worker.
@@ -30,8 +31,8 @@ func TestMain(m *testing.M) {
 }
 
 func tasked(t interface{ Fatal(...any) }, tool, path, input string) *Task {
-	is, _ := contract.ToolNamed(tool)
-	scope, problems := contract.ParseScope(is.Effect, edn.MustRead(`{:enabled true :connections ["main"]}`))
+	is, _ := effects.ToolNamed(tool)
+	scope, problems := effects.ParseScope(is.Effect, edn.MustRead(`{:enabled true :connections ["main"]}`))
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Base is an open directory of an allowed prefix and a path below it.
 type Base struct {
-	tool contract.Tool
+	tool effects.Tool
 	fd   int
 	// rest is clean and relative to the directory; "." is the directory itself.
 	rest string
@@ -27,9 +28,9 @@ type Base struct {
 
 // Open opens the directory that contains a place. With makeDirs it creates a
 // missing prefix. The caller must close the Base.
-func Open(t contract.Tool, p contract.Place, makeDirs bool) (*Base, *contract.Error) {
+func Open(t effects.Tool, p effects.Place, makeDirs bool) (*Base, *contract.Error) {
 	if !norm.NFC.IsNormalString(p.Path) {
-		return nil, contract.InvalidToolInput("path/not-normal", t, "the path %q is not in Unicode normal form C", p.Path)
+		return nil, effects.InvalidInput("path/not-normal", t, "the path %q is not in Unicode normal form C", p.Path)
 	}
 	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -118,24 +119,24 @@ func (b *Base) explain(doing string, err error) *contract.Error {
 	t := b.tool
 	switch {
 	case errors.Is(err, unix.ENOENT) && t.ID == "fs/write-file":
-		return contract.InvalidToolInput("path/not-found", t, "there is no directory %q", slashpath.Dir(b.shown)).
+		return effects.InvalidInput("path/not-found", t, "there is no directory %q", slashpath.Dir(b.shown)).
 			WithHint(":mkdirs? true in the input makes it")
 	case errors.Is(err, unix.ENOENT):
-		return contract.InvalidToolInput("path/not-found", t, "there is no %q", b.shown)
+		return effects.InvalidInput("path/not-found", t, "there is no %q", b.shown)
 	case errors.Is(err, unix.ELOOP):
-		return contract.Denied("symlink", t, "%q is a link, or leads through one where none may be", b.shown)
+		return effects.Denied("symlink", t, "%q is a link, or leads through one where none may be", b.shown)
 	case errors.Is(err, unix.EXDEV):
 		if fd, xerr := b.across(); xerr == nil {
 			_ = unix.Close(fd)
-			return contract.Denied("cross-mount", t, "%q leads to another file system", b.shown)
+			return effects.Denied("cross-mount", t, "%q leads to another file system", b.shown)
 		}
-		return contract.Denied("path-outside-root", t, "%q leads out of its directory through a link", b.shown)
+		return effects.Denied("path-outside-root", t, "%q leads out of its directory through a link", b.shown)
 	case errors.Is(err, unix.ENOTDIR):
-		return contract.Denied("not-regular", t, "%q leads through a file", b.shown)
+		return effects.Denied("not-regular", t, "%q leads through a file", b.shown)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
-		return contract.Denied("path-not-allowed", t, "the system refuses to %s %q: %s", doing, b.shown, err)
+		return effects.Denied("path-not-allowed", t, "the system refuses to %s %q: %s", doing, b.shown, err)
 	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
-		return contract.InvalidToolInput("path/invalid", t, "the path %q is none for this system: %s", b.shown, err)
+		return effects.InvalidInput("path/invalid", t, "the path %q is none for this system: %s", b.shown, err)
 	}
 	return contract.Errorf("effects/runtime-failed", ":%s: %s %q: %w", t.ID, doing, b.shown, err)
 }
@@ -175,7 +176,7 @@ func (b *Base) regular() (*os.File, unix.Stat_t, *contract.Error) {
 	}
 	refused := b.kind(&st)
 	if refused == nil && pseudo(fd) {
-		refused = contract.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+		refused = effects.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
 	}
 	if refused != nil {
 		_ = f.Close()
@@ -189,11 +190,11 @@ func (b *Base) regular() (*os.File, unix.Stat_t, *contract.Error) {
 func (b *Base) kind(st *unix.Stat_t) *contract.Error {
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return contract.Denied("symlink", b.tool, "%q is a link", b.shown)
+		return effects.Denied("symlink", b.tool, "%q is a link", b.shown)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
+		return effects.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	case st.Nlink > 1:
-		return contract.Denied("not-regular", b.tool, "%q has %d names (hard links)", b.shown, st.Nlink)
+		return effects.Denied("not-regular", b.tool, "%q has %d names (hard links)", b.shown, st.Nlink)
 	}
 	return nil
 }
@@ -213,7 +214,7 @@ func pseudo(fd int) bool {
 }
 
 // out starts the answer of a file tool.
-func (b *Base) out(p contract.Place) *edn.MapBuilder {
+func (b *Base) out(p effects.Place) *edn.MapBuilder {
 	m := &edn.MapBuilder{}
 	m.Key("tool/id", edn.K(b.tool.ID))
 	m.Key("effect", edn.K(b.tool.Effect))

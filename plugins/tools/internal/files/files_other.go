@@ -7,13 +7,14 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Base is a directory of an allowed prefix and a path below it.
 type Base struct{}
 
 // Open fails: this system cannot confine a path to its directory.
-func Open(t contract.Tool, _ contract.Place, _ bool) (*Base, *contract.Error) {
+func Open(t effects.Tool, _ effects.Place, _ bool) (*Base, *contract.Error) {
 	return nil, contract.Errorf("effects/not-enforceable", ":%s: nothing on %s holds a call to its directory", t.ID,
 		runtime.GOOS)
 }
@@ -25,14 +26,14 @@ func (b *Base) Close() {}
 func (b *Base) Path() string { return "" }
 
 // Read is never reached.
-func (b *Base) Read(contract.Place, edn.Value, *contract.Scope) (edn.Value, *contract.Error) {
+func (b *Base) Read(effects.Place, edn.Value, *effects.Scope) (edn.Value, *contract.Error) {
 	return edn.Nil(), nil
 }
 
 // List is never reached.
-func (b *Base) List(contract.Place) (edn.Value, *contract.Error) { return edn.Nil(), nil }
+func (b *Base) List(effects.Place) (edn.Value, *contract.Error) { return edn.Nil(), nil }
 
 // Write is never reached.
-func (b *Base) Write(contract.Place, edn.Value, *contract.Scope, string) (edn.Value, *contract.Error) {
+func (b *Base) Write(effects.Place, edn.Value, *effects.Scope, string) (edn.Value, *contract.Error) {
 	return edn.Nil(), nil
 }

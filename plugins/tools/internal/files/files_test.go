@@ -15,13 +15,14 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // try does the worker's steps without the confinement, so that path resolution
 // alone causes the refusals.
-func try(name string, input edn.Value, scope contract.Scope) (edn.Value, *contract.Error) {
-	tool, _ := contract.ToolNamed(name)
+func try(name string, input edn.Value, scope effects.Scope) (edn.Value, *contract.Error) {
+	tool, _ := effects.ToolNamed(name)
 	place, err := tool.Place(input, &scope)
 	if err != nil {
 		return edn.Nil(), err
@@ -40,11 +41,11 @@ func try(name string, input edn.Value, scope contract.Scope) (edn.Value, *contra
 	return b.Read(place, input, &scope)
 }
 
-func scopeOf(t testing.TB, root string, allow ...string) contract.Scope {
+func scopeOf(t testing.TB, root string, allow ...string) effects.Scope {
 	t.Helper()
-	return contract.Scope{
-		Enabled: contract.Flag{V: true, Set: true}, Roots: contract.List[string]{V: []string{root}, Set: true},
-		Allow: contract.List[string]{V: allow, Set: true}, MaxBytes: contract.Bound{N: 64, Set: true}, Append: contract.Flag{V: true, Set: true},
+	return effects.Scope{
+		Enabled: effects.Flag{V: true, Set: true}, Roots: effects.List[string]{V: []string{root}, Set: true},
+		Allow: effects.List[string]{V: allow, Set: true}, MaxBytes: effects.Bound{N: 64, Set: true}, Append: effects.Flag{V: true, Set: true},
 	}
 }
 
@@ -145,6 +146,27 @@ func TestPseudoFilesAndMounts(t *testing.T) {
 		reason, _ := err.Details.Key("reason").AsKeyword()
 		assert.Equal(t, row[2], reason, "%v: %v", row, err)
 	}
+}
+
+// JRN-041, JRN-042: an append whose directory cannot be synced may have been done, so it
+// is not to be repeated; one that failed before was not done.
+func TestAppendThatMayHaveBeenDone(t *testing.T) {
+	root, _ := world(t)
+	input := edn.MustRead(`{:path "in/a" :content " you" :append? true}`)
+	defer func(before func(int) error) { syncDirectory = before }(syncDirectory)
+	syncDirectory = func(int) error { return syscall.EIO }
+	_, err := try("fs/write-file", input, scopeOf(t, root, "in"))
+	require.NotNil(t, err)
+	assert.Equal(t, "effects/runtime-failed", err.Type)
+	assert.Equal(t, ":unknown", err.Details.Key("effect/state").String())
+	text, failed := os.ReadFile(filepath.Join(root, "in/a"))
+	require.NoError(t, failed)
+	assert.Equal(t, "hello you", string(text))
+
+	require.NoError(t, os.Mkdir(filepath.Join(root, "in", temporary("key")), 0o755)) // in the way
+	_, err = try("fs/write-file", input, scopeOf(t, root, "in"))
+	require.NotNil(t, err)
+	assert.True(t, err.Details.Key("effect/state").IsNil(), "%v", err)
 }
 
 // While directories and files are swapped with links, nothing outside is read

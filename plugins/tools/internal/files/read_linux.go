@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // MaxEncoded is the maximum length of the text in an answer.
@@ -21,7 +22,7 @@ const MaxEntries = 10_000
 
 // Read returns the content of a file as text, or as base64 if the caller
 // requests it.
-func (b *Base) Read(p contract.Place, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
+func (b *Base) Read(p effects.Place, input edn.Value, s *effects.Scope) (edn.Value, *contract.Error) {
 	f, st, refused := b.regular()
 	if refused != nil {
 		return edn.Nil(), refused
@@ -36,14 +37,14 @@ func (b *Base) Read(p contract.Place, input edn.Value, s *contract.Scope) (edn.V
 	m.Key("hash", edn.Text(hashOf(data)))
 	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
 		if base64.StdEncoding.EncodedLen(len(data)) > MaxEncoded {
-			return edn.Nil(), contract.Denied("max-bytes", b.tool, "%q is too large for base64 in one answer", b.shown)
+			return edn.Nil(), effects.Denied("max-bytes", b.tool, "%q is too large for base64 in one answer", b.shown)
 		}
 		m.Key("encoding", edn.K("base64"))
 		m.Key("content", edn.Text(base64.StdEncoding.EncodeToString(data)))
 		return m.Map(), nil
 	}
 	if !utf8.Valid(data) {
-		return edn.Nil(), contract.InvalidToolInput("content/not-text", b.tool,
+		return edn.Nil(), effects.InvalidInput("content/not-text", b.tool,
 			"%q is not UTF-8 text; request :encoding :base64", b.shown)
 	}
 	m.Key("content", edn.Text(string(data)))
@@ -63,14 +64,14 @@ func (b *Base) whole(f *os.File, size, limit int64) ([]byte, *contract.Error) {
 		}
 		size = int64(len(data))
 	}
-	return nil, contract.Denied("max-bytes", b.tool, "%q has %d bytes, %d are the most", b.shown, size, limit)
+	return nil, effects.Denied("max-bytes", b.tool, "%q has %d bytes, %d are the most", b.shown, size, limit)
 }
 
 // List returns the entries of a directory, sorted by name.
-func (b *Base) List(p contract.Place) (edn.Value, *contract.Error) {
+func (b *Base) List(p effects.Place) (edn.Value, *contract.Error) {
 	fd, err := open(b.fd, b.rest, unix.O_RDONLY|unix.O_DIRECTORY, 0, b.links())
 	if err == unix.ENOTDIR {
-		return edn.Nil(), contract.InvalidToolInput("path/not-directory", b.tool, "%q is not a directory", b.shown)
+		return edn.Nil(), effects.InvalidInput("path/not-directory", b.tool, "%q is not a directory", b.shown)
 	}
 	if err != nil {
 		return edn.Nil(), b.explain("list", err)
@@ -78,7 +79,7 @@ func (b *Base) List(p contract.Place) (edn.Value, *contract.Error) {
 	dir := os.NewFile(uintptr(fd), b.shown)
 	defer func() { _ = dir.Close() }()
 	if pseudo(fd) {
-		return edn.Nil(), contract.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+		return edn.Nil(), effects.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
 	}
 	names, err := dir.Readdirnames(MaxEntries + 1)
 	if err != nil && err != io.EOF {

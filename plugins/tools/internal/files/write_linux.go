@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 func hashOf(data []byte) string {
@@ -21,7 +22,7 @@ func hashOf(data []byte) string {
 
 // Write replaces a file. The name of the temporary file is derived from key, so
 // that a repeated call finds the file that a killed one left.
-func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key string) (edn.Value, *contract.Error) {
+func (b *Base) Write(p effects.Place, input edn.Value, s *effects.Scope, key string) (edn.Value, *contract.Error) {
 	content, refused := b.tool.Content(input)
 	if refused != nil {
 		return edn.Nil(), refused
@@ -47,11 +48,16 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 		whole = append(old.data, content...)
 	}
 	if int64(len(whole)) > limit {
-		return edn.Nil(), contract.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown,
+		return edn.Nil(), effects.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown,
 			len(whole), limit)
 	}
-	if err := replace(dir, name, temporary(key), whole, old.mode); err != nil {
-		return edn.Nil(), b.explain("write", err)
+	replaced, err := replace(dir, name, temporary(key), whole, old.mode)
+	if err != nil {
+		refused = b.explain("write", err)
+		if replaced { // to repeat it would append twice
+			refused = refused.WithDetail("effect/state", edn.K("unknown"))
+		}
+		return edn.Nil(), refused
 	}
 	m := b.out(p)
 	m.Key("bytes", edn.Int(int64(len(content))))
@@ -65,7 +71,7 @@ func (b *Base) Write(p contract.Place, input edn.Value, s *contract.Scope, key s
 // parent opens the directory of the file.
 func (b *Base) parent(makeDirs bool) (fd int, name string, refused *contract.Error) {
 	if b.rest == "." {
-		return -1, "", contract.Denied("not-regular", b.tool, "%q is a directory", b.shown)
+		return -1, "", effects.Denied("not-regular", b.tool, "%q is a directory", b.shown)
 	}
 	parent, name := slashpath.Split(b.rest)
 	fd, err := b.directory(b.fd, slashpath.Clean("./"+parent), makeDirs, b.links())
@@ -74,7 +80,7 @@ func (b *Base) parent(makeDirs bool) (fd int, name string, refused *contract.Err
 	}
 	if pseudo(fd) {
 		_ = unix.Close(fd)
-		return -1, "", contract.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+		return -1, "", effects.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
 	}
 	return fd, name, nil
 }
@@ -101,9 +107,9 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 	case unix.S_IFLNK:
-		return old, contract.Denied("symlink", b.tool, "%q is a link", b.shown)
+		return old, effects.Denied("symlink", b.tool, "%q is a link", b.shown)
 	default:
-		return old, contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
+		return old, effects.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	}
 	old.mode = st.Mode & 0o777
 	fd, err := open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0, unix.RESOLVE_NO_SYMLINKS)
@@ -116,7 +122,7 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	f := os.NewFile(uintptr(fd), name)
 	defer func() { _ = f.Close() }()
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return old, contract.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
+		return old, effects.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	}
 	if keep {
 		if st.Nlink > 1 {
@@ -143,10 +149,15 @@ func temporary(key string) string {
 	return ".ferment-" + hex.EncodeToString(sum[:8]) + ".part"
 }
 
+// syncDirectory is replaced in tests.
+var syncDirectory = unix.Fsync
+
 // replace writes a new file and renames it over the old one; file and directory
-// are synced to disk when it returns. The file has its final mode from the
-// start, within the process's umask: a confined process may not change modes.
-func replace(dir int, name, part string, data []byte, mode uint32) (err error) {
+// are synced to disk when it returns without an error. replaced reports whether
+// the file is the new one, which an error does not exclude. The file has its
+// final mode from the start, within the process's umask: a confined process may
+// not change modes.
+func replace(dir int, name, part string, data []byte, mode uint32) (replaced bool, err error) {
 	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 	fd, err := open(dir, part, flags, mode, unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.EEXIST) { // left by a killed call
@@ -155,7 +166,7 @@ func replace(dir int, name, part string, data []byte, mode uint32) (err error) {
 		}
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	f := os.NewFile(uintptr(fd), part)
 	defer func() {
@@ -165,13 +176,13 @@ func replace(dir int, name, part string, data []byte, mode uint32) (err error) {
 		}
 	}()
 	if _, err := f.Write(data); err != nil {
-		return err
+		return false, err
 	}
 	if err := f.Sync(); err != nil {
-		return err
+		return false, err
 	}
 	if err := unix.Renameat(dir, part, dir, name); err != nil {
-		return err
+		return false, err
 	}
-	return unix.Fsync(dir)
+	return true, syncDirectory(dir)
 }

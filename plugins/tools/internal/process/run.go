@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
@@ -24,7 +25,7 @@ const grace = 2 * time.Second
 
 // Runner runs programs.
 type Runner struct {
-	Tool contract.Tool
+	Tool effects.Tool
 	// Strict rejects programs that the kernel cannot confine.
 	Strict bool
 	// Reaper is told of each session, so that it is killed if this process
@@ -35,7 +36,7 @@ type Runner struct {
 }
 
 // Run runs the program that the input names.
-func (r *Runner) Run(ctx context.Context, input edn.Value, s *contract.Scope) (edn.Value, *contract.Error) {
+func (r *Runner) Run(ctx context.Context, input edn.Value, s *effects.Scope) (edn.Value, *contract.Error) {
 	p, err := r.Tool.Program(input, s)
 	if err != nil {
 		return edn.Nil(), err
@@ -53,25 +54,25 @@ func (r *Runner) Run(ctx context.Context, input edn.Value, s *contract.Scope) (e
 
 // command resolves the program now: links in its path and in that of the
 // directory are followed, and their targets must be allowed too.
-func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command, *contract.Error) {
+func (r *Runner) command(p *effects.Program, s *effects.Scope) (launch.Command, *contract.Error) {
 	var c launch.Command
 	program, err := filepath.EvalSymlinks(p.Command)
 	if err != nil {
 		return c, contract.Errorf("effects/runtime-missing", ":%s: the program %s: %s", r.Tool.ID, p.Command, cause(err))
 	}
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
-		return c, contract.Denied("command-not-allowed", r.Tool, "%s is not a regular file", p.Command)
+		return c, effects.Denied("command-not-allowed", r.Tool, "%s is not a regular file", p.Command)
 	}
 	dir, refused := r.directory(p)
 	if refused != nil {
 		return c, refused
 	}
 	limits := confine.ResourceLimits{
-		Memory:    uint64(s.Memory.Or(contract.DefaultProcessMemory)),
+		Memory:    uint64(s.Memory.Or(effects.DefaultProcessMemory)),
 		OpenFiles: 1024, FileSize: 1 << 30, CPUTime: uint64(p.Timeout/time.Second)*2 + 2,
 	}
 	if confine.Probe().Processes { // otherwise await counts them
-		limits.Processes = processLimit(s.Processes.Or(contract.DefaultProcesses))
+		limits.Processes = processLimit(s.Processes.Or(effects.DefaultProcesses))
 	}
 	policy := &confine.Policy{
 		Level: confine.Strict, BestEffort: !r.Strict, WritePaths: []string{dir}, ExecPaths: programs(s), KeepSession: true, Limits: limits,
@@ -91,7 +92,7 @@ func (r *Runner) command(p *contract.Program, s *contract.Scope) (launch.Command
 
 // programs returns the allowed programs that exist, and the targets of links to
 // them.
-func programs(s *contract.Scope) []string {
+func programs(s *effects.Scope) []string {
 	var out []string
 	for _, c := range s.AllowCommands.V {
 		if real, err := filepath.EvalSymlinks(c); err == nil {
@@ -101,26 +102,26 @@ func programs(s *contract.Scope) []string {
 	return out
 }
 
-func (r *Runner) directory(p *contract.Program) (string, *contract.Error) {
+func (r *Runner) directory(p *effects.Program) (string, *contract.Error) {
 	within, err := filepath.EvalSymlinks(p.Within)
 	if err != nil {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Within, cause(err))
+		return "", effects.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Within, cause(err))
 	}
 	dir, err := filepath.EvalSymlinks(p.Dir)
 	if err != nil {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Dir, cause(err))
+		return "", effects.Denied("cwd-not-allowed", r.Tool, "the directory %s: %s", p.Dir, cause(err))
 	}
-	if !contract.Covers(contract.ScopeDirs, within, dir) {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link",
+	if !effects.Covers(effects.KindDirs, within, dir) {
+		return "", effects.Denied("cwd-not-allowed", r.Tool, "the directory %s leads out of %s through a link",
 			p.Dir, p.Within)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", contract.Denied("cwd-not-allowed", r.Tool, "%s is not a directory", p.Dir)
+		return "", effects.Denied("cwd-not-allowed", r.Tool, "%s is not a directory", p.Dir)
 	}
 	return dir, nil
 }
 
-func (r *Runner) environment(p *contract.Program, s *contract.Scope) []string {
+func (r *Runner) environment(p *effects.Program, s *effects.Scope) []string {
 	env := []string{}
 	for _, name := range s.EnvPass.V {
 		value, ok := p.Env[name]
@@ -135,7 +136,7 @@ func (r *Runner) environment(p *contract.Program, s *contract.Scope) []string {
 	return env
 }
 
-func (r *Runner) notStarted(p *contract.Program, err error) *contract.Error {
+func (r *Runner) notStarted(p *effects.Program, err error) *contract.Error {
 	var held *confine.Error
 	if as(err, &held) && held.Layer != confine.LayerProgram {
 		return worker.Unheld(r.Tool, err)
@@ -179,9 +180,9 @@ func (k *kept) text() edn.Value {
 
 // watch waits for the end of a program, or stops it.
 func (r *Runner) watch(
-	ctx context.Context, p *launch.Process, program *contract.Program, input edn.Value, s *contract.Scope,
+	ctx context.Context, p *launch.Process, program *effects.Program, input edn.Value, s *effects.Scope,
 ) (edn.Value, *contract.Error) {
-	limit := s.MaxOutput.Or(contract.DefaultProcessOutput)
+	limit := s.MaxOutput.Or(effects.DefaultProcessOutput)
 	stdout, stderr := &kept{limit: limit}, &kept{limit: limit}
 	var pipes sync.WaitGroup
 	pipes.Go(func() { stdout.drain(p.Stdout()) })
@@ -211,13 +212,13 @@ func (r *Runner) watch(
 // await returns nil when the program has ended by itself, or the reason to stop
 // it.
 func (r *Runner) await(
-	ctx context.Context, p *launch.Process, program *contract.Program, s *contract.Scope,
+	ctx context.Context, p *launch.Process, program *effects.Program, s *effects.Scope,
 ) *contract.Error {
 	timeout := time.NewTimer(program.Timeout)
 	defer timeout.Stop()
 	crowd := time.NewTicker(countEvery)
 	defer crowd.Stop()
-	most := s.Processes.Or(contract.DefaultProcesses)
+	most := s.Processes.Or(effects.DefaultProcesses)
 	for {
 		select {
 		case <-p.Done():
@@ -247,7 +248,7 @@ func stop(p *launch.Process) {
 	})
 }
 
-func (r *Runner) out(p *launch.Process, program *contract.Program, stdout, stderr *kept) edn.Value {
+func (r *Runner) out(p *launch.Process, program *effects.Program, stdout, stderr *kept) edn.Value {
 	argv := []edn.Value{edn.Text(program.Command)}
 	for _, a := range program.Args {
 		argv = append(argv, edn.Text(a))

@@ -15,14 +15,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // tasked is a task of a tool within a scope.
 func tasked(t *testing.T, tool, scope, input string) *Task {
 	t.Helper()
-	known, ok := contract.ToolNamed(tool)
+	known, ok := effects.ToolNamed(tool)
 	require.True(t, ok, tool)
-	s, problems := contract.ParseScope(known.Effect, edn.MustRead(scope))
+	s, problems := effects.ParseScope(known.Effect, edn.MustRead(scope))
 	require.Empty(t, problems)
 	return &Task{Tool: known, Scope: s, Strict: true, Input: edn.MustRead(input), Key: "b3:1"}
 }
@@ -72,7 +73,7 @@ func TestWorkersThatCannot(t *testing.T) {
 // rules by which the worker was confined, and a call that the kernel cannot
 // confine.
 func TestWorkersThatRefuse(t *testing.T) {
-	_, err := (&Task{Tool: contract.Tool{ID: "process/run"}}).hold()
+	_, err := (&Task{Tool: effects.Tool{ID: "process/run"}}).hold()
 	require.NotNil(t, err)
 	assert.Equal(t, "effects/unsupported-tool", err.Type)
 
@@ -86,6 +87,6 @@ func TestWorkersThatRefuse(t *testing.T) {
 	require.NotNil(t, err)
 	assert.Equal(t, "runtime/internal", err.Type)
 
-	err = worker.Unheld(contract.Tool{ID: "fs/read-file"}, fmt.Errorf("confine: %w", &confine.Error{Layer: confine.LayerFiles, Err: os.ErrPermission}))
+	err = worker.Unheld(effects.Tool{ID: "fs/read-file"}, fmt.Errorf("confine: %w", &confine.Error{Layer: confine.LayerFiles, Err: os.ErrPermission}))
 	assert.Equal(t, `effects/not-enforceable "landlock"`, err.Type+" "+err.Details.Key("layer").String())
 }

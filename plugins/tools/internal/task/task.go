@@ -8,13 +8,14 @@ import (
 	"github.com/fermenthq/ferment/plugins/tools/internal/web"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // Task is one call.
 type Task struct {
-	Tool  contract.Tool
+	Tool  effects.Tool
 	Input edn.Value
-	Scope contract.Scope
+	Scope effects.Scope
 	// Key is the effect key of the call.
 	Key string
 	// Strict rejects a call that the kernel cannot confine.
@@ -26,7 +27,7 @@ type Task struct {
 
 	// place is where a file tool works, makeDirs whether it may create the
 	// directory; permit sets both.
-	place    contract.Place
+	place    effects.Place
 	makeDirs bool
 }
 
@@ -83,10 +84,10 @@ func taskFrom(v edn.Value) (*Task, error) {
 	t := &Task{Strict: v.Key("strict?").Truthy(), makeDirs: v.Key("mkdirs?").Truthy()}
 	name, _ := v.Key("tool").AsKeyword()
 	var ok bool
-	if t.Tool, ok = contract.ToolNamed(name); !ok {
+	if t.Tool, ok = effects.ToolNamed(name); !ok {
 		return nil, fmt.Errorf("there is no tool %q", name)
 	}
-	scope, problems := contract.ParseScope(t.Tool.Effect, v.Key("scope"))
+	scope, problems := effects.ParseScope(t.Tool.Effect, v.Key("scope"))
 	if len(problems) > 0 {
 		return nil, errors.New(problems[0].String())
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/worker"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // The test binary is the worker, and a disobedient worker.
@@ -36,8 +37,8 @@ func TestMain(m *testing.M) {
 // disobey confines itself for the call, then ignores the scope and tries
 // everything else.
 func disobey(root, outside string) int {
-	tool, _ := contract.ToolNamed("fs/write-file")
-	scope, _ := contract.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :roots ["`+root+`"] :allow ["in"]}`))
+	tool, _ := effects.ToolNamed("fs/write-file")
+	scope, _ := effects.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :roots ["`+root+`"] :allow ["in"]}`))
 	t := Task{Tool: tool, Scope: scope, Strict: true, Input: edn.MustRead(`{:path "in/a" :content "fine"}`)}
 	if err := t.permit(); err != nil {
 		fmt.Println("its own call is not permitted:", err)
@@ -104,8 +105,8 @@ func TestKillInEachStepOfAWrite(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	root := t.TempDir()
-	tool, _ := contract.ToolNamed("fs/write-file")
-	scope, problems := contract.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :roots ["`+root+`"] :allow ["."]}`))
+	tool, _ := effects.ToolNamed("fs/write-file")
+	scope, problems := effects.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :roots ["`+root+`"] :allow ["."]}`))
 	require.Empty(t, problems)
 	crew := worker.NewCrew(self, worker.Idle)
 	defer crew.Close()
@@ -150,9 +151,9 @@ func TestKillInEachStepOfAWrite(t *testing.T) {
 
 // FX-002: a worker validates its input again and rejects a mismatch.
 func TestInputIsLookedAtAgain(t *testing.T) {
-	tool, ok := contract.ToolNamed("net/http-request")
+	tool, ok := effects.ToolNamed("net/http-request")
 	require.True(t, ok)
-	scope, problems := contract.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :hosts ["a.example.com"] :methods #{:GET} :schemes #{:https} :ports [443]}`))
+	scope, problems := effects.ParseScope(tool.Effect, edn.MustRead(`{:enabled true :hosts ["a.example.com"] :methods #{:GET} :schemes #{:https} :ports [443]}`))
 	require.Empty(t, problems)
 	task := Task{Tool: tool, Scope: scope, Input: edn.MustRead(`{:url 7}`)}
 	_, failed := task.do(t.Context(), held{})

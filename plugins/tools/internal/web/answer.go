@@ -11,14 +11,15 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // answer reads the response.
 func (c *Client) answer(
-	ctx context.Context, target contract.Target, response *http.Response, way []edn.Value,
+	ctx context.Context, target effects.Target, response *http.Response, way []edn.Value,
 ) (edn.Value, *contract.Error) {
 	defer func() { _ = response.Body.Close() }()
-	limit := c.Scope.MaxBytes.Or(contract.DefaultHTTPBytes)
+	limit := c.Scope.MaxBytes.Or(effects.DefaultHTTPBytes)
 	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	if err != nil {
 		return edn.Nil(), c.failed(ctx, target, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
@@ -53,12 +54,12 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 	out := http.Header{"User-Agent": {"ferment"}}
 	v := input.Key("headers")
 	if !v.IsNil() && v.Kind() != edn.KindMap {
-		return nil, contract.InvalidToolInput("schema", c.Tool, "the :headers are no map")
+		return nil, effects.InvalidInput("schema", c.Tool, "the :headers are no map")
 	}
 	for key, val := range v.Entries() {
 		name := http.CanonicalHeaderKey(word(key))
 		if !fieldName(name) || slices.Contains(notTheirs, name) {
-			return nil, contract.InvalidToolInput("header/invalid", c.Tool, "%q is not a header that a call may set", name)
+			return nil, effects.InvalidInput("header/invalid", c.Tool, "%q is not a header that a call may set", name)
 		}
 		text, secret, err := c.value(name, host, home, val)
 		if err != nil {
@@ -68,7 +69,7 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 			continue
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			return nil, contract.InvalidToolInput("header/invalid", c.Tool,
+			return nil, effects.InvalidInput("header/invalid", c.Tool,
 				"the value of the header %q holds a control character", name)
 		}
 		out.Set(name, text)
@@ -113,7 +114,7 @@ func (c *Client) value(header, host string, home bool, v edn.Value) (text string
 		}
 		tag, name, ok := p.AsTagged()
 		if !ok || tag != secretTag {
-			return "", false, contract.InvalidToolInput("schema", c.Tool,
+			return "", false, effects.InvalidInput("schema", c.Tool,
 				"the value of the header %q is neither text nor a secret", header)
 		}
 		secret = true
@@ -131,11 +132,11 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 	s, ok := c.Secrets[name]
 	switch {
 	case !ok || s.Value == "":
-		return "", contract.InvalidToolInput("secret/unknown", c.Tool, "there is no secret %q", name)
+		return "", effects.InvalidInput("secret/unknown", c.Tool, "there is no secret %q", name)
 	case s.Header != "" && !strings.EqualFold(s.Header, header):
-		return "", contract.Denied("secret-not-allowed", c.Tool, "the secret %q does not go into the header %q", name, header)
-	case home && !slices.ContainsFunc(s.Hosts, func(h string) bool { return contract.Covers(contract.ScopeHosts, h, host) }):
-		return "", contract.Denied("secret-not-allowed", c.Tool, "the secret %q does not go to the host %q", name, host)
+		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q does not go into the header %q", name, header)
+	case home && !slices.ContainsFunc(s.Hosts, func(h string) bool { return effects.Covers(effects.KindHosts, h, host) }):
+		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q does not go to the host %q", name, host)
 	}
 	return s.Value, nil
 }
@@ -160,12 +161,12 @@ func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	}
 	text, ok := v.AsString()
 	if !ok {
-		return nil, contract.InvalidToolInput("schema", c.Tool, "the :body is not a text")
+		return nil, effects.InvalidInput("schema", c.Tool, "the :body is not a text")
 	}
 	if word(input.Key("encoding")) == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, contract.InvalidToolInput("content/invalid", c.Tool, "the :body is not base64")
+			return nil, effects.InvalidInput("content/invalid", c.Tool, "the :body is not base64")
 		}
 		text = string(data)
 	}

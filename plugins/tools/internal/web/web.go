@@ -17,13 +17,14 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
 // Client makes one request.
 type Client struct {
-	Tool  contract.Tool
-	Scope *contract.Scope
+	Tool  effects.Tool
+	Scope *effects.Scope
 	// Secrets are the secrets that the request may use, by name.
 	Secrets map[string]Secret
 	// Key is the idempotency key, sent in the header that the scope names.
@@ -48,11 +49,11 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 	if err != nil {
 		return edn.Nil(), err
 	}
-	timeout := c.Scope.Timeout.Duration(contract.DefaultHTTPTimeout)
+	timeout := c.Scope.Timeout.Duration(effects.DefaultHTTPTimeout)
 	if v := input.Key("timeout-ms"); !v.IsNil() {
 		n, ok := v.AsInt()
 		if !ok || n < 1 || time.Duration(n) > timeout/time.Millisecond {
-			return edn.Nil(), contract.InvalidToolInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d",
+			return edn.Nil(), effects.InvalidInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d",
 				timeout.Milliseconds())
 		}
 		timeout = time.Duration(n) * time.Millisecond
@@ -64,9 +65,9 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 
 // follow makes the request and follows its redirects.
 func (c *Client) follow(
-	ctx context.Context, target contract.Target, input edn.Value, body *string,
+	ctx context.Context, target effects.Target, input edn.Value, body *string,
 ) (edn.Value, *contract.Error) {
-	first, most := originOf(target), c.Scope.Redirects.Or(contract.DefaultHTTPRedirects)
+	first, most := originOf(target), c.Scope.Redirects.Or(effects.DefaultHTTPRedirects)
 	var way []edn.Value
 	for {
 		header, err := c.header(input, target.Host, originOf(target) == first)
@@ -104,7 +105,7 @@ type origin struct {
 	port         int
 }
 
-func originOf(t contract.Target) origin {
+func originOf(t effects.Target) origin {
 	return origin{strings.ToLower(t.URL.Scheme), t.Host, t.Port}
 }
 
@@ -113,14 +114,14 @@ func redirected(status int) bool {
 }
 
 // redirect checks the target of a redirect.
-func (c *Client) redirect(from contract.Target, status int, where string) (contract.Target, *contract.Error) {
+func (c *Client) redirect(from effects.Target, status int, where string) (effects.Target, *contract.Error) {
 	u, err := url.Parse(where)
 	if err != nil {
-		return contract.Target{}, c.stray("a redirect to an invalid URL")
+		return effects.Target{}, c.stray("a redirect to an invalid URL")
 	}
 	u = from.URL.ResolveReference(u)
 	if from.URL.Scheme == "https" && !strings.EqualFold(u.Scheme, "https") {
-		return contract.Target{}, c.stray("a redirect from https to another scheme")
+		return effects.Target{}, c.stray("a redirect from https to another scheme")
 	}
 	method := from.Method
 	if status == 303 && method != "HEAD" || (status == 301 || status == 302) && method == "POST" {
@@ -138,7 +139,7 @@ func (c *Client) redirect(from contract.Target, status int, where string) (contr
 }
 
 func (c *Client) stray(format string, args ...any) *contract.Error {
-	return c.unsure(contract.Denied("redirect-not-allowed", c.Tool, format, args...))
+	return c.unsure(effects.Denied("redirect-not-allowed", c.Tool, format, args...))
 }
 
 // unsure adds to an error that the receiver may have acted.
@@ -151,7 +152,7 @@ func (c *Client) unsure(e *contract.Error) *contract.Error {
 
 // once makes one request of a redirect chain.
 func (c *Client) once(
-	ctx context.Context, target contract.Target, header http.Header, body *string,
+	ctx context.Context, target effects.Target, header http.Header, body *string,
 ) (*http.Response, *contract.Error) {
 	u := *target.URL
 	u.Fragment = ""
@@ -165,7 +166,7 @@ func (c *Client) once(
 	})
 	request, err := http.NewRequestWithContext(traced, target.Method, u.String(), reader)
 	if err != nil {
-		return nil, contract.InvalidToolInput("url/invalid", c.Tool, "the request cannot be made")
+		return nil, effects.InvalidInput("url/invalid", c.Tool, "the request cannot be made")
 	}
 	request.Header = header
 	transport := &http.Transport{
@@ -185,14 +186,14 @@ func (c *Client) once(
 }
 
 // dial resolves the host, checks every address and connects to one of them.
-func (c *Client) dial(ctx context.Context, target contract.Target) (net.Conn, error) {
+func (c *Client) dial(ctx context.Context, target effects.Target) (net.Conn, error) {
 	addresses, err := c.resolve(ctx, target.Host)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range addresses {
-		if !contract.AddressAllowed(a, c.Scope) {
-			return nil, contract.Denied("address-not-allowed", c.Tool, "the host %q has the address %s, which is not allowed",
+		if !effects.AddressAllowed(a, c.Scope) {
+			return nil, effects.Denied("address-not-allowed", c.Tool, "the host %q has the address %s, which is not allowed",
 				target.Host, a)
 		}
 	}
@@ -222,7 +223,7 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 
 // failed explains a request without an answer. The text of the error may hold
 // the URL, so only its kind is used.
-func (c *Client) failed(ctx context.Context, target contract.Target, err error) *contract.Error {
+func (c *Client) failed(ctx context.Context, target effects.Target, err error) *contract.Error {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		return c.unsure(contract.Errorf("timeout/hard", ":%s: %s did not answer in time", c.Tool.ID, target.Host))
 	}

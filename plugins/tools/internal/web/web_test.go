@@ -18,6 +18,7 @@ import (
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // world is a small internet: names, their addresses, and one server behind all.
@@ -42,8 +43,8 @@ func newWorld(t *testing.T, handler http.HandlerFunc) *world {
 	return w
 }
 
-func (w *world) client(scope contract.Scope) *Client {
-	tool, _ := contract.ToolNamed("net/http-request")
+func (w *world) client(scope effects.Scope) *Client {
+	tool, _ := effects.ToolNamed("net/http-request")
 	roots := x509.NewCertPool()
 	roots.AddCert(w.server.Certificate())
 	return &Client{Tool: tool, Scope: &scope, Roots: roots, Key: "b3:key",
@@ -66,8 +67,8 @@ func (w *world) client(scope contract.Scope) *Client {
 		}}
 }
 
-func scope(t *testing.T, more string) contract.Scope {
-	s, problems := contract.ParseScope("net/http", edn.MustRead(`{:enabled true :hosts ["example.com" "*.example.com"] :schemes ["https" "http"] :ports [443 80] :methods ["GET" "HEAD" "POST"] :redirects 3 :timeout-ms 5000 :max-bytes 100 `+more+`}`))
+func scope(t *testing.T, more string) effects.Scope {
+	s, problems := effects.ParseScope("net/http", edn.MustRead(`{:enabled true :hosts ["example.com" "*.example.com"] :schemes ["https" "http"] :ports [443 80] :methods ["GET" "HEAD" "POST"] :redirects 3 :timeout-ms 5000 :max-bytes 100 `+more+`}`))
 	require.Empty(t, problems)
 	return s
 }
@@ -208,7 +209,7 @@ func TestRedirectToAnotherOrigin(t *testing.T) {
 			plain := httptest.NewServer(w.server.Config.Handler)
 			t.Cleanup(plain.Close)
 			w.names["example.com"], w.names["www.example.com"] = []string{"93.184.216.34"}, []string{"93.184.216.35"}
-			s, problems := contract.ParseScope("net/http", edn.MustRead(`{:enabled true :hosts ["example.com" "*.example.com"] :schemes ["https" "http"] :ports [443 80 8443] :methods ["GET"] :redirects 3}`))
+			s, problems := effects.ParseScope("net/http", edn.MustRead(`{:enabled true :hosts ["example.com" "*.example.com"] :schemes ["https" "http"] :ports [443 80 8443] :methods ["GET"] :redirects 3}`))
 			require.Empty(t, problems)
 			c := w.client(s)
 			c.Secrets["github"] = Secret{Value: "canary-value", Hosts: []string{"example.com"}}
@@ -244,7 +245,7 @@ func TestRepeatedSecret(t *testing.T) {
 	})
 	w.names["example.com"] = []string{"93.184.216.34"}
 	s := scope(t, "")
-	s.MaxBytes = contract.Bound{N: 10_000, Set: true}
+	s.MaxBytes = effects.Bound{N: 10_000, Set: true}
 	c := w.client(s)
 	c.Secrets["github"] = Secret{Value: value, Hosts: []string{"example.com"}}
 	out, err := c.Do(t.Context(), edn.MustRead(`{:url "https://example.com/" :headers {"authorization" #ferment/secret :github}}`))

@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
@@ -105,7 +106,7 @@ func Open() *policy.Effects {
 	for _, effect := range contract.Effects() {
 		e.Rules[effect] = policy.Rule{Any: []string{policy.RoleAny}}
 		e.Host = append(e.Host, policy.Scoped{Effect: effect,
-			Scope: contract.Scope{Enabled: contract.Flag{V: true, Set: true}}})
+			Scope: effects.Scope{Enabled: effects.Flag{V: true, Set: true}}})
 	}
 	return e
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // capabilities registers the advertised capabilities, renamed and narrowed by
@@ -95,7 +96,7 @@ func (b *builder) claim(s *decode.Section, claimed map[[2]string]*decode.Section
 
 func (b *builder) register(p *plugins.Plugin, advertised contract.Capability, s *decode.Section) {
 	c := registry.Capability{Capability: advertised, Plugin: p.Name, Advertised: advertised.ID, Operations: p.Operations}
-	if tool, ok := contract.ToolNamed(advertised.ID); ok && tool.ID == advertised.ID {
+	if tool, ok := effects.ToolNamed(advertised.ID); ok && tool.ID == advertised.ID {
 		c.Confines = p.Description.Name == tool.Plugin
 	}
 	at := b.place("plugin", p.Name)

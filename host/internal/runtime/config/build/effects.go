@@ -16,8 +16,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // effects reads the effects block.
@@ -96,9 +96,9 @@ func (b *builder) scopes(s *decode.Section) policy.Scopes {
 		good := b.commands(x)
 		b.connections(x)
 		effect := x.Label()
-		scope, problems := contract.ParseScope(effect, decode.ScopeValue(x))
+		scope, problems := effects.ParseScope(effect, decode.ScopeValue(x))
 		if !good { // already reported
-			problems = slices.DeleteFunc(problems, func(p contract.ScopeProblem) bool {
+			problems = slices.DeleteFunc(problems, func(p effects.Problem) bool {
 				return language.ScalarText(p.Path[0]) == "arguments" && len(p.Path) == 2
 			})
 		}
@@ -112,7 +112,7 @@ func (b *builder) scopes(s *decode.Section) policy.Scopes {
 	return out
 }
 
-func (b *builder) scopeProblem(s *decode.Section, p contract.ScopeProblem) {
+func (b *builder) scopeProblem(s *decode.Section, p effects.Problem) {
 	d := diag.Diagnostic{Type: "config/type", Range: s.At(), Path: slices.Clone(s.Node.Path)}
 	subject := "it"
 	if len(p.Path) > 0 {
@@ -292,7 +292,7 @@ func (b *builder) ownPaths(s *decode.Section) {
 			continue
 		}
 		b.scopeOnDisk(x)
-		scope, problems := contract.ParseScope(x.Label(), decode.ScopeValue(x))
+		scope, problems := effects.ParseScope(x.Label(), decode.ScopeValue(x))
 		if len(problems) > 0 {
 			continue
 		}

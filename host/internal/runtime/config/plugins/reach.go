@@ -6,6 +6,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/effects"
 )
 
 // standing returns the enabled scopes of the effects of a plugin's capabilities, as
@@ -30,7 +31,7 @@ func (r *Reader) standing(p *Plugin) policy.Scopes {
 func WrittenScopes(s *decode.Section) policy.Scopes {
 	var out policy.Scopes
 	for _, x := range s.All("scope") {
-		if scope, problems := contract.ParseScope(x.Label(), decode.ScopeValue(x)); len(problems) == 0 {
+		if scope, problems := effects.ParseScope(x.Label(), decode.ScopeValue(x)); len(problems) == 0 {
 			out = policy.MeetAll(out, policy.Scopes{{Effect: x.Label(), Scope: scope}})
 		}
 	}
