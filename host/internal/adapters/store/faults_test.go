@@ -211,6 +211,35 @@ func TestSecondOpenIsRefused(t *testing.T) {
 	typed(t, again.Append(context.Background(), newScript("run_1").accepted(nothing)), "journal/unavailable")
 }
 
+// OPS-002: a file on a network file system is opened only if that is allowed, by
+// whatever opens it.
+func TestNetworkFileSystemIsRefused(t *testing.T) {
+	dir := filled(t)
+	options := onFile.options(t, dir)
+	options.Faults.Network = func(of string) (string, error) {
+		assert.Equal(t, filepath.Join(dir, "blobs"), of)
+		return "nfs4", nil
+	}
+	for name, open := range map[string]func() error{
+		"open":    func() error { _, err := Open(t.Context(), options); return err },
+		"migrate": func() error { _, err := Migrate(t.Context(), options, -1, false, true); return err },
+		"repair":  func() error { _, err := Repair(t.Context(), options, true); return err },
+	} {
+		var refused *NetworkError
+		require.ErrorAs(t, open(), &refused, name)
+		assert.Equal(t, &NetworkError{Path: options.Path, FileSystem: "nfs4"}, refused, name)
+	}
+	options.Faults.Network = func(string) (string, error) { return "", errDisk }
+	_, err := Open(t.Context(), options)
+	require.ErrorIs(t, err, errDisk, "a file system that is not known")
+
+	options.AllowNetworkFS = true
+	s, err := Open(t.Context(), options)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, openAt(t, dir).Close(), "the disk of this test is local")
+}
+
 // Files of the store are private.
 func TestFilesArePrivate(t *testing.T) {
 	dir := filled(t)
