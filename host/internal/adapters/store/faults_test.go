@@ -62,6 +62,28 @@ func TestFailedWritesAreFinal(t *testing.T) {
 	}
 }
 
+// JRN-020: a process that ends between a rename and the sync of the folder leaves a file
+// that the next one makes durable before a record names it. Folders are synced at the
+// start.
+func TestFoldersOfAnEarlierProcessAreSynced(t *testing.T) {
+	synced := 0
+	options := Options{Path: filepath.Join(t.TempDir(), "ferment.db"), Faults: Faults{Before: func(op string) error {
+		if op == "blob/dir" {
+			synced++
+		}
+		return nil
+	}}}
+	b, err := openBlobs(options)
+	require.NoError(t, err)
+	assert.Equal(t, 1, synced, "folders of an earlier process")
+	body := []byte("a body")
+	require.NoError(t, b.write(sum{1}, body))
+	assert.Equal(t, 3, synced, "a new folder and the file in it")
+	require.NoError(t, b.write(sum{1}, body))
+	assert.Equal(t, 4, synced, "a file of an earlier process")
+	require.NoError(t, b.close())
+}
+
 // JRN-005: a failed checkpoint is a failed sync.
 func TestFailedCheckpointIsFinal(t *testing.T) {
 	s := openAt(t, t.TempDir(), func(o *Options) {

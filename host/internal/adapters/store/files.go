@@ -81,7 +81,8 @@ func (o Options) checkLocal(dir string) error {
 	return err
 }
 
-// openBlobs opens the folder blobs beside a database and locks it.
+// openBlobs opens the folder blobs beside a database and locks it. Folders in it that an
+// earlier process has made are durable from then on.
 func openBlobs(opts Options) (*blobs, error) {
 	dir := filepath.Join(filepath.Dir(opts.Path), "blobs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -101,7 +102,11 @@ func openBlobs(opts Options) (*blobs, error) {
 		}
 		return nil, err
 	}
-	return &blobs{dir, opts.Faults, f}, nil
+	b := &blobs{dir, opts.Faults, f}
+	if err := b.syncFolder(dir); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
 }
 
 func (b *blobs) close() error {
@@ -132,13 +137,14 @@ func (b *blobs) checkEmptied(database string) error {
 }
 
 // write makes a body durable under its hash. A file that is already there was
-// completely written and is kept.
+// completely written and is kept; the process that has written it may have ended before
+// it synced the folder.
 func (b *blobs) write(h sum, body []byte) (err error) {
 	name := b.path(h)
-	if info, err := os.Stat(name); err == nil && info.Size() == int64(len(body)) {
-		return nil
-	}
 	folder := filepath.Dir(name)
+	if info, err := os.Stat(name); err == nil && info.Size() == int64(len(body)) {
+		return b.syncFolder(folder)
+	}
 	if err := os.Mkdir(folder, 0o700); err == nil {
 		if err := b.syncFolder(b.dir); err != nil {
 			return err
