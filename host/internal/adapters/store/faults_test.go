@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,6 +83,39 @@ func TestFoldersOfAnEarlierProcessAreSynced(t *testing.T) {
 	require.NoError(t, b.write(sum{1}, body))
 	assert.Equal(t, 4, synced, "a file of an earlier process")
 	require.NoError(t, b.close())
+}
+
+// JRN-008: a commit does not wait for a checkpoint that is under way.
+func TestCommitsDoNotAwaitCheckpoints(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Faults.Before = func(op string) error {
+			if op == "checkpoint" {
+				first.Do(func() {
+					close(begun)
+					<-end
+				})
+			}
+			return nil
+		}
+	})
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing))
+	write := func(i int) {
+		appendAll(t, s, sc.step(textOf(i, maxRow/2), textOf(-i, maxRow/2))...)
+		require.NoError(t, s.Sync(context.Background(), "run_1"))
+	}
+	for i, under := 1, false; !under; i++ {
+		write(i)
+		select {
+		case <-begun:
+			under = true
+		default:
+		}
+	}
+	write(0)
+	close(end)
 }
 
 // JRN-005: a failed checkpoint is a failed sync.
