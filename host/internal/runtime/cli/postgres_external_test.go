@@ -134,6 +134,14 @@ func TestDaemonsHandOver(t *testing.T) {
 	waits := first.submitted("mine/data", "")
 	assert.Equal(t, "queued", word(first.job(waits).Key("job/status")))
 
+	self := worlds[0].data("runs", "show", hangs).Key("epochs")
+	epoch, _ := self.Nth(0)
+	elsewhere := second.request(t.Context(), "POST", "/v1/runs/"+hangs+"/cancel", "") // RUN-013
+	assert.Equal(t, 409, elsewhere.status, "%s", elsewhere.body)
+	refused := elsewhere.value(t).Key("error")
+	assert.True(t, refused.Key("retryable?").Truthy(), "%s", elsewhere.body)
+	assert.Equal(t, epoch.Key("host").String(), refused.Key("details").Key("host").String())
+
 	first.signal(syscall.SIGTERM)
 	second.becomes(waits, "completed")
 	_, _, ok := first.logged(0, said("handed runs over to other hosts"))
