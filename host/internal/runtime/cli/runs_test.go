@@ -244,6 +244,38 @@ func TestRunsDecide(t *testing.T) {
 	s.stop()
 }
 
+// RUN-042, RUN-044: the last event of a suspended run is suspended, with the response in
+// the stream of an act, and the answer to a reconnect is 204.
+func TestStreamsOfASuspendedRun(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+scripted("pay", "restart {\n  backoff = \"5ms\"\n  jitter  = 0\n}"))
+	w.write("pay.edn", script(":t/pay", ":t/pay", ":in-schema :req/any :out-schema :res/any :recovery-rules [[[:q] 1 :once]]",
+		sigkill, sigkill))
+	s := w.serve()
+	act := s.stream(t, "POST", "/v1/act?format=edn", envelopeOf("t/pay", "{:q 1}", ""))
+	act.until()
+	last := act.last()
+	require.Equal(t, "suspended", last.name, last.text)
+	assert.Contains(t, last.text, ":type :run/suspended", "it has the response")
+	run, _, _ := strings.Cut(last.id, ".")
+	recorded := s.watch(t, run, "")
+	recorded.until()
+	assert.Equal(t, last.id, recorded.last().id)
+	for _, e := range append(act.seen, recorded.seen...) {
+		assert.NotEqual(t, "finished", e.name)
+	}
+	again := s.request(t.Context(), "GET", "/v1/runs/"+run+"/events", "", "Last-Event-ID", last.id,
+		"Accept", "text/event-stream, application/edn;q=0.5")
+	assert.Equal(t, 204, again.status, "%s", again.body)
+
+	watched := w.run("runs", "watch", run)
+	assert.Equal(t, 6, watched.code, watched.stderr)
+	streamed := w.run("act", "t/pay", "{:q 1}", "--stream")
+	assert.Equal(t, 6, streamed.code, streamed.stderr)
+	assert.Contains(t, streamed.stderr, "run/suspended")
+	s.stop()
+}
+
 // CLI-001: the tables and the screen of runs fit.
 func TestRunsFit(t *testing.T) {
 	t.Parallel()
