@@ -23,6 +23,8 @@ var reservedTable = []Reserved{
 	{path: "store.inline_max", What: "another limit of values in the database"},
 	{path: "store.auto_migrate", What: "migrating by hand"},
 
+	{path: "telemetry.fold", What: "another rate above which log lines are folded"},
+
 	{path: "http.console", What: "the console"},
 }
 
