@@ -59,8 +59,9 @@ func (c *Client) Stream(ctx context.Context, envelope edn.Value, call Call, show
 
 // Events calls show with the events of a run after the one with an id; empty: with all of
 // them. The result is the response envelope of the run, nil if after is the id of its last
-// event. The error is that of the daemon or of show, or reports that the stream ended
-// before the run; a later call with the id of the last event goes on after it.
+// event. The error is that of the daemon or of show, run/suspended for a run that waits for
+// a decision, or reports that the stream ended before the run; a later call with the id of
+// the last event goes on after it.
 func (c *Client) Events(ctx context.Context, run, after string, show func(Event) error) (edn.Value, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
