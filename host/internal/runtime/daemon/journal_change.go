@@ -141,8 +141,9 @@ func (j *Journal) unexecuted(ctx context.Context, change string, run store.Run) 
 			WithHint("send the request again: a host takes the run within seconds")
 	}
 	return refused("the host %s executes it", host).WithRetryable(true).WithDetail("host", edn.Text(host)).
-		WithHint("send the request to that host, which has this id in the file HOST of its data directory; " +
-			"if it is gone, another one takes the run over after store.lease")
+		WithHint(fmt.Sprintf("send the request to that host, which has this id in the file HOST of its data directory; "+
+			"\"ferment runs show %s --edn\" has the name of its machine. "+
+			"If it is gone, another one takes the run over after store.lease", run.ID))
 }
 
 // endsAtOnce bounds the wait for a run that has just ended, or does at once.
