@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
-	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest/postgrestest"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
@@ -141,7 +141,7 @@ func TestDaemonsHandOver(t *testing.T) {
 	assert.Equal(t, 409, elsewhere.status, "%s", elsewhere.body)
 	refused := elsewhere.value(t).Key("error")
 	assert.True(t, refused.Key("retryable?").Truthy(), "%s", elsewhere.body)
-	assert.Equal(t, edn.Text(strings.TrimSpace(string(host))), refused.Key("details").Key("host"))
+	assert.Equal(t, strconv.Quote(strings.TrimSpace(string(host))), refused.Key("details").Key("host").String())
 
 	first.signal(syscall.SIGTERM)
 	second.becomes(waits, "completed")
