@@ -95,6 +95,23 @@ func readRequest(conn net.Conn) error {
 	return err
 }
 
+// RUN-044: a stream that ends with the event suspended is not broken: Watch does not ask
+// again. The stream of an act has the response in it.
+func TestClientOfASuspendedRun(t *testing.T) {
+	const header = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+	none := func(client.Event) error { return nil }
+	there := dying(t, header+"id: run_1.3\nevent: suspended\ndata: {:event :suspended}\n\n")
+	_, err := there.Watch(t.Context(), "run_1", none)
+	require.ErrorIs(t, err, contract.OfType("run/suspended"))
+	_, err = there.Stream(t.Context(), edn.MustRead("{}"), client.Call{}, none)
+	require.ErrorIs(t, err, contract.OfType("run/suspended"))
+
+	there = dying(t, header+"id: run_1.3\nevent: suspended\ndata: {:event :suspended :response {:proto 1}}\n\n")
+	got, err := there.Stream(t.Context(), edn.MustRead("{}"), client.Call{}, none)
+	require.NoError(t, err)
+	assert.Equal(t, "{:proto 1}", got.Body.String())
+}
+
 // A client of an admin socket outlives the daemon: the next one has a token of its own, and
 // gets what the earlier one would have got. A refusal of the token in the file is returned.
 func TestClientOfARestartedDaemon(t *testing.T) {

@@ -23,12 +23,15 @@ type Event struct {
 	// commit, usage, interrupt, suspended, reopened, finished, shutdown or another name.
 	Name string
 	// Data is a map with the facts of the event; that of finished has the response
-	// envelope under :response.
+	// envelope under :response, and so has that of suspended in the stream of an act.
 	Data edn.Value
 }
 
-// finished is the last event of a run.
-const finished = "finished"
+// The last events of a run. A suspended one waits for a decision, and may go on.
+const (
+	finished  = "finished"
+	suspended = "suspended"
+)
 
 // maxStream limits the total size of the events of one stream in bytes.
 const maxStream = 1 << 30
@@ -56,8 +59,9 @@ func (c *Client) Stream(ctx context.Context, envelope edn.Value, call Call, show
 
 // Events calls show with the events of a run after the one with an id; empty: with all of
 // them. The result is the response envelope of the run, nil if after is the id of its last
-// event. The error is that of the daemon or of show, or reports that the stream ended
-// before the run; a later call with the id of the last event goes on after it.
+// event. The error is that of the daemon or of show, run/suspended for a run that waits for
+// a decision, or reports that the stream ended before the run; a later call with the id of
+// the last event goes on after it.
 func (c *Client) Events(ctx context.Context, run, after string, show func(Event) error) (edn.Value, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -141,8 +145,9 @@ func (c *Client) Logs(ctx context.Context, plugin string, lines int, show func(l
 	return err
 }
 
-// events reads a stream of events up to finished, and returns the response that it has.
-// A response that is not a stream is returned as it is.
+// events reads a stream of events up to the one with the response, which it returns. The
+// error is run/suspended if the run was suspended instead. A response that is not a stream
+// is returned as it is.
 func events(ctx context.Context, resp *http.Response, show func(Event) error) (edn.Value, error) {
 	if resp.Header.Get("Content-Type") != typeSSE {
 		return read(ctx, resp)
@@ -150,11 +155,15 @@ func events(ctx context.Context, resp *http.Response, show func(Event) error) (e
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewReader(io.LimitReader(resp.Body, maxStream))
 	var e Event
+	last := ""
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
 			if ctx.Err() != nil {
 				return edn.Nil(), context.Cause(ctx)
+			}
+			if last == suspended {
+				return edn.Nil(), contract.Errorf("run/suspended", "the run waits for a decision")
 			}
 			return edn.Nil(), broken("the event stream of the daemon ended before the run")
 		}
@@ -171,10 +180,10 @@ func events(ctx context.Context, resp *http.Response, show func(Event) error) (e
 			if err := show(e); err != nil {
 				return edn.Nil(), err
 			}
-			if e.Name == finished {
-				return e.Data.Key("response"), nil
+			if response, there := e.Data.Get(edn.K("response")); there || e.Name == finished {
+				return response, nil
 			}
-			e = Event{}
+			e, last = Event{}, e.Name
 		}
 	}
 }

@@ -61,8 +61,9 @@ type sharing interface {
 	number() int64
 	// leased is the duration of the lease.
 	leased() time.Duration
-	// owns reports whether a run belongs to this host.
-	owns(ctx context.Context, from *statements, run int64) (bool, error)
+	// owner returns the id of the host that a run belongs to, "" if that was handed over,
+	// and reports whether it is this one.
+	owner(ctx context.Context, from *statements, run int64) (id string, mine bool, err error)
 	// takeLapsed makes the unfinished runs of all hosts whose lease has lapsed runs of
 	// this host, in the current transaction, and drops what these have reserved. take
 	// does so with one run, and returns the host that had it; 0: it may not be taken.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,6 +61,61 @@ func TestFailedWritesAreFinal(t *testing.T) {
 			assert.Len(t, files, 1, "a file without a value is swept")
 		})
 	}
+}
+
+// JRN-020: a process that ends between a rename and the sync of the folder leaves a file
+// that the next one makes durable before a record names it. Folders are synced at the
+// start.
+func TestFoldersOfAnEarlierProcessAreSynced(t *testing.T) {
+	synced := 0
+	options := Options{Path: filepath.Join(t.TempDir(), "ferment.db"), Faults: Faults{Before: func(op string) error {
+		if op == "blob/dir" {
+			synced++
+		}
+		return nil
+	}}}
+	b, err := openBlobs(options)
+	require.NoError(t, err)
+	assert.Equal(t, 1, synced, "folders of an earlier process")
+	body := []byte("a body")
+	require.NoError(t, b.write(sum{1}, body))
+	assert.Equal(t, 3, synced, "a new folder and the file in it")
+	require.NoError(t, b.write(sum{1}, body))
+	assert.Equal(t, 4, synced, "a file of an earlier process")
+	require.NoError(t, b.close())
+}
+
+// JRN-008: a commit does not wait for a checkpoint that is under way.
+func TestCommitsDoNotAwaitCheckpoints(t *testing.T) {
+	begun, end := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Faults.Before = func(op string) error {
+			if op == "checkpoint" {
+				first.Do(func() {
+					close(begun)
+					<-end
+				})
+			}
+			return nil
+		}
+	})
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing))
+	write := func(i int) {
+		appendAll(t, s, sc.step(textOf(i, maxRow/2), textOf(-i, maxRow/2))...)
+		require.NoError(t, s.Sync(context.Background(), "run_1"))
+	}
+	for i, under := 1, false; !under; i++ {
+		write(i)
+		select {
+		case <-begun:
+			under = true
+		default:
+		}
+	}
+	write(0)
+	close(end)
 }
 
 // JRN-005: a failed checkpoint is a failed sync.
@@ -209,6 +265,35 @@ func TestSecondOpenIsRefused(t *testing.T) {
 	require.NoError(t, again.Close())
 	require.NoError(t, again.Close(), "closing twice is harmless")
 	typed(t, again.Append(context.Background(), newScript("run_1").accepted(nothing)), "journal/unavailable")
+}
+
+// OPS-002: a file on a network file system is opened only if that is allowed, by
+// whatever opens it.
+func TestNetworkFileSystemIsRefused(t *testing.T) {
+	dir := filled(t)
+	options := onFile.options(t, dir)
+	options.Faults.Network = func(of string) (string, error) {
+		assert.Equal(t, filepath.Join(dir, "blobs"), of)
+		return "nfs4", nil
+	}
+	for name, open := range map[string]func() error{
+		"open":    func() error { _, err := Open(t.Context(), options); return err },
+		"migrate": func() error { _, err := Migrate(t.Context(), options, -1, false, true); return err },
+		"repair":  func() error { _, err := Repair(t.Context(), options, true); return err },
+	} {
+		var refused *NetworkError
+		require.ErrorAs(t, open(), &refused, name)
+		assert.Equal(t, &NetworkError{Path: options.Path, FileSystem: "nfs4"}, refused, name)
+	}
+	options.Faults.Network = func(string) (string, error) { return "", errDisk }
+	_, err := Open(t.Context(), options)
+	require.ErrorIs(t, err, errDisk, "a file system that is not known")
+
+	options.AllowNetworkFS = true
+	s, err := Open(t.Context(), options)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, openAt(t, dir).Close(), "the disk of this test is local")
 }
 
 // Files of the store are private.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,6 +22,8 @@ type Faults struct {
 	Before func(op string) error
 	// Free replaces the free bytes of the file system.
 	Free func() (uint64, error)
+	// Network replaces the type of the network file system of a directory.
+	Network func(dir string) (string, error)
 }
 
 func (f Faults) at(op string) error {
@@ -46,10 +49,46 @@ func (e *LockedError) Error() string {
 	return "store: open " + e.Path + ": another process has the database open; stop it first"
 }
 
-// openBlobs opens the folder blobs beside a database and locks it.
-func openBlobs(database string, faults Faults) (*blobs, error) {
-	dir := filepath.Join(filepath.Dir(database), "blobs")
+// NetworkError is a database file on a network file system, where the memory that
+// SQLite shares, its locks and its syncs do not hold what they promise.
+type NetworkError struct{ Path, FileSystem string }
+
+// Error implements error.
+func (e *NetworkError) Error() string {
+	return fmt.Sprintf("%s is on the network file system %s, where SQLite can lose what it has committed",
+		e.Path, e.FileSystem)
+}
+
+// Fix says what to do.
+func (*NetworkError) Fix() string {
+	return `name a directory of a local disk in ferment.data_dir, or use driver = "postgres" in the block store; ` +
+		`allow_network_fs = true there accepts the risk`
+}
+
+// checkLocal returns a *NetworkError for files that are on another machine.
+func (o Options) checkLocal(dir string) error {
+	if o.AllowNetworkFS {
+		return nil
+	}
+	look := networkFS
+	if o.Faults.Network != nil {
+		look = o.Faults.Network
+	}
+	found, err := look(dir)
+	if err == nil && found != "" {
+		err = &NetworkError{Path: o.Path, FileSystem: found}
+	}
+	return err
+}
+
+// openBlobs opens the folder blobs beside a database and locks it. Folders in it that an
+// earlier process has made are durable from then on.
+func openBlobs(opts Options) (*blobs, error) {
+	dir := filepath.Join(filepath.Dir(opts.Path), "blobs")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := opts.checkLocal(dir); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(dir)
@@ -59,11 +98,15 @@ func openBlobs(database string, faults Faults) (*blobs, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &LockedError{database}
+			return nil, &LockedError{opts.Path}
 		}
 		return nil, err
 	}
-	return &blobs{dir, faults, f}, nil
+	b := &blobs{dir, opts.Faults, f}
+	if err := b.syncFolder(dir); err != nil {
+		return nil, errors.Join(err, b.close())
+	}
+	return b, nil
 }
 
 func (b *blobs) close() error {
@@ -94,13 +137,14 @@ func (b *blobs) checkEmptied(database string) error {
 }
 
 // write makes a body durable under its hash. A file that is already there was
-// completely written and is kept.
+// completely written and is kept; the process that has written it may have ended before
+// it synced the folder.
 func (b *blobs) write(h sum, body []byte) (err error) {
 	name := b.path(h)
-	if info, err := os.Stat(name); err == nil && info.Size() == int64(len(body)) {
-		return nil
-	}
 	folder := filepath.Dir(name)
+	if info, err := os.Stat(name); err == nil && info.Size() == int64(len(body)) {
+		return b.syncFolder(folder)
+	}
 	if err := os.Mkdir(folder, 0o700); err == nil {
 		if err := b.syncFolder(b.dir); err != nil {
 			return err

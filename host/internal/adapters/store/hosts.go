@@ -102,12 +102,18 @@ func (s *Store) forget(run string) {
 
 // Elsewhere implements act.Sharer.
 func (s *Store) Elsewhere(ctx context.Context, run string) (bool, error) {
-	row, err := s.run(ctx, run)
-	if err != nil {
-		return false, err
-	}
-	mine, err := s.owns(ctx, row)
+	_, mine, err := s.Owner(ctx, run)
 	return !mine, err
+}
+
+// Owner returns the id of the host that may append to a run, and reports whether it is
+// this one. The id is empty if the run was handed over, or the database is not shared.
+func (s *Store) Owner(ctx context.Context, run string) (id string, mine bool, err error) {
+	row, err := s.run(ctx, run)
+	if err != nil || s.shared == nil {
+		return "", err == nil, err
+	}
+	return s.shared.owner(ctx, s.read, row.n)
 }
 
 // owns reports whether this host may append to a run.
@@ -115,7 +121,8 @@ func (s *Store) owns(ctx context.Context, row runRow) (bool, error) {
 	if s.shared == nil {
 		return true, nil
 	}
-	return s.shared.owns(ctx, s.read, row.n)
+	_, mine, err := s.shared.owner(ctx, s.read, row.n)
+	return mine, err
 }
 
 // claim makes a run that is not finished one of this host, and returns its row as it

@@ -121,6 +121,12 @@ func TestHostsHandOver(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, n, "all are under way")
 
+	owner := func(run string) string {
+		id, mine, err := b.Owner(ctx, run)
+		require.NoError(t, err)
+		return fmt.Sprint(id, " ", mine)
+	}
+	assert.Equal(t, "a false", owner("run_1"))
 	a.Drop("run_1")
 	appendAll(t, a, ended.finished(nothing))
 	a.Drop("run_3") // its end may not be in the database yet
@@ -130,9 +136,11 @@ func TestHostsHandOver(t *testing.T) {
 	both := "this hosttotal used {} reserved {:attempts 2} granted {}"
 	assert.Equal(t, []string{both, both}, []string{figures(t, la, chain)[0], figures(t, lb, chain)[0]}, "between two hosts")
 
+	assert.Equal(t, " false", owner("run_1"))
 	taken, err := b.Take(ctx)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"run_1"}, idsOf(taken))
+	assert.Equal(t, "b true", owner("run_1"))
 	assert.True(t, taken[0].Left)
 	stale := *queued
 	typed(t, a.Append(ctx, stale.record(&journal.CancelRequested{By: "a"})), "journal/fenced")

@@ -242,7 +242,7 @@ func openAlone(ctx context.Context, opts Options) (database, error) {
 		}
 		return db, nil
 	}
-	lock, err := openBlobs(opts.Path, Faults{})
+	lock, err := openBlobs(opts)
 	if err != nil {
 		return nil, err
 	}

@@ -341,7 +341,7 @@ func (db *postgresDB) fence(ctx context.Context, w *writer) error {
 		if r.saved == "" || r.broken {
 			continue
 		}
-		mine, err := db.owns(ctx, w.sql, r.row.n)
+		_, mine, err := db.owner(ctx, w.sql, r.row.n)
 		if err != nil {
 			return err
 		}

@@ -6,11 +6,11 @@ import (
 	"errors"
 )
 
-// owns implements sharing.
-func (db *postgresDB) owns(ctx context.Context, from *statements, run int64) (bool, error) {
+// owner implements sharing.
+func (db *postgresDB) owner(ctx context.Context, from *statements, run int64) (id string, mine bool, err error) {
 	var host int64
-	err := from.one(ctx, "host_of", []any{run}, []any{&host})
-	return host == db.n, err
+	err = from.one(ctx, "host_of", []any{run}, []any{&host, &id})
+	return id, host == db.n, err
 }
 
 // takeLapsed implements sharing.

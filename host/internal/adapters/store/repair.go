@@ -73,14 +73,14 @@ const (
 // that lost values is marked as purged. Of a run without any record its summary
 // stays, as that of a removed one with the error journal/damaged.
 //
-// The errors are *LockedError, *SchemaError and those of the file system; then the
-// damaged files are where they were.
+// The errors are *LockedError, *NetworkError, *SchemaError and those of the file system;
+// then the damaged files are where they were.
 func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	opts.asIs = true
-	files, err := openBlobs(opts.Path, opts.Faults)
+	files, err := openBlobs(opts)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,8 @@ type Options struct {
 	Path string
 	// Postgres names a database of a server in place of the file; nil: the file.
 	Postgres *Postgres
+	// AllowNetworkFS accepts a file on a network file system.
+	AllowNetworkFS bool
 	// NoSync gives up durability; for tests and throw-away hosts.
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
@@ -94,13 +96,13 @@ var (
 )
 
 // Open opens or creates a database, migrates it, and verifies the chains of
-// unfinished runs. The errors are *LockedError, *SchemaError, *Damage and those
-// of the file system.
+// unfinished runs. The errors are *LockedError, *NetworkError, *SchemaError, *Damage
+// and those of the file system.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	var files *blobs
 	if opts.Postgres == nil {
 		var err error
-		if files, err = openBlobs(opts.Path, opts.Faults); err != nil {
+		if files, err = openBlobs(opts); err != nil {
 			return nil, fmt.Errorf("store: open %s: %w", opts.Path, err)
 		}
 	}

@@ -2,7 +2,9 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -11,6 +13,44 @@ import (
 
 // allocate gives a file its size on the disk.
 func allocate(f *os.File, size int64) error { return unix.Fallocate(int(f.Fd()), 0, 0, size) }
+
+// networkTypes are the types of file systems whose files are on another machine, or
+// with the host of a virtual one, as the kernel names them.
+var networkTypes = []string{
+	"9p", "afs", "beegfs", "ceph", "cifs", "coda", "gpfs", "lustre", "ncp", "ncpfs", "nfs", "nfs4", "orangefs",
+	"prl_fs", "pvfs2", "smb3", "smbfs", "vboxsf",
+	"fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph", "fuse.ceph-fuse", "fuse.curlftpfs", "fuse.davfs", "fuse.gcsfuse",
+	"fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.mfs", "fuse.mountpoint-s3", "fuse.rclone", "fuse.s3fs",
+	"fuse.smbnetfs", "fuse.sshfs",
+}
+
+// networkFS returns the type of the file system of a directory if it is a network file
+// system, else "".
+func networkFS(dir string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(dir, &st); err != nil {
+		return "", err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	return networkMount(string(mounts), fmt.Sprintf("%d:%d", unix.Major(st.Dev), unix.Minor(st.Dev))), nil
+}
+
+// networkMount returns the type of the network file system on a device, "" for another
+// one. A line of mounts is: id, parent, device, root, place, options, any number of
+// fields, "-", type, source, options.
+func networkMount(mounts, device string) string {
+	for line := range strings.Lines(mounts) {
+		before, after, _ := strings.Cut(line, " - ")
+		fields, kind := strings.Fields(before), strings.Fields(after)
+		if len(fields) > 2 && fields[2] == device && len(kind) > 0 && slices.Contains(networkTypes, kind[0]) {
+			return kind[0]
+		}
+	}
+	return ""
+}
 
 // limitSilence bounds the time for which data that was sent waits for an answer of
 // the other machine.

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // allocate gives a file its size on the disk.
@@ -19,6 +21,16 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
+}
+
+// networkFS returns the type of the file system of a directory if the system does not
+// count it as local, else "".
+func networkFS(dir string) (string, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil || st.Flags&unix.MNT_LOCAL != 0 {
+		return "", err
+	}
+	return unix.ByteSliceToString(st.Fstypename[:]), nil
 }
 
 // limitSilence does nothing: probes alone find a connection whose other end is gone.

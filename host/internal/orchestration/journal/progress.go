@@ -20,7 +20,7 @@ type Event struct {
 	Attempt int
 	CapID   string
 	Details edn.Value // map; keys depend on the event
-	// Response is that of the run, in the event finished; not part of Value.
+	// Response is that of the run, in its last event; not part of Value.
 	Response edn.Value
 }
 

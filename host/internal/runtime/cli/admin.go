@@ -82,6 +82,9 @@ func reloadText(result edn.Value) string {
 		}
 		b.WriteByte('\n')
 	}
+	for warning := range result.Key("warnings").Elems() {
+		fmt.Fprintf(&b, "warning: %s\n", plain(warning))
+	}
 	switch {
 	case !result.Key("changed?").Truthy():
 		b.WriteString("no change\n")

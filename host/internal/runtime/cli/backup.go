@@ -11,6 +11,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -136,7 +137,8 @@ func (c *command) restoreCommand() *cobra.Command {
 			"Runs that were open are suspended, because the host that wrote the backup may still execute them, and no\n" +
 			"effect must happen twice: \"ferment runs resume\" or \"cancel\" decides about each. With --resume they go on at the\n" +
 			"next start; use it only if that host is gone. Users keep their passwords, and tokens stay valid unless they are\n" +
-			"revoked. A restore that is interrupted leaves a directory that no daemon takes; run it again.\n" +
+			"revoked. A restore that is interrupted leaves a directory that no daemon takes; run it again. With PostgreSQL,\n" +
+			"runs and tokens are those of the database: --resume and --revoke-tokens are refused.\n" +
 			"Exit codes: 0 restored, 1 the backup is not what was written, 6 the directory is not empty or a daemon runs.",
 		Example: "  ferment admin restore monday.tar --dry-run\n  ferment admin restore monday.tar --revoke-tokens --yes",
 		Args:    cobra.ExactArgs(1),
@@ -184,6 +186,9 @@ func restoreText(v edn.Value, how daemon.Restoration) string {
 	tokens := "tokens stay valid"
 	if how.RevokeTokens {
 		tokens = "all tokens are revoked"
+	}
+	if driver, _ := v.Key("database").Key("driver").AsString(); driver == language.StorePostgres {
+		fate, tokens = "open runs are those of the database and go on", "tokens are those of the database"
 	}
 	return fmt.Sprintf("%s, written %s ago, is restored into %s: %s, %s; %s; %s", plain(v.Key("backup")), since(v.Key("at")),
 		plain(v.Key("data-dir")), byteSize(v.Key("bytes")), journalText(v.Key("journal")), fate, tokens)

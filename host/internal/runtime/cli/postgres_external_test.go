@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,6 +135,14 @@ func TestDaemonsHandOver(t *testing.T) {
 	waits := first.submitted("mine/data", "")
 	assert.Equal(t, "queued", word(first.job(waits).Key("job/status")))
 
+	host, err := os.ReadFile(filepath.Join(worlds[0].dir, "var", "HOST"))
+	require.NoError(t, err)
+	elsewhere := second.request(t.Context(), "POST", "/v1/runs/"+hangs+"/cancel", "") // RUN-013
+	assert.Equal(t, 409, elsewhere.status, "%s", elsewhere.body)
+	refused := elsewhere.value(t).Key("error")
+	assert.True(t, refused.Key("retryable?").Truthy(), "%s", elsewhere.body)
+	assert.Equal(t, strconv.Quote(strings.TrimSpace(string(host))), refused.Key("details").Key("host").String())
+
 	first.signal(syscall.SIGTERM)
 	second.becomes(waits, "completed")
 	_, _, ok := first.logged(0, said("handed runs over to other hosts"))
@@ -171,6 +180,14 @@ func TestVerbsOnPostgres(t *testing.T) {
 	refused := w.run("runs", "import", exported)
 	assert.NotEqual(t, 0, refused.code)
 	assert.Contains(t, refused.stderr, "invalid-request")
+	require.Equal(t, 0, w.run("admin", "backup", "b.tar").code) // OPS-008
+	config := w.elsewhere("copy")
+	revoke := w.run("admin", "restore", "b.tar", "--config", config, "--revoke-tokens", "--yes")
+	assert.Equal(t, 2, revoke.code, revoke.stderr)
+	assert.Contains(t, revoke.stderr, "PostgreSQL")
+	assert.NoDirExists(t, filepath.Join(w.dir, "copy"))
+	plan := w.run("admin", "restore", "b.tar", "--config", config, "--dry-run")
+	assert.Contains(t, plan.stdout, "open runs are those of the database and go on; tokens are those of the database")
 	repair := w.run("admin", "journal-repair")
 	assert.NotEqual(t, 0, repair.code)
 	assert.Contains(t, repair.stderr, "PostgreSQL")

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,12 +99,12 @@ func TestRuns(t *testing.T) {
 	assert.Equal(t, `"enough"`, canceled.Key("cancel").Key("why").String())
 	assert.False(t, w.data("runs", "cancel", "last").Key("cancel/accepted?").Truthy(), "it has ended")
 
-	file := w.run("runs", "export", ids[1])
-	require.Equal(t, 0, file.code, file.stderr)
+	whole := w.run("runs", "export", ids[1])
+	require.Equal(t, 0, whole.code, whole.stderr)
 	exported := w.data("runs", "export", ids[1], "run.edn")
 	written, err := os.ReadFile(filepath.Join(w.dir, "run.edn"))
 	require.NoError(t, err)
-	assert.Equal(t, file.stdout, string(written))
+	assert.Equal(t, whole.stdout, string(written))
 	assert.Equal(t, edn.Int(int64(len(written))).String(), exported.Key("bytes").String())
 	assert.Equal(t, 2, w.run("runs", "import", "run.edn").code, "it is recorded already")
 	assert.True(t, w.data("runs", "pin", ids[1]).Key("pinned?").Truthy())
@@ -121,6 +122,15 @@ func TestRuns(t *testing.T) {
 	assert.Contains(t, cut.wait().stderr, "ferment runs show "+id[0], "its caller can find it")
 	assert.Equal(t, "4", w.data("runs", "verify").Key("runs").String())
 	assert.Equal(t, 3, w.run("runs", "cancel", id[0]).code, "no daemon executes it")
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	file := w.configuration()
+	w.write("ferment.hcl", file+"http {\n  listen = [\""+taken.Addr().String()+"\"]\n}\n")
+	failed := w.run("serve")
+	assert.Equal(t, 69, failed.code, failed.stderr)
+	require.NoError(t, taken.Close())
+	w.write("ferment.hcl", file)
 
 	s = w.serve()
 	require.Eventually(t, func() bool { return len(w.listed("run", "--status", "running")) == 1 }, 20*time.Second, 20*time.Millisecond)
@@ -231,6 +241,38 @@ func TestRunsDecide(t *testing.T) {
 	assert.True(t, w.data("runs", "cancel", id, "--why", "enough").Key("cancel/accepted?").Truthy())
 	status("canceled")
 	assert.Equal(t, 0, w.run("runs", "verify").code)
+	s.stop()
+}
+
+// RUN-042, RUN-044: the last event of a suspended run is suspended, with the response in
+// the stream of an act, and the answer to a reconnect is 204.
+func TestStreamsOfASuspendedRun(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+scripted("pay", "restart {\n  backoff = \"5ms\"\n  jitter  = 0\n}"))
+	w.write("pay.edn", script(":t/pay", ":t/pay", ":in-schema :req/any :out-schema :res/any :recovery-rules [[[:q] 1 :once]]",
+		sigkill, sigkill))
+	s := w.serve()
+	act := s.stream(t, "POST", "/v1/act?format=edn", envelopeOf("t/pay", "{:q 1}", ""))
+	act.until()
+	last := act.last()
+	require.Equal(t, "suspended", last.name, last.text)
+	assert.Contains(t, last.text, ":type :run/suspended", "it has the response")
+	run, _, _ := strings.Cut(last.id, ".")
+	recorded := s.watch(t, run, "")
+	recorded.until()
+	assert.Equal(t, last.id, recorded.last().id)
+	for _, e := range append(act.seen, recorded.seen...) {
+		assert.NotEqual(t, "finished", e.name)
+	}
+	again := s.request(t.Context(), "GET", "/v1/runs/"+run+"/events", "", "Last-Event-ID", last.id,
+		"Accept", "text/event-stream, application/edn;q=0.5")
+	assert.Equal(t, 204, again.status, "%s", again.body)
+
+	watched := w.run("runs", "watch", run)
+	assert.Equal(t, 6, watched.code, watched.stderr)
+	streamed := w.run("act", "t/pay", "{:q 1}", "--stream")
+	assert.Equal(t, 6, streamed.code, streamed.stderr)
+	assert.Contains(t, streamed.stderr, "run/suspended")
 	s.stop()
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -141,6 +142,9 @@ func serveHint(code int, err error) string {
 	case daemon.ExitDamaged:
 		return repairHint
 	case daemon.ExitConfig:
+		if network := (*store.NetworkError)(nil); errors.As(err, &network) {
+			return network.Fix()
+		}
 		return "\"ferment validate\" checks the configuration"
 	}
 	return "the log lines before this one show its last steps"

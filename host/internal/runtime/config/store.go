@@ -24,6 +24,8 @@ type Store struct {
 	Lease   time.Duration
 	Sync    bool  // commits survive a power failure
 	MinFree int64 // bytes of free space that new acts require
+	// AllowNetworkFS accepts a File on a network file system.
+	AllowNetworkFS bool
 	// Age and FailedAge are those of finished runs that are removed, Size is the
 	// size of all runs in bytes.
 	Age, FailedAge time.Duration
@@ -56,12 +58,13 @@ func (l *loader) store() {
 	s := l.Root.Block("store")
 	retain := s.Block("retain")
 	st := Store{
-		Sync:      s.Text("sync") != language.SyncOff,
-		MinFree:   int64(s.Integer("min_free")),
-		Age:       retain.Duration("age"),
-		FailedAge: retain.Duration("failed_age"),
-		Size:      int64(retain.Integer("size")),
-		KeyWindow: retain.Duration("key_window"),
+		Sync:           s.Text("sync") != language.SyncOff,
+		AllowNetworkFS: s.Flag("allow_network_fs"),
+		MinFree:        int64(s.Integer("min_free")),
+		Age:            retain.Duration("age"),
+		FailedAge:      retain.Duration("failed_age"),
+		Size:           int64(retain.Integer("size")),
+		KeyWindow:      retain.Duration("key_window"),
 	}
 	if st.FailedAge == 0 {
 		st.FailedAge = st.Age

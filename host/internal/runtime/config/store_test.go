@@ -60,6 +60,9 @@ func TestStoreSettings(t *testing.T) {
 store {
   driver = "sqlite"
   path   = "db/runs.db"
+
+  allow_network_fs = true
+
   retain {
     failed_age = "90d"
   }
@@ -68,6 +71,7 @@ store {
 	require.Empty(t, configtest.Types(ds))
 	assert.Equal(t, filepath.Join(c.Host.DataDir, "db", "runs.db"), c.Store.File)
 	assert.Equal(t, 90*24*time.Hour, c.Store.FailedAge)
+	assert.True(t, c.Store.AllowNetworkFS)
 
 	for name, text := range map[string]string{
 		"config/range":          "store {\n  sync = \"off\"\n}\n",

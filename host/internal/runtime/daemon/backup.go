@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/store/backup"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -126,7 +127,7 @@ func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ 
 		return edn.Nil(), failureOf(err)
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	if err := restorable(ctx, b, cfg); err != nil {
+	if err := restorable(ctx, b, cfg, how); err != nil {
 		return edn.Nil(), err
 	}
 	r := restore{cfg: cfg, how: how, from: b}
@@ -155,8 +156,8 @@ func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ 
 	return v, nil
 }
 
-// restorable verifies a backup and compares it with the configuration.
-func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config) error {
+// restorable verifies a backup and compares it with the configuration and what is asked.
+func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how Restoration) error {
 	found, err := b.Verify(ctx)
 	if err != nil {
 		return failureOf(err)
@@ -177,6 +178,10 @@ func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config) error
 	case m.Database.Driver != driver:
 		return contract.Errorf("backup/invalid", "restore: the backup is of store.driver %q, and the configuration has %q", m.Database.Driver, driver).
 			WithHint("restore it with the configuration of the host that wrote it")
+	case driver == language.StorePostgres && (how.RevokeTokens || how.Resume):
+		return contract.Errorf("invalid-request", "restore: tokens and runs are in the PostgreSQL database, which the backup does not have: "+
+			"they can be neither revoked nor resumed with it").
+			WithHint("leave --revoke-tokens and --resume out; \"ferment token revoke\" deletes tokens when the daemon serves")
 	}
 	return nil
 }
@@ -271,7 +276,7 @@ func clearDir(dir string) error {
 
 // settle suspends the open runs and revokes tokens.
 func (r *restore) settle(ctx context.Context) (err error) {
-	if r.from.Manifest.Database.Driver != "sqlite" {
+	if r.from.Manifest.Database.Driver != language.StoreSQLite {
 		return nil // the dump of the server has them
 	}
 	options, err := storeOptions(r.cfg)
@@ -310,9 +315,9 @@ func revokeTokens(ctx context.Context, s *store.Store) (n int, err error) {
 func driverOf(cfg *config.Config) string {
 	switch {
 	case cfg.Store.DSN != nil:
-		return "postgres"
+		return language.StorePostgres
 	case cfg.Store.File != "":
-		return "sqlite"
+		return language.StoreSQLite
 	}
-	return "memory"
+	return language.StoreMemory
 }

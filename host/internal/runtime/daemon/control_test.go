@@ -18,16 +18,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// RUN-002: a refused act is a line of the audit log, without the text of its
-// request.
+// RUN-002: a refused act is a line of the audit log and a row of the audit trail, without
+// the text of its request.
 func TestRefusedActIsAudited(t *testing.T) {
 	var out bytes.Buffer
-	d := &Daemon{log: hclog.New(&hclog.LoggerOptions{Name: "ferment", Output: &out, JSONFormat: true})}
+	log := hclog.New(&hclog.LoggerOptions{Name: "ferment", Output: &out, JSONFormat: true})
+	d := &Daemon{log: log, life: t.Context()}
+	h := &Host{events: &journal.Host{}}
+	d.host.Store(h)
 	d.Rejected(httpapi.Rejection{
 		Principal: "uid/7",
 		Address:   "127.0.0.1:9",
 		Trace:     edn.Text("t-1"),
+		Took:      7 * time.Millisecond,
 		Err:       contract.Errorf("invalid-request", "there is no key :canary"),
+		Kept:      true,
 	})
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
@@ -38,6 +43,14 @@ func TestRefusedActIsAudited(t *testing.T) {
 		assert.Equal(t, want, line[key], key)
 	}
 	assert.NotContains(t, out.String(), "canary")
+	rows, err := h.events.Read(t.Context(), journal.HostQuery{View: journal.ViewAudit, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	row := rows[0].Body.(*journal.ActRejected)
+	assert.Equal(t, "uid/7 ::ffff:127.0.0.1 invalid-request", strings.Join([]string{row.Principal, row.Address, row.Err.Type}, " "))
+	assert.Equal(t, `{:id "t-1"}`, row.Trace.String())
+	assert.Equal(t, 7*time.Millisecond, row.Latency)
+	assert.NotContains(t, rows[0].Value().String(), "canary")
 }
 
 // AUTH-013, AUTH-033: only refused acts within the rate limits have rows in the audit

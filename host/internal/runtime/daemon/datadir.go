@@ -35,7 +35,8 @@ type dataDir struct {
 	// token authenticates callers of the admin socket; it lives as long as the
 	// lock.
 	token string
-	// crashed reports that the last daemon did not close the directory.
+	// crashed reports that the last daemon did not close the directory, and that no daemon
+	// has resumed its runs since (RUN-016).
 	crashed bool
 }
 
@@ -329,9 +330,10 @@ func (d *dataDir) tokenPresent() bool {
 	return strings.TrimSpace(string(text)) == d.token
 }
 
-// close removes the token and releases the lock.
+// close removes the token and releases the lock. The token stays as the sign of a crash
+// until a daemon has resumed the runs.
 func (d *dataDir) close() {
-	if d.token != "" && d.held() {
+	if d.token != "" && !d.crashed && d.held() {
 		_ = os.Remove(AdminTokenFile(d.path))
 	}
 	_ = d.lock.Close()

@@ -68,6 +68,7 @@ func ExitCode(err error) int {
 	var unavailable *UnavailableError
 	var schema *store.SchemaError
 	var held *store.LockedError
+	var network *store.NetworkError
 	var unsafe *store.SettingError
 	var unreachable *store.UnreachableError
 	switch {
@@ -79,7 +80,7 @@ func ExitCode(err error) int {
 		return directory.code
 	case errors.Is(err, contract.OfType("journal/damaged")):
 		return ExitDamaged
-	case errors.As(err, &schema), errors.As(err, &held), errors.As(err, &unsafe):
+	case errors.As(err, &schema), errors.As(err, &held), errors.As(err, &network), errors.As(err, &unsafe):
 		return ExitConfig
 	case errors.As(err, &unreachable):
 		return ExitUnavailable

@@ -37,6 +37,7 @@ func TestExitCode(t *testing.T) {
 		"address in use":        {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRINUSE}, daemon.ExitUnavailable},
 		"no address":            {&os.SyscallError{Syscall: "bind", Err: syscall.EADDRNOTAVAIL}, daemon.ExitUnavailable},
 		"another with its id":   {fmt.Errorf("write: %w", store.ErrFenced), daemon.ExitLocked},
+		"a network disk":        {fmt.Errorf("store: %w", &store.NetworkError{FileSystem: "nfs4"}), daemon.ExitConfig},
 		"an unsafe server":      {&store.SettingError{Setting: "fsync"}, daemon.ExitConfig},
 		"an unreachable server": {&store.UnreachableError{Err: syscall.ECONNREFUSED}, daemon.ExitUnavailable},
 		"insecure":              {contract.Errorf("http/insecure-listener", "open"), daemon.ExitConfig},

@@ -100,8 +100,7 @@ func (j *Journal) Answer(ctx context.Context, name, id string, answer edn.Value,
 	}
 	active := j.running(run.ID)
 	if active == nil {
-		return edn.Nil(), contract.Errorf("queue/invalid-transition", "answer interrupt %s of run %s: the run is %s, expected one that a daemon executes",
-			id, run.ID, j.status(run))
+		return edn.Nil(), j.unexecuted(ctx, "answer interrupt "+id+" of", run)
 	}
 	if err := active.run.Answer(id, answer, by); err != nil {
 		return edn.Nil(), err.WithWhere("run", edn.Text(run.ID))

@@ -106,9 +106,7 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 				}
 				return canceled(run.ID, statusAfter(ctx, resumed, endsAtOnce), true), nil
 			}
-			return edn.Nil(), contract.Errorf("queue/invalid-transition",
-				"cancel run %s: it is %s, but no daemon executes it", run.ID, run.State).
-				WithHint("the log of the daemon says why it was not resumed")
+			return edn.Nil(), j.unexecuted(ctx, "cancel", run)
 		}
 	}
 	waits := active.run.Waiting()
@@ -123,6 +121,29 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 		wait = endsAtOnce
 	}
 	return canceled(active.run.ID(), statusAfter(ctx, active.run, wait), accepted), nil
+}
+
+// unexecuted returns the error for a change of a run that is not finished and that this
+// daemon does not execute: another host may do so (JRN-007).
+func (j *Journal) unexecuted(ctx context.Context, change string, run store.Run) *contract.Error {
+	host, mine, err := j.store.Owner(ctx, run.ID)
+	refused := func(format string, args ...any) *contract.Error {
+		return contract.Errorf("queue/invalid-transition", "%s run %s: "+format, append([]any{change, run.ID}, args...)...)
+	}
+	switch {
+	case err != nil:
+		return failureOf(err)
+	case mine || run.State != "open":
+		return refused("it is %s, but no daemon executes it", run.State).
+			WithHint("the log of the daemon says why it was not resumed")
+	case host == "":
+		return refused("one host hands it over to another").WithRetryable(true).
+			WithHint("send the request again: a host takes the run within seconds")
+	}
+	return refused("the host %s executes it", host).WithRetryable(true).WithDetail("host", edn.Text(host)).
+		WithHint(fmt.Sprintf("send the request to that host, which has this id in the file HOST of its data directory; "+
+			"\"ferment runs show %s --edn\" has the name of its machine. "+
+			"If it is gone, another one takes the run over after store.lease", run.ID))
 }
 
 // endsAtOnce bounds the wait for a run that has just ended, or does at once.

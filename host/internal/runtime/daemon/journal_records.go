@@ -111,7 +111,7 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 	case after > run.Records:
 		return nil, contract.Errorf("stream/cursor-ahead", "watch run %s: the cursor is record %d, and the run has %d",
 			run.ID, after, run.Records)
-	case after == run.Records && run.Ended():
+	case after == run.Records && run.State != "open": // a suspended run has no event until it is resumed
 		return nil, nil
 	}
 	return func(ctx context.Context, show func([]journal.Event) error) error {

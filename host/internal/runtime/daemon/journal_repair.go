@@ -98,6 +98,7 @@ func repairedValue(r store.RepairedRun) edn.Value {
 func failureOf(err error) *contract.Error {
 	var damage *store.Damage
 	var schema *store.SchemaError
+	var network *store.NetworkError
 	var unsafe *store.SettingError
 	var unreachable *store.UnreachableError
 	switch {
@@ -105,6 +106,8 @@ func failureOf(err error) *contract.Error {
 		return nil
 	case errors.As(err, &unreachable):
 		return contract.Errorf("journal/unavailable", "%s", unreachable.Error())
+	case errors.As(err, &network):
+		return contract.Errorf("journal/unavailable", "%s", network.Error()).WithRetryable(false).WithHint(network.Fix())
 	case errors.As(err, &unsafe):
 		return contract.Errorf("journal/unavailable", "%s", unsafe.Error()).WithRetryable(false)
 	case errors.As(err, &damage):

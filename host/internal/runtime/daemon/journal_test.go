@@ -98,6 +98,18 @@ const (
 	openRun = "run_02CCCCCCCCCCCCCCCCCCCCCCCC"
 )
 
+// OPS-002: the setting that accepts a network file system reaches whatever opens the store.
+func TestNetworkFileSystemIsAllowedBySetting(t *testing.T) {
+	cfg := &config.Config{Store: config.Store{File: "/x/ferment.db"}}
+	assert.False(t, optionsOf(t, cfg).AllowNetworkFS)
+	cfg.Store.AllowNetworkFS = true
+	assert.True(t, optionsOf(t, cfg).AllowNetworkFS)
+	refused := failureOf(fmt.Errorf("store: %w", &store.NetworkError{Path: "/x/ferment.db", FileSystem: "nfs4"}))
+	assert.Equal(t, "journal/unavailable", refused.Type)
+	assert.False(t, refused.Retryable)
+	assert.Contains(t, refused.Hint, "allow_network_fs")
+}
+
 // dataDirOf returns a configuration with a journal of a completed, a failed and
 // an open run, the latter resumed once.
 func dataDirOf(t *testing.T) *config.Config {

@@ -220,17 +220,31 @@ func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 		edn.K("changes"), diff.Value(),
 		edn.K("plugins"), planned(change),
 	)
-	if dry || diff.Empty() && change.Empty() {
+	if dry {
 		return reloaded{value: out}
 	}
-	change.Optional = map[string]bool{}
-	for _, p := range plugins {
-		change.Optional[p.Name] = p.Optional
+	if !diff.Empty() || !change.Empty() {
+		change.Optional = map[string]bool{}
+		for _, p := range plugins {
+			change.Optional[p.Name] = p.Optional
+		}
+		if err := d.commit(ctx, h, old, next, change); err != nil {
+			return reloaded{err: err}
+		}
 	}
-	if err := d.commit(ctx, h, old, next, change); err != nil {
-		return reloaded{err: err}
+	return reloaded{value: d.export(next.Config, out)}
+}
+
+// export applies the settings of the export, which may have failed at the last reload, and
+// adds a failure to the answer of this one.
+func (d *Daemon) export(c *config.Config, answer edn.Value) edn.Value {
+	err := d.configureExport(c)
+	if err == nil {
+		return answer
 	}
-	return reloaded{value: out}
+	warning := "telemetry.otel is not applied, and the export goes on as before: " + err.Error()
+	d.log.Error(warning, "next", "correct it and reload again")
+	return answer.AssocKey("warnings", edn.Vector(edn.Text(warning)))
 }
 
 // commit starts new processes beside the running ones and switches to them.
@@ -267,9 +281,6 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *setup.Loaded, c
 	h.configureRescorer(next)
 	if !reflect.DeepEqual(old.Telemetry, next.Telemetry) { // else what an operator has changed stays
 		d.configureTelemetry(next.Telemetry)
-	}
-	if err := d.configureExport(next.Config); err != nil {
-		d.log.Error("traces are exported as before", "error", err)
 	}
 	d.warn(next)
 	return nil

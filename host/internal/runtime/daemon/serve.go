@@ -143,6 +143,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	if d.store != nil {
 		d.resumeRuns(d.life) // first, so that they keep their place before new acts
 	}
+	d.dir.crashed = false
 	d.setPhase(phaseReady)
 	d.announce()
 	go d.probe.run(d.life, d.begun, d.check) // one that is stuck must not keep the daemon from going down

@@ -172,6 +172,34 @@ func TestTokenIsKept(t *testing.T) {
 	assert.False(t, d.tokenPresent())
 }
 
+// RUN-016: a start that fails after a crash leaves its sign, and one that has resumed the
+// runs removes it.
+func TestFailedStartDoesNotHideACrash(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "var")
+	open := func() *dataDir {
+		d, err := openDataDir(path, "boot")
+		require.NoError(t, err)
+		return d
+	}
+	d := open()
+	assert.False(t, d.crashed)
+	d.close()
+	d = open()
+	assert.False(t, d.crashed, "a start that fails without a crash before it is not one")
+	require.NoError(t, d.lock.Close()) // as the end of the process does
+	for range 2 {
+		d = open()
+		assert.True(t, d.crashed)
+		d.close()
+	}
+	d = open()
+	d.crashed = false
+	d.close()
+	d = open()
+	assert.False(t, d.crashed)
+	d.close()
+}
+
 // OPS-002: a daemon that starts while a command works on the files waits for it, and
 // does not wait for another daemon.
 func TestDaemonAwaitsCommand(t *testing.T) {

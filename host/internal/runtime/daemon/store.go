@@ -71,10 +71,11 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *setup.Loaded) e
 func storeOptions(c *config.Config) (store.Options, error) {
 	s := c.Store
 	o := store.Options{
-		Path:    s.File,
-		NoSync:  !s.Sync,
-		MinFree: uint64(s.MinFree),
-		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size, KeyWindow: s.KeyWindow},
+		Path:           s.File,
+		NoSync:         !s.Sync,
+		AllowNetworkFS: s.AllowNetworkFS,
+		MinFree:        uint64(s.MinFree),
+		Retain:         store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size, KeyWindow: s.KeyWindow},
 	}
 	if s.DSN == nil {
 		return o, nil

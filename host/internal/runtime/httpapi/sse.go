@@ -41,6 +41,7 @@ type eventStream struct {
 	begun    bool
 	run      string
 	refused  *contract.Error // the run has too many readers
+	ended    *journal.Event  // the event with which the run was suspended: it waits for the response
 	finished bool
 	err      error // of the connection
 	last     time.Time
@@ -56,7 +57,7 @@ func (x *exchange) stream(turn Turn, a act.Act) reply {
 		return refused(a.Request, err)
 	}
 	defer s.leave()
-	response, failure := turn.Watch(x.r.Context(), a, s.show)
+	response, failure := turn.Watch(x.r.Context(), a, s.showAct)
 	switch {
 	case s.refused != nil:
 		return refused(a.Request, s.refused)
@@ -66,6 +67,9 @@ func (x *exchange) stream(turn Turn, a act.Act) reply {
 	s.stopHeartbeat()
 	switch {
 	case s.finished:
+	case s.ended != nil:
+		s.ended.Response = response
+		s.write(s.encode(*s.ended))
 	case failure != nil && failure.Type == "runtime/draining":
 		s.shutdown(s.run)
 	default:
@@ -144,6 +148,18 @@ func (s *eventStream) shutdown(run string) {
 	s.write(append([]byte(reconnectLater), s.frame("", "shutdown", v)...))
 }
 
+// showAct writes events of the run of an act. The one with which it is suspended is the
+// last and gets the response, as the event finished does.
+func (s *eventStream) showAct(events []journal.Event) error {
+	if last := events[len(events)-1]; last.Name == "suspended" {
+		s.ended, events = &last, events[:len(events)-1]
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	return s.show(events)
+}
+
 // show writes events of a run, all at once.
 func (s *eventStream) show(events []journal.Event) error {
 	s.mu.Lock()
@@ -163,10 +179,10 @@ func (s *eventStream) show(events []journal.Event) error {
 	return s.err
 }
 
-// encode returns the text of an event.
+// encode returns the text of an event, with the response if it is the last of its run.
 func (s *eventStream) encode(e journal.Event) []byte {
 	v := e.Value()
-	if e.Name == "finished" {
+	if e.Name == "finished" || !e.Response.IsNil() {
 		v = v.AssocKey("response", e.Response)
 	}
 	id := ""

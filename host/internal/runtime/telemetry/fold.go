@@ -19,8 +19,9 @@ const (
 	foldWindow = time.Second
 )
 
-// varying lists the fields that are ignored when lines are compared.
-var varying = []string{keyTime, "calls", "error", "generation", "node", "pid", "run", "span", "took", "trace"}
+// varying lists the fields that are ignored when lines are compared: they say when and
+// where something happened, not what.
+var varying = []string{keyTime, "calls", "generation", "node", "pid", "run", "span", "took", "trace"}
 
 // folder forwards JSON lines and folds those that repeat too fast. Audit lines
 // are never folded.

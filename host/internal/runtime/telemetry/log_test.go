@@ -26,25 +26,27 @@ func lines(t *testing.T, text string) (out []map[string]any) {
 }
 
 // TEL-001: lines that repeat faster than 10/s are folded into one with a
-// count; other lines, and audit lines, are all written.
+// count; other lines, such as those with another error, and audit lines, are all written.
 func TestFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		log, _, flush := telemetry.NewLog(&out, false)
 		for i := range 500 { // a plugin whose health flaps
-			log.Named("plugin").Info("plugin", "plugin", "a", "from", "ready", "to", "degraded", "error", i)
+			log.Named("plugin").Info("plugin", "plugin", "a", "from", "ready", "to", "degraded", "error", "no answer", "pid", i)
 			log.Named("plugin").Info("plugin", "plugin", "a", "from", "degraded", "to", "ready")
 			time.Sleep(time.Millisecond)
 		}
-		log.Named("plugin").Info("plugin", "plugin", "b", "from", "ready", "to", "degraded")
+		for _, failure := range []string{"no answer", "a full disk"} {
+			log.Named("plugin").Info("plugin", "plugin", "b", "from", "ready", "to", "degraded", "error", failure)
+		}
 		for range 20 {
 			log.Named("audit").Info("admin", "action", "admin/reload")
 		}
-		assert.Len(t, lines(t, out.String()), 10+10+1+20)
+		assert.Len(t, lines(t, out.String()), 10+10+2+20)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		all := lines(t, out.String())
-		require.Len(t, all, 10+10+1+20+2)
+		require.Len(t, all, 10+10+2+20+2)
 		for _, last := range all[len(all)-2:] {
 			assert.EqualValues(t, 490, last["repeated"], "%v", last)
 			assert.Equal(t, "a", last["plugin"])

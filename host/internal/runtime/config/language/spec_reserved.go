@@ -22,7 +22,8 @@ var reservedTable = []Reserved{
 	{path: "store.reserve", What: "another reserve of space"},
 	{path: "store.inline_max", What: "another limit of values in the database"},
 	{path: "store.auto_migrate", What: "migrating by hand"},
-	{path: "store.allow_network_fs", What: "the check of network file systems"},
+
+	{path: "telemetry.fold", What: "another rate above which log lines are folded"},
 
 	{path: "http.console", What: "the console"},
 }

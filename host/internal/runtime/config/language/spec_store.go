@@ -43,7 +43,10 @@ var storeBlock = Block{
 		{Name: "reserve", Type: size(0, tib), Default: `"64MiB"`, Reload: ReloadHost, Serves: "JRN-006"},
 		{Name: "inline_max", Type: size(0, 64*mib), Default: `"256KiB"`, Reload: ReloadHost, Serves: "JRN-020"},
 		{Name: "auto_migrate", Type: boolean, Default: `true`, Reload: ReloadHost, Serves: "OPS-007"},
-		{Name: "allow_network_fs", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "OPS-002"},
+		{
+			Name: "allow_network_fs", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "OPS-002",
+			Doc: "accept the driver sqlite on a network file system, where it can lose what it has committed",
+		},
 		{
 			Name: "lease", Type: dur(time.Second, time.Hour), Default: `"15s"`, Reload: ReloadHost, Serves: "JRN-007",
 			Doc: "time without a sign of life of this host after which another one on the same database takes over its runs",

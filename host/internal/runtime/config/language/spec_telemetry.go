@@ -27,6 +27,7 @@ var telemetryBlock = Block{
 			Doc: "what exported traces and transcripts have of requests and answers: nothing, their hash, or their text, " +
 				"of which traces have up to 16 KiB. Only with full the log has messages of errors of runs",
 		},
+		{Name: "fold", Type: Type{Kind: KindRate}, Default: `"10/s"`, Reload: ReloadUse, Serves: "TEL-001"},
 		{
 			Name: "max_series", Type: integer(100, 100_000), Default: `2000`, Reload: ReloadUse, Serves: "TEL-004",
 			Doc: "series of one metric; further ones are counted under the label value \"other\"",

@@ -67,7 +67,7 @@ SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, 
   key, imported, pinned, purged, removed
 FROM runs WHERE state IN ('open', 'suspended') AND host = $1 ORDER BY n
 -- name: host_of
-SELECT host FROM runs WHERE n = $1
+SELECT hosts.n, hosts.id FROM runs JOIN hosts ON hosts.n = runs.host WHERE runs.n = $1
 -- name: runs
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
