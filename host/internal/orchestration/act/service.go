@@ -229,7 +229,8 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
-	s.inner, s.reply = s.prepare.without("session", "cache", "queue", "accept"), s.finalize.without("retry", "finish")
+	s.inner = s.prepare.without("confine", "session", "cache", "queue", "accept")
+	s.reply = s.finalize.without("retry", "finish")
 	return s, nil
 }
 

@@ -156,6 +156,7 @@ var prepareSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"secrets", always(learnSecrets)},
+	{"confine", always(confine)},
 	{"attach", always(attach)},
 	{"session", always(bindSession)},
 	{"plan", always(readPlan)},
@@ -191,7 +192,7 @@ var replaySteps = []step{
 
 // readSteps is the number of leading steps of prepare that read the request
 // and its plan; the later ones count and record it.
-const readSteps = 7
+const readSteps = 8
 
 var routeSteps = []step{
 	{"decide", always(decideRoute)},
