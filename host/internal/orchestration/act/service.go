@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime/debug"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -113,6 +114,8 @@ type Config struct {
 	// Root is the base of relative paths in inputs, unless the act names a
 	// directory. Empty leaves paths unchanged.
 	Root string
+	// Finalize is the time for the end of a run once its outcome is known; 0: 5 s.
+	Finalize time.Duration
 	// NewID returns run ids, NewSeed the seeds of runs.
 	NewID   func() string
 	NewSeed func() int64
@@ -191,6 +194,8 @@ type Service struct {
 	// makes within a run: that run is already accepted, and not finished by
 	// it.
 	inner, reply chain
+	// last is finalize of a run whose finalize has failed.
+	last chain
 	// lead is what an act does late that has waited for the answer of another one.
 	lead      chain
 	flights   flights
@@ -229,6 +234,7 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
+	s.last = s.finalize.without("status", "retry", "respond")
 	s.inner = s.prepare.without("confine", "session", "cache", "queue", "accept")
 	s.reply = s.finalize.without("retry", "finish")
 	return s, nil
@@ -241,6 +247,9 @@ func (c *Config) defaults() {
 	}
 	if c.Routing == nil {
 		c.Routing = &routing.Settings{}
+	}
+	if c.Finalize == 0 {
+		c.Finalize = 5 * time.Second
 	}
 	if c.Content == "" {
 		c.Content = journal.ContentFull
@@ -434,11 +443,7 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 		f.err = f.perform()
 	}
 	f.ended = ctx.Err()
-	// Finalize does not block, and runs even if the run was canceled.
-	if err := s.stage(s.finalize, f); err != nil {
-		f.err = err
-		f.response = s.Refusal(f.act, err).AssocKey("run/id", edn.Text(f.id))
-	}
+	f.end()
 	if o := f.cache.outcome; o == journal.CacheHit || o == journal.CacheMiss {
 		f.tellCache()
 	}

@@ -69,6 +69,7 @@ type flight struct {
 	failed    *failedRun      // that has the key, and goes on; else nil
 	cache     caching
 	cut       bool   // it was interrupted: its end is not recorded
+	closed    bool   // its last record was written, or it is suspended
 	unknown   string // calls that may have had their effect, of a run that is canceled
 	class     string
 	place     *queue.Place     // in the queue; nil: it does not wait
@@ -87,7 +88,8 @@ type flight struct {
 
 	// execute
 	outcome eval.Outcome
-	ended   error // of the run's context
+	ended   error           // of the run's context
+	ending  context.Context // of finalize
 
 	// finalize
 	err      *contract.Error
