@@ -31,6 +31,23 @@ type runs struct {
 	changed  chan struct{} // closed when taken decreases or a generation is retired
 }
 
+// stateOf returns the state of a run that has not ended as this host executes it; "open":
+// it does not.
+func (r *runs) stateOf(id string) string {
+	r.mu.Lock()
+	active := r.byID[id]
+	r.mu.Unlock()
+	switch {
+	case active == nil:
+		return "open"
+	case active.run.Waiting():
+		return "queued"
+	case active.run.AwaitsPeople():
+		return "waiting"
+	}
+	return "running"
+}
+
 // activeRun is an accepted run with its generation.
 type activeRun struct {
 	run      *act.Run
