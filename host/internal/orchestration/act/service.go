@@ -159,8 +159,10 @@ type Act struct {
 	// Grading marks a request for a judge's verdict on a labelled answer: it
 	// counts as a vote, and breakers do not apply to the judge.
 	Grading bool
-	// Accepted, if set, is called with the id of the run once it is recorded
-	// and before it starts. It must not block.
+	// Started, if set, is called with a new run before it starts.
+	Started func(*Run)
+	// Accepted, if set, is called with the id of the run once that is durable (RUN-010),
+	// after Started and before the run starts. It must not block.
 	Accepted func(run string)
 	// Replayed, if set, is called before the run is read if its response was given
 	// before, to an act with the same idempotency key.
@@ -308,6 +310,7 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 		return nil, err
 	}
 	if f.attached != nil {
+		a.announce(f)
 		return f.shared(), nil
 	}
 	if f.holds != nil {
@@ -317,8 +320,19 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	if f.holds != nil {
 		s.config.Keys.settle(f.key, f.holds, r)
 	}
+	if a.Started != nil {
+		a.Started(r)
+	}
+	a.announce(f)
 	go s.launch(r)
 	return r, nil
+}
+
+// announce tells the caller the id of the run.
+func (a *Act) announce(f *flight) {
+	if a.Accepted != nil {
+		a.Accepted(f.id)
+	}
 }
 
 // launch runs an accepted act to its end.
@@ -390,9 +404,6 @@ func (s *Service) tryAccept(a Act, alone bool) (*flight, *contract.Error) {
 	if f.attached != nil {
 		f.id = f.attached.ID()
 	}
-	if a.Accepted != nil {
-		a.Accepted(f.id)
-	}
 	return f, nil
 }
 
@@ -404,12 +415,13 @@ func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
 		if err != nil {
 			return s.Refusal(a, err), err
 		}
-		return r.Wait()
+		return r.Await(ctx)
 	}
 	f, err := s.accept(a, true)
 	if err != nil {
 		return s.Refusal(a, err), err
 	}
+	a.announce(f)
 	s.fly(ctx, f)
 	return f.response, f.err
 }

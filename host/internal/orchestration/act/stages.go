@@ -65,7 +65,6 @@ type flight struct {
 	key       string          // hash of the idempotency key
 	holds     *held           // the key, while the run has it
 	attached  *Run            // that has the key already
-	distant   bool            // another host executes it
 	failed    *failedRun      // that has the key, and goes on; else nil
 	cache     caching
 	cut       bool   // it was interrupted: its end is not recorded
