@@ -48,13 +48,10 @@ func Translate(v edn.Value, opts ...Option) (edn.Value, []Warning, error) {
 	for _, opt := range opts {
 		opt(&t)
 	}
+	v = Envelope(v, t.trace)
 	switch {
-	case v.Kind() == edn.KindString:
-		v = t.bareText(v)
 	case v.Kind() != edn.KindMap:
 		return v, nil, nil
-	case v.Len() == 1 && v.Key("prompt").Kind() == edn.KindString:
-		v = t.bareText(v.Key("prompt"))
 	case IsV03(v):
 		var err *contract.Error
 		if v, err = t.v03(v); err != nil {
@@ -64,19 +61,30 @@ func Translate(v edn.Value, opts ...Option) (edn.Value, []Warning, error) {
 	return t.spellings(v), t.warnings, nil
 }
 
-func (t *translation) bareText(prompt edn.Value) edn.Value {
-	return t.traced(edn.MustMap(
+// Envelope returns the envelope of a request in one of the short forms: text, and
+// {:prompt text}. Its trace has the id, unless that is empty. Any other request is
+// returned unchanged. What adds keys to requests needs it: with a further key the second
+// form is no short one.
+func Envelope(v edn.Value, trace string) edn.Value {
+	prompt := v
+	if v.Kind() == edn.KindMap && v.Len() == 1 {
+		prompt = v.Key("prompt")
+	}
+	if prompt.Kind() != edn.KindString {
+		return v
+	}
+	return traced(edn.MustMap(
 		kProto, edn.Int(contract.Proto),
 		kTask, edn.MustMap(kIntent, edn.K("text/respond")),
 		kInput, edn.MustMap(kPrompt, prompt),
-	))
+	), trace)
 }
 
-func (t *translation) traced(v edn.Value) edn.Value {
-	if t.trace == "" || v.Has(kTrace) {
+func traced(v edn.Value, id string) edn.Value {
+	if id == "" || v.Has(kTrace) {
 		return v
 	}
-	return v.Assoc(kTrace, edn.MustMap(kID, edn.Text(t.trace)))
+	return v.Assoc(kTrace, edn.MustMap(kID, edn.Text(id)))
 }
 
 // spellings rewrites the alternative spellings inside an envelope.

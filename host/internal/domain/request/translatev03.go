@@ -61,7 +61,7 @@ func (t *translation) v03(v edn.Value) (edn.Value, *contract.Error) {
 	if id, ok := v.Key("request/id").AsString(); ok && !v.Has(kTrace) {
 		out = out.Assoc(kTrace, edn.MustMap(kID, edn.Text(id)))
 	}
-	return t.traced(out.Assoc(kProto, edn.Int(contract.Proto)).Assoc(kTask, task).Assoc(kInput, input)), nil
+	return traced(out.Assoc(kProto, edn.Int(contract.Proto)).Assoc(kTask, task).Assoc(kInput, input), t.trace), nil
 }
 
 func checkSteps(steps edn.Value) *contract.Error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -377,6 +378,87 @@ func TestPanicInARun(t *testing.T) {
 	assert.Equal(t, journal.StatusFailed, end.Status)
 	assert.Equal(t, "runtime/internal", end.Err.Type)
 	assert.Empty(t, journal.NewHistory(records).Reserved)
+}
+
+// broken is a journal that fails for a run that ends.
+type broken struct {
+	*journal.Memory
+	records func() error // called once
+	stuck   atomic.Bool  // it makes nothing durable
+	dropped atomic.Int64
+}
+
+// Records implements act.Journal.
+func (b *broken) Records(run string) ([]journal.Record, error) {
+	if do := b.records; do != nil {
+		b.records = nil
+		if err := do(); err != nil {
+			return nil, err
+		}
+	}
+	return b.Memory.Records(run)
+}
+
+// Sync implements journal.Syncer.
+func (b *broken) Sync(ctx context.Context, _ string) error {
+	if !b.stuck.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Drop implements act.Journal.
+func (b *broken) Drop(string) { b.dropped.Add(1) }
+
+// RUN-005: a run whose response cannot be made has its end in the journal, for its reader
+// too.
+func TestFailureInFinalize(t *testing.T) {
+	for name, fault := range map[string]func() error{
+		"panic": func() error { panic("no luck") },
+		"error": func() error { return contract.Errorf("journal/unavailable", "no") },
+	} {
+		kept := &broken{Memory: journal.NewMemory(), records: fault}
+		w := two(t)
+		w.On("a/one", value(`{:n 1}`))
+		s := service(t, w, func(c *act.Config) { c.Journal = kept })
+		r, err := s.Start(t.Context(), request(ask+"}"))
+		require.Nil(t, err)
+		last := ""
+		require.NoError(t, r.Watch(t.Context(), func(e journal.Event) error { last = e.Name; return nil }), name)
+		assert.Equal(t, "finished", last, name)
+		response, err := r.Wait()
+		require.NotNil(t, err)
+		assert.Equal(t, response.Key("error").Key("type").String(), ":"+err.Type, name)
+		records, failed := kept.Memory.Records(r.ID())
+		require.NoError(t, failed)
+		end := finished(t, records)
+		assert.Equal(t, journal.StatusFailed, end.Status, name)
+		assert.Equal(t, err.Type, end.Err.Type, name)
+		assert.Equal(t, int64(1), kept.dropped.Load(), name)
+	}
+}
+
+// RUN-005: finalize has five seconds, also if the journal makes nothing durable. Its reader
+// sees that the run is cut.
+func TestFinalizeIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := &broken{Memory: journal.NewMemory()}
+		w := two(t)
+		w.Func("a/one", func(context.Context, dispatch.Call) dispatchtest.Step {
+			kept.stuck.Store(true)
+			return value(`{:n 1}`)
+		})
+		s := service(t, w, func(c *act.Config) { c.Journal = kept })
+		begun := time.Now()
+		r, err := s.Start(t.Context(), request(ask+"}"))
+		require.Nil(t, err)
+		_, err = r.Wait()
+		require.NotNil(t, err)
+		assert.Equal(t, "journal/unavailable", err.Type)
+		assert.Equal(t, 5*time.Second, time.Since(begun))
+		assert.Equal(t, int64(1), kept.dropped.Load())
+	})
 }
 
 // RUN-004, DET-001: the same request, configuration and seed give the same

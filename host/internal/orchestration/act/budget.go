@@ -282,8 +282,8 @@ func (f *flight) settleBudget() {
 		return
 	}
 	f.recall()
-	a.Drain(context.Background())
-	if took, mark, ok := a.SettleRun(context.Background()); ok {
+	a.Drain(f.ending)
+	if took, mark, ok := a.SettleRun(f.ending); ok {
 		// If this record fails, the last record of the run fails too.
 		_ = f.recorder.Record(edn.Vector(), "",
 			&journal.BudgetSettled{Of: f.budget.aside, Amount: took.Value(), Mark: mark.String()})

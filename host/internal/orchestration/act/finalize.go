@@ -179,11 +179,41 @@ func why(rs []policy.Rejection) edn.Value {
 	return edn.Vector(out...)
 }
 
-// finish writes the last record, unless the run is suspended, and releases the
-// run's journal.
+// end finalizes the run within the time for it (RUN-005). A run whose last stage fails, or
+// has a defect, has a last record and a response nevertheless; one whose last record cannot
+// be written is cut.
+func (f *flight) end() {
+	s := f.service
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), s.config.Finalize)
+	defer cancel()
+	f.ending = ctx
+	f.recorder.Within(ctx)
+	err := s.stage(s.finalize, f)
+	if !f.retryAt.IsZero() {
+		return
+	}
+	defer s.config.Journal.Drop(f.id)
+	if err == nil {
+		return
+	}
+	if ctx.Err() != nil {
+		err = contract.Errorf("journal/unavailable", "the end of run %s was not written within %s", f.id,
+			s.config.Finalize).WithCause(err)
+		err.Retryable = f.key != "" // else the act would be executed twice
+	}
+	f.err = err
+	f.response = s.Refusal(f.act, err).AssocKey("run/id", edn.Text(f.id))
+	if f.account == (journal.Account{}) { // its records were not read
+		f.account = journal.NewAccount(nil)
+	}
+	if !f.closed && !f.cut {
+		f.cut = s.stage(s.last, f) != nil
+	}
+}
+
+// finish writes the last record, unless the run is suspended.
 func finish(f *flight) *contract.Error {
 	s := f.service
-	defer s.config.Journal.Drop(f.id)
 	var err error
 	var turns []session.Turn
 	if f.stopped == nil {
@@ -203,7 +233,7 @@ func finish(f *flight) *contract.Error {
 		addTurns(last, f.sessionIdentity(), turns)
 		err = f.recorder.Record(edn.Nil(), "", last)
 	}
-	if err == nil {
+	if f.closed = err == nil; f.closed {
 		err = f.recorder.Sync() // before a byte of the answer leaves (JRN-004)
 	}
 	if err != nil {
@@ -211,7 +241,7 @@ func finish(f *flight) *contract.Error {
 		return contract.AsError(err)
 	}
 	if _, kept := s.config.Journal.(SessionKeeper); len(turns) > 0 && !kept {
-		if err := s.config.Sessions.Append(context.Background(), f.sessionIdentity(), turns); err != nil {
+		if err := s.config.Sessions.Append(f.ending, f.sessionIdentity(), turns); err != nil {
 			return err
 		}
 	}

@@ -165,7 +165,8 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 		case !ok:
 			return free(contract.Errorf("runtime/starting", "run %s of the idempotency key is not resumed yet", id))
 		}
-		f.attached = distant(c.Journal, id)
+		f.attached = f.sharing(id)
+		f.attached.from = c.Journal
 		return free(nil)
 	}
 	end := records[len(records)-1].Body.(*journal.RunFinished)
@@ -181,46 +182,32 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 	return free(nil)
 }
 
-// distant returns a run that another host executes. Its response comes with its last
-// record.
-func distant(from Journal, id string) *Run {
-	f := &flight{id: id, follow: from.Follow(id, 0), distant: true}
-	r := &Run{f: f, done: make(chan struct{})}
-	records := from.Follow(id, 0)
-	go func() {
-		defer close(r.done)
-		for {
-			rec, ok, err := records.Next(context.Background())
-			if ok {
-				f.records = append(f.records, rec)
-				continue
+// recorded waits until a run that another host executes has its last record, and returns
+// what that has for callers. The error without a response is that of the run's records, or
+// of ctx.
+func recorded(ctx context.Context, from Journal, id string) (edn.Value, *contract.Error, error) {
+	var records []journal.Record
+	for all := from.Follow(id, 0); ; {
+		rec, ok, err := all.Next(ctx)
+		switch {
+		case err != nil:
+			return edn.Nil(), nil, err
+		case !ok:
+			past := journal.NewHistory(records)
+			switch {
+			case past.Suspended != nil:
+				return edn.Nil(), nil, suspended(id, past.Suspended)
+			case !past.Finished:
+				return edn.Nil(), nil, contract.Errorf("journal/unavailable", "run %s of another host cannot be read", id)
 			}
-			if f.response, f.err = f.recorded(err); f.response.IsNil() {
-				f.response = edn.MustMap(edn.K("proto"), edn.Int(contract.Proto), edn.K("run/id"), edn.Text(id), edn.K("error"), f.err.Value())
+			end := records[len(records)-1].Body.(*journal.RunFinished)
+			if end.Response.Value().IsNil() {
+				return edn.Nil(), nil, contract.Errorf("replay/values-purged", "the response of run %s was purged", id)
 			}
-			return
+			return end.Response.Value(), end.Err, nil
 		}
-	}()
-	return r
-}
-
-// recorded returns what the records of a run have for its callers; failed is the error
-// of reading them.
-func (f *flight) recorded(failed error) (edn.Value, *contract.Error) {
-	past := journal.NewHistory(f.records)
-	switch {
-	case failed != nil:
-		return edn.Nil(), contract.AsError(failed)
-	case past.Suspended != nil:
-		return edn.Nil(), suspended(f.id, past.Suspended)
-	case !past.Finished:
-		return edn.Nil(), contract.Errorf("journal/unavailable", "run %s of another host cannot be read", f.id)
+		records = append(records, rec)
 	}
-	end := f.records[len(f.records)-1].Body.(*journal.RunFinished)
-	if end.Response.Value().IsNil() {
-		return edn.Nil(), contract.Errorf("replay/values-purged", "the response of run %s was purged", f.id)
-	}
-	return end.Response.Value(), end.Err
 }
 
 func keyMismatch() *contract.Error {
@@ -230,25 +217,33 @@ func keyMismatch() *contract.Error {
 // shared returns the run that has the idempotency key of an act, for the caller of the
 // act. That caller cannot cancel it, and waits until its own deadline.
 func (f *flight) shared() *Run {
-	r, c := f.attached, &f.service.config
-	if r.Stored() || r.f.distant {
+	r := f.attached
+	if r.Stored() || r.Elsewhere() {
 		return r
 	}
-	id := r.ID()
+	own := f.sharing(r.ID())
+	own.of, own.done = r, r.done
+	return own
+}
+
+// sharing returns a run that the caller of the act shares until its own deadline.
+func (f *flight) sharing(run string) *Run {
+	c := &f.service.config
 	return &Run{
-		f:     &flight{id: id, follow: c.Journal.Follow(id, 0), act: f.act},
-		of:    r,
-		done:  r.done,
+		f:     &flight{id: run, follow: c.Journal.Follow(run, 0), act: f.act},
+		done:  make(chan struct{}),
 		until: f.begun.Add(time.Duration(f.request.DeadlineMS) * time.Millisecond),
 		clock: c.Clock,
 	}
 }
 
+// Elsewhere reports whether another host executes the run.
+func (r *Run) Elsewhere() bool { return r.from != nil }
+
 // Stored reports whether the run was over before the act came: its response is the
 // recorded one.
 func (r *Run) Stored() bool {
-	f := r.flight()
-	return r.of == nil && f.service == nil && !f.distant
+	return r.of == nil && r.from == nil && r.flight().service == nil
 }
 
 // Attached reports whether another caller has started the run, with the same

@@ -3,6 +3,7 @@ package act_test
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,4 +197,100 @@ func TestAttachedCallersDeadline(t *testing.T) {
 		}
 		assert.Equal(t, 10*time.Second, time.Since(begun))
 	})
+}
+
+// abroad is the journal as a host sees it whose runs another host executes.
+type abroad struct{ *keeper }
+
+// Elsewhere implements act.Sharer.
+func (abroad) Elsewhere(context.Context, string) (bool, error) { return true, nil }
+
+// RUN-006, RUN-007, RUN-022: a caller of a run of another host waits no longer than its own
+// deadline, and not when it has left; the run goes on. One that waits gets the response.
+func TestCallersOfRunsOfOtherHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := two(t)
+		w.On("a/one", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`), Delay: time.Minute})
+		kept := newKeeper()
+		there := service(t, w, func(c *act.Config) { c.Journal, c.Keys = kept, &act.Keys{} })
+		here := service(t, w, func(c *act.Config) { c.Journal, c.Keys = abroad{kept}, &act.Keys{} })
+		first, err := there.Start(t.Context(), request(ask+keyed+"}"))
+		require.Nil(t, err)
+		synctest.Wait()
+		begun := time.Now()
+		come := func(ctx context.Context, more string) (edn.Value, *contract.Error) {
+			return here.Do(ctx, request(ask+keyed+more+"}"))
+		}
+		left, leave := context.WithTimeout(t.Context(), 2*time.Second)
+		defer leave()
+		for _, tc := range []struct {
+			ctx   context.Context
+			more  string
+			typ   string
+			after time.Duration
+		}{
+			{t.Context(), " :deadline-ms 1000", "queue/deadline-exceeded", time.Second},
+			{left, "", "canceled", 2 * time.Second},
+			{t.Context(), "", "", time.Minute},
+		} {
+			response, err := come(tc.ctx, tc.more)
+			assert.Equal(t, tc.after, time.Since(begun))
+			id, _ := response.Key("run/id").AsString()
+			assert.Equal(t, first.ID(), id, tc.typ)
+			if tc.typ == "" {
+				require.Nil(t, err)
+				assert.Equal(t, `{:n 1}`, response.Key("result").Key("out").String())
+			} else {
+				require.NotNil(t, err)
+				assert.Equal(t, tc.typ, err.Type)
+			}
+		}
+		assert.Len(t, w.Calls(), 1)
+	})
+}
+
+// RUN-010: the id of a run is announced once the run is durable and can be found.
+func TestAnnouncedOnceDurable(t *testing.T) {
+	kept := &syncs{Memory: journal.NewMemory()}
+	w := two(t)
+	w.On("a/one", value(`{:n 1}`))
+	s := service(t, w, func(c *act.Config) { c.Journal = kept })
+	for name, start := range map[string]func(act.Act) *contract.Error{
+		"started": func(a act.Act) *contract.Error {
+			r, err := s.Start(t.Context(), a)
+			if err == nil {
+				_, err = r.Wait()
+			}
+			return err
+		},
+		"done": func(a act.Act) *contract.Error {
+			_, err := s.Do(t.Context(), a)
+			return err
+		},
+	} {
+		a, started, announced := request(ask+"}"), "", ""
+		kept.n.Store(0)
+		a.Started = func(r *act.Run) { started = r.ID() }
+		a.Accepted = func(id string) {
+			announced = id
+			assert.Equal(t, int64(1), kept.n.Load(), name)
+			if name == "started" {
+				assert.Equal(t, id, started)
+			}
+		}
+		require.Nil(t, start(a), name)
+		assert.NotEmpty(t, announced, name)
+	}
+}
+
+// syncs counts the waits for durable records.
+type syncs struct {
+	*journal.Memory
+	n atomic.Int64
+}
+
+// Sync implements journal.Syncer.
+func (s *syncs) Sync(context.Context, string) error {
+	s.n.Add(1)
+	return nil
 }

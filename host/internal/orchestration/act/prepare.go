@@ -400,8 +400,8 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 				return contract.AsError(err)
 			}
 		}
-		if f.request.IdempotencyKey != "" || f.request.ResponseType == "accepted" {
-			return contract.AsError(f.recorder.Sync()) // before it starts (JRN-004)
+		if f.request.IdempotencyKey != "" || f.request.ResponseType == "accepted" || f.act.Accepted != nil {
+			return contract.AsError(f.recorder.Sync()) // before it starts, or its id is known (JRN-004)
 		}
 		return nil
 	}, nil

@@ -2,6 +2,7 @@ package act
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ type Run struct {
 	mu     sync.Mutex
 	f      *flight // of a run that waits for its turn: only its id and its key
 	of     *Run    // of the caller that started it; nil: that of this run
+	from   Journal // of a run that another host executes, which is never done here; else nil
 	until  time.Time
 	clock  dispatch.Clock // with until, the deadline of a caller of another's run
 	ctx    context.Context
@@ -79,7 +81,7 @@ func (r *Run) WatchPages(ctx context.Context, show func([]journal.Event) error) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go r.untilCut(ctx, cancel)
-	if r.of != nil {
+	if r.shares() {
 		go func() {
 			if r.late(ctx) {
 				cancel()
@@ -154,36 +156,55 @@ func (r *Run) untilCut(ctx context.Context, cut func()) {
 func (r *Run) Done() <-chan struct{} { return r.done }
 
 // Wait returns the response envelope when the run has ended. The error is the
-// one in it. A caller of another's run waits no longer than its own deadline: then the
-// error is queue/deadline-exceeded, and the run goes on.
-func (r *Run) Wait() (edn.Value, *contract.Error) {
-	if r.of != nil {
-		return r.await()
-	}
-	<-r.done
-	return r.f.response, r.f.err
-}
+// one in it.
+func (r *Run) Wait() (edn.Value, *contract.Error) { return r.Await(context.Background()) }
 
-// await is Wait for a caller of another's run.
-func (r *Run) await() (edn.Value, *contract.Error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	late := make(chan struct{})
+// Await is Wait for a caller that may leave. A caller of another's run waits no longer than
+// its own deadline and ctx: then the error is queue/deadline-exceeded, the cause of ctx if
+// that is a typed error, or else canceled, and the run goes on.
+func (r *Run) Await(ctx context.Context) (edn.Value, *contract.Error) {
+	if !r.shares() {
+		<-r.done
+		return r.f.response, r.f.err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	go func() {
 		if r.late(ctx) {
-			close(late)
+			cancel(contract.Errorf("queue/deadline-exceeded",
+				"run %s of the idempotency key goes on beyond the deadline of this request", r.ID()).
+				WithHint("send the request again with the same key to get its response"))
 		}
 	}()
+	response, failure, err := r.response(ctx)
+	if err == nil {
+		return response, failure
+	}
+	if ctx.Err() != nil {
+		if err = context.Cause(ctx); !errors.As(err, &failure) {
+			err = contract.Errorf("canceled", "run %s of the idempotency key goes on without this caller", r.ID())
+		}
+	}
+	failure = contract.AsError(err).WithWhere("run", edn.Text(r.ID()))
+	return new(Service).Refusal(r.f.act, failure).AssocKey("run/id", edn.Text(r.ID())), failure
+}
+
+// response waits for the response of another's run until ctx ends.
+func (r *Run) response(ctx context.Context) (edn.Value, *contract.Error, error) {
+	if r.from != nil {
+		return recorded(ctx, r.from, r.ID())
+	}
 	select {
 	case <-r.done:
 		f := r.of.flight()
-		return f.response, f.err
-	case <-late:
+		return f.response, f.err, nil
+	case <-ctx.Done():
+		return edn.Nil(), nil, ctx.Err()
 	}
-	err := contract.Errorf("queue/deadline-exceeded", "run %s of the idempotency key goes on beyond the deadline of this request", r.ID()).
-		WithWhere("run", edn.Text(r.ID())).WithHint("send the request again with the same key to get its response")
-	return r.of.flight().service.Refusal(r.f.act, err).AssocKey("run/id", edn.Text(r.ID())), err
 }
+
+// shares reports whether the run is another's, which goes on without this caller.
+func (r *Run) shares() bool { return r.of != nil || r.from != nil }
 
 // late waits until the deadline of the caller has passed; false: ctx ended before.
 func (r *Run) late(ctx context.Context) bool {

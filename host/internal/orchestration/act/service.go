@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"runtime/debug"
+	"time"
 
 	"github.com/oklog/ulid/v2"
 
@@ -113,6 +114,8 @@ type Config struct {
 	// Root is the base of relative paths in inputs, unless the act names a
 	// directory. Empty leaves paths unchanged.
 	Root string
+	// Finalize is the time for the end of a run once its outcome is known; 0: 5 s.
+	Finalize time.Duration
 	// NewID returns run ids, NewSeed the seeds of runs.
 	NewID   func() string
 	NewSeed func() int64
@@ -156,8 +159,10 @@ type Act struct {
 	// Grading marks a request for a judge's verdict on a labelled answer: it
 	// counts as a vote, and breakers do not apply to the judge.
 	Grading bool
-	// Accepted, if set, is called with the id of the run once it is recorded
-	// and before it starts. It must not block.
+	// Started, if set, is called with a new run before it starts.
+	Started func(*Run)
+	// Accepted, if set, is called with the id of the run once that is durable (RUN-010),
+	// after Started and before the run starts. It must not block.
 	Accepted func(run string)
 	// Replayed, if set, is called before the run is read if its response was given
 	// before, to an act with the same idempotency key.
@@ -191,6 +196,8 @@ type Service struct {
 	// makes within a run: that run is already accepted, and not finished by
 	// it.
 	inner, reply chain
+	// last is finalize of a run whose finalize has failed.
+	last chain
 	// lead is what an act does late that has waited for the answer of another one.
 	lead      chain
 	flights   flights
@@ -229,7 +236,9 @@ func New(c Config) (*Service, error) {
 		}
 		*st.into = compiled
 	}
-	s.inner, s.reply = s.prepare.without("session", "cache", "queue", "accept"), s.finalize.without("retry", "finish")
+	s.last = s.finalize.without("status", "retry", "respond")
+	s.inner = s.prepare.without("confine", "session", "cache", "queue", "accept")
+	s.reply = s.finalize.without("retry", "finish")
 	return s, nil
 }
 
@@ -240,6 +249,9 @@ func (c *Config) defaults() {
 	}
 	if c.Routing == nil {
 		c.Routing = &routing.Settings{}
+	}
+	if c.Finalize == 0 {
+		c.Finalize = 5 * time.Second
 	}
 	if c.Content == "" {
 		c.Content = journal.ContentFull
@@ -298,6 +310,7 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 		return nil, err
 	}
 	if f.attached != nil {
+		a.announce(f)
 		return f.shared(), nil
 	}
 	if f.holds != nil {
@@ -307,8 +320,19 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	if f.holds != nil {
 		s.config.Keys.settle(f.key, f.holds, r)
 	}
+	if a.Started != nil {
+		a.Started(r)
+	}
+	a.announce(f)
 	go s.launch(r)
 	return r, nil
+}
+
+// announce tells the caller the id of the run.
+func (a *Act) announce(f *flight) {
+	if a.Accepted != nil {
+		a.Accepted(f.id)
+	}
 }
 
 // launch runs an accepted act to its end.
@@ -380,9 +404,6 @@ func (s *Service) tryAccept(a Act, alone bool) (*flight, *contract.Error) {
 	if f.attached != nil {
 		f.id = f.attached.ID()
 	}
-	if a.Accepted != nil {
-		a.Accepted(f.id)
-	}
 	return f, nil
 }
 
@@ -394,12 +415,13 @@ func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
 		if err != nil {
 			return s.Refusal(a, err), err
 		}
-		return r.Wait()
+		return r.Await(ctx)
 	}
 	f, err := s.accept(a, true)
 	if err != nil {
 		return s.Refusal(a, err), err
 	}
+	a.announce(f)
 	s.fly(ctx, f)
 	return f.response, f.err
 }
@@ -433,11 +455,7 @@ func (s *Service) fly(ctx context.Context, f *flight) {
 		f.err = f.perform()
 	}
 	f.ended = ctx.Err()
-	// Finalize does not block, and runs even if the run was canceled.
-	if err := s.stage(s.finalize, f); err != nil {
-		f.err = err
-		f.response = s.Refusal(f.act, err).AssocKey("run/id", edn.Text(f.id))
-	}
+	f.end()
 	if o := f.cache.outcome; o == journal.CacheHit || o == journal.CacheMiss {
 		f.tellCache()
 	}

@@ -19,6 +19,17 @@ import (
 // RunFinished to their session, in the transaction of the record (SES-031).
 type SessionKeeper interface{ KeepsSessions() }
 
+// confine is the step that rejects an act outside the session of its credential
+// (AUTH-004).
+func confine(f *flight) *contract.Error {
+	n := f.act.Narrow
+	if n == nil || n.Session == "" || n.Session == f.request.SessionID || f.act.Fill != nil {
+		return nil // the recorded run that an act replays was permitted
+	}
+	return contract.Errorf("auth/forbidden", "the credential is for the session %s, and :session/id of the act is %q",
+		n.Session, f.request.SessionID)
+}
+
 // bindSession is the step that reads the session of a request: its variables, the
 // last turns and the summary fill what the request leaves out. The request that is
 // recorded has them, so that a resumed run and a replay read no session.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
@@ -74,6 +75,28 @@ func (x talk) turns() (out []string) {
 		out = append(out, turn.Role+" "+turn.Text)
 	}
 	return out
+}
+
+// AUTH-004: an act is rejected unless it is of the session of its credential, also if the
+// run of its idempotency key exists.
+func TestConfinedToItsSession(t *testing.T) {
+	x := newTalk(t, session.Restrictive())
+	x.world.On("a/one", dispatchtest.Step{Value: edn.MustRead(`{:text "hi"}`)})
+	for id, refused := range map[string]bool{"": true, `:session/id "other"`: true, `:session/id "s"`: false} {
+		_, err := x.Do(t.Context(), act.Act{
+			Request:       edn.MustRead(ask + id + "}"),
+			Principal:     "ann",
+			PrincipalType: "user",
+			Narrow:        &policy.Narrowing{Session: "s"},
+		})
+		if refused {
+			require.NotNil(t, err, id)
+			assert.Equal(t, "auth/forbidden", err.Type, id)
+		} else {
+			require.Nil(t, err, id)
+		}
+	}
+	assert.Len(t, x.world.Calls(), 1)
 }
 
 // SES-014: the shipped bindings fill what a request leaves out, in the form that

@@ -65,10 +65,10 @@ type flight struct {
 	key       string          // hash of the idempotency key
 	holds     *held           // the key, while the run has it
 	attached  *Run            // that has the key already
-	distant   bool            // another host executes it
 	failed    *failedRun      // that has the key, and goes on; else nil
 	cache     caching
 	cut       bool   // it was interrupted: its end is not recorded
+	closed    bool   // its last record was written, or it is suspended
 	unknown   string // calls that may have had their effect, of a run that is canceled
 	class     string
 	place     *queue.Place     // in the queue; nil: it does not wait
@@ -87,7 +87,8 @@ type flight struct {
 
 	// execute
 	outcome eval.Outcome
-	ended   error // of the run's context
+	ended   error           // of the run's context
+	ending  context.Context // of finalize
 
 	// finalize
 	err      *contract.Error
@@ -156,6 +157,7 @@ var prepareSteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
 	{"secrets", always(learnSecrets)},
+	{"confine", always(confine)},
 	{"attach", always(attach)},
 	{"session", always(bindSession)},
 	{"plan", always(readPlan)},
@@ -191,7 +193,7 @@ var replaySteps = []step{
 
 // readSteps is the number of leading steps of prepare that read the request
 // and its plan; the later ones count and record it.
-const readSteps = 7
+const readSteps = 8
 
 var routeSteps = []step{
 	{"decide", always(decideRoute)},

@@ -29,7 +29,7 @@ type Recorder struct {
 var _ dispatch.Recorder = (*Recorder)(nil)
 
 // NewRecorder creates the recorder of a run. Canceling ctx does not stop
-// recording: a run is recorded to its end.
+// recording: a run is recorded to its end, which [Recorder.Within] bounds.
 func NewRecorder(ctx context.Context, to journal.Journal, clock dispatch.Clock, run string, epoch int) *Recorder {
 	r := &Recorder{ctx: context.WithoutCancel(ctx), to: to, clock: clock, run: run, epoch: epoch}
 	r.sync, _ = to.(journal.Syncer)
@@ -57,6 +57,13 @@ func (r *Recorder) Mask(m *journal.Mask) {
 	r.mask = m
 }
 
+// Within has what the recorder waits for from now on end with ctx.
+func (r *Recorder) Within(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ctx = ctx
+}
+
 // Stop makes the recorder reject all further records with err.
 func (r *Recorder) Stop(err error) {
 	r.mu.Lock()
@@ -71,7 +78,10 @@ func (r *Recorder) Sync() error {
 	if r.sync == nil {
 		return nil
 	}
-	err := r.sync.Sync(r.ctx, r.run)
+	r.mu.Lock()
+	ctx := r.ctx
+	r.mu.Unlock()
+	err := r.sync.Sync(ctx, r.run)
 	if err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

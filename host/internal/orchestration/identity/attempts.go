@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// maxTallies bounds the counters of failed logins of each kind. The one that is
-// unused for the longest time is dropped.
+// maxTallies bounds the counters of failed logins of each kind.
 const maxTallies = 4096
 
 // attempts counts failed logins.
@@ -31,7 +30,7 @@ type tallies map[string]*tally
 func (all tallies) at(name string, now time.Time, forgive time.Duration) *tally {
 	t := all[name]
 	if t == nil {
-		all.makeRoom()
+		all.makeRoom(now)
 		t = &tally{from: now}
 		all[name] = t
 	}
@@ -42,17 +41,31 @@ func (all tallies) at(name string, now time.Time, forgive time.Duration) *tally 
 	return t
 }
 
-func (all tallies) makeRoom() {
+// makeRoom drops the counter that is unused for the longest time of those that refuse
+// nothing: with others, a caller would end a lock early. Only if all refuse logins, the one
+// that does so for the shortest time is dropped.
+func (all tallies) makeRoom(now time.Time) {
 	if len(all) < maxTallies {
 		return
 	}
-	oldest := ""
+	drop, least := "", (*tally)(nil)
 	for name, t := range all {
-		if oldest == "" || t.used.Before(all[oldest].used) {
-			oldest = name
+		if least == nil || t.before(least, now) {
+			drop, least = name, t
 		}
 	}
-	delete(all, oldest)
+	delete(all, drop)
+}
+
+// before reports whether t is to be dropped before o.
+func (t *tally) before(o *tally, now time.Time) bool {
+	switch locked, other := t.until.After(now), o.until.After(now); {
+	case locked != other:
+		return other
+	case locked:
+		return t.until.Before(o.until)
+	}
+	return t.used.Before(o.used)
 }
 
 func newAttempts() *attempts { return &attempts{pairs: tallies{}, accounts: tallies{}} }

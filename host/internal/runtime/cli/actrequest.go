@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -73,6 +74,7 @@ func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
+	v = request.Envelope(v, cliTrace) // flags add keys to it
 	if v.Has(edn.K("nodes")) && !v.Has(edn.K("proto")) {
 		return edn.Nil(), usageError{
 			err:     fmt.Errorf("%s is a plan, and act sends a request", sourceName(name)),
@@ -89,11 +91,14 @@ func (c *command) fileRequest(name string, f *callFlags) (edn.Value, error) {
 	return v.AssocKey("input", input), nil
 }
 
+// cliTrace is the trace id of the requests that the program builds.
+const cliTrace = "cli"
+
 // envelope returns the request for an intent.
 func envelope(intent string, input edn.Value) edn.Value {
 	return edn.MustMap(
 		edn.K("proto"), edn.Int(contract.Proto),
-		edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text("cli")),
+		edn.K("trace"), edn.MustMap(edn.K("id"), edn.Text(cliTrace)),
 		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K(intent)),
 		edn.K("input"), input,
 	)

@@ -139,8 +139,12 @@ func TestJobsSurviveAKill(t *testing.T) {
 	t.Parallel()
 	w := answering(t, onDisk+oneWorker)
 	s := w.serve()
-	hangs := s.submitted("mine/hang", "")
+	hangs := s.submitted("mine/hang", "", "Idempotency-Key", "k0")
 	s.becomes(hangs, "running")
+	again := s.submit("mine/hang", "", "Idempotency-Key", "k0").value(t)
+	assert.Equal(t, ":running", again.Key("job/status").String())
+	assert.True(t, again.HasKey("started-at"))
+	assert.Empty(t, s.submit("mine/hang", "", "Idempotency-Key", "k0").header.Get("Idempotency-Replayed"))
 	ids := []string{s.submitted("mine/data", "", "Idempotency-Key", "k1"), s.submitted("mine/data", ""), s.submitted("mine/data", "")}
 	assert.Equal(t, ids[0], s.submitted("mine/data", "", "Idempotency-Key", "k1"), "it is the same job")
 	s.signal(syscall.SIGKILL)

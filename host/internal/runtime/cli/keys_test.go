@@ -16,6 +16,11 @@ import (
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	w := answering(t, "store {\n  driver = \"sqlite\"\n}\n")
+	w.write("mine.edn", `{:capabilities
+ {:mine/data {:intents #{:mine/data} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}
+  :mine/says {:intents #{:text/respond} :in-schema :req/text :out-schema :res/text :steps [{:value {:text "Hello."}}]}
+  :mine/slow {:intents #{:mine/slow} :in-schema :req/any :out-schema :res/any :steps [{:delay-ms 700 :value {:n 2}}]}
+  :mine/hang {:intents #{:mine/hang} :in-schema :req/any :out-schema :res/any :steps [{:hang true}]}}}`)
 	s := w.serve()
 	post := func(s *served, intent, input string, header ...string) answer {
 		return s.request(context.Background(), "POST", "/v1/act", envelopeOf(intent, input, ""), header...)
@@ -51,6 +56,13 @@ func TestIdempotencyKeys(t *testing.T) {
 	}
 	both := s.request(context.Background(), "POST", "/v1/act", envelopeOf("mine/data", "{}", `:idempotency/key "k-2"`), header, "k-3")
 	assert.Equal(t, "idempotency/invalid-key", both.failure(t))
+	first := s.request(t.Context(), "POST", "/v1/act", `"Say hello."`, header, "k-5")
+	require.Equal(t, 200, first.status, "%s", first.body)
+	for _, body := range []string{`"Say hello."`, `{:prompt "Say hello."}`} { // short forms of one request
+		a := s.request(t.Context(), "POST", "/v1/act", body, header, "k-5")
+		assert.Equal(t, first.header.Get("Ferment-Run-Id"), a.header.Get("Ferment-Run-Id"), "%s", a.body)
+		assert.Equal(t, "true", a.header.Get("Idempotency-Replayed"), body)
+	}
 	s.stop()
 
 	s = w.serve()

@@ -108,7 +108,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 	switch {
 	case f.session != "":
 		return c.onlyServed(ctx, "sessions", "--session")
-	case f.key != "" || p.request.HasKey("idempotency/key"):
+	case f.apply(p.request).HasKey("idempotency/key"):
 		return c.onlyServed(ctx, "idempotency keys", "the key")
 	}
 	if intent, _ := p.request.Key("task").Key("intent").AsKeyword(); strings.HasPrefix(intent, "conversation/") {
@@ -196,25 +196,27 @@ func (c *command) performThere(ctx context.Context, there *client.Client, p perf
 		JSON:     f.isJSON, // the daemon has the schemas for its types
 		Accepted: func(id string) { run.Store(id) },
 	}
+	request := f.apply(p.request)
+	keyed := request.HasKey("idempotency/key")
 	var told *teller
 	var got client.Response
 	var err error
 	if f.stream {
 		told = c.newTeller()
-		got, err = there.Stream(ctx, f.apply(p.request), call, func(e client.Event) error {
+		got, err = there.Stream(ctx, request, call, func(e client.Event) error {
 			id, _ := e.Data.Key("run").AsString()
 			run.Store(id)
 			return told.tell(e.Data)
 		})
 	} else {
-		got, err = there.Act(ctx, f.apply(p.request), call)
+		got, err = there.Act(ctx, request, call)
 	}
 	if err != nil {
 		_ = told.endLine()
 		id, known := run.Load().(string)
 		switch {
 		case !known:
-		case errors.Is(context.Cause(ctx), errInterrupted) && f.key != "":
+		case errors.Is(context.Cause(ctx), errInterrupted) && keyed:
 			c.printf("run %s goes on: \"ferment runs watch %[1]s\" follows it\n", id)
 		case errors.Is(context.Cause(ctx), errInterrupted):
 			c.printf("canceling run %s\n", id)

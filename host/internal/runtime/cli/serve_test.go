@@ -684,7 +684,7 @@ func TestVerbsAskTheDaemon(t *testing.T) {
 
 // RUN-007, CLI-004: an interrupt of act cancels the run in the daemon and
 // prints its run id, streamed or not. A proxy between the two observes the id
-// of each run. This build has neither act --async nor --key, nor watch.
+// of each run. TestInterruptDetaches has acts with a key.
 func TestInterruptCancelsThere(t *testing.T) {
 	t.Parallel()
 	w := answering(t)
@@ -746,6 +746,28 @@ func TestInterruptCancelsThere(t *testing.T) {
 		seen[said[1]] = true
 	}
 	assert.Len(t, seen, 2, "each run has its own id")
+	s.stop()
+}
+
+// CLI-004, RUN-007: an interrupt of act leaves the run of an idempotency key alone, wherever
+// the key is from.
+func TestInterruptDetaches(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk)
+	w.write("keyed.edn", envelopeOf("mine/hang", "{}", `:idempotency/key "k-1"`))
+	s := w.serve()
+	for _, of := range []string{"keyed.edn", "mine/hang '{}' --key k-2"} {
+		p := w.launch("", "sh", "-c", "exec "+built.ferment+" act "+of+" --stream --edn >&2")
+		p.line(0) // the first event, which has the id
+		p.signal(syscall.SIGINT)
+		got := p.wait()
+		assert.Equal(t, 130, got.code, of)
+		said := regexp.MustCompile(`run (run_[0-9A-Z]{26}) goes on`).FindStringSubmatch(got.stderr)
+		require.NotNil(t, said, "%s: %s", of, got.stderr)
+		assert.Equal(t, []string{said[1]}, w.recorded(t, "running"), of)
+		require.Equal(t, 0, w.run("runs", "cancel", said[1]).code, of)
+		require.Eventually(t, func() bool { return len(w.recorded(t, "running")) == 0 }, runLimit, 20*time.Millisecond)
+	}
 	s.stop()
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,6 +226,94 @@ func TestDrainLeavesRunsOpen(t *testing.T) {
 		assert.Equal(t, journal.StatusCompleted, end.Status)
 		assert.Equal(t, 2, last.Epoch)
 		h.runs.after.Wait()
+	})
+}
+
+// another is a journal whose runs another host executes, once their id is set.
+type another struct {
+	synced
+	run *atomic.Value
+}
+
+// Keyed implements act.KeyFinder.
+func (a another) Keyed(context.Context, string) (string, error) {
+	run, _ := a.run.Load().(string)
+	return run, nil
+}
+
+// Elsewhere implements act.Sharer.
+func (another) Elsewhere(context.Context, string) (bool, error) { return true, nil }
+
+// OPS-004, RUN-007: a caller that waits for a run of another host holds up no drain, and its
+// turn ends when it leaves. RUN-010: a run is in progress when its id is announced.
+func TestDrainWithoutRunsOfOtherHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{dispatchtest.Cap("a/one", "")}})
+		w.On("a/one", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`), Delay: time.Hour})
+		kept := another{synced{journal.NewMemory()}, &atomic.Value{}}
+		serving := func() *Host {
+			service, err := act.New(act.Config{
+				Registry: w.Registry,
+				Policies: w.Policies,
+				Checks:   w.Checks,
+				Executor: w,
+				Journal:  kept,
+				Keys:     &act.Keys{},
+				Hash:     edn.Hash(edn.Nil()),
+			})
+			require.NoError(t, err)
+			h := &Host{runs: newRuns(), journal: kept}
+			h.runs.closed = true
+			limits := &config.Config{Host: config.Host{MaxRuns: 9}}
+			h.runs.current = &generation{loaded: &setup.Loaded{Config: limits}, service: service}
+			return h
+		}
+		come := func(ctx context.Context, h *Host, stream bool) <-chan *contract.Error {
+			taken, refused := h.Take()
+			require.Nil(t, refused)
+			ended := make(chan *contract.Error, 1)
+			a := act.Act{
+				Accepted: func(id string) {
+					if kept.run.CompareAndSwap(nil, id) {
+						assert.Equal(t, "running", h.runs.stateOf(id))
+					}
+				},
+				Request: edn.MustRead(`{:proto 1 :trace {:id "r"} :task {:intent :text/respond} :input {}
+				  :deadline-ms 86400000 :idempotency/key "k"}`),
+			}
+			go func() {
+				defer taken.Release()
+				if stream {
+					_, err := taken.Watch(ctx, a, func([]journal.Event) error { return nil })
+					ended <- err
+					return
+				}
+				_, err := taken.Do(ctx, a)
+				ended <- err
+			}()
+			synctest.Wait()
+			return ended
+		}
+		there, here := serving(), serving()
+		come(t.Context(), there, false)
+		require.NotNil(t, kept.run.Load())
+		ctx, leave := context.WithCancel(t.Context())
+		gone := come(ctx, here, false)
+		leave()
+		assert.Equal(t, "canceled", (<-gone).Type)
+		synctest.Wait()
+		assert.Zero(t, here.runs.taken)
+
+		waits, streams := come(t.Context(), here, false), come(t.Context(), here, true)
+		begun := time.Now()
+		here.drain(t.Context(), time.Minute)
+		assert.Zero(t, time.Since(begun))
+		for _, ended := range []<-chan *contract.Error{waits, streams} {
+			failure := <-ended
+			assert.Equal(t, "runtime/draining", failure.Type)
+			assert.True(t, failure.Retryable)
+		}
+		there.drain(t.Context(), time.Second)
 	})
 }
 

@@ -55,6 +55,10 @@ func (t *turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 	if err != nil {
 		return t.of.service.Refusal(a, err), err
 	}
+	state := "queued"
+	if run.Attached() {
+		state = h.runs.stateOf(run.ID())
+	}
 	records, failed := h.journal.Records(run.ID())
 	switch {
 	case !run.Attached():
@@ -66,7 +70,7 @@ func (t *turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 		err := failureOf(failed)
 		return t.of.service.Refusal(a, err), err
 	}
-	return jobOf(records, "queued"), nil
+	return jobOf(records, state), nil
 }
 
 // enqueue executes a run once it is its turn. Why says what has interrupted it, if
@@ -140,14 +144,14 @@ func jobOf(records []journal.Record, state string) edn.Value {
 	past := journal.NewHistory(records)
 	last := records[len(records)-1]
 	switch {
-	case state == "open" && !past.Active: // no host executes it now
-		state = "queued"
-	case state == "open":
-		state = "running"
 	case past.Finished:
 		state = past.Status
 	case past.Suspended != nil:
 		state = "suspended"
+	case state == "open" && !past.Active: // no host executes it now
+		state = "queued"
+	case state == "open":
+		state = "running"
 	}
 	var b edn.MapBuilder
 	b.Key("job/id", edn.Text(last.Run))

@@ -184,14 +184,8 @@ func (j *Journal) named(ctx context.Context, name string) (store.Run, *contract.
 // status returns the status of a run: an open one that this daemon executes is
 // running.
 func (j *Journal) status(r store.Run) string {
-	if active := j.running(r.ID); r.State == "open" && active != nil {
-		if active.run.Waiting() {
-			return "queued"
-		}
-		if active.run.AwaitsPeople() {
-			return "waiting"
-		}
-		return "running"
+	if r.State == "open" && j.live != nil {
+		return j.live.stateOf(r.ID)
 	}
 	return r.State
 }

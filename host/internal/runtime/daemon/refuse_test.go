@@ -43,7 +43,7 @@ func TestTakeRefuses(t *testing.T) {
 	}{
 		"coming up":           {&Daemon{phase: phaseStarting}, "runtime/starting", true},
 		"going down":          {serving(phaseDraining, loaded("prod"), nil), "runtime/draining", true},
-		"its host going down": {serving("ready", loaded("prod"), func(h *Host) { h.runs.draining = true }), "runtime/draining", true},
+		"its host going down": {serving("ready", loaded("prod"), func(h *Host) { h.refuseActs() }), "runtime/draining", true},
 		"profile admin":       {serving("ready", loaded(language.ProfileAdmin), nil), "policy/blocked", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,11 +24,29 @@ type runs struct {
 	byID     map[string]*activeRun // accepted runs
 	resuming map[string]bool       // runs that a caller continues and that are not accepted yet
 	taken    int                   // turns held by callers
-	draining bool
+	ending   context.Context       // ends when no acts are taken any more
+	refuse   context.CancelFunc
 	closed   bool           // plugins are no longer told of ended runs
 	after    sync.WaitGroup // goroutines that tell them
 	readers  readers
 	changed  chan struct{} // closed when taken decreases or a generation is retired
+}
+
+// stateOf returns the state of a run that has not ended as this host executes it; "open":
+// it does not.
+func (r *runs) stateOf(id string) string {
+	r.mu.Lock()
+	active := r.byID[id]
+	r.mu.Unlock()
+	switch {
+	case active == nil:
+		return "open"
+	case active.run.Waiting():
+		return "queued"
+	case active.run.AwaitsPeople():
+		return "waiting"
+	}
+	return "running"
 }
 
 // activeRun is an accepted run with its generation.
@@ -39,7 +57,14 @@ type activeRun struct {
 }
 
 func newRuns() *runs {
-	return &runs{byID: map[string]*activeRun{}, resuming: map[string]bool{}, changed: make(chan struct{})}
+	ending, refuse := context.WithCancel(context.Background())
+	return &runs{
+		byID:     map[string]*activeRun{},
+		resuming: map[string]bool{},
+		ending:   ending,
+		refuse:   refuse,
+		changed:  make(chan struct{}),
+	}
 }
 
 // claim reserves a run that is not in progress for a caller who continues it. It reports
@@ -77,8 +102,8 @@ func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	r := h.runs
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining {
-		return nil, contract.Errorf("runtime/draining", "the daemon is going down")
+	if r.ending.Err() != nil {
+		return nil, draining()
 	}
 	r.taken++
 	r.current.holds++
@@ -119,14 +144,12 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) 
 			}
 		})
 	}
-	run, err := t.start(context.WithoutCancel(ctx), a)
+	run, active, err := t.start(context.WithoutCancel(ctx), a)
 	if err != nil {
 		return t.of.service.Refusal(a, err), err
 	}
 	leave := t.host.runs.readers.enter(run.ID())
-	if !run.Attached() {
-		active := &activeRun{run: run, of: t.of}
-		t.host.runs.track(active)
+	if active != nil {
 		if !a.Request.HasKey("idempotency/key") { // else its caller may come back for it
 			t.host.needReaders(run)
 		}
@@ -136,7 +159,9 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) 
 		})
 	}
 	gone := false
-	_ = run.WatchPages(ctx, func(events []journal.Event) error {
+	reading, stop := t.host.runs.attending(ctx, run)
+	defer stop()
+	_ = run.WatchPages(reading, func(events []journal.Event) error {
 		err := show(events)
 		gone = err != nil
 		return err
@@ -145,7 +170,21 @@ func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) 
 	if gone || ctx.Err() != nil {
 		return edn.Nil(), nil
 	}
-	return run.Wait()
+	return run.Await(reading)
+}
+
+// attending returns the context of a caller that waits for a run. For a run of another host
+// it ends when this host goes down: nothing here ends that run.
+func (r *runs) attending(ctx context.Context, run *act.Run) (_ context.Context, stop func()) {
+	if !run.Elsewhere() {
+		return ctx, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	unlink := context.AfterFunc(r.ending, func() { cancel(draining()) })
+	return ctx, func() {
+		unlink()
+		cancel(nil)
+	}
 }
 
 // needReaders has a run canceled that has had no reader for a while.
@@ -170,34 +209,34 @@ func (h *Host) hold(g *generation, do func()) {
 	})
 }
 
-// start begins the run of an act.
-func (t *turn) start(ctx context.Context, a act.Act) (*act.Run, *contract.Error) {
+// start begins the run of an act. It is tracked before its id is known; active is nil if
+// another caller has started it.
+func (t *turn) start(ctx context.Context, a act.Act) (run *act.Run, active *activeRun, err *contract.Error) {
 	if err := t.host.admits(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	run, err := t.of.service.Start(ctx, a)
+	a.Started = func(run *act.Run) {
+		active = &activeRun{run: run, of: t.of}
+		t.host.runs.track(active)
+	}
+	run, err = t.of.service.Start(ctx, a)
 	if err == nil && run.Stored() && a.Replayed != nil {
 		a.Replayed()
 	}
-	return run, err
+	return run, active, err
 }
 
 func (t *turn) perform(ctx context.Context, a act.Act, follow func(*act.Run)) (edn.Value, *contract.Error) {
-	run, err := t.start(ctx, a)
+	run, active, err := t.start(ctx, a)
 	switch {
 	case err != nil:
 		return t.of.service.Refusal(a, err), err
-	case run.Attached():
+	case active == nil:
+		ctx, stop := t.host.runs.attending(ctx, run)
+		defer stop()
 		follow(run)
-		return run.Wait()
+		return run.Await(ctx)
 	}
-	return t.carry(run, follow)
-}
-
-// carry follows a run to its end.
-func (t *turn) carry(run *act.Run, follow func(*act.Run)) (edn.Value, *contract.Error) {
-	active := &activeRun{run: run, of: t.of}
-	t.host.runs.track(active)
 	return t.attend(active, follow)
 }
 
@@ -282,11 +321,15 @@ func (r *runs) awaitRoom(ctx context.Context, most int) error {
 // onceWait is the time beyond the drain for calls whose recovery is once.
 const onceWait = 10 * time.Second
 
-// refuseActs stops taking acts.
+// refuseActs stops taking acts, and ends the wait of callers for runs of other hosts.
 func (h *Host) refuseActs() {
 	h.runs.mu.Lock()
 	defer h.runs.mu.Unlock()
-	h.runs.draining = true
+	h.runs.refuse()
+}
+
+func draining() *contract.Error {
+	return contract.Errorf("runtime/draining", "the daemon is going down")
 }
 
 // drain stops taking acts, ends those that wait for their turn or for people, and

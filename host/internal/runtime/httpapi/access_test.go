@@ -264,6 +264,23 @@ func TestLoginsBehindProxies(t *testing.T) {
 	assert.NotEmpty(t, limited.header.Get("Retry-After"))
 }
 
+// AUTH-033: an address whose rate is used up has no password checked, also not the right one
+// of an account that it has not tried. A login that is remembered costs no check.
+func TestSprayedLogins(t *testing.T) {
+	w := newWorld(t, strict, func(s *httpapi.Settings) {
+		s.Limits.AnonymousRate = config.Rate{Events: 1, Per: 24 * time.Hour} // a burst of two
+	})
+	w.user("ann")
+	w.user("bob")
+	try := func(name, password string) int {
+		return w.call("GET /v1/whoami", "", "Authorization", basic(name, password)).status
+	}
+	assert.Equal(t, 200, try("bob", password))
+	assert.Equal(t, 401, try("nil", password))
+	assert.Equal(t, 429, try("ann", password))
+	assert.Equal(t, 200, try("bob", password))
+}
+
 // AUTH-003: administration over HTTP needs the role, action by action; a token can be
 // limited to one of them.
 func TestAdminOverHTTP(t *testing.T) {

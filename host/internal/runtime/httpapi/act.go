@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/oklog/ulid/v2"
+
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/domain/request"
@@ -34,18 +36,8 @@ func (x *exchange) announce(run string) {
 
 // serveAct handles POST /v1/act.
 func serveAct(x *exchange) reply {
-	request, err := x.decode(edn.Body)
+	request, err := x.request()
 	if err != nil {
-		return formEnvelope.failure(err)
-	}
-	if request, err = x.keyed(request); err != nil {
-		return refused(request, err)
-	}
-	if request, err = x.bound(request); err != nil {
-		return refused(request, err)
-	}
-	request = x.preferred(request)
-	if err := x.unsupported(request); err != nil {
 		return refused(request, err)
 	}
 	turn, err := x.api.backend.Take()
@@ -84,6 +76,23 @@ func serveAct(x *exchange) reply {
 		a.Accepted = x.announce
 	}
 	return answered(turn.Do(x.r.Context(), a))
+}
+
+// request returns the request in the body with what the headers and the credential add to
+// it. A short form has become an envelope by then, or they would have no effect on it.
+func (x *exchange) request() (edn.Value, *contract.Error) {
+	v, err := x.decode(edn.Body)
+	if err == nil {
+		v, err = x.keyed(request.Envelope(v, ulid.Make().String()))
+	}
+	if err == nil {
+		v, err = x.bound(v)
+	}
+	if err == nil {
+		v = x.preferred(v)
+		err = x.unsupported(v)
+	}
+	return v, err
 }
 
 // bound returns the request with the session of a session token, which is the only one

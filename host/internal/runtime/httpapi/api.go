@@ -93,6 +93,8 @@ type exchange struct {
 	decisions []edn.Value
 	denied    bool // the denial of the request is recorded
 	counted   bool // within the rate limits
+	// unverified: the request has taken its token of the bucket of its address
+	unverified bool
 	// traceCounted: the outcome of the trace context was passed to Backend.Traced
 	traceCounted bool
 	body         []byte

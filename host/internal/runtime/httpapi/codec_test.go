@@ -200,6 +200,28 @@ func TestBodies(t *testing.T) {
 	assert.Equal(t, "shape/missing-key", func() string { s, _ := empty.value(t).Key("error").Key("details").Key("reason").AsString(); return s }())
 }
 
+// shortForms are the bodies of acts that are no envelopes.
+var shortForms = []struct{ media, body string }{
+	{"text/plain; charset=utf-8", "say hello"},
+	{"application/edn", `"say hello"`},
+	{"application/edn", `{:prompt "say hello"}`},
+	{"application/json", `"say hello"`},
+	{"application/json", `{"prompt":"say hello"}`},
+}
+
+// RUN-020: the header Idempotency-Key counts for acts in a short form too. TestIdempotencyKeys
+// of the command line shows that they share a run.
+func TestKeysOfShortForms(t *testing.T) {
+	w := newWorld(t)
+	w.exec.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "hello"}`)})
+	for _, form := range shortForms {
+		for key, refused := range map[string]string{"two words": "idempotency/invalid-key", "k": "db/not-configured"} {
+			a := w.call("POST /v1/act", form.body, "Content-Type", form.media, "Idempotency-Key", key)
+			assert.Equal(t, refused, a.failure(t), "%s: %s", form.body, a.body)
+		}
+	}
+}
+
 // VAL-006: a response with keys that collide in JSON is rejected.
 func TestJSONCollision(t *testing.T) {
 	w := newWorld(t)

@@ -116,11 +116,15 @@ func (x *exchange) identifyCaller(service *identity.Service, header string) (err
 	return x.identifyLogin(service, login)
 }
 
-// identifyLogin checks a login with a password, within the rate of logins.
+// identifyLogin checks a login with a password, within the rates of its address and of
+// the pair of address and account.
 func (x *exchange) identifyLogin(service *identity.Service, login identity.Login) (err *contract.Error) {
+	if err := x.checkUnverified(); err != nil {
+		return err
+	}
 	rate := x.settings.Limits.LoginRate
-	if wait, ok := x.api.buckets.take("login "+login.Name+" "+login.Network, time.Now(), rate, rate.Events); !ok {
-		return rateLimited(rate, wait)
+	if err := x.take("login "+login.Name+" "+login.Network, rate, rate.Events); err != nil {
+		return err
 	}
 	if x.who, err = service.Password(x.r.Context(), x.settings.Identity, login); err == nil {
 		x.identified("auth/login", "a login with a password")

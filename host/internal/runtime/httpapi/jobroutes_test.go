@@ -30,6 +30,11 @@ func TestAcceptedActs(t *testing.T) {
 		assert.Equal(t, id, a.header.Get("Ferment-Run-Id"), name)
 		assert.Equal(t, "/v1/act/jobs/"+id, a.header.Get("Location"), name)
 	}
+	w.exec.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "hello"}`)})
+	for _, form := range shortForms {
+		a := w.call("POST /v1/act", form.body, "Content-Type", form.media, "Prefer", "respond-async")
+		assert.Equal(t, 202, a.status, form.body)
+	}
 	for _, prefer := range []string{"wait=5", "respond-async-not"} {
 		assert.Equal(t, 200, w.call("POST /v1/act", plain, "Prefer", prefer).status, prefer)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
+	"github.com/fermenthq/ferment/host/internal/orchestration/session"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -226,6 +227,23 @@ func TestSessionTokenReadsItsRuns(t *testing.T) {
 	for _, what := range []string{"GET /v1/runs", "GET /v1/runs/" + sampleRun, "GET /v1/runs/" + sampleRun + "/records"} {
 		require.Equal(t, 200, w.call(what, "", "X-Session-Token", token).status, what)
 		assert.Equal(t, "session/"+id, w.lastAsked().owner, what)
+	}
+}
+
+// AUTH-004: an act in a short form that is sent with the token of a session is one of that
+// session.
+func TestSessionTokenOfShortForms(t *testing.T) {
+	w := newWorld(t, strict, sessionTokens(policy.Act))
+	w.exec.On("t/a", dispatchtest.Step{Value: edn.MustRead(`{:text "hello"}`)})
+	ann := w.user("ann", policy.RoleOperator)
+	maker, _ := w.token("ann", policy.Narrowing{})
+	id, token := w.open(maker, `{"action":"open","token?":true}`)
+	for i, form := range shortForms {
+		a := w.call("POST /v1/act", form.body, "Content-Type", form.media, "X-Session-Token", token)
+		require.Equal(t, 200, a.status, "%s: %s", form.body, a.body)
+		turns, _, err := w.sessions.Turns(t.Context(), session.Caller{Principal: ann.ID}, id)
+		require.Nil(t, err)
+		assert.Len(t, turns, 2*(i+1), form.body)
 	}
 }
 

@@ -79,18 +79,40 @@ func (x *exchange) checkRate(refused *contract.Error) *contract.Error {
 		x.counted = refused == nil
 		return refused
 	}
-	limits, caller := x.settings.Limits, network(x.client())
-	name, rate, burst := "any "+caller, limits.AnonymousRate, 2*limits.AnonymousRate.Events
-	if refused == nil && x.route.Operation != OpOpen {
-		name, rate, burst = string(x.route.Operation)+" "+x.who.Name, limits.ActRate, limits.ActBurst
+	err := (*contract.Error)(nil)
+	if limits := x.settings.Limits; refused != nil || x.route.Operation == OpOpen {
+		err = x.checkUnverified()
+	} else {
+		name := string(x.route.Operation) + " " + x.who.Name
 		if x.who.Type == Anonymous {
-			name += " " + caller
+			name += " " + network(x.client())
 		}
+		err = x.take(name, limits.ActRate, limits.ActBurst)
 	}
+	if err != nil {
+		return err
+	}
+	x.counted = refused == nil || refused.Type != "auth/rate-limited"
+	return refused
+}
+
+// checkUnverified takes a token of the address of the caller, once per request: the
+// request has no credential, or one whose check costs a hash.
+func (x *exchange) checkUnverified() *contract.Error {
+	if x.unverified {
+		return nil
+	}
+	rate := x.settings.Limits.AnonymousRate
+	err := x.take("any "+network(x.client()), rate, 2*rate.Events)
+	x.unverified = err == nil
+	return err
+}
+
+// take removes a token from a bucket, or returns the error of an empty one.
+func (x *exchange) take(name string, rate config.Rate, burst int) *contract.Error {
 	wait, ok := x.api.buckets.take(name, time.Now(), rate, burst)
 	if ok {
-		x.counted = refused == nil || refused.Type != "auth/rate-limited"
-		return refused
+		return nil
 	}
 	return rateLimited(rate, wait)
 }
