@@ -264,7 +264,7 @@ func (g *regeneration) findMissing(ctx context.Context, v *store.Snapshot) error
 		for dir := h.Path; dir != ""; {
 			dir = tree.Parent(dir)
 			k := key{dir, h.Type}
-			if has[k] || !g.inScope(dir) {
+			if has[k] || !g.inScope(dir) || g.settings.denied(dir, id.Dir) != "" {
 				break
 			}
 			has[k] = true

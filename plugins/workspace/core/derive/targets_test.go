@@ -19,7 +19,7 @@ import (
 func TestManyTargets(t *testing.T) {
 	files := map[string]string{"a": "1", "b": "1", "c": "1", "d/x": "1", "d/y": "1", "bin": "\x00", ".env": "x"}
 	w := newWorld(t, files)
-	w.settings.NeverSend = []string{".env"}
+	w.settings.NeverSend = patterns(".env")
 	one := func(r *GenerateRequest) { r.Concurrency = 1 }
 	paths := func() (list []string) {
 		for _, c := range w.calls {
@@ -46,7 +46,7 @@ func TestManyTargets(t *testing.T) {
 		Stop:      {Failed: 1, Skipped: 1},
 	} {
 		w := newWorld(t, files)
-		w.settings.NeverSend = []string{".env"}
+		w.settings.NeverSend = patterns(".env")
 		_, err := w.generate(func(r *GenerateRequest) { r.Targets = []Target{{Path: "a"}, {Path: "b"}, {Path: "c"}} })
 		require.NoError(t, err)
 		fail := true
