@@ -239,7 +239,7 @@ var engine = map[string][]string{
 	"storetest":     {"id", "store", "tree"},
 	"watch":         {"", "git", "id", "ignore", "log", "scan", "store", "tree"},
 	"extract":       nil,
-	"derive":        {"agent", "derive/policy", "extract", "id", "store", "tree"},
+	"derive":        {"agent", "derive/policy", "extract", "id", "ignore", "store", "tree"},
 	"derive/policy": {"id", "store"},
 	"coretest":      nil,
 	"killtest":      {"id", "log"},

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -22,23 +23,33 @@ func agents(_ context.Context, r *request) (edn.Value, error) {
 	out.Key("seq", edn.Int(0))
 	switch r.word("op") {
 	case "", "list":
-		var list []edn.Value
-		for _, a := range r.agents.List() {
-			b := r.agentValue(a)
-			list = append(list, b.Map())
+		return r.agentList(out), nil
+	case "validate":
+		if r.common.Agent == "" {
+			return r.agentList(out), nil
 		}
-		out.Key("agents", edn.Vector(list...))
-		return out.Map(), nil
 	}
 	a, err := r.agents.Get(r.common.Agent)
 	if err != nil {
 		return edn.Nil(), err
 	}
 	b := r.agentValue(a)
-	b.Key("problems", edn.Vector()) // agents with problems are never in force
 	return b.Map().Merge(out.Map()), nil
 }
 
+// agentList returns the output about all agents.
+func (r *request) agentList(out edn.MapBuilder) edn.Value {
+	var list []edn.Value
+	for _, a := range r.agents.List() {
+		b := r.agentValue(a)
+		list = append(list, b.Map())
+	}
+	out.Key("agents", edn.Vector(list...))
+	return out.Map()
+}
+
+// agentValue describes an agent with its problems. An agent that cannot do all that it
+// may is in force: it can do the rest.
 func (r *request) agentValue(a *agent.Agent) edn.MapBuilder {
 	var b edn.MapBuilder
 	b.Key("agent/id", edn.Text(a.ID))
@@ -58,7 +69,12 @@ func (r *request) agentValue(a *agent.Agent) edn.MapBuilder {
 		edn.K("directory"), edn.Text(a.Prompts.Directory)))
 	_, declared := r.cfg.Agents[a.ID]
 	b.Key("built-in?", edn.Bool(!declared))
-	b.Key("valid?", edn.Bool(true))
+	var problems []string
+	for _, err := range a.Problems() {
+		problems = append(problems, contract.AsError(err).Message)
+	}
+	b.Key("valid?", edn.Bool(problems == nil))
+	b.Key("problems", texts(problems))
 	return b
 }
 

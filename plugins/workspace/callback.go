@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
@@ -17,9 +18,11 @@ var ownTargets = map[string]bool{
 	"context/generate": true, "context/synthesize": true, "context/regenerate": true, "context/batch": true, "workspace/watch": true,
 }
 
-// rank orders frames by an intent (WS-133): it gets descriptors, and must return
-// the ids of frames.
+// rank orders frames by an intent (WS-133): it gets descriptors, except of paths
+// that may not be sent, and must return the ids of frames.
 func (r *request) rank(ctx context.Context, name string, candidates []view.Frame, query string) ([]string, error) {
+	denied := r.hub.derivation.Denied
+	candidates = slices.DeleteFunc(slices.Clone(candidates), func(f view.Frame) bool { return denied(f.Path()) })
 	list, err := edn.Encode(candidates)
 	if err != nil {
 		return nil, err

@@ -175,11 +175,16 @@ func makeReport(ctx context.Context, r *request) (edn.Value, error) {
 }
 
 // examine validates the store and looks for differences to git's ids, as far as
-// the report is about them.
+// the report is about them. A report of all sections validates quickly, one that is
+// about the validation in full.
 func (r *request) examine(ctx context.Context, asked *report.Request) error {
 	validation, inexact := asked.Needs()
-	if validation || slices.Contains(asked.Sections, "validation") {
-		found, err := r.ws.Store.Validate(ctx, store.Check{Agents: r.knowsAgent})
+	check := store.Check{Agents: r.knowsAgent}
+	if !validation && len(asked.Sections) == 0 {
+		check.Level = store.Quick
+	}
+	if validation || len(asked.Sections) == 0 || slices.Contains(asked.Sections, "validation") {
+		found, err := r.ws.Store.Validate(ctx, check)
 		if err != nil {
 			return err
 		}

@@ -45,6 +45,9 @@ func TestExamplesOfTheContracts(t *testing.T) {
 	b.compareExports()
 	report := b.call("context/report", `{:sections [:coverage] :fail-on "stale"}`)
 	assert.True(t, report.Key("fail-on").Key("met?").Truthy())
+	assert.True(t, report.Key("validation").IsNil(), "it was not asked for")
+	report = b.call("context/report", `{}`) // WS-192: all sections
+	assert.Equal(t, "true", report.Key("validation").Key("valid?").String(), report)
 	report = b.call("context/report", `{:sections [:validation] :fail-on "invalid|inexact"}`)
 	assert.Equal(t, "false true", report.Key("fail-on").Key("met?").String()+" "+report.Key("validation").Key("valid?").String())
 	assert.Equal(t, "2", b.call("workspace/delete", `{:path "old"}`).Key("tombstoned").String())

@@ -36,12 +36,14 @@ const (
 // hub holds the open workspaces of the process. They share nothing but this map
 // (WS-049).
 type hub struct {
-	cfg    settings
-	agents *agent.Set
-	invoke derive.Invoke
-	now    func() time.Time
-	log    *slog.Logger
-	git    git.Environment
+	life       context.Context // opens workspaces: what one request began, others wait for
+	cfg        settings
+	derivation derive.Settings
+	agents     *agent.Set
+	invoke     derive.Invoke
+	now        func() time.Time
+	log        *slog.Logger
+	git        git.Environment
 
 	mu     sync.Mutex
 	open   map[string]*opened // by root
@@ -49,8 +51,20 @@ type hub struct {
 	closed bool
 }
 
-func newHub(cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time, log *slog.Logger) *hub {
-	return &hub{cfg: cfg, agents: agents, invoke: invoke, now: now, log: log, git: git.EnvironmentOf(os.Getenv), open: map[string]*opened{}, byID: map[string]string{}}
+func newHub(life context.Context, cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time,
+	log *slog.Logger) *hub {
+	return &hub{
+		life:       life,
+		cfg:        cfg,
+		derivation: cfg.derivation(),
+		agents:     agents,
+		invoke:     invoke,
+		now:        now,
+		log:        log,
+		git:        git.EnvironmentOf(os.Getenv),
+		open:       map[string]*opened{},
+		byID:       map[string]string{},
+	}
 }
 
 // place is where a workspace and its store lie.
@@ -112,7 +126,7 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 	}
 	release := func() { h.leave(o) }
 	if first {
-		h.load(ctx, o, at, how, scheme)
+		go h.load(o, at, how, scheme)
 	}
 	select {
 	case <-o.ready:
@@ -124,7 +138,9 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 		return o, release, nil
 	}
 	release()
-	if errors.Is(o.err, errAgain) {
+	// The request that opened it may be one that creates no store.
+	notCreated := !first && how == creating && errors.Is(o.err, contract.OfType("workspace/not-found"))
+	if notCreated || errors.Is(o.err, errAgain) {
 		return h.acquire(ctx, name, how, scheme)
 	}
 	return nil, nil, o.err
@@ -228,36 +244,42 @@ func (h *hub) enter(at place) (o *opened, first bool, err error) {
 	return o, first, nil
 }
 
-// leave ends the use of a workspace. One that could not be opened is forgotten.
+// leave ends the use of a workspace.
 func (h *hub) leave(o *opened) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	o.users--
 	o.idle = h.now()
-	if o.err != nil && h.open[o.root] == o {
-		delete(h.open, o.root)
+}
+
+// load opens a workspace and wakes those that wait for it. One that cannot be
+// opened is forgotten, so the next request tries again.
+func (h *hub) load(o *opened, at place, how opening, scheme string) {
+	defer close(o.ready)
+	o.err = h.read(o, at, how, scheme)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case o.err == nil:
+		h.byID[o.ws.Store.Identity.ID] = at.root
+	case h.open[at.root] == o:
+		delete(h.open, at.root)
 	}
 }
 
-// load opens a workspace and wakes those that wait for it.
-func (h *hub) load(ctx context.Context, o *opened, at place, how opening, scheme string) {
-	defer close(o.ready)
+func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) {
 	o.created = !store.Exists(at.data)
 	if how == existing && o.created {
-		o.err = notFound(at)
-		return
+		return notFound(at)
 	}
-	if o.ws, o.err = core.Open(ctx, at.root, h.options(at, scheme)); o.err != nil {
-		o.err = atPlace(o.err, at)
-		return
+	if o.ws, err = core.Open(h.life, at.root, h.options(at, scheme)); err != nil {
+		return atPlace(err, at)
 	}
 	h.derive(o)
 	if d := o.ws.Store.Damage(); d != nil {
 		h.log.Error("the store is damaged and takes no writes", "workspace", at.root, "damage", d)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.byID[o.ws.Store.Identity.ID] = at.root
+	return nil
 }
 
 // derive gives an open workspace its engine.
@@ -266,7 +288,7 @@ func (h *hub) derive(o *opened) {
 		Store:    o.ws.Store,
 		Read:     o.readFile,
 		Agents:   func() *agent.Set { return h.agents },
-		Settings: h.cfg.derivation,
+		Settings: func() derive.Settings { return h.derivation },
 		Invoke:   h.invoke,
 		Now:      func() int64 { return h.now().UnixNano() },
 	})

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,7 +53,7 @@ func TestSweep(t *testing.T) {
 	cfg.AllowedRoots = []string{root}
 	agents, err := agent.New(nil, anyModel)
 	require.NoError(t, err)
-	h := newHub(cfg, agents, nil, func() time.Time { return now }, sdk.Logger(t.Context()))
+	h := newHub(t.Context(), cfg, agents, nil, func() time.Time { return now }, sdk.Logger(t.Context()))
 	open := func() (*opened, func()) {
 		o, release, err := h.acquire(t.Context(), root, creating, "b3")
 		require.NoError(t, err)
@@ -74,6 +76,92 @@ func TestSweep(t *testing.T) {
 	again, release = open()
 	assert.NotSame(t, first, again)
 	release()
+	require.NoError(t, h.close(t.Context()))
+}
+
+// stop is a log that stops at a warning until the test goes on.
+type stop struct {
+	slog.Handler
+	reached, proceed chan struct{}
+}
+
+func (s stop) Enabled(context.Context, slog.Level) bool { return true }
+
+func (s stop) Handle(_ context.Context, r slog.Record) error {
+	if r.Level == slog.LevelWarn {
+		s.reached <- struct{}{}
+		<-s.proceed
+	}
+	return nil
+}
+
+// WS-046: a request that is canceled while it opens a workspace returns, and those that
+// wait for the same workspace get it.
+func TestOpenerIsCanceled(t *testing.T) {
+	root := t.TempDir()
+	cfg := defaults
+	cfg.AllowedRoots = []string{root}
+	agents, err := agent.New(nil, anyModel)
+	require.NoError(t, err)
+	first := newHub(t.Context(), cfg, agents, nil, time.Now, sdk.Logger(t.Context()))
+	_, release, err := first.acquire(t.Context(), root, creating, "b3")
+	require.NoError(t, err)
+	release()
+	require.NoError(t, first.close(t.Context()))
+	require.NoError(t, os.Remove(filepath.Join(store.DataDir(root), "index.db")))
+
+	log := stop{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
+	h := newHub(t.Context(), cfg, agents, nil, time.Now, slog.New(log))
+	ctx, cancel := context.WithCancel(t.Context())
+	opener, waiter := make(chan error), make(chan error)
+	go func() {
+		_, _, err := h.acquire(ctx, root, existing, "b3")
+		opener <- err
+	}()
+	<-log.reached // the index is about to be rebuilt
+	go func() {
+		_, release, err := h.acquire(t.Context(), root, existing, "b3")
+		if err == nil {
+			release()
+		}
+		waiter <- err
+	}()
+	require.Eventually(t, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.open[root].users == 2
+	}, eventually, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-opener, contract.OfType("canceled"))
+	close(log.proceed)
+	require.NoError(t, <-waiter)
+	require.NoError(t, h.close(t.Context()))
+}
+
+// A request that creates a store is not refused because one that does not came first.
+func TestOpenerCreatesNothing(t *testing.T) {
+	root := t.TempDir()
+	cfg := defaults
+	cfg.AllowedRoots = []string{root}
+	agents, err := agent.New(nil, anyModel)
+	require.NoError(t, err)
+	h := newHub(t.Context(), cfg, agents, nil, time.Now, sdk.Logger(t.Context()))
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			_, release, err := h.acquire(t.Context(), root, existing, "b3")
+			if err == nil {
+				release()
+			}
+		})
+		all.Go(func() {
+			_, release, err := h.acquire(t.Context(), root, creating, "b3")
+			if assert.NoError(t, err) {
+				release()
+			}
+		})
+	}
+	all.Wait()
 	require.NoError(t, h.close(t.Context()))
 }
 

@@ -120,7 +120,7 @@ func (s *server) start(ctx context.Context, cfg settings) error {
 	if err != nil {
 		return err
 	}
-	h := newHub(cfg, agents, s.invokeHost, s.now, sdk.Logger(ctx))
+	h := newHub(sdk.Lifetime(ctx), cfg, agents, s.invokeHost, s.now, sdk.Logger(ctx))
 	s.run.Store(&running{cfg: cfg, agents: agents, views: views, hub: h})
 	go h.sweepUntil(sdk.Lifetime(ctx))
 	return nil

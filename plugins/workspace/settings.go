@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -89,6 +91,12 @@ func checkSettings(cfg settings) error {
 	if cfg.DefaultAgent != "" {
 		if _, declared := cfg.Agents[cfg.DefaultAgent]; !declared && !builtIn(cfg.DefaultAgent) {
 			problems = append(problems, sdk.Problem(fmt.Sprintf("there is no agent %q", cfg.DefaultAgent), edn.K("default-agent")))
+		}
+	}
+	for i, pattern := range cfg.NeverSend {
+		if err := ignore.Check(pattern); err != nil {
+			problems = append(problems, sdk.Problem(fmt.Sprintf("the pattern %q cannot be used: %v", pattern, err),
+				edn.K("never-send"), edn.Int(int64(i))))
 		}
 	}
 	for name, block := range cfg.Agents {
@@ -176,7 +184,7 @@ func (cfg *settings) agents() (*agent.Set, error) {
 func (cfg *settings) derivation() derive.Settings {
 	return derive.Settings{
 		Boundaries:  cfg.Boundaries,
-		NeverSend:   cfg.NeverSend,
+		NeverSend:   ignore.Parse("never_send", "", []byte(strings.Join(cfg.NeverSend, "\n"))),
 		DropPrompts: !cfg.StorePrompts,
 		MaxFrame:    int(cfg.MaxFrame),
 	}

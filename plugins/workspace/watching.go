@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"path"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -127,9 +130,10 @@ func (r *request) served(ctx context.Context, intent string) error {
 		WithHint("name an intent of the configuration")
 }
 
-// regenerateAfter returns what regenerates frames after a batch of changes (WS-164).
-// Without a lower limit that is every frame of the types that the batch made stale;
-// with one, those of the changed paths and of as many ancestors.
+// regenerateAfter returns what regenerates frames after a batch of changes (WS-164):
+// below the highest directory in scope, every frame of the types that is not fresh; with
+// a number of levels, those of the changed paths and of as many ancestors. What fails
+// does not end the batch, and is tried again after the next one.
 func (r *request) regenerateAfter() (func(context.Context, *watch.Event) (any, error), error) {
 	of := *r
 	of.in = r.in.Key("regenerate")
@@ -144,41 +148,69 @@ func (r *request) regenerateAfter() (func(context.Context, *watch.Event) (any, e
 	if q.StopAt, err = of.paths("stop-at"); err != nil {
 		return nil, err
 	}
+	pending := map[string]derive.RegenerateRequest{} // by path
 	return func(ctx context.Context, e *watch.Event) (any, error) {
-		var out edn.MapBuilder
-		total := derive.Regenerated{}
-		for _, path := range staleAfter(e, q.Up == derive.UpRoot) {
-			one := q
-			one.Path, one.Recursive = path, path == ""
-			done, err := r.engine.Regenerate(ctx, one)
-			if err != nil {
-				return nil, err
+		if err := r.addPending(ctx, pending, q, e.Changes); err != nil {
+			return nil, err
+		}
+		var total derive.Regenerated
+		var problems []error
+		for _, path := range deepestFirst(pending) {
+			done, err := r.engine.Regenerate(ctx, pending[path])
+			switch {
+			case context.Cause(ctx) != nil:
+				return nil, context.Cause(ctx)
+			case errors.Is(err, contract.OfType("path/not-in-tree")): // the next batch has its removal
+				delete(pending, path)
+			case err != nil:
+				problems = append(problems, err)
+			default:
+				if total.Add(done); done.Counts.Failed == 0 {
+					delete(pending, path)
+				}
 			}
-			total.Seq = done.Seq
-			total.Counts = total.Counts.Plus(done.Counts)
-			total.Items = append(total.Items, done.Items...)
-			total.AuthoredStale = append(total.AuthoredStale, done.AuthoredStale...)
 		}
 		r.server.meter.made(total.Counts.File+total.Counts.Directory, total.Counts.Reused)
+		var out edn.MapBuilder
 		putRegenerated(&out, &total)
-		return out.Map(), nil
+		return out.Map(), errors.Join(problems...)
 	}, nil
 }
 
-// staleAfter returns the paths to regenerate after an event: the root for all of the
-// tree.
-func staleAfter(e *watch.Event, all bool) []string {
-	c := e.Changes
-	if all || c == nil || c.Summary {
-		return []string{""}
+// addPending adds what to regenerate after a batch: everything in the scope if it has a
+// highest directory, or if the batch does not list all changes. In place of a path that
+// is gone, the nearest directory above it is regenerated.
+func (r *request) addPending(ctx context.Context, pending map[string]derive.RegenerateRequest,
+	q derive.RegenerateRequest, c *watch.Changes) error {
+	if q.UpToSet || q.Up == derive.UpRoot || !c.Complete() {
+		q.Path, q.Recursive = q.UpTo, true
+		pending[q.Path] = q
+		return nil
 	}
-	list := append(slices.Clone(c.Added), c.Modified...)
-	for _, gone := range c.Removed {
-		if dir := path.Dir(gone); dir != "." {
-			list = append(list, dir)
+	add := func(path string) {
+		q.Path, q.Recursive = path, pending[path].Recursive
+		pending[path] = q
+	}
+	for _, path := range slices.Concat(c.Added, c.Modified) {
+		add(path)
+	}
+	return r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		for _, path := range c.Removed {
+			dir, err := v.DirectoryAbove(ctx, path)
+			if err != nil {
+				return err
+			}
+			add(dir)
 		}
-	}
-	return list
+		return nil
+	})
+}
+
+// deepestFirst returns the paths so that the inputs of a frame come before it.
+func deepestFirst(pending map[string]derive.RegenerateRequest) []string {
+	return slices.SortedFunc(maps.Keys(pending), func(a, b string) int {
+		return cmp.Or(tree.Depth(b)-tree.Depth(a), strings.Compare(a, b))
+	})
 }
 
 // watchState says whether the directory is watched.

@@ -148,11 +148,8 @@ func (w *Workspace) dryIgnore(ctx context.Context, c *IgnoreChange, text []byte,
 
 // checkPattern returns an error unless a pattern is one line that can match.
 func checkPattern(p string) error {
-	if strings.ContainsAny(p, "\n\r\x00") {
-		return contract.Errorf("input/invalid", "the pattern %q is not one line of text", p).WithOp("ignore", p)
-	}
-	if ignore.Parse("", "", []byte(p)).Len() == 0 {
-		return contract.Errorf("input/invalid", "the pattern %q matches nothing", p).WithOp("ignore", p).
+	if err := ignore.Check(p); err != nil {
+		return contract.Errorf("input/invalid", "the pattern %q cannot be used: %w", p, err).WithOp("ignore", p).
 			WithHint("a pattern that begins with # is written as \\#")
 	}
 	return nil

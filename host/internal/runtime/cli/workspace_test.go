@@ -116,6 +116,27 @@ func TestWorkspaceVerbsRepeat(t *testing.T) {
 	}
 }
 
+// WS-064: validate is about all agents or one, names what an agent lacks, and fails then.
+func TestWorkspaceAgents(t *testing.T) {
+	t.Parallel()
+	w := tree(t)
+	w.good("context", "agents", "validate")
+	w.write("ferment.hcl", strings.Replace(engineConfig(), "allowed_roots = [\".\"]", `allowed_roots = ["."]
+
+    agent "bare" {
+      role = "writer"
+    }
+`, 1))
+	for _, args := range []string{"context agents validate", "context agents validate bare"} {
+		got := w.run(strings.Fields(args)...)
+		assert.Equal(t, 1, got.code, "%s\n%s%s", args, got.stdout, got.stderr)
+		assert.Contains(t, got.stdout, `it has no prompt "system"`, args)
+	}
+	w.good("context", "agents", "validate", "writer")
+	assert.Contains(t, w.good("context", "agents", "list"), "INVALID")
+	assert.Contains(t, w.good("context", "agents", "show", "bare"), "problems")
+}
+
 // WS-181, WS-184, WS-185: what a person meets first: no tree, a path that is ignored,
 // another directory, an unknown agent, a store that is damaged.
 func TestWorkspaceErrors(t *testing.T) {

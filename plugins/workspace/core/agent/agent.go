@@ -145,6 +145,15 @@ func (a *Agent) check(hasModel func(id string) bool) (problems []error) {
 	return append(problems, a.missingPrompts()...)
 }
 
+// Problems returns what keeps the agent from something that it may do: to have a model
+// write frames, it needs all prompts.
+func (a *Agent) Problems() []error {
+	if !a.May(Generate) {
+		return nil
+	}
+	return a.missingPrompts()
+}
+
 // missingPrompts returns an error for each prompt that a model would need.
 func (a *Agent) missingPrompts() (problems []error) {
 	for _, p := range [][2]string{{"system", a.Prompts.System}, {"file", a.Prompts.File}, {"directory", a.Prompts.Directory}} {
@@ -204,7 +213,7 @@ func (s *Set) Allow(r Request) (*Agent, error) {
 		return nil, contract.Errorf("agent/role-denied", "the role %s or the capabilities of the agent do not include %s", a.Role, r.Needs).WithOp("agent", a.ID)
 	}
 	if r.Needs == Generate {
-		if missing := a.missingPrompts(); len(missing) > 0 {
+		if missing := a.Problems(); len(missing) > 0 {
 			return nil, missing[0]
 		}
 	}

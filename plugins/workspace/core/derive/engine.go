@@ -3,14 +3,13 @@ package derive
 import (
 	"cmp"
 	"context"
-	"path"
 	"slices"
-	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
 	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -54,9 +53,9 @@ type Settings struct {
 	// Boundaries are directories that a regeneration does not rebuild unless they
 	// are its target.
 	Boundaries []string
-	// NeverSend are patterns of files that no model gets. One without a slash is
-	// matched with every component of a path, another one with the whole path.
-	NeverSend []string
+	// NeverSend are the patterns of paths that no other intent gets anything of: no
+	// call is about them, and no directory frame is made from theirs.
+	NeverSend *ignore.List
 	// DropPrompts keeps the texts of prompts out of the store.
 	DropPrompts bool
 	MaxFrame    int // bytes of the text of a frame; 0 means store.MaxFrame
@@ -115,7 +114,7 @@ func (e *Engine) resolve(f *store.Frame, in store.Input) store.Input {
 		in.Text = []byte(extractDigest(f.Producer()))
 	case in.Kind == id.InputPolicy && f.Origin == store.Synthesized:
 		if p, sel, err := e.policyOf(f); err == nil {
-			if digest, err := p.Digest(sel); err == nil {
+			if digest, err := e.digest(p, sel); err == nil {
 				in.Text = []byte(digest)
 			}
 		}
@@ -169,17 +168,48 @@ func synthesisRecipe(p *policy.Policy, sel store.Selection) (edn.Value, error) {
 // maxInput is the largest input of a model, in bytes.
 func (s Settings) maxInput() int { return cmp.Or(s.MaxInput, defaultInput) }
 
-// denied returns the pattern by which a path may not be sent to a model, empty if
-// it may.
-func (s Settings) denied(p string) string {
-	for _, pattern := range s.NeverSend {
-		names := strings.Split(p, "/")
-		if strings.Contains(pattern, "/") {
-			names = []string{p}
-		}
-		if slices.ContainsFunc(names, func(name string) bool { ok, err := path.Match(pattern, name); return ok || err != nil }) {
-			return pattern
-		}
+// denied returns the pattern by which a path may not be sent, empty if it may. The
+// root has no name, so no pattern matches it.
+func (s Settings) denied(path string, mode id.Mode) string {
+	if path == "" {
+		return ""
+	}
+	if p := s.NeverSend.Ignores(path, mode == id.Dir || mode == id.Repo); p != nil {
+		return p.Text
 	}
 	return ""
+}
+
+// Denied reports whether a path may not be sent, as a file or as a directory.
+func (s Settings) Denied(path string) bool {
+	return s.denied(path, id.File) != "" || s.denied(path, id.Dir) != ""
+}
+
+// refuse returns an error if the path of a job may not be sent.
+func (s Settings) refuse(j *job) error {
+	pattern := s.denied(j.item.Path, j.now.Mode)
+	if pattern == "" {
+		return nil
+	}
+	return contract.Errorf("generate/denied", "the path matches %q of never_send", pattern).
+		WithOp("generate", store.Shown(j.item.Path)).WithDetail("pattern", edn.Text(pattern))
+}
+
+// sendable returns the frames that may be sent.
+func (s Settings) sendable(children []store.Child) []store.Child {
+	return slices.DeleteFunc(slices.Clone(children), func(c store.Child) bool { return s.denied(c.Path, c.Mode) != "" })
+}
+
+// digest identifies a policy, and which frames it does not get.
+func (e *Engine) digest(p *policy.Policy, sel store.Selection) (string, error) {
+	digest, err := p.Digest(sel)
+	patterns := e.o.Settings().NeverSend.Texts()
+	if err != nil || len(patterns) == 0 {
+		return digest, err
+	}
+	withheld := make([]edn.Value, len(patterns))
+	for i, text := range patterns {
+		withheld[i] = edn.Text(text)
+	}
+	return edn.Hash(edn.MustMap(edn.K("policy"), edn.Text(digest), edn.K("never-send"), edn.Vector(withheld...))), nil
 }

@@ -80,28 +80,40 @@ func (f *flight) release(keys []key, seq uint64) {
 	}
 }
 
-// limiter bounds the calls of each agent.
+// limiter bounds the calls of each agent, those of all requests together.
 type limiter struct {
-	mu    sync.Mutex
-	slots map[string]chan struct{}
+	mu      sync.Mutex
+	running map[string]int
+	left    chan struct{} // closed when a call ends
 }
 
-// enter waits for one of n slots of a name.
+// enter waits until fewer than n calls of a name run. Another request may allow
+// more or fewer of them.
 func (l *limiter) enter(ctx context.Context, name string, n int) (leave func(), err error) {
+	for {
+		l.mu.Lock()
+		if l.running == nil {
+			l.running, l.left = map[string]int{}, make(chan struct{})
+		}
+		if l.running[name] < n {
+			l.running[name]++
+			l.mu.Unlock()
+			return func() { l.leave(name) }, nil
+		}
+		left := l.left
+		l.mu.Unlock()
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (l *limiter) leave(name string) {
 	l.mu.Lock()
-	if l.slots == nil {
-		l.slots = map[string]chan struct{}{}
-	}
-	slots := l.slots[name]
-	if slots == nil || cap(slots) != n {
-		slots = make(chan struct{}, n) // calls of an earlier size finish in their own
-		l.slots[name] = slots
-	}
-	l.mu.Unlock()
-	select {
-	case slots <- struct{}{}:
-		return func() { <-slots }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	defer l.mu.Unlock()
+	l.running[name]--
+	close(l.left)
+	l.left = make(chan struct{})
 }

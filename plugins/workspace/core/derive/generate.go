@@ -308,7 +308,7 @@ func (g *generation) fill(j *job) {
 			c.Target, c.Selection = targetDirectory, &g.sel
 		}
 		j.call = &c
-		if pattern := g.e.o.Settings().denied(j.item.Path); pattern != "" && j.batch {
+		if pattern := g.e.o.Settings().denied(j.item.Path, j.now.Mode); pattern != "" && j.batch {
 			j.skip("it matches " + pattern + " of never_send")
 		}
 		if err := j.fits(g.e.o.Settings().maxInput()); err != nil && !isDir && j.batch {

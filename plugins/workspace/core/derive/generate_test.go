@@ -170,7 +170,7 @@ func changed2(w *world, frame id.ID) (f *store.Frame) {
 // need no call. Another prompt of the agent makes a frame stale.
 func TestGenerateDirectory(t *testing.T) {
 	w := newWorld(t, map[string]string{"d/b": "1", "d/a": "1", "d/.env": "PASSWORD=x"})
-	w.settings.NeverSend = []string{".env*"}
+	w.settings.NeverSend = patterns(".env*")
 	w.agents = []agent.Agent{{ID: "docs", Role: agent.Writer, Prompts: agent.Prompts{System: "s", File: "f {content}", Directory: "{path}: {frames}"}}}
 	w.note("d/a", "t", "about a {path}")
 	w.note("d/b", "t", "about b")
@@ -204,7 +204,7 @@ func second[A, B any](_ A, b B) B { return b }
 // type, and nothing is stored.
 func TestGenerateErrors(t *testing.T) {
 	w := newWorld(t, map[string]string{"d/a": "1", "bin": "\x00", "big": strings.Repeat("x", 500), ".env": "x", "keys/id_rsa": "x", "deep/secret/y": "x"})
-	w.settings.NeverSend, w.settings.MaxInput = []string{".env*", "id_*", "deep/*/y"}, 400
+	w.settings.NeverSend, w.settings.MaxInput = patterns(".env*", "id_*", "deep/*/y"), 400
 	failure := func(typ string, change ...func(*GenerateRequest)) *contract.Error {
 		t.Helper()
 		before := w.heads()

@@ -173,20 +173,25 @@ func (e *Engine) lookDirectory(ctx context.Context, v *store.Snapshot, j *job) e
 			return err
 		}
 	}
-	digest, err := j.policy.Digest(j.sel)
+	digest, err := e.digest(j.policy, j.sel)
 	if err != nil {
 		return contract.AsError(err)
 	}
 	j.inputs = selected.Inputs(j.sel, j.now, j.item.Path, digest)
-	j.frames = make([]policy.Frame, len(selected.Children))
-	for i, c := range selected.Children {
+	settings := e.o.Settings()
+	children := settings.sendable(selected.Children)
+	j.frames = make([]policy.Frame, len(children))
+	for i, c := range children {
 		j.frames[i].Child = c
+	}
+	if j.policy.Intent != "" {
+		return settings.refuse(j)
 	}
 	return nil
 }
 
 // ready verifies that every directory in a directory is ready: it has a head, and
-// if the job is strict, a fresh one.
+// if the job is strict, a fresh one. Those that may not be sent are no inputs.
 func (e *Engine) ready(ctx context.Context, v *store.Snapshot, j *job, selected *store.Selected) error {
 	ready := map[string]bool{}
 	for _, c := range selected.Children {
@@ -195,6 +200,8 @@ func (e *Engine) ready(ctx context.Context, v *store.Snapshot, j *job, selected 
 		}
 	}
 	missing, err := v.NotReady(ctx, j.item.Path, j.sel, ready)
+	settings := e.o.Settings()
+	missing = slices.DeleteFunc(missing, func(dir string) bool { return settings.denied(dir, id.Dir) != "" })
 	if err != nil || len(missing) == 0 {
 		return err
 	}

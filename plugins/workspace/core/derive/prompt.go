@@ -201,9 +201,8 @@ func (j *job) reusable() bool {
 // and inserted in one pass, so placeholders in it are not expanded.
 func (e *Engine) render(ctx context.Context, v *store.Snapshot, j *job, a *agent.Agent, selected *store.Selected) (edn.Value, error) {
 	settings := e.o.Settings()
-	if pattern := settings.denied(j.item.Path); pattern != "" && j.call.Target == targetFile {
-		return edn.Nil(), contract.Errorf("generate/denied", "the path matches %q of never_send", pattern).
-			WithOp("generate", store.Shown(j.item.Path)).WithDetail("pattern", edn.Text(pattern))
+	if err := settings.refuse(j); err != nil {
+		return edn.Nil(), err
 	}
 	limit := settings.maxInput()
 	var content, frames string
@@ -211,7 +210,7 @@ func (e *Engine) render(ctx context.Context, v *store.Snapshot, j *job, a *agent
 	if selected == nil {
 		content, err = e.fileText(ctx, j, limit)
 	} else {
-		frames, err = frameTexts(ctx, v, settings, selected)
+		frames, err = frameTexts(ctx, v, settings.sendable(selected.Children))
 	}
 	if err != nil {
 		return edn.Nil(), err
@@ -257,16 +256,11 @@ func (e *Engine) fileText(ctx context.Context, j *job, limit int) (string, error
 	return asData(text, j.now.Content, "file", j.item.Path), nil
 }
 
-// frameTexts returns the texts of child frames as data, ordered by name. Those of
-// files that may not be sent are left out.
-func frameTexts(ctx context.Context, v *store.Snapshot, settings Settings, selected *store.Selected) (string, error) {
-	children := slices.Clone(selected.Children)
+// frameTexts returns the texts of child frames as data, ordered by name.
+func frameTexts(ctx context.Context, v *store.Snapshot, children []store.Child) (string, error) {
 	slices.SortStableFunc(children, func(a, b store.Child) int { return strings.Compare(a.Name, b.Name) })
 	var b strings.Builder
 	for _, c := range children {
-		if settings.denied(c.Path) != "" {
-			continue
-		}
 		text, err := v.Content(ctx, c.Content)
 		if err != nil {
 			return "", err

@@ -2,6 +2,7 @@ package derive
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
@@ -85,6 +86,11 @@ func (g *regeneration) scope(ctx context.Context, v *store.Snapshot) error {
 			return err
 		}
 	}
+	if g.r.CreateMissing {
+		if err := g.findMissing(ctx, v); err != nil {
+			return err
+		}
+	}
 	g.add(g.path)
 	for dir := g.path; dir != ""; {
 		dir = tree.Parent(dir)
@@ -97,7 +103,7 @@ func (g *regeneration) scope(ctx context.Context, v *store.Snapshot) error {
 
 // subtree makes everything below the path a candidate that may have work.
 func (g *regeneration) subtree(ctx context.Context, v *store.Snapshot) error {
-	if !g.r.Force && !g.r.CreateMissing {
+	if !g.r.Force {
 		paths, err := v.Suspects(ctx, g.path, g.types)
 		for _, p := range paths {
 			if g.inScope(p) {
@@ -111,12 +117,9 @@ func (g *regeneration) subtree(ctx context.Context, v *store.Snapshot) error {
 		return err
 	}
 	for _, h := range heads {
-		if h.State != store.Deleted && (h.State != store.Fresh || g.r.Force) && g.inScope(h.Path) {
+		if h.State != store.Deleted && g.inScope(h.Path) {
 			g.add(h.Path)
 		}
-	}
-	if g.r.CreateMissing {
-		return g.findMissing(ctx, v, heads)
 	}
 	return nil
 }
@@ -241,27 +244,27 @@ func reasonOf(h store.HeadInfo) Reason {
 
 // findMissing finds the directories in scope that have no frame of a type that an
 // entry of them has, and the recipe of the nearest directory above that has one.
-func (g *regeneration) findMissing(ctx context.Context, v *store.Snapshot, heads []store.HeadInfo) error {
-	recipes := map[key]store.HeadInfo{} // of directories
-	has := map[key]bool{}
-	above, err := g.headsAbove(ctx, v)
+func (g *regeneration) findMissing(ctx context.Context, v *store.Snapshot) error {
+	heads, err := g.headsAround(ctx, v)
 	if err != nil {
 		return err
 	}
-	for _, h := range append(above, heads...) {
-		if h.State == store.Deleted {
-			continue
-		}
+	recipes := map[key]store.HeadInfo{} // of directories
+	has := map[key]bool{}
+	for _, h := range heads {
 		has[key{h.Path, h.Type}] = true
 		if h.Mode == id.Dir && h.Origin == store.Synthesized {
 			recipes[key{h.Path, h.Type}] = h
 		}
 	}
 	for _, h := range heads {
-		for dir := h.Path; dir != g.path && h.State != store.Deleted; {
+		if len(g.types) > 0 && !slices.Contains(g.types, h.Type) {
+			continue
+		}
+		for dir := h.Path; dir != ""; {
 			dir = tree.Parent(dir)
 			k := key{dir, h.Type}
-			if has[k] || !g.inScope(dir) {
+			if has[k] || !g.inScope(dir) || g.settings.denied(dir, id.Dir) != "" {
 				break
 			}
 			has[k] = true
@@ -276,17 +279,28 @@ func (g *regeneration) findMissing(ctx context.Context, v *store.Snapshot, heads
 	return nil
 }
 
-// headsAbove returns the heads of the directories above the path.
-func (g *regeneration) headsAbove(ctx context.Context, v *store.Snapshot) (list []store.HeadInfo, err error) {
+// headsAround returns the heads of the path and of the directories above it, and those
+// that first frames in scope can be made from: of the entries of each directory in scope,
+// or of everything below the path.
+func (g *regeneration) headsAround(ctx context.Context, v *store.Snapshot) (list []store.HeadInfo, err error) {
+	add := func(heads []store.HeadInfo, failed error) {
+		list = append(list, heads...)
+		err = errors.Join(err, failed)
+	}
+	if g.r.Recursive {
+		add(v.Heads(ctx, g.path, nil))
+	} else {
+		add(v.HeadsAt(ctx, g.path))
+		add(v.HeadsOfEntries(ctx, g.path))
+	}
 	for dir := g.path; dir != ""; {
 		dir = tree.Parent(dir)
-		heads, err := v.HeadsAt(ctx, dir)
-		if err != nil {
-			return nil, err
+		add(v.HeadsAt(ctx, dir))
+		if g.inScope(dir) {
+			add(v.HeadsOfEntries(ctx, dir))
 		}
-		list = append(list, heads...)
 	}
-	return list, nil
+	return slices.DeleteFunc(list, func(h store.HeadInfo) bool { return h.State == store.Deleted }), err
 }
 
 // newDirectory returns the job for the first frame of a directory: with the

@@ -259,6 +259,40 @@ func TestForceAndMissing(t *testing.T) {
 	}
 }
 
+// WS-117: first frames are made in the scope of the request, also if it is not
+// recursive, and up to its highest directory.
+func TestMissingInScope(t *testing.T) {
+	files := map[string]string{"s/d/a": "1", "s/d/n/f": "1", "s/e": "1", "x/y": "1"}
+	for _, c := range []struct {
+		path   string
+		change func(*RegenerateRequest)
+		made   []string
+	}{
+		{"s/d", func(*RegenerateRequest) {}, []string{"s/d"}},
+		{"s/d/a", func(r *RegenerateRequest) { r.Up = 1 }, []string{"s/d"}},
+		{"s/d/a", func(r *RegenerateRequest) { r.UpTo, r.UpToSet = "s", true }, []string{"s", "s/d"}},
+		{"s/d", func(r *RegenerateRequest) { r.Up = UpRoot }, []string{"", "s", "s/d"}},
+		{"s/d/n", func(r *RegenerateRequest) { r.Up = UpRoot }, []string{"", "s", "s/d"}},
+		{"s", func(*RegenerateRequest) {}, nil}, // s/d has no frame and is not in scope
+		{"s/d", func(r *RegenerateRequest) { r.Up, r.StopAt = UpRoot, []string{"s"} }, []string{"s/d"}},
+		{"x", func(r *RegenerateRequest) { r.Types = []string{"t"} }, nil},
+		{"x", func(r *RegenerateRequest) { r.Types = []string{"other"} }, []string{"x"}},
+	} {
+		w := newWorld(t, files)
+		w.note("s/d/a", "t", "about a")
+		w.note("s/e", "t", "about e")
+		w.note("x/y", "other", "about y")
+		out := w.regenerate(c.path, func(r *RegenerateRequest) { r.Recursive, r.CreateMissing = false, true }, c.change)
+		var made []string
+		for _, item := range out.Items {
+			if item.Outcome == Made {
+				made = append(made, item.Path)
+			}
+		}
+		assert.Equal(t, c.made, made, "%s: %v", c.path, out.Items)
+	}
+}
+
 // WS-112: an item whose agent is gone, or may not do it any more, fails alone.
 func TestAgentOfARecipe(t *testing.T) {
 	w := newWorld(t, map[string]string{"a": "1", "b": "1"})

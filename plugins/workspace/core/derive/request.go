@@ -87,6 +87,15 @@ type Regenerated struct {
 	StaleInputs int
 }
 
+// Add adds what a later regeneration did.
+func (r *Regenerated) Add(later *Regenerated) {
+	r.Seq = later.Seq
+	r.Counts = r.Counts.Plus(later.Counts)
+	r.Items = append(r.Items, later.Items...)
+	r.AuthoredStale = append(r.AuthoredStale, later.AuthoredStale...)
+	r.StaleInputs += later.StaleInputs
+}
+
 // PathType is a head.
 type PathType struct{ Path, Type string }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -102,12 +103,15 @@ func (w *work) plan(ctx context.Context, v *store.Snapshot, r SynthesizeRequest,
 	if err != nil {
 		return err
 	}
+	settings := w.e.o.Settings()
 	for _, dir := range described {
 		for dir != r.Path && dir != "" {
 			if dir = tree.Parent(dir); dir == r.Path || w.candidates[tree.Depth(dir)][dir] {
 				break
 			}
-			w.add(dir)
+			if settings.denied(dir, id.Dir) == "" {
+				w.add(dir)
+			}
 		}
 	}
 	return nil

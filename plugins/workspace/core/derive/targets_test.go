@@ -19,7 +19,7 @@ import (
 func TestManyTargets(t *testing.T) {
 	files := map[string]string{"a": "1", "b": "1", "c": "1", "d/x": "1", "d/y": "1", "bin": "\x00", ".env": "x"}
 	w := newWorld(t, files)
-	w.settings.NeverSend = []string{".env"}
+	w.settings.NeverSend = patterns(".env")
 	one := func(r *GenerateRequest) { r.Concurrency = 1 }
 	paths := func() (list []string) {
 		for _, c := range w.calls {
@@ -46,7 +46,7 @@ func TestManyTargets(t *testing.T) {
 		Stop:      {Failed: 1, Skipped: 1},
 	} {
 		w := newWorld(t, files)
-		w.settings.NeverSend = []string{".env"}
+		w.settings.NeverSend = patterns(".env")
 		_, err := w.generate(func(r *GenerateRequest) { r.Targets = []Target{{Path: "a"}, {Path: "b"}, {Path: "c"}} })
 		require.NoError(t, err)
 		fail := true
@@ -95,6 +95,46 @@ func TestConcurrencyOfCalls(t *testing.T) {
 	all.Wait()
 	assert.Equal(t, int64(3), most.Load())
 	assert.Len(t, w.calls, 13, "each once: 12 files and the root")
+}
+
+// WS-145: requests that allow different numbers of calls share those of an agent: none
+// begins a call while as many run as it allows.
+func TestConcurrencyOfDifferentSizes(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var l limiter
+	enter := func(n int) func() {
+		t.Helper()
+		leave, err := l.enter(ctx, "writer", n)
+		require.NoError(t, err)
+		return leave
+	}
+	full := func(n int) {
+		t.Helper()
+		ended, end := context.WithCancel(ctx)
+		end()
+		_, err := l.enter(ended, "writer", n)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	leave := []func(){enter(3), enter(4), enter(3)}
+	full(3)
+	leave = append(leave, enter(4))
+	full(4)
+	full(3)
+	leave[0]()
+	full(3)
+	leave = append(leave, enter(4))
+	entered := make(chan error)
+	go func() {
+		done, err := l.enter(ctx, "writer", 3)
+		if err == nil {
+			done()
+		}
+		entered <- err
+	}()
+	leave[1]()
+	leave[2]()
+	require.NoError(t, <-entered, "it is woken when enough have left")
+	cancel()
 }
 
 // Without a model every text gets a description, Go its outline, other files

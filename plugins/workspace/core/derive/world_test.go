@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
+	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/storetest"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -96,6 +97,11 @@ func newWorld(t testing.TB, files map[string]string, change ...func(*world, *Opt
 	w.Engine = New(o)
 	w.scan(files)
 	return w
+}
+
+// patterns are those of a setting.
+func patterns(lines ...string) *ignore.List {
+	return ignore.Parse("", "", []byte(strings.Join(lines, "\n")))
 }
 
 // firstData returns the first line of the first data in a prompt.

@@ -14,6 +14,6 @@
 // that its manual does not describe. Matching is case-sensitive, and its time is
 // bounded for any pattern.
 //
-// All types but Explainer are immutable and safe for concurrent use. Nothing here fails:
-// every text is a list.
+// All types but Explainer are immutable and safe for concurrent use. Every text is a
+// list; [Check] refuses a pattern that matches nothing.
 package ignore

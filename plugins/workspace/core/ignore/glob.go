@@ -19,14 +19,5 @@ func (g *Glob) Valid() bool { return g.list != nil }
 
 // Match reports whether a path or a directory above it matches.
 func (g *Glob) Match(path string) bool {
-	name := 0
-	for i := range len(path) {
-		if path[i] == '/' {
-			if g.list.match(path[:i], path[name:i], true) != nil {
-				return true
-			}
-			name = i + 1
-		}
-	}
-	return g.list.match(path, path[name:], false) != nil
+	return g.list.Ignores(path, false) != nil
 }

@@ -2,6 +2,7 @@ package ignore
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 )
 
@@ -166,6 +167,35 @@ func (p *Pattern) matchPath(path string) bool {
 		return true
 	}
 	return wildmatch(glob, rest, true)
+}
+
+// Ignores returns the pattern by which a path, or else a directory above it, is
+// ignored; nil if there is none.
+func (l *List) Ignores(path string, dir bool) *Pattern {
+	name := 0
+	for end := 0; end <= len(path); end++ {
+		whole := end == len(path)
+		if !whole && path[end] != '/' {
+			continue
+		}
+		if p := l.match(path[:end], path[name:end], dir || !whole); p != nil && !p.negative {
+			return p
+		}
+		name = end + 1
+	}
+	return nil
+}
+
+// Check returns an error unless the text is one line with a pattern that can match.
+func Check(text string) error {
+	if strings.ContainsAny(text, "\n\r\x00") {
+		return errors.New("it is not one line of text")
+	}
+	l := Parse("", "", []byte(text))
+	if l.Len() == 0 || !wellFormed(l.patterns[0].glob) {
+		return errors.New("it matches nothing")
+	}
+	return nil
 }
 
 // Texts returns the patterns as they were written.

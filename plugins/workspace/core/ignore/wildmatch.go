@@ -33,6 +33,25 @@ func wildmatch(glob, text string, path bool) bool {
 	return m.match(0, 0) == matched
 }
 
+// wellFormed reports whether a pattern has no malformed part, which no text matches.
+func wellFormed(glob string) bool {
+	m := matcher{glob: glob}
+	for p := 0; p < len(glob); p++ {
+		switch glob[p] {
+		case '\\':
+			p++
+		case '[':
+			if p, _ = m.class(p, 0); p < 0 {
+				return false
+			}
+		}
+		if p == len(glob) {
+			return false
+		}
+	}
+	return true
+}
+
 // glyph returns the byte at i, 0 at the end: git's strings have no NUL in them.
 func glyph(s string, i int) byte {
 	if i < len(s) {

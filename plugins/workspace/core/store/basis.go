@@ -247,6 +247,19 @@ func (v *Snapshot) Current(ctx context.Context, path string) (*Version, error) {
 	return now, readError(err)
 }
 
+// DirectoryAbove returns the nearest directory above a path that is there; the root if
+// there is none.
+func (v *Snapshot) DirectoryAbove(ctx context.Context, path string) (string, error) {
+	for path != "" {
+		path, _ = split(path)
+		now, err := v.Current(ctx, path)
+		if err != nil || now != nil && now.Mode == id.Dir {
+			return path, err
+		}
+	}
+	return "", nil
+}
+
 // NotReady returns the paths of the directories in dir that have frames of the
 // selection's type below them but are not in ready.
 func (v *Snapshot) NotReady(ctx context.Context, dir string, sel Selection, ready map[string]bool) ([]string, error) {

@@ -124,6 +124,17 @@ func (v *Snapshot) HeadsAt(ctx context.Context, path string, types ...string) ([
 	return r.infos(ctx, list, types)
 }
 
+// HeadsOfEntries lists the heads of the entries of a directory that are there, like
+// HeadsAt.
+func (v *Snapshot) HeadsOfEntries(ctx context.Context, dir string) ([]HeadInfo, error) {
+	r := v.frames()
+	list, err := r.entries(ctx, dir, EveryType)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return r.infos(ctx, list, nil)
+}
+
 // FrameOf returns the frame of a head.
 func (v *Snapshot) FrameOf(ctx context.Context, h HeadInfo) (*Frame, error) {
 	if h.frame != nil {

@@ -57,6 +57,17 @@ func PlaceOf(path string) Place {
 	return Place{Text: Shown(path)}
 }
 
+// Path returns the path.
+func (p Place) Path() string {
+	if raw, err := base64.RawURLEncoding.DecodeString(p.Raw); p.Raw != "" && err == nil {
+		return string(raw)
+	}
+	if p.Text == Shown("") {
+		return ""
+	}
+	return p.Text
+}
+
 // Shown returns a path as people read it: the root is a dot, and a path that is
 // not text is quoted.
 func Shown(path string) string {

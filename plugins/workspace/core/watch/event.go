@@ -61,6 +61,11 @@ type Changes struct {
 	Summary bool
 }
 
+// Complete reports whether the lists have all changes.
+func (c *Changes) Complete() bool {
+	return c.Counts.Added == len(c.Added) && c.Counts.Modified == len(c.Modified) && c.Counts.Removed == len(c.Removed)
+}
+
 // Counts are the lengths of the lists of Changes.
 type Counts struct {
 	Added, Modified, Removed, Ancestors, Renamed int

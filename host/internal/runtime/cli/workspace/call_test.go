@@ -295,25 +295,38 @@ func TestGraph(t *testing.T) {
 }
 
 // WS-193: a condition of --fail-on that holds, and differing states with
-// --exit-code, are negative results behind the whole output.
+// --exit-code, are negative results behind the whole output. TestWorkspaceAgents has
+// the agents of the plugin itself.
 func TestNegativeResults(t *testing.T) {
+	met := edn.MustRead(engineReport(t))
+	unmet := met.AssocKey("fail-on", met.Key("fail-on").AssocKey("met?", edn.Bool(false)))
 	for args, out := range map[string]string{
-		"context report --fail-on stale": `{:failed [:stale] :states {:stale 1}}`,
+		"context report --fail-on stale": met.String(),
 		"context diff 1 2 --exit-code":   `{:nodes {:added ["a"]} :frames {}}`,
 		"workspace validate":             `{:valid? false :errors [{:code :x :message "y"}]}`,
 		"context agents validate":        `{:agents [{:agent/id "docs" :valid? false}]}`,
+		"context agents validate docs":   `{:agent/id "docs" :valid? false}`,
 	} {
 		got := newDesk(t).run(answers(out), "text", strings.Fields(args)...)
 		assert.Equal(t, 1, got.code, args)
 		assert.NotEmpty(t, got.stdout, args)
 	}
 	for args, out := range map[string]string{
-		"context report --fail-on stale": `{:failed [] :states {:stale 0}}`,
+		"context report --fail-on stale": unmet.String(),
+		"context report":                 met.Dissoc(edn.K("fail-on")).String(),
 		"context diff 1 2":               `{:nodes {:added ["a"]} :frames {}}`,
 		"context diff 1 2 --exit-code":   `{:nodes {:added []} :frames {}}`,
 	} {
 		assert.Equal(t, 0, newDesk(t).run(answers(out), "text", strings.Fields(args)...).code, args)
 	}
+}
+
+// engineReport returns the output of context/report that the engine's own test holds.
+func engineReport(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.FromSlash("../../../../../plugins/workspace/core/report/testdata/report.edn"))
+	require.NoError(t, err)
+	return string(text)
 }
 
 // report --template writes the report with a template of the user.

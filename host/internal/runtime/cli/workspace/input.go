@@ -398,14 +398,6 @@ func (in *invocation) state(text string) (edn.Value, error) {
 // name.
 func isFile(text string) bool { return text == "-" || strings.ContainsRune(text, filepath.Separator) }
 
-// oneOrAll reads the argument AGENT; the list has the state of all agents.
-func oneOrAll(_ *invocation, input edn.Value, args []string) (edn.Value, error) {
-	if len(args) == 0 {
-		return input.AssocKey("op", edn.K("list")), nil
-	}
-	return input.AssocKey("agent/id", edn.Text(args[0])), nil
-}
-
 func generated(in *invocation, input edn.Value) (edn.Value, error) {
 	if in.set("plan") {
 		if in.set("stream") {

@@ -93,6 +93,9 @@ func plain(v edn.Value) string {
 	if at, ok := v.AsInst(); ok {
 		return at.UTC().Format("2006-01-02 15:04:05")
 	}
+	if v.IsDecimal() {
+		return strings.TrimSuffix(v.String(), "M")
+	}
 	return v.String()
 }
 

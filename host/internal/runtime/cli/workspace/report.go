@@ -216,12 +216,5 @@ func (in *invocation) templated(out edn.Value) error {
 
 // failedOn reports whether a condition of --fail-on was met.
 func failedOn(out edn.Value) bool {
-	v := out.Key("failed")
-	if b, ok := v.AsBool(); ok {
-		return b
-	}
-	if met, ok := out.Key("fail-on").Key("met?").AsBool(); ok {
-		return met
-	}
-	return v.Len() > 0
+	return out.Key("fail-on").Key("met?").Truthy()
 }

@@ -321,7 +321,7 @@ func agentsText(p *page, out edn.Value) {
 	for a := range list.Elems() {
 		state := "ok"
 		if v := a.Key("valid?"); !v.IsNil() && !v.Truthy() {
-			state = "INVALID: " + words(a.Key("problems"))
+			state = "INVALID: " + problems(a)
 		}
 		rows = append(rows, []string{name(plain(a.Key("agent/id"))), plain(a.Key("role")), dash(plain(a.Key("model"))), state})
 	}
@@ -338,8 +338,17 @@ func (p *page) agent(a edn.Value) {
 		p.field(plain(k), words(text))
 	}
 	if v := a.Key("valid?"); !v.IsNil() && !v.Truthy() {
-		p.field("problems", words(a.Key("problems")))
+		p.field("problems", problems(a))
 	}
+}
+
+// problems returns what is wrong with an agent.
+func problems(a edn.Value) string {
+	var list []string
+	for v := range a.Key("problems").Elems() {
+		list = append(list, words(v))
+	}
+	return strings.Join(list, "; ")
 }
 
 // unsound reports whether a validated agent has a problem.

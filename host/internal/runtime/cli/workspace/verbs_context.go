@@ -313,7 +313,7 @@ var contextVerbs = []verb{
 		intent:   "context/agents",
 		use:      "[AGENT]",
 		short:    "check that agents can do what they declare",
-		examples: []string{""}, fixed: kw("op", "validate"), takes: [2]int{0, 1}, args: oneOrAll,
+		examples: []string{""}, fixed: kw("op", "validate"), takes: [2]int{0, 1}, args: text("agent/id"),
 		text:     agentsText,
 		negative: func(_ *invocation, out edn.Value) bool { return unsound(out) },
 	},

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// WS-064: an agent that may have a model write frames and lacks prompts is listed, shown
+// and validated with what it lacks; validate without an agent is about all.
+func TestProblemsOfAgents(t *testing.T) {
+	b := start(t, nil, func(cfg map[string]any) {
+		cfg["agent"] = edn.MustRead(`{"bare" {:role "writer" :prompts {:system "s"}}
+			"notes" {:role "writer" :capabilities ["frame/append"]} "reader" {:role "reader"}}`)
+	})
+	one := func(op, name string) edn.Value {
+		t.Helper()
+		return b.call("context/agents", `{:op `+op+` :agent/id "`+name+`"}`)
+	}
+	for _, op := range []string{":show", ":validate"} {
+		bare := one(op, "bare")
+		assert.Equal(t, "false", bare.Key("valid?").String())
+		assert.Equal(t, `["it has no prompt \"file\"" "it has no prompt \"directory\""]`, bare.Key("problems").String())
+		for _, name := range []string{"notes", "reader", "writer"} {
+			sound := one(op, name)
+			assert.Equal(t, "true []", sound.Key("valid?").String()+" "+sound.Key("problems").String(), name)
+		}
+	}
+	for _, op := range []string{":list", ":validate"} {
+		all := b.call("context/agents", `{:op `+op+`}`).Key("agents")
+		assert.Equal(t, 5, all.Len())
+		for a := range all.Elems() {
+			name, _ := a.Key("agent/id").AsString()
+			assert.Equal(t, name != "bare", a.Key("valid?").Truthy(), name)
+		}
+	}
+	b.call("workspace/scan", `{}`)
+	b.fails("agent/prompt-missing", "context/generate", `{:agent/id "bare" :path "." :intent :context/summarize}`)
+}
