@@ -1,6 +1,7 @@
 package derive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func TestReuse(t *testing.T) {
 	n := 0
 	w.model = func(_ context.Context, c Call) (*Answer, error) {
 		n++
-		return answer(fmt.Sprint("text ", n), `{:invoke/meta {:cap/id :`+c.CapID+`}}`), nil
+		return answer(fmt.Sprint("text ", n), `{:invoke/meta {:cap/id :`+cmp.Or(c.CapID, "host/choice")+`}}`), nil
 	}
 	one := w.mustGenerate()
 	again := w.mustGenerate()
@@ -116,6 +117,7 @@ func TestReuse(t *testing.T) {
 	out := w.regenerate("")
 	assert.Equal(t, Counts{File: 1}, out.Counts)
 	assert.Contains(t, first(w.calls[4].Input.Key("text").AsString()), "Translate \n<data-", "the prompt of the request is a part of the recipe")
+	assert.Empty(t, w.calls[4].CapID, "the request has no handle of the model that answered before")
 }
 
 // A request that forces a new sample takes one, however often it is attempted: with a

@@ -46,12 +46,10 @@ func (e *Engine) callRecipeOf(ctx context.Context, v *store.Snapshot, f *store.F
 	if err != nil {
 		return nil, err
 	}
-	// The model of the agent, else the one that answered before.
+	// Without a model of the agent the host chooses, as it did before: it lets a plugin name
+	// only capabilities of which the request has a handle (ENV-018).
 	if a, err := e.o.Agents().Get(f.Agent); err == nil {
 		c.model = a.Model
-	}
-	if c.model == "" {
-		c.model, _ = f.Meta.Key("cap/id").AsKeyword()
 	}
 	if c.Prompt.IsZero() {
 		return c, nil
