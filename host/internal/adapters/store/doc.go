@@ -93,6 +93,7 @@
 // journal/fenced. A lost connection is a failure after [Postgres].Grace. [Open] returns
 // a *[Damage] for an open run with a broken chain, a *[SchemaError] for a
 // database that another version wrote, a *[LockedError] for one that is
-// already open, a *[NetworkError] for a file on a network file system, an *[UnreachableError] for a server that does not answer, and a
+// already open, a *[NetworkError] for a file on a network file system, an
+// *[UnreachableError] for a server that does not answer, and a
 // *[SettingError] for one that does not keep what it has committed.
 package store
