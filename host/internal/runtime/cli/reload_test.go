@@ -270,7 +270,8 @@ effects {
 `)
 	s := w.serve()
 	const plan = `{:plan {:nodes [{:op :call :intent :refund/approve :input {} :as :people}
-  {:op :tool :tool/id :fs/write :input {:path "out" :content "x" :mkdirs? {:slot/path [:people :approved]}} :as :w}
+  {:op :tool :tool/id :fs/write :input {:path "out" :content "x" :mkdirs? {:slot/path [:people :approved]}}
+   :effects {:allowed #{:fs/write}} :as :w}
   {:op :emit :input {:slot/path [:w :bytes]}}]}}`
 	start := func() string {
 		a := s.request(t.Context(), "POST", "/v1/act", envelopeOf("plan/run", plan,
