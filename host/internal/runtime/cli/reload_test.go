@@ -287,7 +287,7 @@ effects {
 		require.Equal(t, 200, s.answer(id, name, `{:answer {:approved false}}`).status)
 		return s.becomes(id, state)
 	}
-	assert.Equal(t, "1", end(start(), "completed").Key("result").Key("out").String())
+	assert.Equal(t, "{:value 1}", end(start(), "completed").Key("result").Key("out").String())
 
 	id := start()
 	w.rewrite("ferment.hcl", "enabled = true\n    roots", "enabled = false\n    roots")
