@@ -63,8 +63,8 @@ func Translate(v edn.Value, opts ...Option) (edn.Value, []Warning, error) {
 
 // Envelope returns the envelope of a request in one of the short forms: text, and
 // {:prompt text}. Its trace has the id, unless that is empty. Any other request is
-// returned unchanged. What adds keys to requests needs it: with a further key the second
-// form is no short one.
+// returned unchanged. Call it before keys are added to a request: a map with :prompt and
+// another key is not a short form.
 func Envelope(v edn.Value, trace string) edn.Value {
 	prompt := v
 	if v.Kind() == edn.KindMap && v.Len() == 1 {

@@ -56,8 +56,8 @@ func tail(input edn.Value) turns.Tail {
 // needed are the keys without which an operation has nothing to work on.
 var needed = map[string][]string{
 	"get": {keyID}, "append": {keyID}, "send": {keyID}, "regenerate": {keyID}, "edit": {keyID, keyTurn},
-	"select": {keyID, keyTurn, keySpan}, "truncate": {keyID, keyTurn}, "fork": {keyID}, "spawn": {keyID}, "result": {keyID},
-	"restore": {keyID, "version"}, "archive": {keyID}, "delete": {keyID},
+	"select": {keyID, keyTurn, keySpan}, "truncate": {keyID, keyTurn}, "fork": {keyID}, "spawn": {keyID},
+	"result": {keyID}, "restore": {keyID, "version"}, "archive": {keyID}, "delete": {keyID},
 }
 
 // complete rejects an input that lacks a key of its intent.

@@ -211,9 +211,11 @@ func TestCheckEndsWithItsNode(t *testing.T) {
 // BUD-002, LED-003: a check that was not asked costs nothing, one that failed otherwise
 // costs what was reserved.
 func TestUnsentChecksCostNothing(t *testing.T) {
-	unsent := contract.Errorf("provider/unavailable", "no route").WithClass(contract.ClassStop).WithDetail("sent?", edn.Bool(false))
+	unsent := contract.Errorf("provider/unavailable", "no route").WithClass(contract.ClassStop).
+		WithDetail("sent?", edn.Bool(false))
 	reply := func(e *contract.Error) dispatchtest.Step {
-		return dispatchtest.Step{Raw: edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("error"), edn.K("error"), e.Value()))}
+		result := edn.MustMap(edn.K("type"), edn.K("error"), edn.K("error"), e.Value())
+		return dispatchtest.Step{Raw: edn.MustMap(edn.K("result"), result)}
 	}
 	for name, tc := range map[string]struct {
 		step dispatchtest.Step

@@ -62,6 +62,18 @@ func (n *node) awaitReady(ctx context.Context, capID string) error {
 	return n.d.Executor.Await(ctx, capID)
 }
 
+// reviveWait bounds the wait for a respawning candidate of a node without a
+// deadline.
+const reviveWait = 10 * time.Second
+
+// reviving bounds a wait for respawning candidates.
+func (n *node) reviving(ctx context.Context) (context.Context, context.CancelFunc) {
+	if n.w.Deadline.IsZero() {
+		return context.WithTimeout(ctx, reviveWait)
+	}
+	return context.WithDeadline(ctx, n.w.Deadline)
+}
+
 // sleep waits for a duration. It returns false at once if the deadline of the
 // node is earlier, or when ctx ends.
 func (n *node) sleep(ctx context.Context, wait time.Duration) bool {

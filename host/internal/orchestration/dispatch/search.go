@@ -29,18 +29,6 @@ func (s *search) next() (string, bool) {
 	return s.machine.Next(flow.Situation{Accepted: s.candidates.binding.Accepted})
 }
 
-// reviveWait bounds the wait for a respawning candidate of a node without a
-// deadline.
-const reviveWait = 10 * time.Second
-
-// reviving bounds a wait for respawning candidates.
-func (n *node) reviving(ctx context.Context) (context.Context, context.CancelFunc) {
-	if n.w.Deadline.IsZero() {
-		return context.WithTimeout(ctx, reviveWait)
-	}
-	return context.WithDeadline(ctx, n.w.Deadline)
-}
-
 // await returns the best candidate that was not tried. If none is available and
 // one is respawning, it waits until the deadline of the node. A respawned
 // candidate may exit again before it is bound; the wait then repeats until the

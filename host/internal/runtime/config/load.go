@@ -144,7 +144,7 @@ func Load(ctx context.Context, path string, opts Options) (*Config, diag.Diagnos
 		opts.Env = os.LookupEnv
 	}
 	if opts.DescribeTimeout == 0 {
-		opts.DescribeTimeout = 10 * time.Second
+		opts.DescribeTimeout = plugins.UsualStart
 	}
 	known := diag.Sources{}
 	l := loader{opts: opts, files: known, report: diag.NewCollector(known), config: &Config{}}

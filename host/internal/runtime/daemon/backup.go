@@ -179,7 +179,8 @@ func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how R
 		return contract.Errorf("backup/invalid", "restore: the backup is of store.driver %q, and the configuration has %q", m.Database.Driver, driver).
 			WithHint("restore it with the configuration of the host that wrote it")
 	case driver == language.StorePostgres && (how.RevokeTokens || how.Resume):
-		return contract.Errorf("invalid-request", "restore: tokens and runs are in the PostgreSQL database, which the backup does not have: "+
+		return contract.Errorf("invalid-request", "restore: tokens and runs are in the PostgreSQL database, which "+
+			"the backup does not have: "+
 			"they can be neither revoked nor resumed with it").
 			WithHint("leave --revoke-tokens and --resume out; \"ferment token revoke\" deletes tokens when the daemon serves")
 	}

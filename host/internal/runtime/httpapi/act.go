@@ -250,8 +250,8 @@ func (x *exchange) sentKey() (string, *contract.Error) {
 	case len(all) > 1:
 		return "", contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key occurs %d times: with %.128q and %.128q", len(all), all[0], all[1])
 	case !validKey(all[0]):
-		return "", contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key is %.128q with %d bytes, expected 1 to 128 visible ASCII characters",
-			all[0], len(all[0])).
+		return "", contract.Errorf("idempotency/invalid-key", "the header Idempotency-Key is %.128q with %d bytes, "+
+			"expected 1 to 128 visible ASCII characters", all[0], len(all[0])).
 			WithDetail("got", edn.Text(truncate(all[0], 200)))
 	}
 	return all[0], nil

@@ -60,7 +60,7 @@ func TestNeverSent(t *testing.T) {
 	}
 }
 
-// WS-141: a denied directory is no target of a call.
+// WS-141: a directory that matches never_send is not sent to a call.
 func TestNeverSentDirectories(t *testing.T) {
 	w := newWorld(t, map[string]string{"secrets/a": "1"})
 	w.settings.NeverSend = patterns("secrets/")

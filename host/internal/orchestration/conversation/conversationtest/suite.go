@@ -264,7 +264,8 @@ func owners(t *testing.T, store conversation.Store) {
 	for _, intent := range []string{
 		"open", "get", "append", "send", "regenerate", "edit", "select", "truncate", "fork", "spawn", "result", "restore", "archive", "delete",
 	} {
-		_, err := x.call(intent, `:turn/id "t-1" :span/id "s-1" :version 1 :text "x" :messages [{:role :user :content "x"}]`, bob)
+		_, err := x.call(intent,
+			`:turn/id "t-1" :span/id "s-1" :version 1 :text "x" :messages [{:role :user :content "x"}]`, bob)
 		require.ErrorIs(t, err, contract.OfType("conversation/not-found"), intent)
 	}
 	list := x.must(x.call("list", "", bob)).Key("conversations")

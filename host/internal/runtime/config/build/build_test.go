@@ -313,6 +313,22 @@ func TestHostilePlugins(t *testing.T) {
 	}
 }
 
+// HCL-010: a plugin that may take longer than usual to start has that time for its
+// description too.
+func TestTimeToDescribe(t *testing.T) {
+	for text, want := range map[string]time.Duration{"2s": 50 * time.Millisecond, "10m": 10 * time.Minute} {
+		var given time.Duration
+		d := describeFunc(func(ctx context.Context, _ plugins.Plugin) (contract.Description, error) {
+			until, _ := ctx.Deadline()
+			given = time.Until(until)
+			return configtest.Chess(), nil
+		})
+		configtest.LoadWith(t, configtest.ChessWith("  start_timeout = \""+text+"\""), d, nil)
+		assert.LessOrEqual(t, given, want, text)
+		assert.Greater(t, given, want-5*time.Minute, text)
+	}
+}
+
 type describeFunc func(ctx context.Context, p plugins.Plugin) (contract.Description, error)
 
 func (f describeFunc) Describe(ctx context.Context, p plugins.Plugin, _ edn.Value) (contract.Description, error) {

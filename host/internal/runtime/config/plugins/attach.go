@@ -22,8 +22,8 @@ type Attachment struct {
 // at a breakpoint for a long time.
 const attachedWait = 24 * time.Hour
 
-// usualStart is the default of start_timeout.
-const usualStart = 10 * time.Second
+// UsualStart is the default of start_timeout.
+const UsualStart = 10 * time.Second
 
 // attach uses a running plugin instead of starting the command of the block. It
 // reports a profile that does not allow this.
@@ -59,7 +59,7 @@ func (r *Reader) describeTimeout(p Plugin) time.Duration {
 	switch {
 	case p.Attached != "":
 		return attachedWait
-	case p.StartTimeout > usualStart:
+	case p.StartTimeout > UsualStart:
 		return p.StartTimeout
 	}
 	return r.Options.DescribeTimeout
