@@ -32,11 +32,12 @@ const settings = "host/internal/runtime/config"
 var rooms = []room{
 	{prefix: "host/ferment", mayUse: []string{"host/internal/runtime/cli"}},
 
-	// runtime: main -> cli -> daemon -> {setup, httpapi, telemetry, console} -> config
+	// runtime: main -> cli -> daemon -> {history -> {setup, httpapi}, telemetry, console} -> config
 	// The command line also checks plugins, with what their authors check them.
 	{prefix: "host/internal/runtime/cli", mayUse: []string{"host/internal/runtime/daemon", "host/internal/runtime/conform", "sdk/client"}},
 	{prefix: "host/internal/runtime/conform", mayUse: append([]string{"sdk/conformance"}, adapters...)},
-	{prefix: "host/internal/runtime/daemon", mayUse: []string{"host/internal/runtime/setup", "host/internal/runtime/httpapi", "host/internal/runtime/telemetry", "host/internal/runtime/console", settings + "/view"}},
+	{prefix: "host/internal/runtime/daemon", mayUse: []string{"host/internal/runtime/history", "host/internal/runtime/telemetry", "host/internal/runtime/console", settings + "/view"}},
+	{prefix: "host/internal/runtime/history", mayUse: []string{"host/internal/runtime/setup", "host/internal/runtime/httpapi"}},
 	{prefix: "host/internal/runtime/setup", mayUse: []string{settings + "/view"}},
 	{prefix: "host/internal/runtime/httpapi", mayUse: []string{"host/internal/runtime/config"}},
 	{prefix: "host/internal/runtime/telemetry", mayUse: []string{"host/internal/runtime/config"}},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -180,7 +179,7 @@ func (v *view) facts() edn.Value {
 		p.kw("operation", a.Operation)
 		p.str("request", a.Fingerprint.Hash())
 		p.str("config", a.Config)
-		b.Key("accepted-at", edn.Inst(v.begun.UTC().Truncate(time.Millisecond)))
+		b.Key("accepted-at", Instant(v.begun))
 	}
 	if plan := v.planAt(edn.Vector()); plan != nil {
 		p.str("plan", plan.plan.Hash())

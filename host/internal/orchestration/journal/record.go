@@ -189,6 +189,9 @@ func scoreFrom(v edn.Value) (Score, bool) {
 
 func (s Score) bad() bool { return s.thousandths < 0 || s.thousandths > 1000 }
 
+// Instant returns a time as records and results have it: in UTC, to the millisecond.
+func Instant(at time.Time) edn.Value { return edn.Inst(at.UTC().Truncate(time.Millisecond)) }
+
 // Keyword returns a validated name as keyword. An invalid one becomes a
 // string, which the schema of the kind rejects.
 func Keyword(name string) edn.Value {

@@ -69,7 +69,7 @@ func (c *command) onRuns(ctx context.Context, create bool, do func(runsDesk) err
 			err = failed
 		}
 	}()
-	return do(runsDesk{under: journal.Under, do: func(ctx context.Context, action edn.Value) (edn.Value, error) {
+	return do(runsDesk{under: func(l *setup.Loaded) { journal.Loaded = l }, do: func(ctx context.Context, action edn.Value) (edn.Value, error) {
 		result, failure := httpapi.DoOnRuns(ctx, journal, action)
 		if failure != nil {
 			return edn.Nil(), failure

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
+	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -41,7 +42,7 @@ func (d *Database) Backup(ctx context.Context, target string) (edn.Value, *contr
 		Now:      time.Now,
 	}, target)
 	if failed != nil {
-		return edn.Nil(), failureOf(failed)
+		return edn.Nil(), history.Failure(failed)
 	}
 	return m.Value().AssocKey("backup", edn.Text(target)), nil
 }
@@ -82,12 +83,12 @@ func below(path, folder string) bool {
 func VerifyBackup(ctx context.Context, path string) (_ edn.Value, err error) {
 	b, err := backup.Open(ctx, path)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	found, err := b.Verify(ctx)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	v := b.Manifest.Value().AssocKey("backup", edn.Text(path))
 	return v.AssocKey("findings", findingsOf(found)), nil
@@ -124,7 +125,7 @@ const restoring = "restoring"
 func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ edn.Value, err error) {
 	b, err := backup.Open(ctx, how.Path)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
 	if err := restorable(ctx, b, cfg, how); err != nil {
@@ -140,7 +141,7 @@ func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ 
 			if errors.As(err, &environment) {
 				return edn.Nil(), err
 			}
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), history.Failure(err)
 		}
 	}
 	v := b.Manifest.Value()
@@ -160,7 +161,7 @@ func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ 
 func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how Restoration) error {
 	found, err := b.Verify(ctx)
 	if err != nil {
-		return failureOf(err)
+		return history.Failure(err)
 	}
 	if len(found) > 0 {
 		first := found[0].What

@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/view"
+	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -99,7 +100,7 @@ func instance(s plugin.Status) edn.Value {
 	b.OptKeyword("role", string(s.Role))
 	b.Key("state", edn.K(string(s.State)))
 	b.Key("cause", edn.K(string(s.Cause)))
-	b.Key("since", edn.Inst(s.Since.UTC().Truncate(time.Millisecond)))
+	b.Key("since", journal.Instant(s.Since))
 	b.Key("callable?", edn.Bool(s.Callable))
 	b.Key("in-flight", edn.Int(int64(s.InFlight)))
 	b.Key("queued", edn.Int(int64(s.Queued)))
@@ -398,5 +399,5 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 // Runs implements httpapi.Control.
 func (c control) Runs() httpapi.Runs {
 	h, l := c.now()
-	return &Journal{store: c.store, live: h.runs, host: h, loaded: l, content: journal.Content(l.Telemetry.Content)}
+	return &history.Runs{Store: c.store, Live: live{h}, Loaded: l, Content: journal.Content(l.Telemetry.Content)}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -32,7 +33,7 @@ var _ httpapi.Database = (*Database)(nil)
 // Database implements httpapi.Control.
 func (c control) Database() httpapi.Database {
 	_, l := c.now()
-	_, missing := (&Journal{store: c.store}).kept()
+	_, missing := (&history.Runs{Store: c.store}).Kept()
 	return &Database{store: c.store, cfg: l.Config, program: c.options.Version, missing: missing, writing: &c.writing}
 }
 
@@ -47,12 +48,14 @@ func OpenDatabase(ctx context.Context, cfg *config.Config, program string) (*Dat
 	if err != nil {
 		return nil, err
 	}
-	_, missing := j.kept()
-	return &Database{store: j.store, cfg: cfg, program: program, missing: missing, writing: &sync.Mutex{}, dir: j.dir}, nil
+	_, missing := j.Kept()
+	return &Database{store: j.Store, cfg: cfg, program: program, missing: missing, writing: &sync.Mutex{}, dir: j.dir}, nil
 }
 
 // Close closes what OpenDatabase has opened.
-func (d *Database) Close() error { return (&Journal{store: d.store, dir: d.dir}).Close() }
+func (d *Database) Close() error {
+	return (&Journal{Runs: history.Runs{Store: d.store}, dir: d.dir}).Close()
+}
 
 // Collect implements httpapi.Database.
 func (d *Database) Collect(ctx context.Context, dryRun bool) (edn.Value, *contract.Error) {
@@ -65,7 +68,7 @@ func (d *Database) Collect(ctx context.Context, dryRun bool) (edn.Value, *contra
 	}
 	r, err := remove(ctx)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	return edn.MustMap(
 		edn.K("runs"), edn.Int(int64(r.Runs)),
@@ -96,7 +99,7 @@ func (d *Database) DatabaseStatus(ctx context.Context) (edn.Value, *contract.Err
 	}
 	s, err := d.store.Status(ctx)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	var b edn.MapBuilder
 	b.Key("database", edn.Text(s.Database))
@@ -129,14 +132,14 @@ func (d *Database) Migrate(ctx context.Context, m httpapi.Migration) (edn.Value,
 	}
 	now, err := d.store.Plan(ctx, -1)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	to, refused := target(m, now.From)
 	if refused != nil {
 		return edn.Nil(), refused
 	}
 	plan, err := d.store.Plan(ctx, to)
-	return migrationValue(plan, m), failureOf(err)
+	return migrationValue(plan, m), history.Failure(err)
 }
 
 // target returns the version that a migration leads to from the present one.
@@ -155,10 +158,10 @@ func target(m httpapi.Migration, from int) (int, *contract.Error) {
 // MigrateDatabase brings the database of a journal to a version of its schema while no
 // daemon serves the data directory.
 func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migration) (edn.Value, error) {
-	j := &Journal{empty: cfg.Store.File}
-	_, err := os.Stat(j.empty)
-	if !cfg.Store.Lasts() || j.empty != "" && errors.Is(err, fs.ErrNotExist) {
-		_, missing := j.kept()
+	j := &history.Runs{Missing: cfg.Store.File}
+	_, err := os.Stat(j.Missing)
+	if !cfg.Store.Lasts() || j.Missing != "" && errors.Is(err, fs.ErrNotExist) {
+		_, missing := j.Kept()
 		return edn.Nil(), missing
 	}
 	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
@@ -168,13 +171,13 @@ func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migratio
 	defer dir.close()
 	options, err := storeOptions(cfg)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	to := m.To
 	if m.Back {
 		now, err := store.Migrate(ctx, options, -1, false, true)
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), history.Failure(err)
 		}
 		var refused *contract.Error
 		if to, refused = target(m, now.From); refused != nil {
@@ -188,7 +191,7 @@ func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migratio
 			WithHint("write a backup with \"ferment admin backup\", then repeat the command with --accept-loss")
 	}
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	return migrationValue(done, m), nil
 }

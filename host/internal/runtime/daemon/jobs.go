@@ -4,12 +4,12 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/queue"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -67,10 +67,10 @@ func (t *turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 		a.Replayed()
 	}
 	if failed != nil {
-		err := failureOf(failed)
+		err := history.Failure(failed)
 		return t.of.service.Refusal(a, err), err
 	}
-	return jobOf(records, state), nil
+	return history.JobValue(records, state), nil
 }
 
 // enqueue executes a run once it is its turn. Why says what has interrupted it, if
@@ -135,60 +135,4 @@ func (h *Host) untrack(active *activeRun) {
 			h.Ended(context.Background(), id)
 		})
 	}
-}
-
-// jobOf returns the payload of an accepted run: the schema res/job-accepted for one
-// with the state queued, else res/job-status. State is that of the run as the host
-// executes it.
-func jobOf(records []journal.Record, state string) edn.Value {
-	past := journal.NewHistory(records)
-	last := records[len(records)-1]
-	switch {
-	case past.Finished:
-		state = past.Status
-	case past.Suspended != nil:
-		state = "suspended"
-	case state == "open" && !past.Active: // no host executes it now
-		state = "queued"
-	case state == "open":
-		state = "running"
-	}
-	var b edn.MapBuilder
-	b.Key("job/id", edn.Text(last.Run))
-	b.Key("job/status", edn.K(state))
-	b.Key("queue/class", edn.K(past.Accepted.Class))
-	attempt := 0
-	if past.Active {
-		attempt = past.Epoch
-	}
-	b.Key("attempt", edn.Int(int64(attempt)))
-	b.Key("submitted-at", instant(past.Begun))
-	b.Key("updated-at", instant(last.At))
-	b.Key("deadline-at", instant(past.DeadlineAt))
-	if state == "queued" {
-		return b.Map()
-	}
-	if began := slices.IndexFunc(records, begins); began >= 0 {
-		b.Key("started-at", instant(records[began].At))
-	} else if !past.Finished { // its first record is not on disk yet
-		b.Key("started-at", instant(last.At))
-	}
-	if past.Canceled != nil && past.Canceled.Why != "" {
-		b.Key("cancel/reason", edn.Text(past.Canceled.Why))
-	}
-	if end, ok := last.Body.(*journal.RunFinished); ok {
-		b.Key("completed-at", instant(last.At))
-		if result := end.Response.Value().Key("result"); result.IsMap() {
-			b.Key("result", result)
-		}
-		if end.Err != nil {
-			b.Key("error", end.Err.Value())
-		}
-	}
-	return b.Map()
-}
-
-// begins reports whether a record is the first one of a run that is under way.
-func begins(rec journal.Record) bool {
-	return rec.Body.Kind() == journal.KindRunStarted || rec.Body.Kind() == journal.KindRunResumed
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -20,13 +21,13 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 		return edn.Nil(), contract.Errorf("db/not-configured", "the journal is in PostgreSQL, whose server keeps its own files").
 			WithHint("\"ferment runs verify\" finds damage; the backups of the server are the way back")
 	}
-	j := &Journal{empty: cfg.Store.File}
-	if j.empty == "" {
-		_, missing := j.kept()
+	j := &history.Runs{Missing: cfg.Store.File}
+	if j.Missing == "" {
+		_, missing := j.Kept()
 		return edn.Nil(), missing
 	}
-	if _, err := os.Stat(j.empty); errors.Is(err, fs.ErrNotExist) {
-		_, missing := j.kept()
+	if _, err := os.Stat(j.Missing); errors.Is(err, fs.ErrNotExist) {
+		_, missing := j.Kept()
 		return edn.Nil(), missing
 	}
 	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
@@ -40,7 +41,7 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 		r, err = store.Repair(ctx, options, dryRun)
 	}
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), history.Failure(err)
 	}
 	var b edn.MapBuilder
 	b.Key("damaged?", edn.Bool(!r.Sound()))
@@ -59,10 +60,10 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 		}
 	}
 	if d := r.Sessions.Damage; d != nil {
-		b.Key("sessions/damage", damageValue(d))
+		b.Key("sessions/damage", history.DamageValue(d))
 	}
 	if d := r.HostDamage; d != nil {
-		b.Key("host/damage", damageValue(d))
+		b.Key("host/damage", history.DamageValue(d))
 	}
 	for key, text := range map[string]string{"file": r.File, "kept": r.Kept} {
 		if text != "" {
@@ -87,37 +88,9 @@ func repairedValue(r store.RepairedRun) edn.Value {
 		edn.K("run"), edn.Text(r.Run),
 		edn.K("status"), journal.Keyword(r.State),
 		edn.K("halted?"), edn.Bool(r.Halted),
-		edn.K("damage"), damageValue(r.Damage),
+		edn.K("damage"), history.DamageValue(r.Damage),
 		edn.K("records/kept"), edn.Int(int64(r.Records)),
 		edn.K("records/cut"), edn.Int(int64(r.Cut)),
 		edn.K("values/lost"), edn.Vector(lost...),
 	)
-}
-
-// failureOf returns the error of the store for a caller.
-func failureOf(err error) *contract.Error {
-	var damage *store.Damage
-	var schema *store.SchemaError
-	var network *store.NetworkError
-	var unsafe *store.SettingError
-	var unreachable *store.UnreachableError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &unreachable):
-		return contract.Errorf("journal/unavailable", "%s", unreachable.Error())
-	case errors.As(err, &network):
-		return contract.Errorf("journal/unavailable", "%s", network.Error()).WithRetryable(false).WithHint(network.Fix())
-	case errors.As(err, &unsafe):
-		return contract.Errorf("journal/unavailable", "%s", unsafe.Error()).WithRetryable(false)
-	case errors.As(err, &damage):
-		return contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", damageValue(damage))
-	case errors.As(err, &schema):
-		hint := "run \"ferment admin migrate\"; \"ferment admin db-status\" shows the versions"
-		if schema.Changed != "" || schema.Found > schema.Known {
-			hint = "use the program that wrote the database; \"ferment admin db-status\" shows the versions"
-		}
-		return contract.Errorf("journal/unavailable", "%w", schema).WithRetryable(false).WithHint(hint)
-	}
-	return contract.AsError(err)
 }

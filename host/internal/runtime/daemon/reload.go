@@ -111,7 +111,7 @@ func (d *Daemon) logReload(why string, out reloaded, took time.Duration) {
 	d.reloads.refused = edn.Nil()
 	if out.err != nil {
 		d.reloads.refused = edn.MustMap(
-			edn.K("at"), edn.Inst(time.Now().UTC().Truncate(time.Millisecond)),
+			edn.K("at"), journal.Instant(time.Now()),
 			edn.K("why"), edn.Text(why),
 			edn.K("error"), out.err.Value(),
 		)

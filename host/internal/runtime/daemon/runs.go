@@ -35,9 +35,7 @@ type runs struct {
 // stateOf returns the state of a run that has not ended as this host executes it; "open":
 // it does not.
 func (r *runs) stateOf(id string) string {
-	r.mu.Lock()
-	active := r.byID[id]
-	r.mu.Unlock()
+	active := r.active(id)
 	switch {
 	case active == nil:
 		return "open"
@@ -47,6 +45,13 @@ func (r *runs) stateOf(id string) string {
 		return "waiting"
 	}
 	return "running"
+}
+
+// active returns the run in progress with an id, nil if there is none.
+func (r *runs) active(id string) *activeRun {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
 }
 
 // activeRun is an accepted run with its generation.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -16,7 +17,7 @@ func (c control) Status() edn.Value {
 	var kpi edn.MapBuilder
 	for _, w := range c.figures.windows(now) {
 		kpi.Key(w.name, w.counts.KPI().
-			AssocKey("since", instant(w.since)).
+			AssocKey("since", journal.Instant(w.since)).
 			AssocKey("operations", edn.Int(w.counts.Total(tally.Operations))))
 	}
 	return c.overview().Merge(edn.MustMap(
@@ -73,7 +74,7 @@ func (c control) overview() edn.Value {
 		edn.K("health"), edn.MustMap(edn.K("ok?"), edn.Bool(c.Health().OK)),
 		edn.K("version"), edn.Text(c.options.Version),
 		edn.K("pid"), edn.Int(int64(os.Getpid())),
-		edn.K("started-at"), edn.Inst(c.begun.UTC().Truncate(time.Millisecond)),
+		edn.K("started-at"), journal.Instant(c.begun),
 		edn.K("config"), edn.Text(l.Hash),
 		edn.K("protocol"), edn.Text(l.ProtocolHash()),
 		edn.K("data-dir"), edn.Text(l.Host.DataDir),
@@ -87,12 +88,15 @@ func (c control) overview() edn.Value {
 	)
 }
 
-// suspended returns the number of suspended runs, at most manyOpen.
+// manySuspended bounds the number of suspended runs that a status counts.
+const manySuspended = 10_000
+
+// suspended returns the number of suspended runs, at most manySuspended.
 func (d *Daemon) suspended() int {
 	if d.store == nil {
 		return 0
 	}
-	runs, err := d.store.Runs(context.Background(), store.Filter{Status: "suspended", Limit: manyOpen})
+	runs, err := d.store.Runs(context.Background(), store.Filter{Status: "suspended", Limit: manySuspended})
 	if err != nil {
 		return 0 // the condition of the journal says so
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -257,7 +258,7 @@ func (h *Host) resume(id string, how act.Resumption) (*act.Run, *contract.Error)
 	records, failed := h.journal.Records(id)
 	if failed != nil {
 		t.Release()
-		return nil, failureOf(failed)
+		return nil, history.Failure(failed)
 	}
 	run, err := t.of.service.Resume(context.Background(), id, records, how)
 	if err != nil {

@@ -320,7 +320,7 @@ func (d diagnostics) Diag() edn.Value {
 	for _, w := range f.windows(now) {
 		counts, since := w.counts, w.since
 		v, wait := counts.Value(), counts.TimesOf(tally.QueueWait, "")
-		windows.Key(w.name, edn.MustMap(edn.K("since"), instant(since), edn.K("until"), instant(now)))
+		windows.Key(w.name, edn.MustMap(edn.K("since"), journal.Instant(since), edn.K("until"), journal.Instant(now)))
 		acts.Key(w.name, only(v, "runs", "intents", "failures"))
 		workflow.Key(w.name, only(v, "operations", "attempts", "capabilities", "gates", "routing"))
 		kpi.Key(w.name, v.Key("kpi"))
@@ -342,7 +342,7 @@ func (d diagnostics) Diag() edn.Value {
 		edn.K("kpi"), kpi.Map(),
 		edn.K("cache"), cache.Map(),
 		edn.K("queue"), edn.MustMap(edn.K("classes"), status.Key("queue"), edn.K("wait"), waits.Map(), edn.K("runs"), countsOf(d.openRuns(h))),
-		edn.K("lifecycle"), edn.MustMap(edn.K("phase"), edn.K(d.Phase()), edn.K("boot"), edn.Text(d.boot), edn.K("started-at"), instant(d.begun),
+		edn.K("lifecycle"), edn.MustMap(edn.K("phase"), edn.K(d.Phase()), edn.K("boot"), edn.Text(d.boot), edn.K("started-at"), journal.Instant(d.begun),
 			edn.K("reloads"), countsOf(f.reloads.All()), edn.K("plugin-states"), countsOf(f.transitions.All()), edn.K("plugin-restarts"), countsOf(f.restarts.All())),
 		edn.K("journal"), f.commits.Value(),
 		edn.K("budget"), budgets,

@@ -150,7 +150,7 @@ func (r Ready) Value() edn.Value {
 	for _, c := range r.Failed() {
 		failed = append(failed, edn.MustMap(
 			edn.K("condition"), edn.K(c.Name),
-			edn.K("since"), edn.Inst(c.Since.UTC().Truncate(time.Millisecond)),
+			edn.K("since"), journal.Instant(c.Since),
 			edn.K("why"), edn.Text(c.Why)))
 	}
 	var b edn.MapBuilder

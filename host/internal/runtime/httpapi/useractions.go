@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -340,7 +341,7 @@ func serveWhoami(x *exchange) reply {
 	b.OptText("token/id", x.who.Token)
 	b.OptText("session/id", x.who.Session)
 	if !x.who.Expires.IsZero() {
-		b.Key("expires-at", edn.Inst(x.who.Expires.UTC().Truncate(time.Millisecond)))
+		b.Key("expires-at", journal.Instant(x.who.Expires))
 	}
 	b.Key("roles", edn.Keywords(x.who.Roles...))
 	b.Opt("narrow", x.who.Narrow.Value())

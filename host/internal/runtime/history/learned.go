@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"cmp"
@@ -19,9 +19,9 @@ import (
 )
 
 // Learned implements httpapi.Runs.
-func (j *Journal) Learned(ctx context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
-	s, missing := j.kept()
-	if missing != nil && j.empty == "" {
+func (j *Runs) Learned(ctx context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	s, missing := j.Kept()
+	if missing != nil && j.Missing == "" {
 		return edn.Nil(), missing
 	}
 	f = bounded(f, time.Now())
@@ -37,7 +37,7 @@ func (j *Journal) Learned(ctx context.Context, f httpapi.RunFilter) (edn.Value, 
 			})
 		}
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), Failure(err)
 		}
 	}
 	keys := map[learned.Key]bool{}
@@ -55,16 +55,16 @@ func (j *Journal) Learned(ctx context.Context, f httpapi.RunFilter) (edn.Value, 
 			groups = append(groups, j.groupValue(k, stored[k], choices[k]))
 		}
 	}
-	return edn.MustMap(edn.K("since"), instant(f.Since), edn.K("until"), instant(f.Until),
+	return edn.MustMap(edn.K("since"), journal.Instant(f.Since), edn.K("until"), journal.Instant(f.Until),
 		edn.K("groups"), edn.Vector(groups...)), nil
 }
 
 // rules returns the settings of learned dispatch for an intent: the defaults without a
 // configuration.
-func (j *Journal) rules(intent string) *policy.Learned {
+func (j *Runs) rules(intent string) *policy.Learned {
 	var l policy.Layer
-	if j.loaded != nil && j.loaded.Generation != nil {
-		l = j.loaded.Generation.Policies.For(intent)
+	if j.Loaded != nil && j.Loaded.Generation != nil {
+		l = j.Loaded.Generation.Policies.For(intent)
 	}
 	l.Ordering = policy.Of(policy.Learning, policy.Origin{})
 	p, err := l.Resolve()
@@ -76,7 +76,7 @@ func (j *Journal) rules(intent string) *policy.Learned {
 
 // groupValue returns a group: what is believed of its arms, and what the decisions of the
 // period say about them.
-func (j *Journal) groupValue(k learned.Key, text string, choices []journal.Choice) edn.Value {
+func (j *Runs) groupValue(k learned.Key, text string, choices []journal.Choice) edn.Value {
 	var b edn.MapBuilder
 	b.Key("intent", journal.Keyword(k.Intent))
 	if k.Bucket != "" {

@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 const statisticsPeriod = 24 * time.Hour
 
 // Statistics implements httpapi.Runs.
-func (j *Journal) Statistics(ctx context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
-	s, missing := j.kept()
-	if missing != nil && j.empty == "" {
+func (j *Runs) Statistics(ctx context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	s, missing := j.Kept()
+	if missing != nil && j.Missing == "" {
 		return edn.Nil(), missing
 	}
 	f = bounded(f, time.Now())
@@ -26,10 +26,10 @@ func (j *Journal) Statistics(ctx context.Context, f httpapi.RunFilter) (edn.Valu
 	if s != nil {
 		err := j.eachRun(ctx, f, func(r store.Run, records []journal.Record) { j.countRun(all, f, r, records) })
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), Failure(err)
 		}
 	}
-	return all.Value().AssocKey("since", instant(f.Since)).AssocKey("until", instant(f.Until)), nil
+	return all.Value().AssocKey("since", journal.Instant(f.Since)).AssocKey("until", journal.Instant(f.Until)), nil
 }
 
 // bounded gives a filter without bounds in time the period of statistics.
@@ -46,12 +46,12 @@ func bounded(f httpapi.RunFilter, now time.Time) httpapi.RunFilter {
 // eachRun calls do with the runs of an intent and a caller that were in progress
 // in the time of a filter, and with their records. Runs of other journals are left
 // out.
-func (j *Journal) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.Run, []journal.Record)) error {
+func (j *Runs) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.Run, []journal.Record)) error {
 	page := store.Filter{
-		Intent: f.Intent, Principal: f.Principal, Reach: j.of, Active: f.Since, Until: f.Until, Limit: pageRecords,
+		Intent: f.Intent, Principal: f.Principal, Reach: j.reach, Active: f.Since, Until: f.Until, Limit: pageRecords,
 	}
 	for {
-		runs, err := j.store.Runs(ctx, page)
+		runs, err := j.Store.Runs(ctx, page)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (j *Journal) eachRun(ctx context.Context, f httpapi.RunFilter, do func(stor
 			if r.Imported {
 				continue
 			}
-			records, err := j.store.Read(ctx, r.ID, 0, r.Records)
+			records, err := j.Store.Read(ctx, r.ID, 0, r.Records)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func (j *Journal) eachRun(ctx context.Context, f httpapi.RunFilter, do func(stor
 }
 
 // countRun counts what a run did in the time of a filter.
-func (j *Journal) countRun(all *tally.Counts, f httpapi.RunFilter, r store.Run, records []journal.Record) {
+func (j *Runs) countRun(all *tally.Counts, f httpapi.RunFilter, r store.Run, records []journal.Record) {
 	if len(records) > 0 {
 		state := "running" // until then, if it has ended since
 		if !r.Ended() {
@@ -88,25 +88,25 @@ func (j *Journal) countRun(all *tally.Counts, f httpapi.RunFilter, r store.Run, 
 }
 
 // Interrupts implements httpapi.Runs.
-func (j *Journal) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
-	s, missing := j.kept()
-	if missing != nil && j.empty == "" {
+func (j *Runs) Interrupts(ctx context.Context) (edn.Value, *contract.Error) {
+	s, missing := j.Kept()
+	if missing != nil && j.Missing == "" {
 		return edn.Nil(), missing
 	}
 	open := []edn.Value{}
-	page := store.Filter{Status: "open", Reach: j.of, Limit: pageRecords}
+	page := store.Filter{Status: "open", Reach: j.reach, Limit: pageRecords}
 	for s != nil {
 		runs, err := s.Runs(ctx, page)
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), Failure(err)
 		}
 		for _, r := range runs {
-			if j.live != nil && !j.asks(r.ID) {
+			if j.Live != nil && !j.asks(r.ID) {
 				continue
 			}
 			records, err := s.Read(ctx, r.ID, 0, r.Records)
 			if err != nil {
-				return edn.Nil(), failureOf(err)
+				return edn.Nil(), Failure(err)
 			}
 			for _, i := range interruptValues(records) {
 				open = append(open, i.AssocKey("run", edn.Text(r.ID)).AssocKey("intent", journal.Keyword(r.Intent)))
@@ -136,7 +136,7 @@ func interruptValues(records []journal.Record) (out []edn.Value) {
 }
 
 // asks reports whether a run that this daemon executes waits for an answer of people.
-func (j *Journal) asks(run string) bool {
+func (j *Runs) asks(run string) bool {
 	active := j.running(run)
-	return active != nil && active.run.Asks()
+	return active != nil && active.Asks()
 }

@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ const (
 
 // Records implements httpapi.Runs. A page has at least one record, if there is
 // one. Values above 16 MiB are left out.
-func (j *Journal) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Value, *contract.Error) {
+func (j *Runs) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, q.Run)
 	if missing != nil {
 		return edn.Nil(), missing
@@ -30,9 +30,9 @@ func (j *Journal) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Valu
 	if limit <= 0 {
 		limit = pageRecords
 	}
-	records, err := j.store.Read(ctx, run.ID, q.After, limit)
+	records, err := j.Store.Read(ctx, run.ID, q.After, limit)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), Failure(err)
 	}
 	out, last, size := []edn.Value{}, q.After, 0
 	for _, rec := range records {
@@ -55,16 +55,16 @@ func (j *Journal) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Valu
 
 // Value implements httpapi.Runs. A value that a run shares with others is a value of
 // each of them.
-func (j *Journal) Value(ctx context.Context, hash, name string) (edn.Value, *contract.Error) {
-	s, missing := j.kept()
+func (j *Runs) Value(ctx context.Context, hash, name string) (edn.Value, *contract.Error) {
+	s, missing := j.Kept()
 	if missing != nil {
 		return edn.Nil(), missing
 	}
 	unnamed := contract.Errorf("not-found", "no run of the caller names the value %.80s", hash)
 	if name == "" {
-		readable, err := s.Readable(ctx, hash, j.of)
+		readable, err := s.Readable(ctx, hash, j.reach)
 		if err != nil || !readable {
-			return edn.Nil(), cmp.Or(failureOf(err), unnamed)
+			return edn.Nil(), cmp.Or(Failure(err), unnamed)
 		}
 	} else {
 		run, missing := j.find(ctx, name)
@@ -76,16 +76,16 @@ func (j *Journal) Value(ctx context.Context, hash, name string) (edn.Value, *con
 		}
 		names, err := j.names(ctx, run, hash)
 		if err != nil || !names {
-			return edn.Nil(), cmp.Or(failureOf(err), contract.Errorf("not-found", "run %s does not name the value %.80s", run.ID, hash))
+			return edn.Nil(), cmp.Or(Failure(err), contract.Errorf("not-found", "run %s does not name the value %.80s", run.ID, hash))
 		}
 	}
 	v, err := s.Value(ctx, hash)
-	return v, failureOf(err)
+	return v, Failure(err)
 }
 
 // names reports whether a record of a run names a value.
-func (j *Journal) names(ctx context.Context, run store.Run, hash string) (found bool, _ error) {
-	records := &pages{store: j.store, run: run.ID}
+func (j *Runs) names(ctx context.Context, run store.Run, hash string) (found bool, _ error) {
+	records := &pages{store: j.Store, run: run.ID}
 	for !found {
 		page, err := records.Page(ctx)
 		if err != nil || len(page) == 0 {
@@ -100,7 +100,7 @@ func (j *Journal) names(ctx context.Context, run store.Run, hash string) (found 
 
 // Watch implements httpapi.Runs. The events before the first one that is shown are
 // read too: they say which capability an attempt was of.
-func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Watching, *contract.Error) {
+func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watching, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	switch {
 	case missing != nil:
@@ -115,12 +115,12 @@ func (j *Journal) Watch(ctx context.Context, name string, after int) (httpapi.Wa
 		return nil, nil
 	}
 	return func(ctx context.Context, show func([]journal.Event) error) error {
-		if j.live != nil {
-			defer j.live.readers.enter(run.ID)()
+		if j.Live != nil {
+			defer j.Live.Reading(run.ID)()
 		}
-		var records journal.Reader = &pages{store: j.store, run: run.ID}
+		var records journal.Reader = &pages{store: j.Store, run: run.ID}
 		if run.State == "open" {
-			records = j.store.Follow(run.ID, 0)
+			records = j.Store.Follow(run.ID, 0)
 		}
 		var failed error
 		err := journal.WatchPages(ctx, records, func(events []journal.Event) bool {

@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 )
 
 // ended returns a run that has finished and is still recorded.
-func (j *Journal) ended(ctx context.Context, op, name string) (store.Run, *contract.Error) {
+func (j *Runs) ended(ctx context.Context, op, name string) (store.Run, *contract.Error) {
 	run, err := j.find(ctx, name)
 	switch {
 	case err != nil:
 	case !run.Ended():
 		next := fmt.Sprintf("\"ferment runs cancel %s\" ends it", run.ID)
 		switch {
-		case j.live == nil && run.State == "suspended":
+		case j.Live == nil && run.State == "suspended":
 			next = "\"ferment serve\" and then \"ferment runs resume\" continue it"
-		case j.live == nil:
+		case j.Live == nil:
 			next = "\"ferment serve\" resumes it"
 		}
 		err = contract.Errorf("queue/invalid-transition", "%s run %s: the run is %s, expected a finished one", op, run.ID,
@@ -45,35 +45,35 @@ func removed(op string, run store.Run) *contract.Error {
 }
 
 // Pin implements httpapi.Runs.
-func (j *Journal) Pin(ctx context.Context, name string, on bool) (edn.Value, *contract.Error) {
+func (j *Runs) Pin(ctx context.Context, name string, on bool) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	if missing != nil {
 		return edn.Nil(), missing
 	}
-	change := j.store.Unpin
+	change := j.Store.Unpin
 	if on {
-		change = j.store.Pin
+		change = j.Store.Pin
 	}
 	if err := change(ctx, run.ID); err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), Failure(err)
 	}
 	run.Pinned = on
 	return j.summary(run), nil
 }
 
 // Purge implements httpapi.Runs.
-func (j *Journal) Purge(ctx context.Context, name string, dryRun bool) (edn.Value, *contract.Error) {
+func (j *Runs) Purge(ctx context.Context, name string, dryRun bool) (edn.Value, *contract.Error) {
 	run, missing := j.ended(ctx, "purge", name)
 	if missing != nil {
 		return edn.Nil(), missing
 	}
 	if !dryRun {
-		if err := j.store.Purge(ctx, run.ID); err != nil {
-			return edn.Nil(), failureOf(err)
+		if err := j.Store.Purge(ctx, run.ID); err != nil {
+			return edn.Nil(), Failure(err)
 		}
 		var err error
-		if run, err = j.store.Run(ctx, run.ID); err != nil {
-			return edn.Nil(), failureOf(err)
+		if run, err = j.Store.Run(ctx, run.ID); err != nil {
+			return edn.Nil(), Failure(err)
 		}
 	}
 	return j.summary(run).AssocKey("dry-run?", edn.Bool(dryRun)), nil
@@ -81,13 +81,13 @@ func (j *Journal) Purge(ctx context.Context, name string, dryRun bool) (edn.Valu
 
 // has reports whether a run in progress is in reach, as far as that is known without its
 // record.
-func (j *Journal) has(active *activeRun) bool {
-	return (j.of.Principal == "" || active.run.Principal() == j.of.Principal) &&
-		(j.of.Tenant == "" || active.run.Tenant() == j.of.Tenant) && j.of.Session == ""
+func (j *Runs) has(active *act.Run) bool {
+	return (j.reach.Principal == "" || active.Principal() == j.reach.Principal) &&
+		(j.reach.Tenant == "" || active.Tenant() == j.reach.Tenant) && j.reach.Session == ""
 }
 
 // Cancel implements httpapi.Runs.
-func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellation) (edn.Value, *contract.Error) {
+func (j *Runs) Cancel(ctx context.Context, name string, c httpapi.Cancellation) (edn.Value, *contract.Error) {
 	active := j.running(name)
 	if active == nil || !j.has(active) {
 		run, missing := j.find(ctx, name)
@@ -98,9 +98,9 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 			if run.Ended() {
 				return canceled(run.ID, run.State, false), nil
 			}
-			if run.State == "suspended" && j.host != nil {
+			if run.State == "suspended" && j.Live != nil {
 				how := act.Resumption{Why: journal.ResumedDecision, Cancel: &journal.CancelRequested{By: c.By, Why: c.Why}}
-				resumed, err := j.host.resume(run.ID, how)
+				resumed, err := j.Live.Resume(run.ID, how)
 				if err != nil {
 					return edn.Nil(), err
 				}
@@ -109,30 +109,30 @@ func (j *Journal) Cancel(ctx context.Context, name string, c httpapi.Cancellatio
 			return edn.Nil(), j.unexecuted(ctx, "cancel", run)
 		}
 	}
-	waits := active.run.Waiting()
-	accepted := active.run.Cancel(c.By, c.Why)
-	if accepted && j.store != nil { // before the answer leaves (JRN-004)
-		if err := j.store.Sync(ctx, active.run.ID()); err != nil {
-			return edn.Nil(), failureOf(err)
+	waits := active.Waiting()
+	accepted := active.Cancel(c.By, c.Why)
+	if accepted && j.Store != nil { // before the answer leaves (JRN-004)
+		if err := j.Store.Sync(ctx, active.ID()); err != nil {
+			return edn.Nil(), Failure(err)
 		}
 	}
 	wait := c.Wait
 	if !accepted || waits {
 		wait = endsAtOnce
 	}
-	return canceled(active.run.ID(), statusAfter(ctx, active.run, wait), accepted), nil
+	return canceled(active.ID(), statusAfter(ctx, active, wait), accepted), nil
 }
 
 // unexecuted returns the error for a change of a run that is not finished and that this
 // daemon does not execute: another host may do so (JRN-007).
-func (j *Journal) unexecuted(ctx context.Context, change string, run store.Run) *contract.Error {
-	host, mine, err := j.store.Owner(ctx, run.ID)
+func (j *Runs) unexecuted(ctx context.Context, change string, run store.Run) *contract.Error {
+	host, mine, err := j.Store.Owner(ctx, run.ID)
 	refused := func(format string, args ...any) *contract.Error {
 		return contract.Errorf("queue/invalid-transition", "%s run %s: "+format, append([]any{change, run.ID}, args...)...)
 	}
 	switch {
 	case err != nil:
-		return failureOf(err)
+		return Failure(err)
 	case mine || run.State != "open":
 		return refused("it is %s, but no daemon executes it", run.State).
 			WithHint("the log of the daemon says why it was not resumed")
@@ -172,31 +172,31 @@ func statusAfter(ctx context.Context, run *act.Run, wait time.Duration) string {
 }
 
 // Job implements httpapi.Runs.
-func (j *Journal) Job(ctx context.Context, name string) (edn.Value, *contract.Error) {
+func (j *Runs) Job(ctx context.Context, name string) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	if missing != nil {
 		return edn.Nil(), missing
 	}
 	status := j.status(run)
-	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	records, err := j.Store.Read(ctx, run.ID, 0, run.Records)
 	switch {
 	case err != nil:
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), Failure(err)
 	case len(records) == 0:
 		return edn.Nil(), contract.Errorf("queue/job-not-found", "job %s: its records were removed", run.ID)
 	}
-	return jobOf(records, status), nil
+	return JobValue(records, status), nil
 }
 
 // Resume implements httpapi.Runs.
-func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.Decision, by string) (edn.Value, *contract.Error) {
+func (j *Runs) Resume(ctx context.Context, name string, decisions []httpapi.Decision, by string) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	switch {
 	case missing != nil:
 		return edn.Nil(), missing
 	case run.State != "suspended" && run.State != journal.StatusFailed:
 		return edn.Nil(), contract.Errorf("run/not-resumable", "resume run %s: it is %s, expected a suspended or failed one", run.ID, j.status(run))
-	case j.host == nil:
+	case j.Live == nil:
 		return edn.Nil(), contract.Errorf("queue/invalid-transition", "resume run %s: no daemon is there to execute it", run.ID).
 			WithHint("start one with \"ferment serve\"")
 	}
@@ -204,7 +204,7 @@ func (j *Journal) Resume(ctx context.Context, name string, decisions []httpapi.D
 	for _, d := range decisions {
 		how.Decisions = append(how.Decisions, act.Decision{Node: d.Node, Choice: d.Choice, Value: d.Value, By: d.By})
 	}
-	if _, err := j.host.resume(run.ID, how); err != nil {
+	if _, err := j.Live.Resume(run.ID, how); err != nil {
 		return edn.Nil(), err
 	}
 	return edn.MustMap(edn.K("run"), edn.Text(run.ID), edn.K("status"), edn.K("running")), nil

@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"context"
@@ -8,16 +8,12 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
-	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Under sets the configuration that runs are replayed with.
-func (j *Journal) Under(l *setup.Loaded) { j.loaded = l }
-
 // Replay implements httpapi.Runs.
-func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *contract.Error) {
+func (j *Runs) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, q.Run)
 	if missing != nil {
 		return edn.Nil(), missing
@@ -26,9 +22,9 @@ func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value,
 		return edn.Nil(), contract.Errorf("replay/values-purged",
 			"the records of run %s were removed, as store.retain says", run.ID)
 	}
-	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	records, err := j.Store.Read(ctx, run.ID, 0, run.Records)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), Failure(err)
 	}
 	if !run.Purged.IsZero() {
 		return edn.Nil(), contract.Errorf("replay/values-purged", "the values of run %s were purged", run.ID)
@@ -37,7 +33,7 @@ func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value,
 		return j.fill(ctx, run.ID, records, dispatch.Fill{Swap: q.Swap, Effects: q.Effects})
 	}
 	began := time.Now()
-	hash, failure := act.Replay(ctx, j.loaded.ActConfig(), run.ID, records)
+	hash, failure := act.Replay(ctx, j.Loaded.ActConfig(), run.ID, records)
 	if failure != nil {
 		return edn.Nil(), failure
 	}
@@ -53,24 +49,13 @@ func (j *Journal) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value,
 // fill replays a run in a new one, which makes the calls that are not recorded, and
 // compares them. The error is that of a replay which was not accepted; how the new
 // run ended is in the result.
-func (j *Journal) fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (edn.Value, *contract.Error) {
-	if j.host == nil {
+func (j *Runs) fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (edn.Value, *contract.Error) {
+	if j.Live == nil {
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "replay run %s: only a daemon makes the calls that are not recorded", of).
 			WithHint("start one with \"ferment serve\"")
 	}
-	taken, err := j.host.Take()
+	run, err := j.Live.Fill(ctx, of, records, how)
 	if err != nil {
-		return edn.Nil(), err
-	}
-	defer taken.Release()
-	t := taken.(*turn)
-	a, err := t.of.service.Fill(of, records, how)
-	if err != nil {
-		return edn.Nil(), err
-	}
-	a.TraceParent = httpapi.TraceParent(ctx)
-	var run *act.Run
-	if _, err := t.perform(ctx, a, func(r *act.Run) { run = r }); run == nil {
 		return edn.Nil(), err
 	}
 	recorded, made := int64(0), int64(0)

@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 )
 
 // Verify implements httpapi.Runs.
-func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract.Error) {
-	s, missing := j.kept()
-	if missing != nil && (name != "" || j.empty == "") {
+func (j *Runs) Verify(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	s, missing := j.Kept()
+	if missing != nil && (name != "" || j.Missing == "") {
 		return edn.Nil(), missing
 	}
 	verified, damaged := 0, []edn.Value{}
@@ -22,10 +22,10 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 		err := s.Verify(ctx, r.ID)
 		var damage *store.Damage
 		if errors.As(err, &damage) {
-			damaged, err = append(damaged, damageValue(damage)), nil
+			damaged, err = append(damaged, DamageValue(damage)), nil
 		}
 		verified++
-		return failureOf(err)
+		return Failure(err)
 	}
 	if name != "" {
 		run, err := j.find(ctx, name)
@@ -36,10 +36,10 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 			return edn.Nil(), err
 		}
 	}
-	for f := (store.Filter{Limit: pageRecords, Reach: j.of}); name == "" && s != nil; {
+	for f := (store.Filter{Limit: pageRecords, Reach: j.reach}); name == "" && s != nil; {
 		runs, err := s.Runs(ctx, f)
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), Failure(err)
 		}
 		if len(runs) == 0 {
 			break
@@ -52,13 +52,13 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 		f.Before = runs[len(runs)-1].ID
 	}
 	var b edn.MapBuilder
-	if name == "" && s != nil && j.of.All() {
+	if name == "" && s != nil && j.reach.All() {
 		sessions, found, err := s.VerifySessions(ctx)
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), Failure(err)
 		}
 		for _, d := range found {
-			damaged = append(damaged, damageValue(d))
+			damaged = append(damaged, DamageValue(d))
 		}
 		b.Key("sessions", edn.Int(int64(sessions)))
 	}
@@ -68,29 +68,15 @@ func (j *Journal) Verify(ctx context.Context, name string) (edn.Value, *contract
 	return b.Map(), nil
 }
 
-func damageValue(d *store.Damage) edn.Value {
-	var b edn.MapBuilder
-	for key, text := range map[string]string{"run": d.Run, "hash": d.Hash} {
-		if text != "" {
-			b.Key(key, edn.Text(text))
-		}
-	}
-	if d.Seq > 0 {
-		b.Key("seq", edn.Int(int64(d.Seq)))
-	}
-	b.Key("what", edn.Text(d.What))
-	return b.Map()
-}
-
 // Export implements httpapi.Runs.
-func (j *Journal) Export(ctx context.Context, name string, offset int64) (edn.Value, *contract.Error) {
+func (j *Runs) Export(ctx context.Context, name string, offset int64) (edn.Value, *contract.Error) {
 	run, missing := j.ended(ctx, "export", name)
 	if missing != nil {
 		return edn.Nil(), missing
 	}
 	part := &part{skip: offset}
-	if err := j.store.Export(ctx, run.ID, part); err != nil && !errors.Is(err, errPartFull) {
-		return edn.Nil(), failureOf(err)
+	if err := j.Store.Export(ctx, run.ID, part); err != nil && !errors.Is(err, errPartFull) {
+		return edn.Nil(), Failure(err)
 	}
 	text := part.text
 	if part.full { // ends between two characters
@@ -132,8 +118,8 @@ func (p *part) Write(b []byte) (int, error) {
 }
 
 // Import implements httpapi.Runs.
-func (j *Journal) Import(ctx context.Context, name string) (edn.Value, *contract.Error) {
-	s, missing := j.kept()
+func (j *Runs) Import(ctx context.Context, name string) (edn.Value, *contract.Error) {
+	s, missing := j.Kept()
 	if missing != nil {
 		return edn.Nil(), missing
 	}
@@ -149,8 +135,8 @@ func (j *Journal) Import(ctx context.Context, name string) (edn.Value, *contract
 			WithHint("\"ferment runs list\" shows the recorded runs")
 	}
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), Failure(err)
 	}
 	run, err := s.Run(ctx, id)
-	return j.summary(run), failureOf(err)
+	return j.summary(run), Failure(err)
 }

@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"bufio"
@@ -28,7 +28,7 @@ import (
 type recordedRuns struct {
 	httpapi.Backend // what no reader needs
 
-	journal  *Journal
+	journal  *Runs
 	settings *httpapi.Settings
 	users    *identity.Service
 }
@@ -46,7 +46,7 @@ func (b *recordedRuns) Identified(httpapi.Identified) {}
 type recordedControl struct {
 	httpapi.Control
 
-	journal *Journal
+	journal *Runs
 }
 
 func (c recordedControl) Runs() httpapi.Runs { return c.journal }
@@ -64,7 +64,7 @@ func serveRecorded(tb testing.TB, s *store.Store) (events func(run string) *http
 	require.Nil(tb, failed)
 	_, token, failed := users.AddToken(tb.Context(), who, identity.NewToken{Owner: "ann"})
 	require.Nil(tb, failed)
-	b := &recordedRuns{journal: &Journal{store: s}, users: users, settings: &httpapi.Settings{
+	b := &recordedRuns{journal: &Runs{Store: s}, users: users, settings: &httpapi.Settings{
 		Identity: who, Access: policy.ShippedAccess(), Limits: config.HTTPLimits{
 			Headers: 32 << 10, HeaderRead: time.Minute, Idle: time.Minute, Write: time.Minute, StreamWrite: time.Minute,
 			Connections: 1000, PerAddress: 1000,

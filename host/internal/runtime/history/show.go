@@ -1,4 +1,4 @@
-package daemon
+package history
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 )
 
 // Show implements httpapi.Runs.
-func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) (edn.Value, *contract.Error) {
+func (j *Runs) Show(ctx context.Context, name string, with httpapi.RunParts) (edn.Value, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	if missing != nil {
 		return edn.Nil(), missing
 	}
-	records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+	records, err := j.Store.Read(ctx, run.ID, 0, run.Records)
 	if err != nil {
-		return edn.Nil(), failureOf(err)
+		return edn.Nil(), Failure(err)
 	}
 	var b edn.MapBuilder
 	b.Key("run", j.summary(run))
@@ -28,7 +28,7 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 	}
 	b.Key("nodes", edn.Vector(nodes...))
 	if past := journal.NewHistory(records); past.Accepted != nil {
-		b.Key("deadline-at", instant(past.DeadlineAt))
+		b.Key("deadline-at", journal.Instant(past.DeadlineAt))
 	}
 	if open := interruptValues(records); len(open) > 0 {
 		b.Key("interrupts", edn.Vector(open...))
@@ -40,7 +40,7 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		switch body := rec.Body.(type) {
 		case *journal.CancelRequested:
 			b.Key("cancel", edn.MustMap(
-				edn.K("at"), instant(rec.At),
+				edn.K("at"), journal.Instant(rec.At),
 				edn.K("by"), edn.Text(body.By),
 				edn.K("why"), edn.Text(body.Why),
 			))
@@ -53,7 +53,7 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 				open[i] = q.Value()
 			}
 			b.Key("suspended", edn.MustMap(
-				edn.K("at"), instant(rec.At),
+				edn.K("at"), journal.Instant(rec.At),
 				edn.K("why"), edn.K(body.Why),
 				edn.K("open"), edn.Vector(open...),
 			))
@@ -76,14 +76,14 @@ func (j *Journal) Show(ctx context.Context, name string, with httpapi.RunParts) 
 		}
 	}
 	if with.Transcript {
-		b.Key("transcript", j.content.Transcript(records))
+		b.Key("transcript", j.Content.Transcript(records))
 	}
 	return b.Map(), nil
 }
 
 // Diff implements httpapi.Runs. Runs whose values were purged are compared by what
 // is kept.
-func (j *Journal) Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error) {
+func (j *Runs) Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error) {
 	var both [2][]journal.Record
 	for i, name := range []string{a, b} {
 		run, missing := j.find(ctx, name)
@@ -93,9 +93,9 @@ func (j *Journal) Diff(ctx context.Context, a, b string) (edn.Value, *contract.E
 		if missing != nil {
 			return edn.Nil(), missing
 		}
-		records, err := j.store.Read(ctx, run.ID, 0, run.Records)
+		records, err := j.Store.Read(ctx, run.ID, 0, run.Records)
 		if err != nil {
-			return edn.Nil(), failureOf(err)
+			return edn.Nil(), Failure(err)
 		}
 		both[i] = records
 	}
@@ -108,7 +108,7 @@ func epochs(records []journal.Record) edn.Value {
 	add := func(rec journal.Record, host, boot, config, why, by string) {
 		v := edn.MustMap(
 			edn.K("epoch"), edn.Int(int64(rec.Epoch)),
-			edn.K("at"), instant(rec.At),
+			edn.K("at"), journal.Instant(rec.At),
 			edn.K("host"), edn.Text(host),
 			edn.K("boot"), edn.Text(boot),
 			edn.K("config"), edn.Text(config),
@@ -136,7 +136,7 @@ func epochs(records []journal.Record) edn.Value {
 // decisions about suspended calls, in the order in which they were taken.
 func interventions(records []journal.Record) (out []edn.Value) {
 	add := func(rec journal.Record, node edn.Value, what edn.Value, by string) {
-		out = append(out, edn.MustMap(edn.K("at"), instant(rec.At), edn.K("node"), node, edn.K("what"), what, edn.K("by"), edn.Text(by)))
+		out = append(out, edn.MustMap(edn.K("at"), journal.Instant(rec.At), edn.K("node"), node, edn.K("what"), what, edn.K("by"), edn.Text(by)))
 	}
 	names := map[string]string{} // of nodes by path
 	name := func(path edn.Value) edn.Value {

@@ -1,0 +1,265 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/orchestration/act"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Runs reads and changes the recorded runs of a data directory. Its fields must not
+// change once it is in use; its methods are safe for concurrent use. The zero value is
+// that of a daemon which keeps its runs in memory.
+type Runs struct {
+	Store *store.Store
+	// Missing is the file of the journal, if it does not exist.
+	Missing string
+	// Live has the runs in progress; nil: no daemon is there.
+	Live Live
+	// Loaded is the configuration that runs are replayed with; nil: none.
+	Loaded *setup.Loaded
+	// Content is what transcripts have of inputs and outputs.
+	Content journal.Content
+
+	reach store.Reach // only these runs exist
+}
+
+// Live is what a daemon does with its runs in progress. It must be safe for concurrent
+// use.
+type Live interface {
+	// State returns the state of a run that has not ended: queued, waiting or running,
+	// or open if this daemon does not execute it.
+	State(run string) string
+	// Running returns a run in progress; nil: this daemon does not execute it.
+	Running(run string) *act.Run
+	// Reading counts a reader of the events of a run until leave is called, once.
+	Reading(run string) (leave func())
+	// Resume continues a run that is suspended or has failed.
+	Resume(run string, how act.Resumption) (*act.Run, *contract.Error)
+	// Fill replays a run in a new one, which makes the calls that are not recorded, and
+	// returns that one when it has ended. The error is that of a replay which was not
+	// accepted.
+	Fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (*act.Run, *contract.Error)
+}
+
+var _ httpapi.Runs = (*Runs)(nil)
+
+// OwnedBy implements httpapi.Runs.
+func (j *Runs) OwnedBy(principal string) httpapi.Runs {
+	owned := *j
+	owned.reach.Principal = principal
+	return &owned
+}
+
+// OfTenant implements httpapi.Runs.
+func (j *Runs) OfTenant(tenant string) httpapi.Runs {
+	of := *j
+	of.reach.Tenant = tenant
+	return &of
+}
+
+// InSession implements httpapi.Runs.
+func (j *Runs) InSession(session string) httpapi.Runs {
+	of := *j
+	of.reach.Session = session
+	return &of
+}
+
+// sees reports whether a recorded run is in the reach of the caller.
+func (j *Runs) sees(ctx context.Context, run *store.Run) (bool, error) {
+	if j.reach.All() {
+		return true, nil
+	}
+	return j.Store.InReach(ctx, run.ID, j.reach)
+}
+
+// Kept returns the store; the error is that of a host without one.
+func (j *Runs) Kept() (*store.Store, *contract.Error) {
+	switch {
+	case j.Store != nil:
+		return j.Store, nil
+	case j.Missing != "":
+		return nil, contract.Errorf("run/not-found", "no run is recorded: the journal %s does not exist", j.Missing).
+			WithHint("a daemon creates it; start one with \"ferment serve\"")
+	}
+	return nil, contract.Errorf("db/not-configured", "store.driver is \"memory\": runs are forgotten when they end").
+		WithHint("set driver = \"sqlite\" or \"postgres\" in the block store and restart the daemon")
+}
+
+// lastRun names the newest run.
+const lastRun = "last"
+
+// find returns the run that a caller has named.
+func (j *Runs) find(ctx context.Context, name string) (store.Run, *contract.Error) {
+	run, err := j.named(ctx, name)
+	if j.reach.All() || err != nil && err.Type != "invalid-request" {
+		return run, err
+	}
+	if err == nil {
+		seen, fault := j.sees(ctx, &run)
+		if fault != nil {
+			return store.Run{}, Failure(fault)
+		}
+		if seen {
+			return run, nil
+		}
+	}
+	return store.Run{}, notRecorded(name)
+}
+
+func notRecorded(name string) *contract.Error {
+	return contract.Errorf("run/not-found", "no recorded run has an id that begins with %.80q", name).
+		WithHint("\"ferment runs list\" shows the runs")
+}
+
+// named returns the run with a name, of any owner.
+func (j *Runs) named(ctx context.Context, name string) (store.Run, *contract.Error) {
+	s, missing := j.Kept()
+	if missing != nil {
+		return store.Run{}, missing
+	}
+	if name == lastRun {
+		runs, err := s.Runs(ctx, store.Filter{Limit: 1})
+		if err == nil && len(runs) == 0 {
+			return store.Run{}, contract.Errorf("run/not-found", "no run is recorded yet")
+		}
+		if err != nil {
+			return store.Run{}, Failure(err)
+		}
+		return runs[0], nil
+	}
+	run, err := s.Run(ctx, name)
+	if !errors.Is(err, contract.OfType("run/not-found")) {
+		return run, Failure(err)
+	}
+	prefix := name
+	if !strings.HasPrefix(name, "run_") {
+		prefix = "run_" + strings.ToUpper(name)
+	}
+	ids, err := s.Match(ctx, prefix, 2)
+	switch {
+	case err != nil:
+		return run, Failure(err)
+	case len(ids) == 0:
+		return run, notRecorded(name)
+	case len(ids) > 1:
+		return run, contract.Errorf("invalid-request", "several runs have ids that begin with %.80q, such as %s and %s",
+			name, ids[0], ids[1]).WithHint("write more of the id")
+	}
+	run, err = s.Run(ctx, ids[0])
+	return run, Failure(err)
+}
+
+// status returns the status of a run: an open one that this daemon executes is
+// running.
+func (j *Runs) status(r store.Run) string {
+	if r.State == "open" && j.Live != nil {
+		return j.Live.State(r.ID)
+	}
+	return r.State
+}
+
+// running returns the run in progress with an id, nil if there is none.
+func (j *Runs) running(id string) *act.Run {
+	if j.Live == nil {
+		return nil
+	}
+	return j.Live.Running(id)
+}
+
+// summary returns a row of the list of runs.
+func (j *Runs) summary(r store.Run) edn.Value {
+	var b edn.MapBuilder
+	b.Key("run", edn.Text(r.ID))
+	b.Key("status", journal.Keyword(j.status(r)))
+	b.Key("intent", journal.Keyword(r.Intent))
+	b.Key("principal", edn.Text(r.Principal))
+	b.Key("accepted-at", journal.Instant(r.Accepted))
+	if !r.Finished.IsZero() {
+		b.Key("finished-at", journal.Instant(r.Finished))
+		b.Key("latency-ms", edn.Int(r.Latency.Milliseconds()))
+	}
+	if cost, err := edn.ReadString(r.Cost + "M"); err == nil && cost.IsNumber() {
+		b.Key("cost-usd", cost)
+	}
+	if r.Error != "" {
+		b.Key("error/type", journal.Keyword(r.Error))
+	}
+	b.Key("epoch", edn.Int(int64(r.Epoch)))
+	b.Key("records", edn.Int(int64(r.Records)))
+	for key, set := range map[string]bool{"imported?": r.Imported, "pinned?": r.Pinned} {
+		if set {
+			b.Key(key, edn.Bool(true))
+		}
+	}
+	for key, at := range map[string]time.Time{"purged-at": r.Purged, "removed-at": r.Removed} {
+		if !at.IsZero() {
+			b.Key(key, journal.Instant(at))
+		}
+	}
+	return b.Map()
+}
+
+// The number of runs in a list by default, and the number of open runs that are
+// searched for those in progress.
+const (
+	listedRuns = 20
+	manyOpen   = 10_000
+)
+
+// List implements httpapi.Runs.
+func (j *Runs) List(ctx context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
+	s, missing := j.Kept()
+	if missing != nil && j.Missing == "" {
+		return edn.Nil(), missing
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = listedRuns
+	}
+	filter := store.Filter{
+		Status: f.Status, Intent: f.Intent, Principal: f.Principal, Session: f.Session, Since: f.Since, Until: f.Until,
+		Before: f.Before, Limit: limit + 1, Reach: j.reach,
+	}
+	live := f.Status == "running" || f.Status == "queued" || f.Status == "waiting"
+	if live {
+		filter.Status, filter.Limit = "open", manyOpen
+	}
+	if f.Key != "" {
+		filter.Key = act.KeyHash(cmp.Or(j.reach.Principal, f.Principal), f.Key)
+	}
+	var runs []store.Run
+	if s != nil {
+		var err error
+		if f.Before != "" {
+			if _, err := j.find(ctx, f.Before); err != nil {
+				return edn.Nil(), contract.Errorf("invalid-request", "list runs: the cursor names run %s, which is not recorded",
+					f.Before).WithHint("list without the cursor")
+			}
+		}
+		if runs, err = s.Runs(ctx, filter); err != nil {
+			return edn.Nil(), Failure(err)
+		}
+	}
+	out := []edn.Value{}
+	for _, r := range runs {
+		if !live || j.status(r) == f.Status {
+			out = append(out, j.summary(r))
+		}
+	}
+	more := len(out) > limit
+	return edn.MustMap(
+		edn.K("runs"), edn.Vector(out[:min(len(out), limit)]...),
+		edn.K("more?"), edn.Bool(more),
+	), nil
+}
