@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -21,10 +23,14 @@ import (
 //	{:hash "b3:.." :value ..}       a whole value
 //	{:hash "b3:.." :parts ..}       a value with parts
 //	{:hash "b3:.." :concat ["b3:.."]} a vector made of vectors
+//	{:hash "b3:.." :plugin ".." :description {..}}
+//
+// The last ones describe the plugins of the host, for a replay where these are not
+// installed; a file need not have them.
 const exportVersion = 1
 
-// Export writes a finished run with its values.
-func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
+// Export writes a finished run with its values, and descriptions of plugins by name.
+func (s *Store) Export(ctx context.Context, run string, to io.Writer, plugins map[string]edn.Value) error {
 	row, err := s.finished(ctx, run, "export")
 	if err != nil {
 		return err
@@ -63,7 +69,39 @@ func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 			return err
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(plugins)) {
+		e.line(edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(plugins[name])), edn.K("plugin"), edn.Text(name),
+			edn.K("description"), plugins[name]))
+	}
 	return out.Flush()
+}
+
+// Exported returns the descriptions of plugins in an exported file, by name. The error is
+// import/invalid.
+func Exported(from io.Reader) (map[string]edn.Value, error) {
+	lines, err := readLines(from)
+	if err != nil {
+		return nil, err
+	}
+	plugins := map[string]edn.Value{}
+	for _, v := range lines {
+		if v.HasKey("description") {
+			if err := described(v); err != nil {
+				return nil, err
+			}
+			name, _ := v.Key("plugin").AsString()
+			plugins[name] = v.Key("description")
+		}
+	}
+	return plugins, nil
+}
+
+// described compares the description of a plugin with its hash.
+func described(v edn.Value) error {
+	if text, _ := v.Key("hash").AsString(); text != edn.Hash(v.Key("description")) {
+		return badFile("the description of plugin %s was changed", v.Key("plugin"))
+	}
+	return nil
 }
 
 type exporter struct {
@@ -174,6 +212,8 @@ func (i *importer) read(lines []edn.Value) (err error) {
 			err = i.header(v)
 		case v.HasKey("record"):
 			err = i.record(v)
+		case v.HasKey("description"): // this host has its own plugins
+			err = described(v)
 		default:
 			err = i.value(v)
 		}

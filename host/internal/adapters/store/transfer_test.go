@@ -19,7 +19,7 @@ func TestExportComesBack(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		from := on.openAt(t, on.filled(t))
 		var file bytes.Buffer
-		require.NoError(t, from.Export(context.Background(), "run_1", &file))
+		require.NoError(t, from.Export(context.Background(), "run_1", &file, nil))
 		for line := range bytes.Lines(file.Bytes()) {
 			_, err := edn.Read(line)
 			require.NoError(t, err, "each line is a form")
@@ -52,12 +52,12 @@ func TestExportComesBack(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, is)
 		var again bytes.Buffer
-		require.NoError(t, to.Export(context.Background(), "run_1", &again))
+		require.NoError(t, to.Export(context.Background(), "run_1", &again, nil))
 		assert.Equal(t, file.String(), again.String())
 		_, err = to.Import(context.Background(), bytes.NewReader(file.Bytes()))
 		typed(t, err, "journal/fenced")
 		require.ErrorIs(t, err, ErrRecorded)
-		typed(t, from.Export(context.Background(), "run_3", &file), "queue/invalid-transition")
+		typed(t, from.Export(context.Background(), "run_3", &file, nil), "queue/invalid-transition")
 		require.NoError(t, to.Err())
 	})
 }
@@ -67,7 +67,7 @@ func TestImportVerifies(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		from := on.openAt(t, on.filled(t))
 		var file bytes.Buffer
-		require.NoError(t, from.Export(context.Background(), "run_1", &file))
+		require.NoError(t, from.Export(context.Background(), "run_1", &file, nil))
 		lines := strings.SplitAfter(strings.TrimSuffix(file.String(), "\n"), "\n")
 		to := on.openAt(t, t.TempDir())
 		refuse := func(what string, text string) {
@@ -112,13 +112,13 @@ func TestImportSharesParts(t *testing.T) {
 		appendAll(t, s, a.accepted(dialogue(40)), a.finished(nothing))
 		require.NoError(t, s.Sync(context.Background(), "run_a"))
 		var file bytes.Buffer
-		require.NoError(t, s.Export(context.Background(), "run_a", &file))
+		require.NoError(t, s.Export(context.Background(), "run_a", &file, nil))
 		other := on.openAt(t, t.TempDir())
 		b := newScript("run_b")
 		appendAll(t, other, b.accepted(dialogue(41)), b.finished(nothing))
 		require.NoError(t, other.Sync(context.Background(), "run_b"))
 		file.Reset()
-		require.NoError(t, other.Export(context.Background(), "run_b", &file))
+		require.NoError(t, other.Export(context.Background(), "run_b", &file, nil))
 		var kept []string
 		for line := range strings.Lines(file.String()) {
 			hash, _ := edn.MustRead(line).Key("hash").AsString()
@@ -143,7 +143,7 @@ func TestExportOfAPurgedRun(t *testing.T) {
 		from := on.openAt(t, on.filled(t))
 		require.NoError(t, from.Purge(context.Background(), "run_1"))
 		var file bytes.Buffer
-		require.NoError(t, from.Export(context.Background(), "run_1", &file))
+		require.NoError(t, from.Export(context.Background(), "run_1", &file, nil))
 		to := on.openAt(t, t.TempDir())
 		_, err := to.Import(context.Background(), &file)
 		require.NoError(t, err)

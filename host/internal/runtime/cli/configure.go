@@ -38,7 +38,11 @@ func (c *command) options() setup.Options {
 // load reads the configuration; an invalid one is printed and ends the
 // command.
 func (c *command) load(ctx context.Context, o setup.Options) (*setup.Loaded, error) {
-	loaded, err := setup.Load(ctx, o)
+	return c.usable(setup.Load(ctx, o))
+}
+
+// usable returns a configuration without errors.
+func (c *command) usable(loaded *setup.Loaded, err error) (*setup.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -22,11 +23,15 @@ func (c *command) runsExportCommand() *cobra.Command {
 		Use:   "export RUN [FILE]",
 		Short: "write a finished run with its values to a file",
 		Long: "export writes the records and values of a finished run as lines of EDN, to a file that only its owner can\n" +
-			"read, or to standard output. Secrets are not in it; requests and answers are.",
+			"read, or to standard output. Secrets are not in it; requests and answers are, and what the plugins say that\n" +
+			"they provide.",
 		Example: "  ferment runs export last last.edn\n  ferment runs export last > last.edn",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
+				if !d.there { // else the daemon has them
+					d.under(c.described(cmd.Context()))
+				}
 				if len(args) == 1 {
 					_, _, err := exportTo(cmd.Context(), d, args[0], c.env.Stdout)
 					return err
@@ -35,6 +40,18 @@ func (c *command) runsExportCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// described returns the configuration with what is known of its plugins; nil if it cannot be
+// read.
+func (c *command) described(ctx context.Context) *setup.Loaded {
+	o := c.options()
+	o.Lockfile, o.NoStart = setup.LockfileShown, true
+	loaded, err := setup.Load(ctx, o)
+	if err != nil {
+		return nil
+	}
+	return loaded
 }
 
 func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) error {

@@ -2,14 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -18,20 +23,24 @@ func (c *command) runsReplayCommand() *cobra.Command {
 	var swap map[string]string
 	var effects []string
 	cmd := &cobra.Command{
-		Use:   "replay RUN",
+		Use:   "replay RUN|FILE",
 		Short: "execute a finished run once more from its records, and compare",
 		Long: "replay executes a run with the attempts, answers and verdicts that are recorded, and compares the values of\n" +
 			"all nodes and the result. No plugin is called and nothing is recorded. A difference, such as a call or a gate\n" +
 			"that has no record, ends with the place of the first node that differs. A gate whose condition was changed\n" +
 			"has its recorded verdict; --mode fill evaluates it again.\n\n" +
+			"FILE is one that runs export wrote. Its run is replayed under the configuration found here, without a daemon\n" +
+			"and without the plugins: what they provide is in the file. So an exported run is a test of a configuration.\n\n" +
 			"With --mode fill the daemon makes a new run under its configuration. An attempt with a recorded request has\n" +
 			"the recorded end and costs nothing; checks of the host run again; every other call is made, without effects\n" +
 			"that --effects does not name. --swap A=B calls capability B in place of A, and with that --mode fill. The\n" +
 			"new run is compared with the recorded one as by runs diff.\n" +
 			"Exit codes: 0 equal, 1 --mode fill found differences.",
-		Example: "  ferment runs replay last\n  ferment runs replay last --json\n  ferment runs replay last --mode fill",
-		Args:    cobra.ExactArgs(1),
+		Example: "  ferment runs replay last\n  ferment runs replay last --json\n  ferment runs replay ./last.edn\n" +
+			"  ferment runs replay last --mode fill",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			ofFile := strings.ContainsRune(args[0], filepath.Separator) || c.isFile(args[0])
 			action := actionOf("runs-replay", edn.K("run"), edn.Text(args[0]))
 			if (len(swap) > 0 || len(effects) > 0) && !cmd.Flags().Changed("mode") {
 				mode = journal.ReplayFill
@@ -39,10 +48,14 @@ func (c *command) runsReplayCommand() *cobra.Command {
 			switch {
 			case mode == strictReplay && len(swap)+len(effects) > 0:
 				return usagef("--swap and --effects need --mode fill: a strict replay makes no calls")
+			case mode == strictReplay && ofFile:
+				return c.replayFile(cmd.Context(), args[0])
 			case mode == strictReplay:
 				return c.onRuns(cmd.Context(), false, func(d runsDesk) error { return c.replayStrictly(cmd.Context(), d, action) })
 			case mode != journal.ReplayFill:
 				return usagef("--mode %s: expected strict or fill", mode)
+			case ofFile:
+				return usagef("--mode fill makes a new run, of one that is recorded: \"ferment runs import %s\" records it", args[0])
 			}
 			if err := readEffects(effects); err != nil {
 				return err
@@ -102,20 +115,44 @@ func filling(action edn.Value, swap map[string]string, effects []string) (edn.Va
 	return action, nil
 }
 
+// replayFile replays the run of an exported file.
+func (c *command) replayFile(ctx context.Context, name string) error {
+	v, err := history.ReplayFile(ctx, c.path(name), func(recorded map[string]edn.Value) (*setup.Loaded, error) {
+		return c.usable(setup.LoadRecorded(ctx, c.options(), recorded))
+	})
+	if errors.As(err, new(*fs.PathError)) {
+		return &fileError{err: fmt.Errorf("read %s: %w", name, cause(err))}
+	}
+	if err != nil {
+		return err
+	}
+	return c.replayed(v)
+}
+
 func (c *command) replayStrictly(ctx context.Context, d runsDesk, action edn.Value) error {
+	var unasked []string
 	if !d.there {
 		o := c.options()
-		o.Lockfile = setup.LockfileShown // nothing is started
+		o.Lockfile, o.NoStart = setup.LockfileShown, true
 		loaded, err := c.load(ctx, o)
 		if err != nil {
 			return err
 		}
 		d.under(loaded)
+		unasked = loaded.Unasked()
 	}
 	v, err := d.do(ctx, action)
+	if err != nil && len(unasked) > 0 {
+		return contract.Errorf("runtime/not-ready", "replay: what plugin %s provides is not known here, and a strict replay asks no plugin",
+			unasked[0]).WithCause(contract.AsError(err)).WithHint("\"ferment validate --describe\" asks it")
+	}
 	if err != nil {
 		return err
 	}
+	return c.replayed(v)
+}
+
+func (c *command) replayed(v edn.Value) error {
 	return c.done(v, fmt.Sprintf("%s: replayed, equal: %s records\n  result %s", plain(v.Key("run")), v.Key("records"),
 		plain(v.Key("hash"))))
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,16 @@ func TestRunsReplay(t *testing.T) {
 	got = w.run("runs", "replay", "last")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, strings.Trim(hash, "\""))
+
+	cold := *w // it does not know what the plugin provides, and does not ask it
+	cold.env = append(slices.Clone(w.env), "HOME="+t.TempDir())
+	got = cold.run("runs", "replay", "last")
+	assert.NotZero(t, got.code)
+	assert.Contains(t, got.stderr, "\"ferment validate --describe\" asks it")
+	got = cold.run("validate", "--describe")
+	require.Equal(t, 0, got.code, got.stderr)
+	got = cold.run("runs", "replay", "last")
+	assert.Equal(t, 0, got.code, got.stderr)
 
 	got = w.run("runs", "replay", "run_nobody")
 	assert.NotZero(t, got.code)

@@ -19,6 +19,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/expression"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/files"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -54,6 +55,9 @@ type Options struct {
 	// Attached maps labels of plugin blocks to running plugins, usually under a
 	// debugger. It is allowed in the profiles dev and test.
 	Attached map[string]plugins.Attachment
+	// Recorded, if not nil, has the descriptions of all plugins, by their labels, and
+	// no program has to exist. For a replay of records.
+	Recorded map[string]contract.Description
 	// HostVersion is compared with ferment.requires. A text that is not a version
 	// number, such as that of a development build, satisfies every constraint.
 	HostVersion string
@@ -230,6 +234,7 @@ func (l *loader) plugins() plugins.Options {
 		OnlyLocked:      l.opts.OnlyLocked,
 		MayStart:        l.opts.MayStart,
 		Attached:        l.opts.Attached,
+		Recorded:        l.opts.Recorded,
 		DataDir:         l.config.Host.DataDir,
 		LockFile:        l.config.Host.LockFile,
 	}

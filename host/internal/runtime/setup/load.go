@@ -123,6 +123,48 @@ func LoadIn(ctx context.Context, o Options, env *Environment) (*Loaded, error) {
 	return loaded, nil
 }
 
+// LoadRecorded reads the configuration for a replay with the descriptions of plugins that
+// were recorded, by name. It asks no plugin, and their programs need not exist.
+func LoadRecorded(ctx context.Context, o Options, recorded map[string]edn.Value) (*Loaded, error) {
+	all := make(map[string]contract.Description, len(recorded))
+	for name, v := range recorded {
+		d, err := contract.ParseDescription(v)
+		if err != nil {
+			return nil, contract.Errorf("import/invalid", "the description of plugin %q: %w", name, err)
+		}
+		all[name] = d
+	}
+	cfg, _ := config.Load(ctx, o.Config, config.Options{
+		Recorded: all, Dir: o.Dir, Env: o.Env, Profile: o.Profile, HostVersion: o.Version,
+	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return &Loaded{Config: cfg}, nil
+}
+
+// Unasked returns the enabled plugins whose descriptions are not known.
+func (l *Loaded) Unasked() (names []string) {
+	for _, p := range l.Plugins {
+		if p.Enabled && !p.Described {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// Descriptions returns what the described plugins say of themselves, by name, for
+// LoadRecorded.
+func (l *Loaded) Descriptions() map[string]edn.Value {
+	all := map[string]edn.Value{}
+	for _, p := range l.Plugins {
+		if p.Enabled && p.Described {
+			all[p.Name] = p.Description.Value()
+		}
+	}
+	return all
+}
+
 // Summary returns one line about a configuration without errors.
 func (l *Loaded) Summary() string {
 	var plugins []string

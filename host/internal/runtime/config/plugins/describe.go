@@ -85,6 +85,11 @@ func Read(ctx context.Context, d *decode.Document, set *files.Set, opts Options)
 	r.readLock()
 	for _, s := range r.All("plugin") {
 		p := r.plugin(s)
+		if r.Options.Recorded != nil {
+			r.recorded(s, &p)
+			r.Plugins = append(r.Plugins, p)
+			continue
+		}
 		if p.Enabled && !p.Optional {
 			r.OnDisk(s.Block("isolation"), "exec", decode.Anything)
 		}
@@ -249,6 +254,21 @@ func (r *Reader) describe(s *decode.Section, p *Plugin) {
 	p.Description, p.Described = full, true
 	r.accepts(s, p)
 	r.granted(s, p)
+}
+
+// recorded sets the description that was recorded with a run. Nothing else of the plugin is
+// needed, so its keys may be missing: it is enabled if it was.
+func (r *Reader) recorded(s *decode.Section, p *Plugin) {
+	if config := ConfigBlock(s); config != nil {
+		r.names(config.Layers, config.Path)
+	}
+	var ok bool
+	if p.Description, ok = r.Options.Recorded[p.Name]; ok {
+		p.Enabled, p.Described, p.Disabled = true, true, nil
+		r.accepts(s, p)
+	} else if p.Enabled {
+		r.unchecked(s, p, "its description was not recorded")
+	}
 }
 
 // usual sets the description of a plugin whose config block is invalid: the names that do not depend on the

@@ -29,6 +29,7 @@ type Options struct {
 	OnlyLocked      bool
 	MayStart        func(plugin string) bool // nil: none
 	Attached        map[string]Attachment
+	Recorded        map[string]contract.Description // nil: programs are asked
 	DataDir         string
 	LockFile        string
 }

@@ -1,0 +1,57 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// ReplayFile executes the run of an exported file once more from its records, as a strict
+// replay (JRN-050, JRN-053). load returns the configuration with the descriptions of
+// plugins in the file; no daemon, store or plugin has to be there. Errors: fs.PathError,
+// import/invalid, and those of load and Replay.
+func ReplayFile(
+	ctx context.Context, name string, load func(recorded map[string]edn.Value) (*setup.Loaded, error),
+) (_ edn.Value, err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	defer func() { _ = f.Close() }()
+	recorded, err := store.Exported(f)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	loaded, err := load(recorded)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	dir, err := os.MkdirTemp("", "ferment-replay")
+	if err != nil {
+		return edn.Nil(), fmt.Errorf("replay: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	s, err := store.Open(ctx, store.Options{Path: filepath.Join(dir, "ferment.db"), NoSync: true, AllowNetworkFS: true})
+	if err != nil {
+		return edn.Nil(), Failure(err)
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := f.Seek(0, 0); err != nil {
+		return edn.Nil(), err
+	}
+	run, err := s.Import(ctx, f)
+	if err != nil {
+		return edn.Nil(), Failure(err)
+	}
+	v, failure := (&Runs{Store: s, Loaded: loaded}).Replay(ctx, httpapi.ReplayQuery{Run: run})
+	if failure != nil {
+		return edn.Nil(), failure
+	}
+	return v, nil
+}
