@@ -31,6 +31,8 @@ type Attr struct {
 	// Profiles maps a profile to its default where that differs from Default,
 	// the default of prod. An empty text means no default.
 	Profiles map[string]string
+	// AsStrict are values besides the default of prod that are not weaker than it.
+	AsStrict []string
 	Reload   Reload
 	Serves   string // requirement ids
 	Doc      string

@@ -18,7 +18,7 @@ var storeBlock = Block{
 	Attrs: []Attr{
 		{
 			Name: "driver", Type: enum(StoreSQLite, StorePostgres, StoreMemory), Default: `"sqlite"`,
-			Profiles: map[string]string{ProfileTest: `"memory"`}, Reload: ReloadHost, Serves: "SES-030",
+			Profiles: map[string]string{ProfileTest: `"memory"`}, AsStrict: []string{StorePostgres}, Reload: ReloadHost, Serves: "SES-030",
 			Doc: "sqlite: a file in data_dir; postgres: a database that several hosts may share; " +
 				"memory: runs are lost when the daemon ends",
 		},

@@ -23,7 +23,8 @@ var telemetryBlock = Block{
 			Doc: "levels of parts of the host; \"ferment admin log-level\" changes them until a reload changes this block",
 		},
 		{
-			Name: "content", Type: enum("off", "hash", "full"), Default: `"hash"`, Profiles: development(`"full"`), Reload: ReloadUse, Serves: "TEL-001",
+			Name: "content", Type: enum("off", "hash", "full"), Default: `"hash"`, Profiles: development(`"full"`),
+			AsStrict: []string{"off"}, Reload: ReloadUse, Serves: "TEL-001",
 			Doc: "what exported traces and transcripts have of requests and answers: nothing, their hash, or their text, " +
 				"of which traces have up to 16 KiB. Only with full the log has messages of errors of runs",
 		},

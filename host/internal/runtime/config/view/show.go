@@ -458,7 +458,8 @@ type Weakness struct {
 
 // Weaker returns, for the attributes with profile-specific defaults, the values that
 // differ from the default of prod, in the order of the specification. A limit that
-// is lower than in prod, or that prod does not have, is not weaker.
+// is lower than in prod, or that prod does not have, is not weaker; nor are fewer names
+// than prod has, or a value that its attribute says is as strict.
 func Weaker(c *config.Config) []Weakness {
 	if c.Tree == nil {
 		return nil
@@ -485,7 +486,7 @@ func weaker(c *config.Config, d *decode.Decoder, s *decode.Section, out *[]Weakn
 		}
 		strict, _ := d.Fallback(s.Node, spec)
 		now, prod := c.Printer().Portable(v), c.Printer().Portable(strict)
-		if !edn.Equal(now, prod) && !atMost(v.EDN, strict.EDN) {
+		if !edn.Equal(now, prod) && !atMost(v.EDN, strict.EDN) && !within(v.EDN, strict.EDN) && !asStrict(spec, v.EDN) {
 			*out = append(*out, Weakness{
 				Path:        append(slices.Clone(s.Node.Path), spec.Name),
 				Value:       now,
@@ -501,6 +502,25 @@ func weaker(c *config.Config, d *decode.Decoder, s *decode.Section, out *[]Weakn
 			weaker(c, d, inner, out)
 		}
 	}
+}
+
+// asStrict reports whether a word is as strict as the default of prod.
+func asStrict(spec *language.Attr, v edn.Value) bool {
+	word, ok := v.AsString()
+	return ok && slices.Contains(spec.AsStrict, word)
+}
+
+// within reports whether a list has no more than another one.
+func within(some, all edn.Value) bool {
+	if !some.IsVector() || !all.IsVector() {
+		return false
+	}
+	for v := range some.Elems() {
+		if !slices.ContainsFunc(slices.Collect(all.Elems()), func(o edn.Value) bool { return edn.Equal(v, o) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // atMost reports whether limit a, a number or a rate, does not exceed limit b. Every
