@@ -62,16 +62,19 @@ func (n *node) awaitReady(ctx context.Context, capID string) error {
 	return n.d.Executor.Await(ctx, capID)
 }
 
-// reviveWait bounds the wait for a respawning candidate of a node without a
-// deadline.
+// reviveWait bounds the wait for a respawning candidate where neither the node nor its
+// run has a deadline.
 const reviveWait = 10 * time.Second
 
 // reviving bounds a wait for respawning candidates.
 func (n *node) reviving(ctx context.Context) (context.Context, context.CancelFunc) {
-	if n.w.Deadline.IsZero() {
-		return context.WithTimeout(ctx, reviveWait)
+	if !n.w.Deadline.IsZero() {
+		return context.WithDeadline(ctx, n.w.Deadline)
 	}
-	return context.WithDeadline(ctx, n.w.Deadline)
+	if _, bounded := ctx.Deadline(); bounded {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, reviveWait)
 }
 
 // sleep waits for a duration. It returns false at once if the deadline of the

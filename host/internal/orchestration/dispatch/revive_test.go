@@ -15,13 +15,14 @@ import (
 
 // ATT-007, BIND-008: a node whose candidates are all restarting waits for the
 // first that is ready; it does not wait for one that is not restarting, nor
-// longer than the deadline or ten seconds.
+// longer than its deadline or that of its run, or ten seconds without both.
 func TestNodeWaitsForRespawn(t *testing.T) {
 	respawning, gone := dispatch.CapState{Respawning: true}, dispatch.CapState{}
 	for name, tc := range map[string]struct {
 		a, b     dispatch.CapState
 		back     time.Duration // of t/b; 0: never
 		deadline time.Duration
+		run      time.Duration // deadline of the run
 		took     time.Duration
 		failure  string
 	}{
@@ -33,6 +34,8 @@ func TestNodeWaitsForRespawn(t *testing.T) {
 		"long before the deadline": {
 			a: respawning, b: respawning, back: time.Minute, deadline: 2 * time.Minute, took: time.Minute,
 		},
+		"long before that of the run": {a: respawning, b: respawning, back: time.Minute, run: 2 * time.Minute, took: time.Minute},
+		"deadline of the run":         {a: respawning, b: respawning, run: 20 * time.Second, took: 20 * time.Second, failure: "unsupported/intent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,8 +46,14 @@ func TestNodeWaitsForRespawn(t *testing.T) {
 					stop := time.AfterFunc(tc.back, func() { w.SetState("t/b", dispatch.CapState{Ready: true}) })
 					defer stop.Stop()
 				}
+				ctx := t.Context()
+				if tc.run > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.run)
+					defer cancel()
+				}
 				begun := time.Now()
-				r := serve(t, w, order{layer: retries(0, 1), deadline: tc.deadline})
+				r := serve(t, w, order{ctx: ctx, layer: retries(0, 1), deadline: tc.deadline})
 				assert.Equal(t, tc.took, time.Since(begun))
 				if tc.failure == "" {
 					require.Nil(t, r.Err)
