@@ -146,7 +146,9 @@ func measure(names []string, o options) (bool, error) {
 		total.add(t)
 	}
 	for key := range explained {
-		if file, _, _ := strings.Cut(key, " "); slices.Contains(byDir[filepath.Dir(file)], file) && !total.found[key] {
+		file, _, _ := strings.Cut(key, " ")
+		_, missing := os.Stat(file)
+		if (missing != nil || slices.Contains(byDir[filepath.Dir(file)], file)) && !total.found[key] {
 			fmt.Printf("%s explains what is not a mutant: %s\n", survivorsFile, key)
 			total.stale++
 		}

@@ -66,8 +66,8 @@ func TestExamplePlansReplayFromFiles(t *testing.T) {
 		assert.NotZero(t, got.code)
 		assert.Contains(t, got.stderr, "import/invalid", part)
 	}
-	const constraint = "candidates  = [\"text/template\"]\n"
-	refusing := strings.Replace(config, constraint, constraint+"  done { must = [\"complete\"] }\n", 1)
+	const candidates = "candidates  = [\"text/template\"]\n  role        = \"voice\"\n  constraints = { max_chars = "
+	refusing := strings.Replace(config, candidates+"12000", candidates+"5", 1)
 	require.NotEqual(t, config, refusing)
 	bare.write("ferment.hcl", refusing)
 	got = bare.run("runs", "replay", "hello.edn")
