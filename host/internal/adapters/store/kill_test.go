@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // Variables that make the test program a process that writes until it is killed.
@@ -102,7 +103,7 @@ func killScript(run string) []journal.Record {
 // acknowledged is there, nothing is there in part, and open runs can be continued.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
-		for seed := range killPoints {
+		for seed := range proof.Size(t, "kills of a store", 4, 60) {
 			t.Run(strconv.Itoa(seed), func(t *testing.T) {
 				dir := t.TempDir()
 				random := rand.New(rand.NewPCG(uint64(seed), 7))
@@ -208,7 +209,9 @@ func TestCutLogGivesAPrefix(t *testing.T) {
 
 	random := rand.New(rand.NewPCG(1, 2))
 	var cuts []int
-	for at := logHeader; at <= len(log); at += cutEvery * frame {
+	frames := (len(log) - logHeader) / frame
+	some := proof.Size(t, "frames that end a log", frames/9, frames)
+	for at := logHeader; at <= len(log); at += max(frames/some, 1) * frame {
 		cuts = append(cuts, at, max(0, at-1-random.IntN(frame)))
 	}
 	for _, at := range append(cuts, 0, len(log)) {

@@ -21,6 +21,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/session/sessiontest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 var (
@@ -187,7 +188,7 @@ func putVars(s *Store) {
 func TestKilledPutIsAllOrNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		t.Setenv(killVars, "1")
-		for seed := range killPoints {
+		for seed := range proof.Size(t, "kills of a put of variables", 4, 60) {
 			t.Run(strconv.Itoa(seed), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(uint64(seed), 11))
 				at, lines := 0, 1+random.IntN(60)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
 // shelf keeps laid out values in memory.
@@ -132,10 +133,8 @@ func FuzzAssemble(f *testing.F) {
 // JRN-021: a conversation that sends its whole history with each turn grows by
 // the turn, so twice as many turns take twice the bytes.
 func TestConversationsGrowLinearly(t *testing.T) {
-	turns := []int{125, 250}
-	if growthTurns > 0 {
-		turns = []int{growthTurns / 2, growthTurns}
-	}
+	longer := proof.Size(t, "turns of a conversation", 250, 1000)
+	turns := []int{longer / 2, longer}
 	var sizes []float64
 	for _, n := range turns {
 		s := openAt(t, t.TempDir())
