@@ -4,7 +4,7 @@ package contract
 func callErrors() []Row {
 	return []Row{
 		row("invalid-request", ClassFinal, SourceRequest, false, 400,
-			"the envelope of the request is wrong", "correct what reason and path in the details name"),
+			"the envelope of the request is wrong", "change the request where the message says"),
 		row("input/invalid", ClassStop, SourceRequest, false, 400,
 			"the capability refuses this input", "correct the field that the details name"),
 		row("render/missing", ClassStop, SourceRequest, false, 400,

@@ -272,6 +272,9 @@ func nearestFlag(cmd *cobra.Command, err error) string {
 	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
 		return ""
 	}
+	if root := cmd.Root(); root.Flags().Lookup(unknown.GetSpecifiedName()) != nil { // such as --version
+		return root.Name() + " --" + unknown.GetSpecifiedName()
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {

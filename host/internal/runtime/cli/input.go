@@ -126,7 +126,8 @@ func parseEither(source, text string) (v edn.Value, isJSON bool, err error) {
 	if jsonObject.MatchString(text) {
 		err = jsonErr
 	}
-	return edn.Nil(), false, err
+	return edn.Nil(), false, contract.AsError(err).
+		WithHint("a map is {:key \"text\"} in EDN, and {\"key\": \"text\"} in JSON")
 }
 
 // isJSONFile reports whether a file name ends in .json.

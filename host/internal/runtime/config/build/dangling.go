@@ -77,7 +77,7 @@ func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []s
 			d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", kind, diag.Quote(near))}}
 		}
 	} else if place != nil {
-		d.Hint = fmt.Sprintf("%s is a %s: write the name of a %s", diag.Quote(name), other, kind)
+		d.Hint = fmt.Sprintf("%s is %s: write the name of %s", diag.Quote(name), diag.Article(other), diag.Article(kind))
 		d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", other, diag.Quote(name))}}
 	} else if strings.Contains(name, "*") {
 		d.Hint = "write each name: there are no patterns here"
