@@ -36,6 +36,8 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 		return edn.Nil(), c.fail(failure.Truncated, "the answer may have lost a part: %s", strings.Join(c.losses(), ", "))
 	case structured && a.Finish == chat.Length:
 		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
+	case a.Finish == chat.ToolCalls && len(a.Calls) == 0:
+		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer ends with a tool call that did not arrive"))
 	case len(a.Calls) == 0 && emptied(text):
 		return edn.Nil(), c.empty()
 	}
@@ -178,6 +180,9 @@ func (c *call) calls() ([]edn.Value, *contract.Error) {
 		text := strings.TrimSpace(raw.Args.String())
 		if text == "" {
 			text = "{}"
+			if !compiled.Valid(edn.MustMap()) {
+				return nil, c.invalidCall(raw, "has no arguments")
+			}
 		}
 		if len(text) > question.MaxArgs {
 			return nil, c.invalidCall(raw, "has arguments over 256 KiB")

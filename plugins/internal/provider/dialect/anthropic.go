@@ -303,6 +303,8 @@ type anthropicDelta struct {
 	Thinking   spoken          `json:"thinking"`
 	Signature  text            `json:"signature"`
 	Partial    spoken          `json:"partial_json"`
+	Content    spoken          `json:"content"` // in other formats
+	Value      spoken          `json:"value"`
 	StopReason text            `json:"stop_reason"`
 	StopMore   json.RawMessage `json:"stop_details"`
 }
@@ -342,7 +344,11 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	case "content_block_start":
 		return e.Block.pieces(e.Index, into), nil
 	case "content_block_delta":
-		return e.Delta.pieces(e.Index, into), nil
+		pieces := e.Delta.pieces(e.Index, into)
+		if len(pieces) == 0 && e.Delta.unread() {
+			return nil, ErrMalformed
+		}
+		return pieces, nil
 	case "message_delta":
 		anthropicEnd(e.Delta.StopReason, e.Delta.StopMore, into)
 		d.count(e.Usage, into)
@@ -367,7 +373,8 @@ func (e *anthropicEvent) unreadable() bool {
 	for _, b := range blocks {
 		all = append(all, b.Text, b.Thinking)
 	}
-	return unreadable(all...)
+	unread := func(b anthropicBlock) bool { return b.Type != "text" && b.Text.text != "" }
+	return unreadable(all...) || slices.ContainsFunc(blocks, unread)
 }
 
 func (d *anthropicDecoder) message(m *anthropicMessage, usage json.RawMessage, into *chat.Answer) []chat.Piece {
@@ -402,6 +409,14 @@ func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 		return called(call, fragment, into)
 	}
 	return nil
+}
+
+// unread reports whether a delta without a piece has a text in another form.
+func (b anthropicDelta) unread() bool {
+	if b.Type == "text_delta" {
+		return b.Text.text == "" && b.Content.text+b.Value.text != ""
+	}
+	return b.Text.text != ""
 }
 
 func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {

@@ -208,7 +208,27 @@ func (d *openAIDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, err
 		}
 		pieces = append(pieces, got...)
 	}
+	if len(pieces) == 0 && unread(data) {
+		return nil, ErrMalformed
+	}
 	return pieces, nil
+}
+
+// unread reports whether a chunk without a piece has a text where none is read,
+// or a choice of another form.
+func unread(chunk []byte) bool {
+	var c struct {
+		Choices []map[string]json.RawMessage `json:"choices"`
+	}
+	if json.Unmarshal(chunk, &c) != nil || holdsText(chunk) {
+		return true
+	}
+	return slices.ContainsFunc(c.Choices, func(choice map[string]json.RawMessage) bool {
+		_, ends := choice["finish_reason"]
+		known := ends || choice["delta"] != nil || choice["message"] != nil
+		return !known && len(choice) > 0 || textIn(choice, "delta", "message") ||
+			holdsText(choice["delta"], "content") || holdsText(choice["message"], "content")
+	})
 }
 
 func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece, error) {
@@ -222,7 +242,8 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			return nil, ErrMalformed
 		}
 		if i == 1 && d.deltas {
-			if m.Content.text != "" && m.Content.text != into.Text.String() {
+			text := m.Content.text
+			if text != "" && text != into.Text.String() || len(m.ToolCalls) > len(into.Calls) {
 				return nil, ErrMalformed // the deltas were incomplete
 			}
 			continue
@@ -231,6 +252,10 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 		if field, text := d.thought(raw); text != "" {
 			into.Block(chat.ThinkingPart, 0).Field = field
 			pieces = append(pieces, thought(0, text, into)...)
+		}
+		if m.Content.reasoning != "" {
+			into.Block(chat.ThinkingPart, 0).Field = "content"
+			pieces = append(pieces, thought(0, m.Content.reasoning, into)...)
 		}
 		pieces = append(pieces, said(0, m.Content, into)...)
 		into.Refusal.WriteString(string(m.Refusal))
