@@ -10,6 +10,7 @@ import (
 
 	wire "github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -317,7 +318,26 @@ func TestEmptyByLength(t *testing.T) {
 			assert.Equal(t, ":length", o.err.Details.Key("finish").String())
 			all := r.server.Requests()
 			assert.NotContains(t, requests, all[len(all)-1].Body, "%s: not the same again", dialect)
+			assert.Equal(t, contract.ClassRetry, o.err.Class, dialect)
 			requests = append(requests, all[len(all)-1].Body)
+		}
+	}
+}
+
+// LLM-055: an answer used up by reasoning has the class switch if the next
+// request would be the same: it has no limit that could be raised, or as much
+// room as a request may have.
+func TestEmptyWithoutMoreRoom(t *testing.T) {
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		for _, model := range []string{
+			`{}`, `{:options {:max-tokens 50 :headroom 16384}}`, `{:options {:max-tokens 50 :headroom 50000}}`,
+		} {
+			r := newRig(t, dialect, model, "", k.says(k.start, k.finish("length"), k.end))
+			o := r.ask(t.Context(), "model/chat", hello, "", nil)
+			require.NotNil(t, o.err)
+			assert.Equal(t, "provider/empty", o.err.Type)
+			assert.Equal(t, contract.ClassSwitch, o.err.Class, "%s %s", dialect, model)
 		}
 	}
 }

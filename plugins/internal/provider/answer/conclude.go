@@ -52,20 +52,22 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 }
 
 // empty is the error of an answer without text. If reasoning used up the limit,
-// a repeated request would end alike; later requests leave more room.
+// a repeated request would end alike: later requests leave more room. The class
+// is switch if they cannot.
 func (c *call) empty() *contract.Error {
 	if c.answer.Finish != chat.Length {
 		return c.fail(failure.Empty, "the answer has no text")
 	}
-	limit := c.request.Options.MaxTokens
-	if limit > 0 {
-		c.model.Learned.widen(limit)
-	}
 	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").
 		WithDetail("finish", edn.K(string(chat.Length)))
-	if limit > 0 {
-		e = e.WithDetail("max-tokens", edn.Int(limit)).
-			WithDetail("tokens/headroom", edn.Int(c.model.Learned.room(c.model.Headroom)))
+	room := int64(0)
+	if limit := c.request.Options.MaxTokens; limit > 0 {
+		c.model.Learned.widen(limit)
+		room = c.room()
+		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(room))
+	}
+	if room <= c.headroom {
+		e = e.WithClass(contract.ClassSwitch)
 	}
 	if n := c.answer.Usage.Reasoning; n > 0 {
 		e = e.WithDetail("tokens-reasoning", edn.Int(n))
