@@ -32,9 +32,10 @@ const (
 type Preset struct {
 	Name    string
 	Dialect Name
-	// Path is the endpoint, below the base URL. {model} and {version} stand for
-	// the model name and the interface version.
-	Path string
+	// Path is the endpoint, below the base URL, and EmbedPath that of vectors, ""
+	// for none. {model} and {version} stand for the model name and the interface
+	// version.
+	Path, EmbedPath string
 	// Version is the interface version in requests, "" for none.
 	Version string
 	// Base is the default base URL, "" for none.
@@ -144,7 +145,8 @@ func rows() []Preset {
 		},
 		{
 			Name: "azure", Path: "/openai/deployments/{model}/chat/completions?api-version={version}", Version: "2024-10-21",
-			Auth: "Api-Key", Keyed: true, LimitField: "max_completion_tokens",
+			EmbedPath: "/openai/deployments/{model}/embeddings?api-version={version}",
+			Auth:      "Api-Key", Keyed: true, LimitField: "max_completion_tokens",
 			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true,
 			Source: "Microsoft, Azure OpenAI REST API reference", Date: read,
 		},
@@ -191,6 +193,7 @@ func (p *Preset) fill() {
 		p.Path = cmp.Or(p.Path, "/chat/completions")
 		p.ReasoningFields = []string{"reasoning_content", "reasoning", "thinking"}
 	}
+	p.EmbedPath = cmp.Or(p.EmbedPath, p.Dialect.format().embedPath)
 	p.LimitField = cmp.Or(p.LimitField, "max_tokens")
 	p.Terminator = cmp.Or(p.Terminator, Either)
 	p.SystemRole = "system"
@@ -200,11 +203,12 @@ func (p *Preset) fill() {
 	}
 }
 
-// At returns the preset for one model with its path completed. An empty version
+// At returns the preset for one model with its paths completed. An empty version
 // is that of the preset.
 func (p Preset) At(model, version string) Preset {
 	version = url.QueryEscape(cmp.Or(version, p.Version))
-	p.Path = strings.NewReplacer("{model}", url.PathEscape(model), "{version}", version).Replace(p.Path)
+	names := strings.NewReplacer("{model}", url.PathEscape(model), "{version}", version)
+	p.Path, p.EmbedPath = names.Replace(p.Path), names.Replace(p.EmbedPath)
 	return p
 }
 
