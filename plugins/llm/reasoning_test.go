@@ -356,12 +356,37 @@ func TestContextIsNotCutInSilence(t *testing.T) {
 	assert.Equal(t, "4476 4096", o.err.Details.Key("tokens-in").String()+" "+o.err.Details.Key("context-tokens").String())
 }
 
+// LLM-020, row 5: an answer to a part of the prompt is an error with both numbers.
+// Fewer tokens than an estimate are none: a word is at least one token.
+func TestPromptReadInPart(t *testing.T) {
+	long := strings.Repeat("many words here ", 1000)
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		for name, tt := range map[string]struct{ prompt, failure string }{
+			"most of the prompt is missing": {long, "provider/context-exceeded"},
+			"few words":                     {strings.Repeat("manywordshere", 1000), ""},
+			"a prompt that fits anywhere":   {long[:16*600], ""},
+		} {
+			r := newRig(t, dialect, `{:count "estimate"}`, "", k.whole("Fine."))
+			o := r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "`+tt.prompt+`"}]}`, "", nil)
+			require.Equal(t, tt.failure, failureOf(o.err), "%s: %s", dialect, name)
+			if o.err == nil {
+				continue
+			}
+			assert.Equal(t, "3000 9", o.err.Details.Key("tokens-in").String()+" "+o.err.Details.Key("tokens-read").String(), dialect)
+			assert.Equal(t, contract.ClassSwitch, o.err.Class, dialect)
+			assert.Equal(t, ":at-least", o.usage.Key("tokens-mark").String(), dialect)
+		}
+	}
+}
+
 // A prompt above the context window of the loaded model is rejected before it
 // is sent, with both numbers: the server reports the window.
 func TestLoadedContext(t *testing.T) {
 	long := `{:messages [{:role :user :content "` + strings.Repeat("many words here ", 4000) + `"}]}`
 	for preset, body := range map[string]string{
-		"ollama": `{"models":[{"name":"sample:latest","context_length":2048}]}`, "vllm": `{"data":[{"id":"sample","max_model_len":2048}]}`,
+		"generic": `{"models":[{"name":"sample:latest","context_length":2048}]}`,
+		"ollama":  `{"models":[{"name":"sample:latest","context_length":2048}]}`, "vllm": `{"data":[{"id":"sample","max_model_len":2048}]}`,
 		"llama-server": `{"default_generation_settings":{"n_ctx":2048}}`, "lmstudio": `{"data":[{"id":"sample","loaded_context_length":2048}]}`,
 	} {
 		dialect := map[bool]string{true: "ollama-chat", false: "openai-chat"}[preset == "ollama"]

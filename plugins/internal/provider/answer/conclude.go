@@ -23,6 +23,9 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 		a.Finish = chat.ToolCalls // some servers use the same finish reason for calls and texts
 	}
 	structured := q.Shape != nil || len(q.Tools) > 0
+	if err := c.readInPart(); err != nil {
+		return edn.Nil(), err
+	}
 	switch {
 	case a.Finish == chat.Failed:
 		return edn.Nil(), c.fail(failure.ProviderError, "the model stopped with %q", a.FinishWord)

@@ -49,6 +49,24 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 		WithDetail(countedBy, edn.K(string(way)))
 }
 
+// readInPart is the error of a request that the server has read only in part: it
+// states fewer than half of the tokens that the request has at least. Servers
+// with a shorter context window than the request may cut it silently. It is nil
+// if the server states enough tokens or none; images have an unknown number.
+func (c *call) readInPart() *contract.Error {
+	read := c.answer.Usage.In
+	if read < 0 || c.request.Images() > 0 {
+		return nil
+	}
+	least := pricing.Least(c.request)
+	if least <= smallWindow || 2*(read+c.answer.Usage.Cached) >= least { // some servers count cached tokens apart
+		return nil
+	}
+	return c.fail(failure.ContextExceeded, "the request has at least %d tokens, the server read %d of them", least, read).
+		WithDetail("tokens-in", edn.Int(least)).
+		WithDetail("tokens-read", edn.Int(read))
+}
+
 // loadedWindow returns the context window of the loaded model in tokens, as its
 // server reports it; 0 if it does not, or not in time.
 func (c *call) loadedWindow(ctx context.Context) int64 {

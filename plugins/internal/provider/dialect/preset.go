@@ -180,7 +180,7 @@ func rows() []Preset {
 			Source: "mlx-lm, its server", Date: "2026-11-22",
 		},
 		{
-			Name: "generic", UsageInStream: true,
+			Name: "generic", UsageInStream: true, WindowPath: "/api/ps", // that of Ollama, which cuts long prompts here
 			Source: "what servers of chat completions have in common", Date: "2026-11-22",
 		},
 	}
