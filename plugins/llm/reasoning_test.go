@@ -380,6 +380,26 @@ func TestPromptReadInPart(t *testing.T) {
 	}
 }
 
+// Row 5: a prompt above the known window of a hosted model is rejected before it
+// is sent. A written window takes precedence.
+func TestKnownContext(t *testing.T) {
+	long := `{:messages [{:role :user :content "` + strings.Repeat("many words here ", 160_000) + `"}]}`
+	for dialect, model := range map[string]string{"openai-chat": "gpt-5-mini", "anthropic-messages": "claude-haiku-4-5"} {
+		for _, written := range []bool{false, true} {
+			context := map[bool]string{true: ":context 4000000"}[written]
+			r := newRig(t, dialect, `{:name "`+model+`" :count "estimate" `+context+`}`, "", talks()[dialect].whole("Fine."))
+			o := r.ask(t.Context(), "model/chat", long, "", nil)
+			require.NotNil(t, o.err, model)
+			assert.Equal(t, "provider/context-exceeded", o.err.Type, model)
+			assert.Equal(t, written, len(r.server.Requests()) == 1, model)
+			if !written {
+				window := wire.TraitsOf(model).Window
+				assert.Equal(t, edn.Int(window).String(), o.err.Details.Key("context-tokens").String(), model)
+			}
+		}
+	}
+}
+
 // A prompt above the context window of the loaded model is rejected before it
 // is sent, with both numbers: the server reports the window.
 func TestLoadedContext(t *testing.T) {

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -34,7 +35,7 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 	most := pricing.Most(c.request)
 	window := c.model.Context
 	if window == 0 && most > smallWindow {
-		window = c.loadedWindow(ctx)
+		window = cmp.Or(c.loadedWindow(ctx), c.model.Traits.Window)
 	}
 	if window == 0 || most <= window {
 		return nil
@@ -198,8 +199,8 @@ func (p *Provider) counted(
 	out.Key("text", edn.Text(text))
 	out.Key("tokens-in", edn.Int(n))
 	out.Key(countedBy, edn.K(string(way)))
-	if m.Context > 0 {
-		out.Key("context-tokens", edn.Int(m.Context))
+	if window := cmp.Or(m.Context, m.Traits.Window); window > 0 {
+		out.Key("context-tokens", edn.Int(window))
 	}
 	return respond(out.Map(), nil, m.usage(mode, took, pricing.Tokens{Mark: pricing.Exact}), m.meta()), nil
 }
