@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
 // Reasoning models: unsupported fields are omitted, and their limit leaves room
@@ -232,6 +233,77 @@ func TestReasoningIsGivenBack(t *testing.T) {
 			assert.NotContains(t, messages, "ZGF0YQ", "%s after %s", other, tt.dialect)
 			assert.Contains(t, messages, "fs__read", "%s after %s", other, tt.dialect)
 			assert.Contains(t, dropped(o), ":reasoning", "%s after %s", other, tt.dialect)
+		}
+	}
+}
+
+// LM-008: opaque data of calls and messages goes back unchanged through a loop of
+// tool calls, to the model that sent it.
+func TestOpaqueDataIsGivenBack(t *testing.T) {
+	const question = `{:role :user :content "Read a.go."}`
+	chunk := func(delta string) string {
+		return `data: {"id":"c","model":"m","choices":[{"index":0,"delta":` + delta + `,"finish_reason":null}]}` + "\n\n"
+	}
+	call := func(id, more string) string {
+		return `{"id":"` + id + `","type":"function","function":{"name":"fs__read","arguments":"{\"path\":\"a.go\"}"}` + more + `}`
+	}
+	k := talks()["openai-chat"]
+	for preset, tt := range map[string]struct {
+		says []string
+		want string
+	}{
+		"gemini": {
+			[]string{
+				chunk(`{"content":"Reading."}`),
+				chunk(`{"tool_calls":[` + call("t1", `,"extra_content":{"google":{"thought_signature":"c2ln+/="}}`) + `]}`),
+				chunk(`{"tool_calls":[` + call("t2", "") + `]}`),
+			},
+			`"tool_calls":[{"extra_content":{"google":{"thought_signature":"c2ln+/="}},` +
+				`"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"t1","type":"function"},` +
+				`{"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"t2","type":"function"}]}`,
+		},
+		"openrouter": {
+			[]string{
+				chunk(`{"reasoning":"Which ","reasoning_details":[{"type":"reasoning.text","text":"Which ","index":0}]}`),
+				chunk(`{"reasoning":"file?","reasoning_details":[{"type":"reasoning.text","text":"file?","index":0,"signature":null}]}`),
+				chunk(`{"reasoning_details":[{"type":"reasoning.text","index":0,"signature":"c2ln"}]}`),
+				chunk(`{"reasoning_details":[{"type":"reasoning.encrypted","data":"ZGF0YQ==","index":1}]}`),
+				chunk(`{"tool_calls":[` + call("t1", "") + `]}`),
+			},
+			`{"content":null,"reasoning_details":[{"index":0,"signature":"c2ln","text":"Which file?","type":"reasoning.text"},` +
+				`{"data":"ZGF0YQ==","index":1,"type":"reasoning.encrypted"}],"role":"assistant","tool_calls":[`,
+		},
+	} {
+		r := &rig{t: t, server: wiretest.Serve(t), clock: wiretest.NewClock(), id: preset + "/voice"}
+		config := edn.MustRead(`{:model {"voice" {:name "sample" :intents ["model/chat"]}}}`).
+			AssocKey("provider", edn.Text(preset)).AssocKey("base-url", edn.Text(r.server.URL))
+		r.Plugin = sdktest.Serve(t, newPlugin(r.clock), sdktest.WithConfig(config),
+			sdktest.WithSecrets(map[string]string{"api-key": canary}), sdktest.WithoutLeakCheck())
+		r.server.Then(k.says(slices.Concat([]string{k.start}, tt.says, []string{k.finish("tool"), k.end})...))
+		o := r.ask(t.Context(), "model/chat", `{:messages [`+question+`] `+twoTools+`}`, "", nil)
+		require.Nil(t, o.err, "%s: %v", preset, o.err)
+		turn := edn.MustMap(edn.K("role"), edn.K("assistant"),
+			edn.K("content"), o.out.Key("parts"), edn.K("tool/calls"), o.out.Key("tool/calls"))
+		results := ""
+		for c := range o.out.Key("tool/calls").Elems() {
+			results += `{:role :tool :tool/id ` + c.Key("id").String() + ` :content "package a"}`
+		}
+		again := `{:messages [` + question + turn.String() + results + `] ` + twoTools + `}`
+		r.server.Then(k.whole("It is a package."))
+		o = r.ask(t.Context(), "model/chat", again, "", nil)
+		require.Nil(t, o.err, "%s: %v", preset, o.err)
+		all := r.server.Requests()
+		assert.Contains(t, all[len(all)-1].Body, tt.want, preset)
+		assert.NotContains(t, all[len(all)-1].Body, `"reasoning":`, "%s: the details contain it", preset)
+		assert.True(t, o.meta.Key("options/dropped").IsNil(), preset)
+
+		for _, other := range dialects() {
+			r := newRig(t, other, `{:name "other"}`, "", talks()[other].whole("It is a package."))
+			o := r.ask(t.Context(), "model/chat", again, "", nil)
+			require.Nil(t, o.err, "%s after %s: %v", other, preset, o.err)
+			messages := r.field("messages") + r.field("input")
+			assert.NotContains(t, messages, "c2ln", "%s after %s", other, preset)
+			assert.Contains(t, dropped(o), ":reasoning", "%s after %s", other, preset)
 		}
 	}
 }

@@ -252,7 +252,8 @@ func (e *encoding) anthropicThinking(r *chat.Request) {
 
 // sealed reports whether a part is reasoning of this format.
 func sealed(p chat.Part) bool {
-	return p.Kind == chat.RedactedPart || p.Kind == chat.ThinkingPart && p.Signature != "" && !reasoningItem(p)
+	return p.Kind == chat.RedactedPart ||
+		p.Kind == chat.ThinkingPart && p.Signature != "" && p.Field == "" && !reasoningItem(p)
 }
 
 // inToolLoopWithout reports whether the last turn of the model called tools and

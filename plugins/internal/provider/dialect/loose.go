@@ -142,6 +142,57 @@ func loose[T any](raw json.RawMessage) (v T, ok bool) {
 	return v, err == nil || errors.As(err, &kind)
 }
 
+// fieldOf returns a field of an object, nil if there is none.
+func fieldOf(raw json.RawMessage, name string) json.RawMessage {
+	if name == "" || !bytes.Contains(raw, []byte(`"`+name+`"`)) {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	return fields[name]
+}
+
+// fragments is a list of objects that arrives in fragments. Neighbors with the
+// same type and index are one object: its texts are joined, and of other fields
+// the last value counts.
+type fragments []map[string]json.RawMessage
+
+// add adds a list; it returns false if it is not one.
+func (f *fragments) add(list json.RawMessage) bool {
+	var more []map[string]json.RawMessage
+	if json.Unmarshal(list, &more) != nil {
+		return false
+	}
+	for _, next := range more {
+		n := len(*f)
+		if n == 0 || !present(next["index"]) || !same(next, (*f)[n-1], "index") || !same(next, (*f)[n-1], "type") {
+			*f = append(*f, next)
+			continue
+		}
+		last := (*f)[n-1]
+		for name, v := range next {
+			var head, tail string
+			grows := slices.Contains([]string{"text", "summary", "data"}, name)
+			switch {
+			case grows && json.Unmarshal(last[name], &head) == nil && json.Unmarshal(v, &tail) == nil:
+				last[name], _ = marshal(head + tail) // a string can be written
+			case present(v) || last[name] == nil:
+				last[name] = v
+			}
+		}
+	}
+	return true
+}
+
+func same(a, b map[string]json.RawMessage, name string) bool { return bytes.Equal(a[name], b[name]) }
+
+func (f fragments) String() string {
+	text, _ := marshal([]map[string]json.RawMessage(f)) // parts of a valid event
+	return string(text)
+}
+
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // reported reports whether an error field contains an error.

@@ -68,6 +68,10 @@ type Preset struct {
 	SystemRole string
 	// ReasoningFields are the fields that may hold reasoning text.
 	ReasoningFields []string
+	// CallExtra is a field of tool calls, and MessageExtra one of messages, with
+	// opaque data that must be sent back; "" for none. ExtraSource is the
+	// documentation.
+	CallExtra, MessageExtra, ExtraSource string
 	// Tables means that the tokenizer tables apply to the models.
 	Tables bool
 	// CountPath is an endpoint that counts tokens, "" for none. One with a
@@ -120,7 +124,8 @@ func rows() []Preset {
 		{
 			Name: "gemini", Base: "https://generativelanguage.googleapis.com/v1beta/openai", Keyed: true,
 			Native: true, JSONMode: true, Tools: true, UsageInStream: true,
-			Refuses: []string{"seed", "frequency_penalty"}, UsageTotal: true,
+			Refuses: []string{"seed", "frequency_penalty"}, UsageTotal: true, CallExtra: "extra_content",
+			ExtraSource: "Google, thought signatures; the field as in crmne/ruby_llm#591 and earendil-works/pi#6733, 2026-11-27",
 			Source: "Google, OpenAI compatibility; status 400 for the fields: mcpchecker/mcpchecker#188, " +
 				"versun/RSSBox#132; usage: mozilla-ai/any-llm#1290",
 			Date: read,
@@ -141,6 +146,9 @@ func rows() []Preset {
 		{
 			Name: "openrouter", Base: "https://openrouter.ai/api/v1", Keyed: true,
 			Native: true, JSONMode: true, Tools: true, // usage is always sent; asking has no effect
+			MessageExtra: "reasoning_details",
+			ExtraSource: "OpenRouter, docs/use-cases/reasoning-tokens: preserving reasoning blocks; " +
+				"fragments as in langchain-ai/langchain#36400, 2026-11-27",
 			Source: "OpenRouter, streaming, usage accounting and errors", Date: read,
 		},
 		{

@@ -24,6 +24,7 @@ func TestPresetRows(t *testing.T) {
 		assert.NotEmpty(t, p.Source, p.Name)
 		_, err := time.Parse(time.DateOnly, p.Date)
 		assert.NoError(t, err, p.Name)
+		assert.Equal(t, p.CallExtra+p.MessageExtra != "", p.ExtraSource != "", p.Name)
 		for _, part := range []string{p.Path, p.Auth, p.LimitField, p.SystemRole, string(p.Terminator), string(p.Dialect)} {
 			assert.NotEmpty(t, part, p.Name)
 		}
