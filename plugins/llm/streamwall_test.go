@@ -28,6 +28,7 @@ import (
 //	event:X   the same, with its name
 //	raw:X     the bytes X                 do:X      cut, abort, reset or stall
 //	speak:X   a piece whose JSON string literal is X
+//	call:X    a call of fs/read       broken    an event that cannot be read
 //	later     the clock moves by 10 s     stall     the stall timer fires
 type streamFault struct {
 	name   string
@@ -243,6 +244,11 @@ func responsesFaults() []streamFault {
 				want: "stream/truncated",
 			},
 			streamFault{
+				name: "an error beside a piece", source: proxy,
+				says: `start | data:{"type":"response.output_text.delta","output_index":0,"delta":"Hello","error":{"message":"it failed"}} | finish:stop`,
+				want: "provider/error",
+			},
+			streamFault{
 				name: "an item that is cut in a response that is not", source: proxy,
 				says: `start | text:Hello | data:{"type":"response.output_item.done","output_index":0,"item":{"type":"message",` +
 					`"status":"incomplete","content":[{"type":"output_text","text":"Hello"}]}} | finish:stop`,
@@ -356,6 +362,12 @@ func anthropicFaults() []streamFault {
 			streamFault{name: "silence after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
 			streamFault{name: "no stop reason", source: proxy, says: `start | text:Hello | event:{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}} | done`, want: "stream/truncated", kept: "Hello"},
+			streamFault{
+				name: "an error beside a piece", source: proxy,
+				says: `start | data:{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"},` +
+					`"error":{"type":"api_error","message":"it failed"}} | finish:stop | done`,
+				want: "provider/error",
+			},
 			streamFault{name: "an unknown stop reason", source: messages, says: "start | text:Hello | finish:pause_turn | done", want: "provider/error"},
 		))
 }
@@ -500,6 +512,10 @@ func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 			send = data(rest)
 		case "event":
 			send = k.event(rest)
+		case "call":
+			send = k.tool("t1", "fs__read", rest)
+		case "broken":
+			send = k.broken
 		case "line":
 			send = rest + "\n"
 		case "raw":
@@ -544,13 +560,17 @@ func TestStreamWall(t *testing.T) {
 		faults := faultsOf(dialect)
 		assert.GreaterOrEqual(t, len(faults), 150, dialect)
 		t.Logf("%s: %d faults", dialect, len(faults))
-		for _, whole := range []string{"", "{:tolerant true}"} {
+		wholes := []string{"", "{:tolerant true}"}
+		if dialect == "openai-chat" { // of other servers too
+			wholes = append(wholes, `{:preset "generic"}`, `{:preset "generic" :tolerant true}`)
+		}
+		for _, whole := range wholes {
 			for _, watched := range []bool{false, true} {
 				t.Run(fmt.Sprint(dialect, whole, watched), func(t *testing.T) {
 					t.Parallel()
 					r := newRig(t, dialect, "", whole)
 					for _, f := range faults {
-						r.meets(t, talks()[dialect], f, whole != "", watched)
+						r.meets(t, talks()[dialect], f, strings.Contains(whole, "tolerant"), watched)
 					}
 				})
 			}

@@ -329,9 +329,10 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	if err := json.Unmarshal(data, &e); err != nil || e.unreadable() {
 		return nil, ErrMalformed
 	}
-	switch e.Type {
-	case "error":
+	if e.Type == "error" || reported(e.Error) {
 		return nil, &InBand{Body: bytes.Clone(data)}
+	}
+	switch e.Type {
 	case "message_start":
 		if e.Message == nil {
 			return nil, ErrMalformed
@@ -356,9 +357,6 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	case "message_stop":
 		into.Ended = true
 	case "":
-		if reported(e.Error) {
-			return nil, &InBand{Body: bytes.Clone(data)}
-		}
 		return nil, ErrForeign
 	}
 	return nil, nil // ping, content_block_stop and events of later versions

@@ -200,17 +200,15 @@ func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	if json.Unmarshal(data, &e) != nil || e.Delta.unreadable {
 		return nil, ErrMalformed
 	}
+	if e.Type == "" && e.Object == "response" {
+		return d.response(data, "", into)
+	}
+	if e.Type == "error" || reported(e.Error) {
+		return nil, &InBand{Body: bytes.Clone(data)}
+	}
 	switch e.Type {
 	case "":
-		if e.Object == "response" {
-			return d.response(data, "", into)
-		}
-		if reported(e.Error) {
-			return nil, &InBand{Body: bytes.Clone(data)}
-		}
 		return nil, ErrForeign
-	case "error":
-		return nil, &InBand{Body: bytes.Clone(data)}
 	case "response.created", "response.queued", "response.in_progress":
 		if r, ok := loose[responsesBody](e.Response); ok {
 			r.identify(into)
