@@ -171,7 +171,7 @@ func without(p dialect.Preset, vectors bool) map[string]string {
 	if !p.Tools {
 		lacks["tools"] = "the server has no tools"
 	}
-	if p.Dialect.EmbedPath() == "" {
+	if p.EmbedPath == "" {
 		lacks["vectors"] = "the format has no embeddings"
 	} else if !vectors {
 		lacks["vectors"] = "the model is for chats"

@@ -111,6 +111,26 @@ func TestPresetTranscripts(t *testing.T) {
 	}
 }
 
+// LLM-002: vectors are requested at the address of the preset.
+func TestPresetEmbeds(t *testing.T) {
+	for name, target := range map[string]string{
+		"azure":  "/openai/deployments/my%2Fdeployment/embeddings?api-version=2024-10-21",
+		"gemini": "/embeddings",
+		"vllm":   "/embeddings",
+		"ollama": "/api/embed",
+	} {
+		server := wiretest.Serve(t, status(200, `{"data":[{"index":0,"embedding":[1]}],"embeddings":[[1]]}`))
+		r := &rig{t: t, server: server, clock: wiretest.NewClock(), id: name + "/voice"}
+		config := edn.MustRead(`{:model {"voice" {:name "my/deployment" :intents ["model/embed"]}}}`).
+			AssocKey("provider", edn.Text(name)).AssocKey("base-url", edn.Text(server.URL))
+		r.Plugin = sdktest.Serve(t, newPlugin(r.clock), sdktest.WithConfig(config),
+			sdktest.WithSecrets(map[string]string{"api-key": canary}), sdktest.WithoutLeakCheck())
+		got := r.ask(t.Context(), "model/embed", `{:texts ["a bee"]}`, "", nil)
+		require.Nil(t, got.err, name)
+		assert.Equal(t, target, server.Requests()[0].Escaped, name)
+	}
+}
+
 // LLM-004, LLM-005: a provider has its address or requires one, and a version
 // is rejected where requests have none.
 func TestProvidersHaveAddresses(t *testing.T) {

@@ -10,7 +10,9 @@ import (
 
 	wire "github.com/fermenthq/ferment/plugins/internal/provider/dialect"
 	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
 )
 
 // Reasoning models: unsupported fields are omitted, and their limit leaves room
@@ -235,6 +237,77 @@ func TestReasoningIsGivenBack(t *testing.T) {
 	}
 }
 
+// LM-008: opaque data of calls and messages goes back unchanged through a loop of
+// tool calls, to the model that sent it.
+func TestOpaqueDataIsGivenBack(t *testing.T) {
+	const question = `{:role :user :content "Read a.go."}`
+	chunk := func(delta string) string {
+		return `data: {"id":"c","model":"m","choices":[{"index":0,"delta":` + delta + `,"finish_reason":null}]}` + "\n\n"
+	}
+	call := func(id, more string) string {
+		return `{"id":"` + id + `","type":"function","function":{"name":"fs__read","arguments":"{\"path\":\"a.go\"}"}` + more + `}`
+	}
+	k := talks()["openai-chat"]
+	for preset, tt := range map[string]struct {
+		says []string
+		want string
+	}{
+		"gemini": {
+			[]string{
+				chunk(`{"content":"Reading."}`),
+				chunk(`{"tool_calls":[` + call("t1", `,"extra_content":{"google":{"thought_signature":"c2ln+/="}}`) + `]}`),
+				chunk(`{"tool_calls":[` + call("t2", "") + `]}`),
+			},
+			`"tool_calls":[{"extra_content":{"google":{"thought_signature":"c2ln+/="}},` +
+				`"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"t1","type":"function"},` +
+				`{"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"t2","type":"function"}]}`,
+		},
+		"openrouter": {
+			[]string{
+				chunk(`{"reasoning":"Which ","reasoning_details":[{"type":"reasoning.text","text":"Which ","index":0}]}`),
+				chunk(`{"reasoning":"file?","reasoning_details":[{"type":"reasoning.text","text":"file?","index":0,"signature":null}]}`),
+				chunk(`{"reasoning_details":[{"type":"reasoning.text","index":0,"signature":"c2ln"}]}`),
+				chunk(`{"reasoning_details":[{"type":"reasoning.encrypted","data":"ZGF0YQ==","index":1}]}`),
+				chunk(`{"tool_calls":[` + call("t1", "") + `]}`),
+			},
+			`{"content":null,"reasoning_details":[{"index":0,"signature":"c2ln","text":"Which file?","type":"reasoning.text"},` +
+				`{"data":"ZGF0YQ==","index":1,"type":"reasoning.encrypted"}],"role":"assistant","tool_calls":[`,
+		},
+	} {
+		r := &rig{t: t, server: wiretest.Serve(t), clock: wiretest.NewClock(), id: preset + "/voice"}
+		config := edn.MustRead(`{:model {"voice" {:name "sample" :intents ["model/chat"]}}}`).
+			AssocKey("provider", edn.Text(preset)).AssocKey("base-url", edn.Text(r.server.URL))
+		r.Plugin = sdktest.Serve(t, newPlugin(r.clock), sdktest.WithConfig(config),
+			sdktest.WithSecrets(map[string]string{"api-key": canary}), sdktest.WithoutLeakCheck())
+		r.server.Then(k.says(slices.Concat([]string{k.start}, tt.says, []string{k.finish("tool"), k.end})...))
+		o := r.ask(t.Context(), "model/chat", `{:messages [`+question+`] `+twoTools+`}`, "", nil)
+		require.Nil(t, o.err, "%s: %v", preset, o.err)
+		turn := edn.MustMap(edn.K("role"), edn.K("assistant"),
+			edn.K("content"), o.out.Key("parts"), edn.K("tool/calls"), o.out.Key("tool/calls"))
+		results := ""
+		for c := range o.out.Key("tool/calls").Elems() {
+			results += `{:role :tool :tool/id ` + c.Key("id").String() + ` :content "package a"}`
+		}
+		again := `{:messages [` + question + turn.String() + results + `] ` + twoTools + `}`
+		r.server.Then(k.whole("It is a package."))
+		o = r.ask(t.Context(), "model/chat", again, "", nil)
+		require.Nil(t, o.err, "%s: %v", preset, o.err)
+		all := r.server.Requests()
+		assert.Contains(t, all[len(all)-1].Body, tt.want, preset)
+		assert.NotContains(t, all[len(all)-1].Body, `"reasoning":`, "%s: the details contain it", preset)
+		assert.True(t, o.meta.Key("options/dropped").IsNil(), preset)
+
+		for _, other := range dialects() {
+			r := newRig(t, other, `{:name "other"}`, "", talks()[other].whole("It is a package."))
+			o := r.ask(t.Context(), "model/chat", again, "", nil)
+			require.Nil(t, o.err, "%s after %s: %v", other, preset, o.err)
+			messages := r.field("messages") + r.field("input")
+			assert.NotContains(t, messages, "c2ln", "%s after %s", other, preset)
+			assert.Contains(t, dropped(o), ":reasoning", "%s after %s", other, preset)
+		}
+	}
+}
+
 // LM-008: the phase of a text is sent back with it, even if the answer has no
 // reasoning.
 func TestPhaseIsGivenBack(t *testing.T) {
@@ -317,7 +390,26 @@ func TestEmptyByLength(t *testing.T) {
 			assert.Equal(t, ":length", o.err.Details.Key("finish").String())
 			all := r.server.Requests()
 			assert.NotContains(t, requests, all[len(all)-1].Body, "%s: not the same again", dialect)
+			assert.Equal(t, contract.ClassRetry, o.err.Class, dialect)
 			requests = append(requests, all[len(all)-1].Body)
+		}
+	}
+}
+
+// LLM-055: an answer used up by reasoning has the class switch if the next
+// request would be the same: it has no limit that could be raised, or as much
+// room as a request may have.
+func TestEmptyWithoutMoreRoom(t *testing.T) {
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		for _, model := range []string{
+			`{}`, `{:options {:max-tokens 50 :headroom 16384}}`, `{:options {:max-tokens 50 :headroom 50000}}`,
+		} {
+			r := newRig(t, dialect, model, "", k.says(k.start, k.finish("length"), k.end))
+			o := r.ask(t.Context(), "model/chat", hello, "", nil)
+			require.NotNil(t, o.err)
+			assert.Equal(t, "provider/empty", o.err.Type)
+			assert.Equal(t, contract.ClassSwitch, o.err.Class, "%s %s", dialect, model)
 		}
 	}
 }
@@ -336,12 +428,57 @@ func TestContextIsNotCutInSilence(t *testing.T) {
 	assert.Equal(t, "4476 4096", o.err.Details.Key("tokens-in").String()+" "+o.err.Details.Key("context-tokens").String())
 }
 
+// LLM-020, row 5: an answer to a part of the prompt is an error with both numbers.
+// Fewer tokens than an estimate are none: a word is at least one token.
+func TestPromptReadInPart(t *testing.T) {
+	long := strings.Repeat("many words here ", 1000)
+	for _, dialect := range dialects() {
+		k := talks()[dialect]
+		for name, tt := range map[string]struct{ prompt, failure string }{
+			"most of the prompt is missing": {long, "provider/context-exceeded"},
+			"few words":                     {strings.Repeat("manywordshere", 1000), ""},
+			"a prompt that fits anywhere":   {long[:16*600], ""},
+		} {
+			r := newRig(t, dialect, `{:count "estimate"}`, "", k.whole("Fine."))
+			o := r.ask(t.Context(), "model/chat", `{:messages [{:role :user :content "`+tt.prompt+`"}]}`, "", nil)
+			require.Equal(t, tt.failure, failureOf(o.err), "%s: %s", dialect, name)
+			if o.err == nil {
+				continue
+			}
+			assert.Equal(t, "3000 9", o.err.Details.Key("tokens-in").String()+" "+o.err.Details.Key("tokens-read").String(), dialect)
+			assert.Equal(t, contract.ClassSwitch, o.err.Class, dialect)
+			assert.Equal(t, ":at-least", o.usage.Key("tokens-mark").String(), dialect)
+		}
+	}
+}
+
+// Row 5: a prompt above the known window of a hosted model is rejected before it
+// is sent. A written window takes precedence.
+func TestKnownContext(t *testing.T) {
+	long := `{:messages [{:role :user :content "` + strings.Repeat("many words here ", 160_000) + `"}]}`
+	for dialect, model := range map[string]string{"openai-chat": "gpt-5-mini", "anthropic-messages": "claude-haiku-4-5"} {
+		for _, written := range []bool{false, true} {
+			context := map[bool]string{true: ":context 4000000"}[written]
+			r := newRig(t, dialect, `{:name "`+model+`" :count "estimate" `+context+`}`, "", talks()[dialect].whole("Fine."))
+			o := r.ask(t.Context(), "model/chat", long, "", nil)
+			require.NotNil(t, o.err, model)
+			assert.Equal(t, "provider/context-exceeded", o.err.Type, model)
+			assert.Equal(t, written, len(r.server.Requests()) == 1, model)
+			if !written {
+				window := wire.TraitsOf(model).Window
+				assert.Equal(t, edn.Int(window).String(), o.err.Details.Key("context-tokens").String(), model)
+			}
+		}
+	}
+}
+
 // A prompt above the context window of the loaded model is rejected before it
 // is sent, with both numbers: the server reports the window.
 func TestLoadedContext(t *testing.T) {
 	long := `{:messages [{:role :user :content "` + strings.Repeat("many words here ", 4000) + `"}]}`
 	for preset, body := range map[string]string{
-		"ollama": `{"models":[{"name":"sample:latest","context_length":2048}]}`, "vllm": `{"data":[{"id":"sample","max_model_len":2048}]}`,
+		"generic": `{"models":[{"name":"sample:latest","context_length":2048}]}`,
+		"ollama":  `{"models":[{"name":"sample:latest","context_length":2048}]}`, "vllm": `{"data":[{"id":"sample","max_model_len":2048}]}`,
 		"llama-server": `{"default_generation_settings":{"n_ctx":2048}}`, "lmstudio": `{"data":[{"id":"sample","loaded_context_length":2048}]}`,
 	} {
 		dialect := map[bool]string{true: "ollama-chat", false: "openai-chat"}[preset == "ollama"]

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,6 +28,7 @@ import (
 //	event:X   the same, with its name
 //	raw:X     the bytes X                 do:X      cut, abort, reset or stall
 //	speak:X   a piece whose JSON string literal is X
+//	call:X    a call of fs/read       broken    an event that cannot be read
 //	later     the clock moves by 10 s     stall     the stall timer fires
 type streamFault struct {
 	name   string
@@ -35,6 +37,7 @@ type streamFault struct {
 	// meant is the text that the server meant to send, want the error type if
 	// there is no such text, kept the text that a tolerant plugin accepts.
 	meant, want, kept string
+	finish            string // of a complete answer; empty: stop
 }
 
 // The sources of the faults: the file that shows what a server sends.
@@ -54,6 +57,7 @@ const (
 	network    = "any server: the process or a proxy breaks off"
 	responses  = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
 	proxy      = "a proxy that rewrites events"
+	mistral    = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
 )
 
 // product returns each form in each place with each end.
@@ -111,6 +115,37 @@ func openAIFaults() []streamFault {
 			streamFault{name: "text 10 s after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world."},
 			streamFault{name: "silence after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an error that is none", source: proxy, says: `start | data:{"id":"c","error":"","choices":[{"index":0,"delta":{"content":"Hello world."}}]} | finish:stop | done`, meant: "Hello world."},
+			streamFault{
+				name: "an event is lost between finish reasons", source: proxy,
+				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | data:{"choices":[{"delta":{"content":"lost | ` +
+					chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done",
+				want: "stream/truncated", kept: "Hello world.",
+			},
+			streamFault{
+				name: "cut within an event after a finish reason", source: proxy,
+				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | raw:data: {"choices":[{"delta":{"content":"wor | do:cut`,
+				want: "stream/truncated", kept: "Hello ",
+			},
+			streamFault{
+				name: "aborted within an event after a finish reason", source: proxy,
+				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | raw:data: {"choices":[{"delta":{"content":"wor | do:abort`,
+				want: "stream/truncated", kept: "Hello ",
+			},
+			streamFault{
+				name: "a call in a message behind deltas", source: proxy,
+				says: "start | text:Hello  | " + chunk(`{"index":0,"message":{"content":"Hello ","tool_calls":[{"id":"t","function":{"name":"fs__read","arguments":"{}"}}]},"finish_reason":"stop"}`) + " | finish:stop | done",
+				want: "stream/truncated", kept: "Hello ",
+			},
+			streamFault{
+				name: "usage alone", source: openRouter,
+				says: `start | text:Hello world. | ` + chunk(`{"index":0,"delta":{},"finish_reason":"stop"}`) + ` | data:{"usage":{"prompt_tokens":9,"completion_tokens":3}} | done`, meant: "Hello world.",
+			},
+			streamFault{
+				name: "reasoning and a citation among the parts", source: mistral,
+				says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]}]}}`) + " | " +
+					chunk(`{"index":0,"delta":{"content":[{"type":"text","text":"Hello world."},{"type":"reference","reference_ids":[1]}]}}`) + " | finish:stop | done",
+				meant: "Hello world.",
+			},
 			streamFault{name: "another choice", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":1,"delta":{"content":"no"}}`) + " | finish:stop | done", meant: "Hello world."},
 		),
 		product(proxy, "stream/truncated", "Hello world.", map[string]string{
@@ -120,6 +155,14 @@ func openAIFaults() []streamFault {
 			"content that is an object":  chunk(`{"index":0,"delta":{"content":{"text":"lost "}}}`),
 			"tool calls of another kind": chunk(`{"index":0,"delta":{"content":"lost ","tool_calls":"x"}}`),
 			"an object of another kind":  `data:{"status":"ok"}`,
+			"a chunk of completions":     `data:{"id":"c","object":"text_completion","choices":[{"index":0,"text":"lost ","finish_reason":null}]}`,
+			"a choice of another kind":   chunk(`{"index":0,"tokens":["lost "]}`),
+			"a text in the delta":        chunk(`{"index":0,"delta":{"text":"lost "}}`),
+			"a text beside the choices":  `data:{"id":"c","choices":null,"delta":{"content":"lost "}}`,
+			"a text without choices":     `data:{"id":"c","content":"lost "}`,
+			"a part of another kind":     chunk(`{"index":0,"delta":{"content":[{"type":"image_url","image_url":{"url":"x"}}]}}`),
+			"a part with a value":        chunk(`{"index":0,"delta":{"content":[{"type":"output_text","value":"lost "}]}}`),
+			"a part that is a text":      chunk(`{"index":0,"delta":{"content":["lost "]}}`),
 		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"done", "do:cut"}),
 		product(proxy, "", "", map[string]string{
 			"a text": `"usage":"9"`, "a list": `"usage":[9,3]`, "texts": `"usage":{"prompt_tokens":"9","completion_tokens":"3"}`, "floats": `"usage":{"prompt_tokens":9.0,"completion_tokens":3.0}`,
@@ -183,17 +226,44 @@ func responsesFaults() []streamFault {
 			"an item that is a text":    `data:{"type":"response.output_item.added","output_index":0,"item":"lost "}`,
 			"content that is a text":    `data:{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":"lost "}}`,
 			"an object without type":    `data:{"status":"ok"}`,
+			"a part of another kind":    `data:{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"image","image_url":"x"}]}}`,
+			"a part with a value":       `data:{"type":"response.output_item.done","output_index":0,"item":{"type":"message","content":[{"type":"output_text","value":"lost "}]}}`,
+			"an item of another kind":   `data:{"type":"response.output_item.done","output_index":3,"item":{"type":"output_text","text":"lost "}}`,
 		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"do:cut", "do:abort"}),
 		product(network, "stream/truncated", "Hello ", map[string]string{
 			"a delta is missing":            done("Hello world.") + " | finish:stop",
 			"a delta is missing at the end": end("completed", `"output":[`+message("Hello world.")+`]`),
 			"a call is missing":             end("completed", `"output":[`+message("Hello ")+`,{"type":"function_call","call_id":"t"}]`),
+			"a part differs":                `data:{"type":"response.output_text.done","output_index":0,"text":"Hello world."} | finish:stop`,
+			"a part without deltas":         `data:{"type":"response.output_text.done","output_index":1,"text":"world."} | finish:stop`,
 		}, []string{"start | text:Hello  | @ | $"}, []string{"do:cut"}),
 		plain(
 			streamFault{
 				name: "an item is whole and the answer is not", source: network,
 				says: "start | text:Hello | " + done("Hello") + " | do:cut",
 				want: "stream/truncated",
+			},
+			streamFault{
+				name: "an error beside a piece", source: proxy,
+				says: `start | data:{"type":"response.output_text.delta","output_index":0,"delta":"Hello","error":{"message":"it failed"}} | finish:stop`,
+				want: "provider/error",
+			},
+			streamFault{
+				name: "an item that is cut in a response that is not", source: proxy,
+				says: `start | text:Hello | data:{"type":"response.output_item.done","output_index":0,"item":{"type":"message",` +
+					`"status":"incomplete","content":[{"type":"output_text","text":"Hello"}]}} | finish:stop`,
+				meant: "Hello", finish: "length",
+			},
+			streamFault{
+				name: "an end that says completed and its reason", source: proxy,
+				says: "start | text:Hello | " +
+					end("completed", `"incomplete_details":{"reason":"max_output_tokens"},"usage":{"input_tokens":9,"output_tokens":3}`),
+				meant: "Hello", finish: "length",
+			},
+			streamFault{
+				name: "an end that says completed of a failed response", source: proxy,
+				says: `start | text:Hello | data:{"type":"response.completed","response":{"id":"r","status":"failed"}}`,
+				want: "provider/error",
 			},
 			streamFault{
 				name: "without deltas", source: proxy,
@@ -280,6 +350,9 @@ func anthropicFaults() []streamFault {
 			"a text that is a number": `data:{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}`,
 			"a delta that is a text":  `data:{"type":"content_block_delta","index":0,"delta":"lost "}`,
 			"an object without type":  `data:{"status":"ok"}`,
+			"a delta of another kind": `data:{"type":"content_block_delta","index":0,"delta":{"type":"text","text":"lost "}}`,
+			"a delta without text":    `data:{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","content":"lost "}}`,
+			"a block of another kind": `data:{"type":"content_block_start","index":1,"content_block":{"type":"output_text","text":"lost "}}`,
 		}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $"}, []string{"done", "do:cut"}),
 		plain(
 			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
@@ -289,6 +362,12 @@ func anthropicFaults() []streamFault {
 			streamFault{name: "silence after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
 			streamFault{name: "no stop reason", source: proxy, says: `start | text:Hello | event:{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}} | done`, want: "stream/truncated", kept: "Hello"},
+			streamFault{
+				name: "an error beside a piece", source: proxy,
+				says: `start | data:{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"},` +
+					`"error":{"type":"api_error","message":"it failed"}} | finish:stop | done`,
+				want: "provider/error",
+			},
 			streamFault{name: "an unknown stop reason", source: messages, says: "start | text:Hello | finish:pause_turn | done", want: "provider/error"},
 		))
 }
@@ -312,6 +391,10 @@ func ollamaFaults() []streamFault {
 			"a message that is a text":  `data:{"message":"lost ","done":false}`,
 			"done of another kind":      `data:{"message":{"content":"lost "},"done":"no"}`,
 			"an object of another kind": `data:{"status":"ok"}`,
+			"a line of generate":        `data:{"model":"m","response":"lost ","done":false}`,
+			"a text beside the message": `data:{"message":{"role":"assistant","content":""},"content":"lost ","done":false}`,
+			"a text in the message":     `data:{"message":{"role":"assistant","text":"lost "},"done":false}`,
+			"a part of another kind":    `data:{"message":{"content":[{"type":"image","url":"x"}]},"done":false}`,
 		}, []string{"text:Hello  | @ | text:world. | finish:stop | $"}, []string{"do:cut", "do:abort"}),
 		plain(
 			streamFault{name: "done without a reason", source: "Ollama before 0.1.38: done_reason is missing", says: `text:Hello | data:{"message":{"content":""},"done":true}`, want: "stream/truncated", kept: "Hello"},
@@ -335,6 +418,7 @@ func everyFault() []streamFault {
 		streamFault{name: "a pair in two events", says: `start | speak:"a\ud83d" | speak:"\ude00b" | finish:stop | done`, meant: "a\U0001F600b"},
 		streamFault{name: "a pair around an empty event", says: `start | speak:"a\ud83d" | speak:"" | speak:"\ude00b" | finish:stop | done`, meant: "a\U0001F600b"},
 		streamFault{name: "an escape before a pair", says: `start | speak:"\"\\\/\b\f\n\r\t\u00e9\ud83d" | speak:"\ude00" | finish:stop | done`, meant: "\"\\/\b\f\n\r\t\u00e9\U0001F600"},
+		streamFault{name: "a NUL", says: `start | speak:"Hel\u0000lo" | finish:stop | done`, meant: "Hel\x00lo"},
 		streamFault{name: "a first half alone", says: `start | speak:"a\ud83d" | speak:"b" | finish:stop | done`, want: "stream/truncated", kept: "a\uFFFDb"},
 		streamFault{name: "a second half alone", says: `start | speak:"a" | speak:"\ude00b" | finish:stop | done`, want: "stream/truncated", kept: "a\uFFFDb"},
 		streamFault{name: "a first half at the end", says: `start | speak:"a\ud83d" | finish:stop | done`, want: "stream/truncated", kept: "a"},
@@ -350,6 +434,55 @@ func everyFault() []streamFault {
 		split[i].source = "servers that detokenize token by token: a token may be a part of a character"
 	}
 	return slices.Concat(hurt, ends, fine, split)
+}
+
+// severalFinishes are streams with more than one finish reason, for the formats
+// in which a finish reason does not end the stream.
+func severalFinishes() []streamFault {
+	return plain(
+		streamFault{
+			name: "a stop after a limit", source: proxy,
+			says: "start | text:Hello | finish:length | finish:stop | done", meant: "Hello", finish: "length",
+		},
+		streamFault{
+			name: "a limit after a stop", source: proxy,
+			says: "start | text:Hello | finish:stop | finish:length | done", meant: "Hello", finish: "length",
+		},
+		streamFault{
+			name: "a refusal before a stop", source: proxy,
+			says: "start | text:Hello | finish:refused | finish:stop | done", want: "provider/refused",
+		},
+		streamFault{
+			name: "an unknown reason before a stop", source: proxy,
+			says: "start | text:Hello | finish:crashed | finish:stop | done", want: "provider/error",
+		},
+		streamFault{
+			name: "a call that did not arrive", source: proxy,
+			says: "start | text:I will call. | finish:tool | done", want: "provider/tool-call-invalid",
+		},
+		streamFault{
+			name: "a call that did not arrive, and no text", source: proxy,
+			says: "start | finish:tool | done", want: "provider/tool-call-invalid",
+		},
+	)
+}
+
+// bareLines are the faults of streams with lines that are not fields.
+func bareLines() []streamFault {
+	const place = "start | text:Hello  | @ | text:world. | finish:stop | $"
+	return slices.Concat(
+		product(network, "stream/truncated", "Hello world.", map[string]string{
+			"a status":              "line:Internal Server Error",
+			"a status with a colon": "line:HTTP/1.1 502 Bad Gateway: upstream | line:",
+			"a page":                "line:<html>",
+		}, []string{place}, []string{"done"}),
+		product(network, "provider/error", "", map[string]string{
+			"an error without a field": `line:{"error":{"message":"it failed"}} | line:`,
+		}, []string{place}, []string{"done"}),
+		product(network, "", "", map[string]string{
+			"a field of another kind": "line:trace: 7", "a name alone": "line:trace", "blanks": "line:  ",
+		}, []string{place}, []string{"done"}),
+	)
 }
 
 // steps makes a transcript from the description of a fault. More is closed to
@@ -379,6 +512,10 @@ func (k talk) steps(says string) (tr wiretest.Transcript, more chan struct{}) {
 			send = data(rest)
 		case "event":
 			send = k.event(rest)
+		case "call":
+			send = k.tool("t1", "fs__read", rest)
+		case "broken":
+			send = k.broken
 		case "line":
 			send = rest + "\n"
 		case "raw":
@@ -404,7 +541,14 @@ func faultsOf(dialect string) []streamFault {
 		"anthropic-messages": anthropicFaults,
 		"ollama-chat":        ollamaFaults,
 	}
-	return append(own[dialect](), everyFault()...)
+	all := append(own[dialect](), everyFault()...)
+	if dialect != "ollama-chat" {
+		all = append(all, bareLines()...)
+	}
+	if dialect == "openai-chat" || dialect == "anthropic-messages" {
+		all = append(all, severalFinishes()...)
+	}
+	return all
 }
 
 // LLM-013 to LLM-015, LLM-055: every stream ends with the intended answer or
@@ -416,13 +560,17 @@ func TestStreamWall(t *testing.T) {
 		faults := faultsOf(dialect)
 		assert.GreaterOrEqual(t, len(faults), 150, dialect)
 		t.Logf("%s: %d faults", dialect, len(faults))
-		for _, whole := range []string{"", "{:tolerant true}"} {
+		wholes := []string{"", "{:tolerant true}"}
+		if dialect == "openai-chat" { // of other servers too
+			wholes = append(wholes, `{:preset "generic"}`, `{:preset "generic" :tolerant true}`)
+		}
+		for _, whole := range wholes {
 			for _, watched := range []bool{false, true} {
 				t.Run(fmt.Sprint(dialect, whole, watched), func(t *testing.T) {
 					t.Parallel()
 					r := newRig(t, dialect, "", whole)
 					for _, f := range faults {
-						r.meets(t, talks()[dialect], f, whole != "", watched)
+						r.meets(t, talks()[dialect], f, strings.Contains(whole, "tolerant"), watched)
 					}
 				})
 			}
@@ -476,6 +624,7 @@ func (r *rig) meets(t *testing.T, k talk, f streamFault, tolerant, watched bool)
 		}
 	} else if assert.Nil(t, o.err, "%s: %v", f.name, o.err) {
 		assert.Equal(t, want, text, f.name)
+		assert.Equal(t, ":"+cmp.Or(f.finish, "stop"), meta.Key("finish").String(), f.name)
 		if f.want != "stream/stalled" {
 			assert.Equal(t, lossy, meta.Key("quality").Key("degraded?").Truthy(), f.name)
 		}

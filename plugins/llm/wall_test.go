@@ -129,6 +129,7 @@ func wall() []fault {
 		{name: "19 thought alone", plays: rest(text("<think>hm"), text("</think>\n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
 		{name: "20 arguments cut", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{"path":"a`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
 		{name: "20 no object", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `["a"]`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 no arguments", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", "") }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
 		{name: "20 unknown tool", plays: rest(func(k talk) string { return k.tool("t1", "rm", `{}`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
 		{name: "20 a tool without tools", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{}`) }, finish("tool")), typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
 		{name: "21 prose", plays: rest(text(`I would say 0.8.`), finish("stop")), intent: "eval/grade", input: grade, typ: "format/drift", class: "repair", source: down, family: other},

@@ -58,7 +58,7 @@ func modelErrors() []Row {
 		row("provider/unavailable", ClassRetry, SourceDownstream, true, 502,
 			"no connection to the provider", ""),
 		row("provider/empty", ClassRetry, SourceDownstream, true, 502,
-			"the model answered without text and without tool calls", ""),
+			"the model answered without text and without tool calls", "").orClass(ClassSwitch),
 		row("provider/error", ClassRetry, SourceDownstream, true, 502,
 			"the provider failed", "").orClass(ClassSwitch),
 		row("provider/timeout", ClassSwitch, SourceDownstream, true, 504,

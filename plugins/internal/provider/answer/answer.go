@@ -156,7 +156,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	}
 	r.Without = slices.Concat(m.Traits.Refuses(q.Options.Effort), m.Learned.Refused())
 	if r.Options.MaxTokens > 0 {
-		c.headroom = m.Learned.room(max(m.Headroom, r.Options.Budget))
+		c.headroom = c.room()
 		r.Options.MaxTokens += c.headroom
 	}
 	if q.Shape != nil {
@@ -188,6 +188,12 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	}
 	c.request, c.dropped, c.fields = r, encoded.Dropped, encoded.Fields
 	return encoded.Body, nil
+}
+
+// room returns the number of tokens that a request with a limit leaves for
+// reasoning.
+func (c *call) room() int64 {
+	return c.model.Learned.room(max(c.model.Headroom, c.question.Options.Budget))
 }
 
 // instructed appends an instruction to the system message.

@@ -23,6 +23,9 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 		a.Finish = chat.ToolCalls // some servers use the same finish reason for calls and texts
 	}
 	structured := q.Shape != nil || len(q.Tools) > 0
+	if err := c.readInPart(); err != nil {
+		return edn.Nil(), err
+	}
 	switch {
 	case a.Finish == chat.Failed:
 		return edn.Nil(), c.fail(failure.ProviderError, "the model stopped with %q", a.FinishWord)
@@ -36,6 +39,8 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 		return edn.Nil(), c.fail(failure.Truncated, "the answer may have lost a part: %s", strings.Join(c.losses(), ", "))
 	case structured && a.Finish == chat.Length:
 		return edn.Nil(), c.raw(c.fail(failure.OutputTruncated, "the answer was cut at the limit of tokens"))
+	case a.Finish == chat.ToolCalls && len(a.Calls) == 0:
+		return edn.Nil(), c.raw(c.fail(failure.ToolCallInvalid, "the answer ends with a tool call that did not arrive"))
 	case len(a.Calls) == 0 && emptied(text):
 		return edn.Nil(), c.empty()
 	}
@@ -50,20 +55,22 @@ func (c *call) conclude() (edn.Value, *contract.Error) {
 }
 
 // empty is the error of an answer without text. If reasoning used up the limit,
-// a repeated request would end alike; later requests leave more room.
+// a repeated request would end alike: later requests leave more room. The class
+// is switch if they cannot.
 func (c *call) empty() *contract.Error {
 	if c.answer.Finish != chat.Length {
 		return c.fail(failure.Empty, "the answer has no text")
 	}
-	limit := c.request.Options.MaxTokens
-	if limit > 0 {
-		c.model.Learned.widen(limit)
-	}
 	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").
 		WithDetail("finish", edn.K(string(chat.Length)))
-	if limit > 0 {
-		e = e.WithDetail("max-tokens", edn.Int(limit)).
-			WithDetail("tokens/headroom", edn.Int(c.model.Learned.room(c.model.Headroom)))
+	room := int64(0)
+	if limit := c.request.Options.MaxTokens; limit > 0 {
+		c.model.Learned.widen(limit)
+		room = c.room()
+		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(room))
+	}
+	if room <= c.headroom {
+		e = e.WithClass(contract.ClassSwitch)
 	}
 	if n := c.answer.Usage.Reasoning; n > 0 {
 		e = e.WithDetail("tokens-reasoning", edn.Int(n))
@@ -178,6 +185,9 @@ func (c *call) calls() ([]edn.Value, *contract.Error) {
 		text := strings.TrimSpace(raw.Args.String())
 		if text == "" {
 			text = "{}"
+			if !compiled.Valid(edn.MustMap()) {
+				return nil, c.invalidCall(raw, "has no arguments")
+			}
 		}
 		if len(text) > question.MaxArgs {
 			return nil, c.invalidCall(raw, "has arguments over 256 KiB")

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -34,7 +35,7 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 	most := pricing.Most(c.request)
 	window := c.model.Context
 	if window == 0 && most > smallWindow {
-		window = c.loadedWindow(ctx)
+		window = cmp.Or(c.loadedWindow(ctx), c.model.Traits.Window)
 	}
 	if window == 0 || most <= window {
 		return nil
@@ -47,6 +48,24 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 		WithDetail("tokens-in", edn.Int(n)).
 		WithDetail("context-tokens", edn.Int(window)).
 		WithDetail(countedBy, edn.K(string(way)))
+}
+
+// readInPart is the error of a request that the server has read only in part: it
+// states fewer than half of the tokens that the request has at least. Servers
+// with a shorter context window than the request may cut it silently. It is nil
+// if the server states enough tokens or none; images have an unknown number.
+func (c *call) readInPart() *contract.Error {
+	read := c.answer.Usage.In
+	if read < 0 || c.request.Images() > 0 {
+		return nil
+	}
+	least := pricing.Least(c.request)
+	if least <= smallWindow || 2*(read+c.answer.Usage.Cached) >= least { // some servers count cached tokens apart
+		return nil
+	}
+	return c.fail(failure.ContextExceeded, "the request has at least %d tokens, the server read %d of them", least, read).
+		WithDetail("tokens-in", edn.Int(least)).
+		WithDetail("tokens-read", edn.Int(read))
 }
 
 // loadedWindow returns the context window of the loaded model in tokens, as its
@@ -180,8 +199,8 @@ func (p *Provider) counted(
 	out.Key("text", edn.Text(text))
 	out.Key("tokens-in", edn.Int(n))
 	out.Key(countedBy, edn.K(string(way)))
-	if m.Context > 0 {
-		out.Key("context-tokens", edn.Int(m.Context))
+	if window := cmp.Or(m.Context, m.Traits.Window); window > 0 {
+		out.Key("context-tokens", edn.Int(window))
 	}
 	return respond(out.Map(), nil, m.usage(mode, took, pricing.Tokens{Mark: pricing.Exact}), m.meta()), nil
 }

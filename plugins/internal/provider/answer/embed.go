@@ -22,15 +22,14 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 		provider: p, model: m, question: q, out: out, answer: chat.NewAnswer(),
 		request: &chat.Request{Model: m.wire(), Messages: q.Messages},
 	}
-	path := m.Preset.Dialect.EmbedPath()
-	if path == "" {
+	if m.Preset.EmbedPath == "" {
 		return edn.Nil(), c.fail(failure.Unsayable, "the format %s has no embeddings", m.Preset.Dialect)
 	}
 	body, failed := dialect.EncodeEmbed(m.Preset.Dialect, m.wire(), texts, dims)
 	if failed != nil || len(body) > MaxRequest {
 		return edn.Nil(), question.Beyond("the request has %d bytes, the limit is %d", len(body), MaxRequest)
 	}
-	leave, err := c.post(ctx, path, body)
+	leave, err := c.post(ctx, m.Preset.EmbedPath, body)
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -44,12 +44,9 @@ func (c *call) receive(ctx context.Context) *contract.Error {
 	for {
 		piece, fault, end := c.exchange.Next(ctx)
 		switch {
-		case fault != nil && c.endsWell(fault.Kind):
-			c.model.Preset.Close(c.answer)
-			return nil
-		case fault != nil:
+		case fault != nil && !c.endsWell(fault.Kind):
 			return c.fault(fault)
-		case end != nil:
+		case fault != nil, end != nil:
 			return c.ended(ctx, splitter, decoder, whole)
 		}
 		quiet := false
@@ -148,8 +145,8 @@ func (c *call) whyGone(ctx context.Context) *transport.Fault {
 }
 
 // frame decodes one frame and sends its pieces. Data after the formal end is
-// not part of the answer. An unreadable event after the finish reason is usage,
-// not text.
+// not part of the answer. An unreadable event after a finish reason counts too:
+// it may hold text, since some servers send a finish reason with each event.
 func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
 	if f.Quiet || c.answer.Ended {
 		return nil
@@ -166,9 +163,6 @@ func (c *call) frame(decoder dialect.Decoder, f frame.Frame) error {
 		c.skipped++
 		return nil
 	case errors.Is(err, dialect.ErrMalformed), errors.Is(err, dialect.ErrForeign):
-		if finished != chat.Unfinished && !c.answer.Resumed {
-			return nil
-		}
 		c.skipped++
 		if c.inARow++; c.inARow > 1 || c.skipped > maxSkipped {
 			return errSkipped

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 )
 
@@ -202,6 +203,20 @@ func (a *Answer) Block(kind PartKind, index int) *Block {
 	}
 	b := &Block{Kind: kind, Index: index}
 	a.Blocks = append(a.Blocks, b)
+	return b
+}
+
+// Extra returns the block of the opaque data in a field, before a call or, if
+// call is nil, before everything else. It is created if it is new.
+func (a *Answer) Extra(field string, call *RawCall) *Block {
+	at := max(0, slices.IndexFunc(a.Blocks, func(b *Block) bool { return call != nil && b.Call == call }))
+	for i, b := range a.Blocks {
+		if b.Field == field && (call == nil || i == at-1) {
+			return b
+		}
+	}
+	b := &Block{Kind: ThinkingPart, Index: -1, Field: field}
+	a.Blocks = slices.Insert(a.Blocks, at, b)
 	return b
 }
 

@@ -252,7 +252,8 @@ func (e *encoding) anthropicThinking(r *chat.Request) {
 
 // sealed reports whether a part is reasoning of this format.
 func sealed(p chat.Part) bool {
-	return p.Kind == chat.RedactedPart || p.Kind == chat.ThinkingPart && p.Signature != "" && !reasoningItem(p)
+	return p.Kind == chat.RedactedPart ||
+		p.Kind == chat.ThinkingPart && p.Signature != "" && p.Field == "" && !reasoningItem(p)
 }
 
 // inToolLoopWithout reports whether the last turn of the model called tools and
@@ -303,6 +304,8 @@ type anthropicDelta struct {
 	Thinking   spoken          `json:"thinking"`
 	Signature  text            `json:"signature"`
 	Partial    spoken          `json:"partial_json"`
+	Content    spoken          `json:"content"` // in other formats
+	Value      spoken          `json:"value"`
 	StopReason text            `json:"stop_reason"`
 	StopMore   json.RawMessage `json:"stop_details"`
 }
@@ -326,9 +329,10 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	if err := json.Unmarshal(data, &e); err != nil || e.unreadable() {
 		return nil, ErrMalformed
 	}
-	switch e.Type {
-	case "error":
+	if e.Type == "error" || reported(e.Error) {
 		return nil, &InBand{Body: bytes.Clone(data)}
+	}
+	switch e.Type {
 	case "message_start":
 		if e.Message == nil {
 			return nil, ErrMalformed
@@ -342,16 +346,17 @@ func (d *anthropicDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 	case "content_block_start":
 		return e.Block.pieces(e.Index, into), nil
 	case "content_block_delta":
-		return e.Delta.pieces(e.Index, into), nil
+		pieces := e.Delta.pieces(e.Index, into)
+		if len(pieces) == 0 && e.Delta.unread() {
+			return nil, ErrMalformed
+		}
+		return pieces, nil
 	case "message_delta":
 		anthropicEnd(e.Delta.StopReason, e.Delta.StopMore, into)
 		d.count(e.Usage, into)
 	case "message_stop":
 		into.Ended = true
 	case "":
-		if reported(e.Error) {
-			return nil, &InBand{Body: bytes.Clone(data)}
-		}
 		return nil, ErrForeign
 	}
 	return nil, nil // ping, content_block_stop and events of later versions
@@ -367,7 +372,8 @@ func (e *anthropicEvent) unreadable() bool {
 	for _, b := range blocks {
 		all = append(all, b.Text, b.Thinking)
 	}
-	return unreadable(all...)
+	unread := func(b anthropicBlock) bool { return b.Type != "text" && b.Text.text != "" }
+	return unreadable(all...) || slices.ContainsFunc(blocks, unread)
 }
 
 func (d *anthropicDecoder) message(m *anthropicMessage, usage json.RawMessage, into *chat.Answer) []chat.Piece {
@@ -402,6 +408,14 @@ func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 		return called(call, fragment, into)
 	}
 	return nil
+}
+
+// unread reports whether a delta without a piece has a text in another form.
+func (b anthropicDelta) unread() bool {
+	if b.Type == "text_delta" {
+		return b.Text.text == "" && b.Content.text+b.Value.text != ""
+	}
+	return b.Text.text != ""
 }
 
 func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {

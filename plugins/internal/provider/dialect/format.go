@@ -13,8 +13,8 @@ type format struct {
 	// of the format's streams.
 	splitter func() frame.Splitter
 	media    string
-	// embedPath is the path of the embedding endpoint, with embedFields in its
-	// request; "" if the format has none.
+	// embedPath is the path of the embedding endpoint unless a preset has
+	// another one, with embedFields in its request; "" if the format has none.
 	embedPath   string
 	embedFields map[string]any
 	// asksUsage means that a streaming request must ask for usage.
@@ -35,7 +35,7 @@ func formats() map[Name]format {
 			encode: encodeOpenAI,
 			decoder: func(p Preset) Decoder {
 				usage := usageReader{under: p.UsageUnder, total: p.UsageTotal}
-				return newRepeating(&openAIDecoder{reasoning: p.ReasoningFields, usage: usage}, "content")
+				return newRepeating(&openAIDecoder{preset: p, usage: usage}, "content")
 			},
 			splitter: events, media: eventStream, asksUsage: true, also: Responses,
 			embedPath: "/embeddings", embedFields: floats,
@@ -71,9 +71,6 @@ func (n Name) AsksUsage() bool { return n.format().asksUsage }
 
 // Speaks reports whether a server of format n also accepts format other.
 func (n Name) Speaks(other Name) bool { return n == other || other == n.format().also }
-
-// EmbedPath returns the path of the embedding endpoint, "" for none.
-func (n Name) EmbedPath() string { return n.format().embedPath }
 
 // NewDecoder returns the decoder of a preset.
 func NewDecoder(p Preset) Decoder { return p.Dialect.format().decoder(p) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -24,11 +25,11 @@ func (t *text) UnmarshalJSON(b []byte) error {
 
 // spoken is a piece of a model's text. It may begin or end inside a character,
 // see chat.Seam. Lists of parts, which some servers send for plain text, are
-// joined. A piece of another type is unreadable: without it the text would have
-// a gap.
+// joined; the reasoning among the parts is separate. A piece or a part of
+// another type is unreadable: without it the text would have a gap.
 type spoken struct {
-	text       string
-	unreadable bool
+	text, reasoning string
+	unreadable      bool
 }
 
 func (s *spoken) UnmarshalJSON(b []byte) error {
@@ -37,18 +38,34 @@ func (s *spoken) UnmarshalJSON(b []byte) error {
 	case '"':
 		s.text = unquote(b)
 	case '[':
-		var parts []struct {
-			Text spoken `json:"text"`
-		}
+		var parts []spokenPart
 		s.unreadable = json.Unmarshal(b, &parts) != nil
 		for _, p := range parts {
 			s.text += p.Text.text
-			s.unreadable = s.unreadable || p.Text.unreadable
+			s.reasoning += p.Thinking.text
+			s.unreadable = s.unreadable || p.unreadable()
 		}
 	default:
 		s.unreadable = true
 	}
 	return nil
+}
+
+// spokenPart is a part of a text that is sent as a list.
+type spokenPart struct {
+	Type     text   `json:"type"`
+	Text     spoken `json:"text"`
+	Thinking spoken `json:"thinking"`
+	Value    spoken `json:"value"` // in other formats
+}
+
+// unreadable reports whether the part may hold a text in an unknown form. The
+// types thinking and reference, which have no text of the answer, are those of
+// Mistral (client-python, models/contentchunk.py, 2026-11-27).
+func (p spokenPart) unreadable() bool {
+	known := []text{"", "text", "output_text", "thinking", "reference"}
+	empty := p.Text.text == "" && p.Thinking.text == ""
+	return unreadable(p.Text, p.Thinking) || empty && (p.Value.text != "" || !slices.Contains(known, p.Type))
 }
 
 // unreadable reports whether a piece of an event cannot be read.
@@ -125,6 +142,57 @@ func loose[T any](raw json.RawMessage) (v T, ok bool) {
 	return v, err == nil || errors.As(err, &kind)
 }
 
+// fieldOf returns a field of an object, nil if there is none.
+func fieldOf(raw json.RawMessage, name string) json.RawMessage {
+	if name == "" || !bytes.Contains(raw, []byte(`"`+name+`"`)) {
+		return nil
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	return fields[name]
+}
+
+// fragments is a list of objects that arrives in fragments. Neighbors with the
+// same type and index are one object: its texts are joined, and of other fields
+// the last value counts.
+type fragments []map[string]json.RawMessage
+
+// add adds a list; it returns false if it is not one.
+func (f *fragments) add(list json.RawMessage) bool {
+	var more []map[string]json.RawMessage
+	if json.Unmarshal(list, &more) != nil {
+		return false
+	}
+	for _, next := range more {
+		n := len(*f)
+		if n == 0 || !present(next["index"]) || !same(next, (*f)[n-1], "index") || !same(next, (*f)[n-1], "type") {
+			*f = append(*f, next)
+			continue
+		}
+		last := (*f)[n-1]
+		for name, v := range next {
+			var head, tail string
+			grows := slices.Contains([]string{"text", "summary", "data"}, name)
+			switch {
+			case grows && json.Unmarshal(last[name], &head) == nil && json.Unmarshal(v, &tail) == nil:
+				last[name], _ = marshal(head + tail) // a string can be written
+			case present(v) || last[name] == nil:
+				last[name] = v
+			}
+		}
+	}
+	return true
+}
+
+func same(a, b map[string]json.RawMessage, name string) bool { return bytes.Equal(a[name], b[name]) }
+
+func (f fragments) String() string {
+	text, _ := marshal([]map[string]json.RawMessage(f)) // parts of a valid event
+	return string(text)
+}
+
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // reported reports whether an error field contains an error.
@@ -174,13 +242,53 @@ func calledOn(index int, args string, into *chat.Answer) []chat.Piece {
 	return called(call, args, into)
 }
 
+// elsewhereText are fields in which other formats send the text of an answer.
+var elsewhereText = []string{"text", "content", "delta", "message", "response", "output_text", "completion", "value"}
+
+// holdsText reports whether a value holds a text in one of these fields, except
+// those that the caller has read. An event without a piece that holds one is
+// unreadable: its text would be missing.
+func holdsText(raw json.RawMessage, read ...string) bool {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return false
+	}
+	switch raw[0] {
+	case '"':
+		return len(raw) > len(`""`)
+	case '[':
+		var list []json.RawMessage
+		_ = json.Unmarshal(raw, &list) // a part of a valid event
+		return slices.ContainsFunc(list, func(v json.RawMessage) bool { return holdsText(v) })
+	case '{':
+		var fields map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &fields)
+		return textIn(fields, read...)
+	}
+	return false
+}
+
+// textIn is holdsText for the fields of an object.
+func textIn(fields map[string]json.RawMessage, read ...string) bool {
+	return slices.ContainsFunc(elsewhereText, func(name string) bool {
+		return !slices.Contains(read, name) && holdsText(fields[name])
+	})
+}
+
 // finishes maps the finish reasons of a format.
 type finishes map[string]chat.Finish
 
-// finish records a finish reason; an unknown one is a failure.
+// badness orders finish reasons. Servers may send several: the worst one holds.
+var badness = []chat.Finish{chat.Unfinished, chat.Stop, chat.ToolCalls, chat.Length, chat.Refused, chat.Failed}
+
+// finish records a finish reason unless a worse one was stated; an unknown one
+// is a failure.
 func (f finishes) finish(word text, into *chat.Answer) {
-	into.FinishWord, into.Finish = string(word), chat.Failed
-	if is, known := f[string(word)]; known {
-		into.Finish = is
+	is, known := f[string(word)]
+	if !known {
+		is = chat.Failed
+	}
+	if slices.Index(badness, is) >= slices.Index(badness, into.Finish) {
+		into.FinishWord, into.Finish = string(word), is
 	}
 }

@@ -150,6 +150,9 @@ func (*ollamaDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error
 		}
 		pieces = append(pieces, called(call, arguments(c.Function.Arguments), into)...)
 	}
+	if len(pieces) == 0 && (holdsText(data, "message") || holdsText(l.Message, "content")) {
+		return nil, ErrMalformed
+	}
 	l.In.set(&into.Usage.In)
 	l.Out.set(&into.Usage.Out)
 	if l.Done != nil && *l.Done {

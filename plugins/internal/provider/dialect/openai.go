@@ -50,9 +50,14 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 		case m.Role == chat.ToolRole:
 			out["tool_call_id"] = m.CallID
 		case len(m.Calls) > 0:
+			extras := callExtras(p, m)
 			out["tool_calls"] = each(m.Calls, func(c chat.Call) map[string]any {
 				f := map[string]any{"name": c.Name, "arguments": string(c.Args)}
-				return map[string]any{"id": c.ID, "type": "function", "function": f}
+				call := map[string]any{"id": c.ID, "type": "function", "function": f}
+				if extra := extras[c.ID]; extra != nil {
+					call[p.CallExtra] = extra
+				}
+				return call
 			})
 			if content == "" {
 				out["content"] = nil
@@ -80,14 +85,18 @@ func openAIContent(m chat.Message, e *encoding) any {
 // openAIReasoning returns the fields with the reasoning of a message. OpenAI's
 // interface has none; servers that return reasoning require it back in the same
 // field (DeepSeek, thinking mode: reasoning_content of turns with calls,
-// 2026-11-25).
-func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]string {
-	fields := map[string]string{}
+// 2026-11-25). Opaque data of the message replaces the text, which it contains.
+func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]any {
+	fields, texts := map[string]any{}, map[string]string{}
 	for _, part := range m.Parts {
-		if !part.Reasons() {
+		if !part.Reasons() || opaque(part, p.CallExtra) {
 			continue
 		}
 		field := part.Field
+		if opaque(part, p.MessageExtra) {
+			fields[field] = json.RawMessage(part.Signature)
+			continue
+		}
 		if field == "" && len(p.ReasoningFields) > 0 {
 			field = p.ReasoningFields[0]
 		}
@@ -95,9 +104,33 @@ func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]string {
 			e.drop(lostReasoning)
 			continue
 		}
-		fields[field] += part.Text
+		texts[field] += part.Text
+	}
+	if len(fields) == 0 {
+		for field, text := range texts {
+			fields[field] = text
+		}
 	}
 	return fields
+}
+
+// opaque reports whether a part is the opaque data of a field.
+func opaque(p chat.Part, field string) bool {
+	return field != "" && p.Field == field && json.Valid([]byte(p.Signature))
+}
+
+// callExtras returns the opaque data of calls by their ids. It is the part before
+// the call.
+func callExtras(p Preset, m chat.Message) map[string]json.RawMessage {
+	extras := map[string]json.RawMessage{}
+	var before chat.Part
+	for part, call := range m.Flow() {
+		if call != nil && opaque(before, p.CallExtra) {
+			extras[call.ID] = json.RawMessage(before.Signature)
+		}
+		before = part
+	}
+	return extras
 }
 
 type openAIChunk struct {
@@ -141,6 +174,13 @@ type openAICall struct {
 	Index    *int       `json:"index"`
 	ID       text       `json:"id"`
 	Function openAIFunc `json:"function"`
+	raw      json.RawMessage
+}
+
+func (c *openAICall) UnmarshalJSON(b []byte) error {
+	type plain openAICall
+	c.raw = bytes.Clone(b)
+	return json.Unmarshal(b, (*plain)(c))
 }
 
 type openAIFunc struct {
@@ -163,11 +203,13 @@ type openAIUsage struct {
 }
 
 // openAIDecoder records whether the answer comes in deltas: some servers repeat
-// all of it as a message in the last chunk.
+// all of it as a message in the last chunk. details is the opaque data of the
+// message.
 type openAIDecoder struct {
-	reasoning []string
-	deltas    bool
-	usage     usageReader
+	preset  Preset
+	deltas  bool
+	usage   usageReader
+	details fragments
 }
 
 var done = []byte("[DONE]")
@@ -208,7 +250,27 @@ func (d *openAIDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, err
 		}
 		pieces = append(pieces, got...)
 	}
+	if len(pieces) == 0 && unread(data) {
+		return nil, ErrMalformed
+	}
 	return pieces, nil
+}
+
+// unread reports whether a chunk without a piece has a text where none is read,
+// or a choice of another form.
+func unread(chunk []byte) bool {
+	var c struct {
+		Choices []map[string]json.RawMessage `json:"choices"`
+	}
+	if json.Unmarshal(chunk, &c) != nil || holdsText(chunk) {
+		return true
+	}
+	return slices.ContainsFunc(c.Choices, func(choice map[string]json.RawMessage) bool {
+		_, ends := choice["finish_reason"]
+		known := ends || choice["delta"] != nil || choice["message"] != nil
+		return !known && len(choice) > 0 || textIn(choice, "delta", "message") ||
+			holdsText(choice["delta"], "content") || holdsText(choice["message"], "content")
+	})
 }
 
 func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece, error) {
@@ -222,15 +284,26 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			return nil, ErrMalformed
 		}
 		if i == 1 && d.deltas {
-			if m.Content.text != "" && m.Content.text != into.Text.String() {
+			text := m.Content.text
+			if text != "" && text != into.Text.String() || len(m.ToolCalls) > len(into.Calls) {
 				return nil, ErrMalformed // the deltas were incomplete
 			}
 			continue
 		}
 		d.deltas = d.deltas || i == 0
+		if extra := fieldOf(raw, d.preset.MessageExtra); present(extra) {
+			if !d.details.add(extra) {
+				return nil, ErrMalformed
+			}
+			into.Extra(d.preset.MessageExtra, nil).Signature = d.details.String()
+		}
 		if field, text := d.thought(raw); text != "" {
 			into.Block(chat.ThinkingPart, 0).Field = field
 			pieces = append(pieces, thought(0, text, into)...)
+		}
+		if m.Content.reasoning != "" {
+			into.Block(chat.ThinkingPart, 0).Field = "content"
+			pieces = append(pieces, thought(0, m.Content.reasoning, into)...)
 		}
 		pieces = append(pieces, said(0, m.Content, into)...)
 		into.Refusal.WriteString(string(m.Refusal))
@@ -238,7 +311,11 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
 		}
 		for i, call := range m.ToolCalls {
-			pieces = append(pieces, call.add(into, i)...)
+			got := call.add(into, i)
+			if extra := fieldOf(call.raw, d.preset.CallExtra); present(extra) {
+				into.Extra(d.preset.CallExtra, got[0].Call).Signature = string(extra)
+			}
+			pieces = append(pieces, got...)
 		}
 	}
 	if c.Finish != "" {
@@ -249,16 +326,9 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 
 // thought returns the first reasoning field with a text.
 func (d *openAIDecoder) thought(raw json.RawMessage) (field, text string) {
-	for _, field := range d.reasoning {
-		if !bytes.Contains(raw, []byte(`"`+field+`"`)) {
-			continue
-		}
-		var fields map[string]json.RawMessage
-		if json.Unmarshal(raw, &fields) != nil {
-			return "", ""
-		}
+	for _, field := range d.preset.ReasoningFields {
 		var s spoken
-		if present(fields[field]) && json.Unmarshal(fields[field], &s) == nil && s.text != "" {
+		if v := fieldOf(raw, field); present(v) && json.Unmarshal(v, &s) == nil && s.text != "" {
 			return field, s.text
 		}
 	}

@@ -32,9 +32,10 @@ const (
 type Preset struct {
 	Name    string
 	Dialect Name
-	// Path is the endpoint, below the base URL. {model} and {version} stand for
-	// the model name and the interface version.
-	Path string
+	// Path is the endpoint, below the base URL, and EmbedPath that of vectors, ""
+	// for none. {model} and {version} stand for the model name and the interface
+	// version.
+	Path, EmbedPath string
 	// Version is the interface version in requests, "" for none.
 	Version string
 	// Base is the default base URL, "" for none.
@@ -67,6 +68,10 @@ type Preset struct {
 	SystemRole string
 	// ReasoningFields are the fields that may hold reasoning text.
 	ReasoningFields []string
+	// CallExtra is a field of tool calls, and MessageExtra one of messages, with
+	// opaque data that must be sent back; "" for none. ExtraSource is the
+	// documentation.
+	CallExtra, MessageExtra, ExtraSource string
 	// Tables means that the tokenizer tables apply to the models.
 	Tables bool
 	// CountPath is an endpoint that counts tokens, "" for none. One with a
@@ -119,7 +124,8 @@ func rows() []Preset {
 		{
 			Name: "gemini", Base: "https://generativelanguage.googleapis.com/v1beta/openai", Keyed: true,
 			Native: true, JSONMode: true, Tools: true, UsageInStream: true,
-			Refuses: []string{"seed", "frequency_penalty"}, UsageTotal: true,
+			Refuses: []string{"seed", "frequency_penalty"}, UsageTotal: true, CallExtra: "extra_content",
+			ExtraSource: "Google, thought signatures; the field as in crmne/ruby_llm#591 and earendil-works/pi#6733, 2026-11-27",
 			Source: "Google, OpenAI compatibility; status 400 for the fields: mcpchecker/mcpchecker#188, " +
 				"versun/RSSBox#132; usage: mozilla-ai/any-llm#1290",
 			Date: read,
@@ -140,11 +146,15 @@ func rows() []Preset {
 		{
 			Name: "openrouter", Base: "https://openrouter.ai/api/v1", Keyed: true,
 			Native: true, JSONMode: true, Tools: true, // usage is always sent; asking has no effect
+			MessageExtra: "reasoning_details",
+			ExtraSource: "OpenRouter, docs/use-cases/reasoning-tokens: preserving reasoning blocks; " +
+				"fragments as in langchain-ai/langchain#36400, 2026-11-27",
 			Source: "OpenRouter, streaming, usage accounting and errors", Date: read,
 		},
 		{
 			Name: "azure", Path: "/openai/deployments/{model}/chat/completions?api-version={version}", Version: "2024-10-21",
-			Auth: "Api-Key", Keyed: true, LimitField: "max_completion_tokens",
+			EmbedPath: "/openai/deployments/{model}/embeddings?api-version={version}",
+			Auth:      "Api-Key", Keyed: true, LimitField: "max_completion_tokens",
 			Native: true, JSONMode: true, Tools: true, UsageInStream: true, Tables: true,
 			Source: "Microsoft, Azure OpenAI REST API reference", Date: read,
 		},
@@ -178,7 +188,7 @@ func rows() []Preset {
 			Source: "mlx-lm, its server", Date: "2026-11-22",
 		},
 		{
-			Name: "generic", UsageInStream: true,
+			Name: "generic", UsageInStream: true, WindowPath: "/api/ps", // that of Ollama, which cuts long prompts here
 			Source: "what servers of chat completions have in common", Date: "2026-11-22",
 		},
 	}
@@ -191,6 +201,7 @@ func (p *Preset) fill() {
 		p.Path = cmp.Or(p.Path, "/chat/completions")
 		p.ReasoningFields = []string{"reasoning_content", "reasoning", "thinking"}
 	}
+	p.EmbedPath = cmp.Or(p.EmbedPath, p.Dialect.format().embedPath)
 	p.LimitField = cmp.Or(p.LimitField, "max_tokens")
 	p.Terminator = cmp.Or(p.Terminator, Either)
 	p.SystemRole = "system"
@@ -200,11 +211,12 @@ func (p *Preset) fill() {
 	}
 }
 
-// At returns the preset for one model with its path completed. An empty version
+// At returns the preset for one model with its paths completed. An empty version
 // is that of the preset.
 func (p Preset) At(model, version string) Preset {
 	version = url.QueryEscape(cmp.Or(version, p.Version))
-	p.Path = strings.NewReplacer("{model}", url.PathEscape(model), "{version}", version).Replace(p.Path)
+	names := strings.NewReplacer("{model}", url.PathEscape(model), "{version}", version)
+	p.Path, p.EmbedPath = names.Replace(p.Path), names.Replace(p.EmbedPath)
 	return p
 }
 

@@ -122,6 +122,7 @@ type responsesEvent struct {
 	ItemID   text            `json:"item_id"`
 	Summary  int             `json:"summary_index"`
 	Delta    spoken          `json:"delta"`
+	Text     spoken          `json:"text"` // of a part that is done
 	Item     json.RawMessage `json:"item"`
 	Response json.RawMessage `json:"response"`
 	Error    json.RawMessage `json:"error"`
@@ -130,6 +131,7 @@ type responsesEvent struct {
 type responsesItem struct {
 	Type      string          `json:"type"`
 	ID        text            `json:"id"`
+	Status    text            `json:"status"`
 	Phase     text            `json:"phase"`
 	CallID    text            `json:"call_id"`
 	Name      text            `json:"name"`
@@ -140,8 +142,17 @@ type responsesItem struct {
 }
 
 type responsesPart struct {
+	Type    text   `json:"type"`
 	Text    spoken `json:"text"`
+	Value   spoken `json:"value"` // in other formats
 	Refusal text   `json:"refusal"`
+}
+
+// unreadable reports whether the part may hold a text in an unknown form.
+func (p responsesPart) unreadable() bool {
+	known := []text{"", "output_text", "refusal", "summary_text", "reasoning_text", "text"}
+	empty := p.Text.text == ""
+	return p.Text.unreadable || empty && (p.Value.text != "" || !slices.Contains(known, p.Type))
 }
 
 func (i *responsesItem) UnmarshalJSON(b []byte) error {
@@ -177,25 +188,27 @@ type responsesUsage struct {
 }
 
 // responsesDecoder records the ids of the items, which determine their order
-// where a server omits output_index (llama.cpp, issue 20607, 2026-11-25).
-type responsesDecoder struct{ ids []string }
+// where a server omits output_index (llama.cpp, issue 20607, 2026-11-25), and
+// whether an item was cut, whatever the response says of itself.
+type responsesDecoder struct {
+	ids []string
+	cut bool
+}
 
 func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
 	var e responsesEvent
 	if json.Unmarshal(data, &e) != nil || e.Delta.unreadable {
 		return nil, ErrMalformed
 	}
+	if e.Type == "" && e.Object == "response" {
+		return d.response(data, "", into)
+	}
+	if e.Type == "error" || reported(e.Error) {
+		return nil, &InBand{Body: bytes.Clone(data)}
+	}
 	switch e.Type {
 	case "":
-		if e.Object == "response" {
-			return d.response(data, "", into)
-		}
-		if reported(e.Error) {
-			return nil, &InBand{Body: bytes.Clone(data)}
-		}
 		return nil, ErrForeign
-	case "error":
-		return nil, &InBand{Body: bytes.Clone(data)}
 	case "response.created", "response.queued", "response.in_progress":
 		if r, ok := loose[responsesBody](e.Response); ok {
 			r.identify(into)
@@ -208,6 +221,7 @@ func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 		if json.Unmarshal(e.Item, &item) != nil || item.unreadable() {
 			return nil, ErrMalformed
 		}
+		d.cut = d.cut || item.Status == incomplete
 		id := text(first(string(item.ID), string(item.CallID)))
 		return item.add(d.index(e.Index, id), strings.HasSuffix(e.Type, "done"), into), nil
 	}
@@ -215,12 +229,16 @@ func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 }
 
 // delta decodes the events with a part of an item. output_item.done repeats the
-// whole item, so the other done events are ignored.
+// whole item, so of the other done events only the text is compared.
 func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Piece {
 	index := d.index(e.Index, e.ItemID)
 	switch e.Type {
 	case "response.output_text.delta":
 		return said(index, e.Delta, into)
+	case "response.output_text.done":
+		if !strings.Contains(into.Block(chat.TextPart, index).Text.String(), strings.TrimSpace(e.Text.text)) {
+			into.Damaged++
+		}
 	case "response.refusal.delta":
 		into.Refusal.WriteString(e.Delta.text)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
@@ -295,8 +313,9 @@ func (i *responsesItem) text(between string) string {
 }
 
 func (i *responsesItem) unreadable() bool {
-	bad := func(p responsesPart) bool { return p.Text.unreadable }
-	return slices.ContainsFunc(i.Summary, bad) || slices.ContainsFunc(i.Content, bad)
+	unread := !slices.Contains([]string{"message", "function_call", "reasoning"}, i.Type) && holdsText(i.raw)
+	parts := slices.Concat(i.Summary, i.Content)
+	return unread || slices.ContainsFunc(parts, responsesPart.unreadable)
 }
 
 // missing returns the rest of a stated text after its deltas. It marks the
@@ -341,7 +360,11 @@ func (d *responsesDecoder) response(raw json.RawMessage, word string, into *chat
 	} else {
 		r.compare(into)
 	}
-	r.end(first(word, string(r.Status)), into)
+	if word == "completed" && slices.Contains([]text{incomplete, "failed", "cancelled"}, r.Status) {
+		word = "" // the body says otherwise
+	}
+	d.cut = d.cut || slices.ContainsFunc(r.Output, func(i responsesItem) bool { return i.Status == incomplete })
+	r.end(first(word, string(r.Status)), d.cut, into)
 	return pieces, nil
 }
 
@@ -361,29 +384,30 @@ func (r *responsesBody) compare(into *chat.Answer) {
 	}
 }
 
-var responsesWords = finishes{"max_output_tokens": chat.Length, "content_filter": chat.Refused}
+// incomplete is the status of a response, or of an item, that was cut.
+const incomplete = "incomplete"
+
+var responsesWords = finishes{
+	"completed": chat.Stop, "tool_calls": chat.ToolCalls, "max_output_tokens": chat.Length, "content_filter": chat.Refused,
+}
 
 // end sets the finish reason. An answer in progress has no end. Ollama 0.17.4 also
 // reports completed for an answer that was cut at its limit (openai/responses.go,
 // processCompletion, 2026-11-25), so an answer that used its whole limit counts as cut.
-func (r *responsesBody) end(status string, into *chat.Answer) {
+func (r *responsesBody) end(status string, cut bool, into *chat.Answer) {
+	why, _ := loose[struct{ Reason text }](r.Incomplete)
 	switch status {
 	case "completed":
-		into.Finish = chat.Stop
 		switch {
-		case r.Limit > 0 && into.Usage.Out >= int64(r.Limit):
-			into.Finish = chat.Length
+		case cut, r.Limit > 0 && into.Usage.Out >= int64(r.Limit):
+			status = "max_output_tokens"
 		case len(into.Calls) > 0:
-			into.Finish = chat.ToolCalls
+			status = "tool_calls"
 		}
-	case "incomplete":
-		why, _ := loose[struct{ Reason text }](r.Incomplete)
-		status = first(string(why.Reason), status)
-		responsesWords.finish(text(status), into)
-	case "failed", "cancelled":
-		into.Finish = chat.Failed
+	case incomplete, "failed", "cancelled":
 	default:
 		return
 	}
-	into.FinishWord, into.Ended = status, true
+	into.Ended = true
+	responsesWords.finish(text(first(string(why.Reason), status)), into)
 }

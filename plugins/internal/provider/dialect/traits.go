@@ -20,6 +20,9 @@ type Traits struct {
 	// Lacks lists unsupported features of the format: an effort, adaptive
 	// thinking, a budget, none for no reasoning, or a demand for a call.
 	Lacks []string
+	// Window is the context window in tokens, 0 if unknown. It has a table of its
+	// own, since it differs more between models than the other traits.
+	Window int64
 	// Source is the documentation, Date when it was read.
 	Source, Date string
 }
@@ -95,11 +98,51 @@ func table() []Traits {
 	}
 }
 
+// windows holds the context windows of hosted models, searched in order like
+// table. Of several windows of a model it has the largest.
+func windows() []Traits {
+	return []Traits{
+		{
+			Begins: []string{"gpt-5-chat", "gpt-5.1-chat"}, Window: 128_000,
+			Source: "labring/fastgpt-plugin#297: corrected to 128,000", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{"gpt-5.4-mini", "gpt-5.4-nano"}, Window: 400_000,
+			Source: "Vercel, ai-gateway/models/openai/gpt-5.4-mini-fast", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{"gpt-5.4", "gpt-5.5"}, Window: 1_050_000,
+			Source: "Vercel, ai-gateway/models/gpt-5.4; RooCodeInc/Roo-Code#12170", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{"gpt-5.1", "gpt-5-"}, Window: 400_000,
+			Source: "OpenRouter, page of openai/gpt-5-mini; labring/fastgpt-plugin#297", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{"claude-sonnet-4", "claude-opus-4-6", "claude-opus-4-7", "claude-sonnet-5"}, Window: 1_000_000,
+			Source: "Anthropic, support article 8606395; of 4.7 and Sonnet 5: tygartmedia.com, docs.oxen.ai", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{
+				"claude-3", "claude-haiku-4-5", "claude-opus-4-0", "claude-opus-4-1", "claude-opus-4-2025", "claude-opus-4-5",
+			},
+			Window: 200_000,
+			Source: "Anthropic, support article 8606395: all others", Date: "2026-11-27",
+		},
+	}
+}
+
 // TraitsOf returns the traits of a model, the zero value if it is unknown. A
 // name may be prefixed with that of its maker, as gateways write it.
 func TraitsOf(model string) Traits {
 	model = strings.ToLower(model[strings.LastIndex(model, "/")+1:])
-	for _, row := range table() {
+	row := rowOf(table(), model)
+	row.Window = rowOf(windows(), model+"-").Window // so that a prefix can end a version
+	return row
+}
+
+func rowOf(rows []Traits, model string) Traits {
+	for _, row := range rows {
 		if slices.ContainsFunc(row.Begins, func(b string) bool { return strings.HasPrefix(model, b) }) {
 			return row
 		}

@@ -18,6 +18,18 @@ func TestTraitsHaveSources(t *testing.T) {
 		}
 	}
 	assert.Empty(t, TraitsOf("claude-sonnet-4-5").Without)
+	for _, row := range windows() {
+		assert.True(t, row.Source != "" && row.Date != "" && row.Window > 0, row.Begins)
+		for _, begin := range row.Begins {
+			assert.Equal(t, row.Window, TraitsOf(begin).Window, begin)
+		}
+	}
+	for model, window := range map[string]int64{
+		"gpt-5": 400_000, "openai/gpt-5-mini-2025-08-07": 400_000, "gpt-5.1": 400_000, "gpt-5.9": 0, "gpt-50": 0,
+		"gpt-5.4-mini": 400_000, "gpt-5.5-2026-04-23": 1_050_000, "claude-opus-4-1-20250805": 200_000, "claude-opus-4-8": 0,
+	} {
+		assert.Equal(t, window, TraitsOf(model).Window, model)
+	}
 }
 
 func TestReadWindow(t *testing.T) {

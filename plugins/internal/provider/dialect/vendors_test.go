@@ -24,11 +24,14 @@ func TestPresetRows(t *testing.T) {
 		assert.NotEmpty(t, p.Source, p.Name)
 		_, err := time.Parse(time.DateOnly, p.Date)
 		assert.NoError(t, err, p.Name)
+		assert.Equal(t, p.CallExtra+p.MessageExtra != "", p.ExtraSource != "", p.Name)
 		for _, part := range []string{p.Path, p.Auth, p.LimitField, p.SystemRole, string(p.Terminator), string(p.Dialect)} {
 			assert.NotEmpty(t, part, p.Name)
 		}
-		assert.Equal(t, p.Version != "", strings.Contains(p.Path, "{version}"), p.Name)
-		assert.NotContains(t, p.At("a/b c", "").Path, "{", p.Name)
+		for _, path := range []string{p.Path, p.EmbedPath} {
+			assert.Equal(t, p.Version != "" && path != "", strings.Contains(path, "{version}"), p.Name)
+		}
+		assert.NotContains(t, p.At("a/b c", "").Path+p.At("a/b c", "").EmbedPath, "{", p.Name)
 	}
 	azure, _ := PresetNamed("azure")
 	assert.Equal(t, "/openai/deployments/a%2Fb%20c/chat/completions?api-version=v%26x", azure.At("a/b c", "v&x").Path)

@@ -44,6 +44,7 @@ func TestEvents(t *testing.T) {
 		{"comments", ": ping\n\n:\ndata: a\n\n", "~|~|a"},
 		{"several lines", "data: a\ndata:b\ndata:  c\n\n", "a\nb\n c"},
 		{"other fields", "event: x\nid: 7\nretry: 3\ndata: a\nfoo\n\n", "a"},
+		{"lines that are no fields", "a: b\nServer Error\n{\"error\":1}\ndata: a\n \n\n", "Server Error|{\"error\":1}|~|a"},
 		{"no data", "event: ping\n\n", ""},
 		{"pings", "event: ping\ndata: {}\n\ndata: a\n\n", "~|a"},
 		{"the name of an event without data", "event: ping\n\ndata: a\n\n", "a"},

@@ -7,7 +7,8 @@ var bom = []byte("\xef\xbb\xbf")
 // Events splits a text/event-stream: lines end with LF, CR or both, an empty
 // line ends an event, several data lines of one event are joined by LF. An
 // event named error has failed, one named ping is quiet; other names and ids
-// are dropped, since the data of all dialects identifies itself.
+// are dropped, since the data of all dialects identifies itself. A line that is
+// not a field is a frame of its own.
 type Events struct {
 	line    []byte // unfinished line
 	data    []byte // of the event so far
@@ -84,7 +85,10 @@ func (s *Events) take(line []byte, each func(Frame) error) error {
 		s.ping = string(value) == "ping"
 		return nil
 	default:
-		return nil
+		if fieldName(field) {
+			return nil
+		}
+		return each(Frame{Data: line, Quiet: len(bytes.TrimSpace(line)) == 0})
 	}
 	if len(s.data)+len(value) > MaxFrame {
 		return ErrTooLarge
@@ -94,6 +98,14 @@ func (s *Events) take(line []byte, each func(Frame) error) error {
 	}
 	s.data, s.hasData = append(s.data, value...), true
 	return nil
+}
+
+// fieldName reports whether a name may be that of a field. A line with another
+// name is not a part of a stream, but for example the text of an error.
+func fieldName(name []byte) bool {
+	return !bytes.ContainsFunc(name, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
 }
 
 func (s *Events) give(each func(Frame) error) error {

@@ -2,6 +2,7 @@ package pricing
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -130,6 +131,19 @@ func Most(r *chat.Request) int64 {
 	n := 2*around + int64(r.Images())*mostImageTokens
 	for _, s := range texts {
 		n += int64(len(s))
+	}
+	return n
+}
+
+// Least is a lower bound of the tokens of a request: the number of its words.
+// Tokenizers split a text at blanks before they look for tokens.
+func Least(r *chat.Request) int64 {
+	texts, _ := Texts(r)
+	var n int64
+	for _, s := range texts {
+		for range strings.FieldsSeq(s) {
+			n++
+		}
 	}
 	return n
 }
