@@ -460,8 +460,8 @@ intent "sat/solve" {
   done { must = ["schema-valid", "model-holds"] }
 }
 
-# An answer for a person. Without a language model no capability serves it, and
-# no substitute is configured.
+# An answer for a person; only language models serve it. Each max_tokens here has
+# room for twice max_chars of prose: the gate rejects an answer that is cut there.
 intent "text/respond" {
   in          = "req/text"
   out         = "res/text"
@@ -477,7 +477,7 @@ intent "text/respond" {
   }
 
   budget {
-    max_tokens     = 420
+    max_tokens     = 600
     max_roundtrips = 3
   }
 }
@@ -548,7 +548,7 @@ intent "code/generate" {
   }
 
   budget {
-    max_tokens     = 2200
+    max_tokens     = 4000
     max_roundtrips = 3
   }
 }
@@ -571,7 +571,7 @@ intent "code/patch" {
   judge { use = "patch" }
 
   budget {
-    max_tokens     = 4200
+    max_tokens     = 6000
     max_roundtrips = 3
   }
 }
@@ -592,7 +592,7 @@ intent "code/explain" {
   }
 
   budget {
-    max_tokens     = 1200
+    max_tokens     = 1500
     max_roundtrips = 2
   }
 }
@@ -613,7 +613,7 @@ intent "code/review" {
   }
 
   budget {
-    max_tokens     = 1800
+    max_tokens     = 2500
     max_roundtrips = 2
   }
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,6 +71,9 @@ func drawn(answer string, request []byte) string {
 	return answer
 }
 
+// maxChars is the largest max_chars of the shipped file.
+const maxChars = 12_000
+
 // everyModel in an order stands for all models.
 const everyModel = "every"
 
@@ -109,12 +113,24 @@ func model(name string) http.HandlerFunc {
 			text = drawn(badAnswers[intent], body)
 		case "cut":
 			text, finish = text[:len(text)/2], "length"
+		case "cut-long": // longer than each max_chars
+			text, finish = strings.Repeat(text+"\n", maxChars/len(text)+1)+text[:len(text)/2], "length"
 		}
 		if !strings.Contains(string(body), `"stream":true`) { // plugin mlx asks so whether the server is ready
 			_, _ = io.WriteString(w, `{"id":"c-1","choices":[{"index":0,"message":{"role":"assistant","content":"Yes."},"finish_reason":"length"}]}`)
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
+		if fault == "broken" || fault == "holed" { // the stream ends, or an event of it cannot be read
+			half := map[string]any{"index": 0, "delta": map[string]any{"role": "assistant", "content": text[:len(text)/2]}}
+			line, _ := json.Marshal(map[string]any{"id": "c-1", "model": name, "choices": []any{half}})
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", line)
+			if fault == "broken" {
+				return
+			}
+			_, _ = fmt.Fprintf(w, "data: %s\n\n", line[:len(line)/2])
+			text = "."
+		}
 		for _, event := range []map[string]any{
 			{"delta": map[string]any{"role": "assistant", "content": cmp.Or(text, map[bool]string{true: "", false: "Yes."}[fault == "empty"])}},
 			{"delta": map[string]any{}, "finish_reason": finish},
@@ -168,13 +184,14 @@ func verdict(control string) string {
 		`"attention-check": {"reason": "As asked.", "score": ` + control + `}}}`
 }
 
-// shippedHost is a daemon that runs the shipped ferment.hcl with two models: one
-// account of openai, and the spare model of plugin mlx.
+// shippedHost is a daemon that runs the shipped ferment.hcl with an account of
+// openai, and with the spare model of plugin mlx if the environment names one.
 type shippedHost struct {
 	t       *testing.T
 	dir     string
 	env     []string
 	address string
+	policy  string // of requests; empty: as shipped
 }
 
 // with is the host for a subtest.
@@ -184,7 +201,7 @@ func (h *shippedHost) with(t *testing.T) *shippedHost {
 	return &sub
 }
 
-func newShippedHost(t *testing.T) *shippedHost {
+func newShippedHost(t *testing.T, env ...string) *shippedHost {
 	t.Helper()
 	r := newReader(t)
 	openai := httptest.NewServer(model("first"))
@@ -208,10 +225,9 @@ func newShippedHost(t *testing.T) *shippedHost {
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(r.dir, "programs", modelProgram), program, 0o755))
 
-	h := &shippedHost{t: t, dir: r.dir, env: []string{
-		"HOME=" + r.dir, "PATH=" + filepath.Join(r.dir, "programs") + ":" + os.Getenv("PATH"), "FERMENT_PROFILE=test",
-		"OPENAI_API_KEY=sk-of-the-test", "MLX_MODEL=tiny",
-	}}
+	h := &shippedHost{t: t, dir: r.dir, env: append(env,
+		"HOME="+r.dir, "PATH="+filepath.Join(r.dir, "programs")+":"+os.Getenv("PATH"), "FERMENT_PROFILE=test",
+		"OPENAI_API_KEY=sk-of-the-test")}
 	cmd := exec.Command("bin/ferment", "serve")
 	cmd.Dir, cmd.Env = h.dir, h.env
 	log, err := cmd.StderrPipe()
@@ -262,8 +278,7 @@ func (h *shippedHost) ferment(args ...string) {
 	require.NoError(h.t, err, "%s", out)
 }
 
-// ask sends a request for an intent to the daemon. Who is asked first is the
-// order of the file, whatever the answers before were like.
+// ask sends a request for an intent to the daemon.
 func (h *shippedHost) ask(intent, model, fault string) edn.Value {
 	h.t.Helper()
 	said := fmt.Sprintf("Why does the tide follow the moon? [[%s %s %s]]", intent, model, fault)
@@ -285,7 +300,7 @@ func (h *shippedHost) ask(intent, model, fault string) edn.Value {
 		input = fmt.Sprintf(`{:task %q}`, said)
 	}
 	body := fmt.Sprintf(`{:proto 1 :trace {:id "shipped"} :debug/transcript? true
-	  :task {:intent :%s :dispatch {:policy :declared :exclude #{:chess/stockfish}}} :input %s}`, intent, input)
+	  :task {:intent :%s :dispatch {%s :exclude #{:chess/stockfish}}} :input %s}`, intent, h.policy, input)
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.address+"/v1/act?format=edn", strings.NewReader(body))
@@ -338,34 +353,49 @@ var needNoModel = []struct{ intent, first, plugin, next string }{
 	{"text/render", "text/template", "text", ""},
 }
 
+// servedByModels are the intents that models serve.
+var servedByModels = []struct {
+	intent, first, spare string
+	last                 string // serves if every model fails; empty: nothing does
+	structured           bool   // its answer is JSON
+	refusal              string // of a judge, which no other model is asked after; empty: the spare is
+}{
+	{"text/respond", "llm/voice", "mlx/voice", "", false, ""},
+	{"context/summarize", "llm/meta", "mlx/meta", "text/extractive", false, ""},
+	{"problem/solve", "llm/solver", "mlx/solver", "", true, ""},
+	{"code/generate", "llm/code", "mlx/code", "", false, ""},
+	{"code/patch", "llm/code", "mlx/code", "", false, ""},
+	{"eval/grade", "llm/voice", "mlx/voice", "judge/rules", true, ":judge/rubric judge/no-score"},
+	{"code/explain", "llm/code", "mlx/code", "", false, ""},
+	{"code/review", "llm/code", "mlx/code", "", false, ""},
+	{"route/decide", "llm/router", "mlx/router", "text/classifier", true, ""},
+	{"model/chat", "llm/voice", "mlx/voice", "", false, ""},
+}
+
+// faultTypes are the failures that the faults of a model end in.
+var faultTypes = map[string]string{
+	"down": "provider/unavailable", "500": "provider/error", "empty": "provider/empty", "long": "provider/context-exceeded",
+	"cut": "eval/must-failed", "cut-long": "eval/must-failed", "broken": "stream/truncated", "holed": "stream/truncated",
+	"invalid": "", "refused": "eval/",
+}
+
+// failureOf returns how the first attempt at an intent fails.
+func failureOf(intent, fault string) string {
+	if bySchema := intent == "eval/grade" || intent == "route/decide"; bySchema && strings.HasPrefix(fault, "cut") {
+		return "provider/output-truncated" // half of such an answer is an error of the plugin
+	}
+	return faultTypes[fault]
+}
+
 // EMB-002, LLM-024, LLM-055, BIND-009: with the shipped file, a first model that
 // is down, fails, says nothing or answers badly is followed by the next candidate
 // of every intent, within the budget of the intent. If every candidate fails, the
 // error says what the last one did.
 func TestShippedModelsFallBack(t *testing.T) {
-	h := newShippedHost(t)
-	faults := map[string]string{ // of the first attempt
-		"down": "provider/unavailable", "500": "provider/error", "empty": "provider/empty", "long": "provider/context-exceeded",
-		"cut": "eval/must-failed", "invalid": "", "refused": "eval/",
-	}
+	h := newShippedHost(t, "MLX_MODEL=tiny")
+	h.policy = ":policy :declared" // the order of the file, whatever the answers before were like
 	var tested []string
-	for _, row := range []struct {
-		intent, first, spare string
-		last                 string // serves if every model fails; empty: nothing does
-		structured           bool   // its answer is JSON
-		refusal              string // of a judge, which no other model is asked after; empty: the spare is
-	}{
-		{"text/respond", "llm/voice", "mlx/voice", "", false, ""},
-		{"context/summarize", "llm/meta", "mlx/meta", "text/extractive", false, ""},
-		{"problem/solve", "llm/solver", "mlx/solver", "", true, ""},
-		{"code/generate", "llm/code", "mlx/code", "", false, ""},
-		{"code/patch", "llm/code", "mlx/code", "", false, ""},
-		{"eval/grade", "llm/voice", "mlx/voice", "judge/rules", true, ":judge/rubric judge/no-score"},
-		{"code/explain", "llm/code", "mlx/code", "", false, ""},
-		{"code/review", "llm/code", "mlx/code", "", false, ""},
-		{"route/decide", "llm/router", "mlx/router", "text/classifier", true, ""},
-		{"model/chat", "llm/voice", "mlx/voice", "", false, ""},
-	} {
+	for _, row := range servedByModels {
 		tested = append(tested, row.intent)
 		t.Run(row.intent, func(t *testing.T) {
 			h := h.with(t)
@@ -376,17 +406,17 @@ func TestShippedModelsFallBack(t *testing.T) {
 				}
 			}
 			good()
-			for _, fault := range []string{"cut", "refused", "invalid", "long", "down", "500", "empty"} {
+			for _, fault := range []string{"cut", "cut-long", "broken", "holed", "refused", "invalid", "long", "down", "500", "empty"} {
 				if fault == "invalid" && !row.structured || fault == "refused" && badAnswers[row.intent] == "" {
 					continue
 				}
-				next, failure := ":"+row.spare, ":"+row.first+" "+faults[fault]
+				next, failure := ":"+row.spare, ":"+row.first+" "+failureOf(row.intent, fault)
 				if fault == "refused" && row.refusal != "" {
 					next, failure = ":"+row.last, row.refusal
 				}
 				v := h.ask(row.intent, "first", fault)
 				assert.Equal(t, next, server(v), "%s: %s", fault, v)
-				if failed := failures(v); assert.NotEmpty(t, failed, "%s: %s", fault, v) && !(fault == "cut" && row.structured) {
+				if failed := failures(v); assert.NotEmpty(t, failed, "%s: %s", fault, v) {
 					assert.Contains(t, failed[0], failure, "%s: %s", fault, v)
 				}
 				good()
@@ -443,6 +473,48 @@ func TestShippedModelsFallBack(t *testing.T) {
 	assert.ElementsMatch(t, declared, tested, "each intent of the file is tested once")
 }
 
+// EMB-002, LLM-024: with the shipped policy and one provider alone, whose round trips
+// are fewer, a fault is followed by the candidate without a model, or by an error that
+// says what the model did. With the spare model too, every fault of the first model is
+// followed by an answer.
+func TestShippedPolicy(t *testing.T) {
+	faults := []string{"cut", "cut-long", "broken", "holed", "down", "empty"}
+	t.Run("one provider", func(t *testing.T) {
+		h := newShippedHost(t)
+		for _, row := range servedByModels {
+			for _, fault := range faults {
+				for range 4 { // more answers than failures, so that no breaker opens
+					v := h.ask(row.intent, "nobody", "none")
+					require.Equal(t, ":"+row.first, server(v), "%s", v)
+				}
+				v := h.ask(row.intent, everyModel, fault)
+				if failed := failures(v); assert.NotEmpty(t, failed, "%s %s: %s", row.intent, fault, v) {
+					assert.Contains(t, failed[0], " "+failureOf(row.intent, fault), "%s %s", row.intent, fault)
+				}
+				if row.last != "" {
+					assert.Equal(t, ":"+row.last, server(v), "%s %s: %s", row.intent, fault, v)
+				} else {
+					assertFailed(t, v, fault)
+				}
+			}
+		}
+	})
+	t.Run("with a spare", func(t *testing.T) {
+		h := newShippedHost(t, "MLX_MODEL=tiny")
+		for _, row := range servedByModels {
+			for _, fault := range faults {
+				for range 4 {
+					h.ask(row.intent, "nobody", "none")
+				}
+				v := h.ask(row.intent, "first", fault)
+				assert.Contains(t, []string{":" + row.first, ":" + row.spare}, server(v), "%s %s: %s", row.intent, fault, v)
+				assert.True(t, v.Key("error").IsNil(), "%s %s: %s", row.intent, fault, v)
+				assert.NotEqual(t, ":length", v.Key("invoke/meta").Key("finish").String(), "%s %s: %s", row.intent, fault, v)
+			}
+		}
+	})
+}
+
 // assertFailed checks that an error says what went wrong with the last candidate.
 func assertFailed(t *testing.T, response edn.Value, fault string) {
 	t.Helper()
@@ -453,4 +525,34 @@ func assertFailed(t *testing.T, response edn.Value, fault string) {
 	assert.False(t, e.Key("type").IsNil(), "%s: %s", fault, response)
 	empty := []string{":unsupported/intent", ":budget/exceeded", ":runtime/internal"}
 	assert.NotContains(t, empty, e.Key("type").String(), "%s: %s", fault, e)
+}
+
+// limitOf finds a limit in the block of an intent.
+func limitOf(block, name string) int {
+	m := regexp.MustCompile(`(?m)\b` + name + ` +?= +(\d+)`).FindStringSubmatch(block)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+// TXT-005, LLM-024: a token limit of the shipped file lets models finish an answer of
+// twice the allowed length, which the host shortens. A token of English prose has
+// about 4 characters, one of inflected languages and of programs about 2.5.
+func TestShippedLimitsFit(t *testing.T) {
+	shipped, err := os.ReadFile("../ferment.hcl")
+	require.NoError(t, err)
+	limited := 0
+	for _, block := range strings.Split(string(shipped), "\nintent ")[1:] {
+		block, _, _ = strings.Cut(block, "\n}")
+		tokens, chars := limitOf(block, "max_tokens"), limitOf(block, "max_chars")
+		assert.LessOrEqual(t, chars, maxChars, block)
+		if tokens == 0 || chars == 0 {
+			continue
+		}
+		limited++
+		assert.GreaterOrEqual(t, 2*tokens, chars, block)
+	}
+	assert.Equal(t, 7, limited, "intents with both limits")
 }

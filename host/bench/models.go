@@ -97,7 +97,7 @@ func models(p pace) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	flat, err := m.streams(p.rounds, "20,000 chunks flat out", "flat", modelFlat, 3)
+	flat, err := m.streams(p.rounds, "20,000 chunks flat out", "flat", modelFlat, 2)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (m *modelRun) firstTokens(p pace) ([]row, error) {
 		name string
 		q    float64
 		goal float64
-	}{{"p50", 0.5, 2}, {"p99", 0.99, 10}} {
+	}{{"p50", 0.5, 1.3}, {"p99", 0.99, 10}} {
 		added := max(0, quantile(ours, part.q)-quantile(theirs, part.q))
 		rows = append(rows, against("first token of a model, added, "+part.name, added, "bare go-plugin", hop, part.goal))
 	}

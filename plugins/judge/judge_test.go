@@ -351,6 +351,7 @@ func TestCoverage(t *testing.T) {
 	for _, rubric := range []string{`nil`, `{:criteria [{:id :right :ask "Is it right?"}]}`, `{:rules [{:rule :numbers}]}`, `{:criteria [{:id :right :ask "Is it right?"}] :rules [{:rule :quotes}]}`} {
 		_, err := p.Invoke(rulesCap, wrong.AssocKey("rubric", edn.MustRead(rubric)))
 		require.ErrorIs(t, err, contract.OfType("judge/no-score"), rubric)
+		assert.Equal(t, contract.ClassSwitch, contract.AsError(err).Class, "%s: the rules would say the same again", rubric)
 	}
 	for rubric, want := range map[string]string{
 		`{:rules [{:rule :length :max 20}]}`:                                                                                  "nil",

@@ -30,8 +30,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	if r.Rules.IsNil() {
-		return edn.Nil(), contract.Errorf("judge/no-score",
-			"the rubric has no rules, and nothing else can be checked without a model").
+		return edn.Nil(), noScore("the rubric has no rules, and nothing else can be checked without a model").
 			WithHint("declare a model that serves :model/chat, or give the rubric rules")
 	}
 	set, err := rules.Parse(r.Rules)
@@ -41,7 +40,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	out := verdict{limits: []string{surface}, criteria: map[string]*big.Rat{}, why: map[string][]string{}}
 	said := set.Judge(j.subject(in, in.task.Result))
 	if said.Score == nil {
-		return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge by").
+		return edn.Nil(), noScore("no rule has anything to judge by").
 			WithHint("check the sources that the rules name")
 	}
 	for id, o := range said.Outcomes {
@@ -63,13 +62,19 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	if in.pairwise() {
 		other := set.Judge(j.subject(in, in.task.Other))
 		if other.Score == nil {
-			return edn.Nil(), contract.Errorf("judge/no-score", "no rule has anything to judge the other answer by")
+			return edn.Nil(), noScore("no rule has anything to judge the other answer by")
 		}
 		choice := compared(said.Score, other.Score)
 		out.total = won(choice)
 		out.more.Key("winner", winner(choice))
 	}
 	return out.value(in.terms, "deterministic", edn.Hash(edn.Vector(edn.Text(rulesCap), edn.Text(version), r.Rules))), nil
+}
+
+// noScore is the error of a grade that rules cannot give. Unlike a model they would
+// answer the same again, so the next candidate is asked.
+func noScore(message string) *contract.Error {
+	return contract.Errorf("judge/no-score", "%s", message).WithClass(contract.ClassSwitch).WithRetryable(false)
 }
 
 // compared compares scores in their written form.

@@ -87,6 +87,9 @@ type Limits struct {
 	MaxTokens     int
 	MaxInputBytes int
 	ContextTokens int
+	// HeadroomTokens is what a model may use for reasoning in addition to the limit
+	// of an answer. It is reserved with that limit.
+	HeadroomTokens int
 }
 
 // field returns the amount of a key, nil for an unknown key.
@@ -131,11 +134,13 @@ func (l *Limits) field(name string) *int {
 		return &l.MaxInputBytes
 	case "context-tokens":
 		return &l.ContextTokens
+	case "headroom-tokens":
+		return &l.HeadroomTokens
 	}
 	return nil
 }
 
-var limitKeys = []string{"context-tokens", "max-in-flight", "max-input-bytes", "max-tokens", "timeout-ms"}
+var limitKeys = []string{"context-tokens", "headroom-tokens", "max-in-flight", "max-input-bytes", "max-tokens", "timeout-ms"}
 
 // value returns the stated limits as a map.
 func (l Limits) value() edn.Value {

@@ -51,7 +51,7 @@ func callErrors() []Row {
 		row("judge/failed", ClassRetry, SourceDownstream, true, 502,
 			"the judge gave no verdict", "`ferment explain` of the intent shows the judge"),
 		row("judge/no-score", ClassRetry, SourceDownstream, true, 502,
-			"the judge answered without a score", ""),
+			"the judge answered without a score", "").orClass(ClassSwitch),
 		row("judge/score-out-of-range", ClassRetry, SourceDownstream, true, 502,
 			"the score of the judge is outside its scale", ""),
 		row("judge/ambiguous-score", ClassRetry, SourceDownstream, true, 502,

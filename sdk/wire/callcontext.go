@@ -23,7 +23,8 @@ type CallContext struct {
 	// deadline derived from time.Now stays correct when the system clock is
 	// set.
 	Deadline time.Time
-	// Budget is a map of the remaining budget.
+	// Budget is a map of the remaining budget. If the host limits tokens or money,
+	// :reserved-tokens-out is what the call may produce, reasoning included.
 	Budget edn.Value
 	// Effects are names without colon; Scope is a map.
 	Effects []string

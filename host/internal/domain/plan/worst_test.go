@@ -38,7 +38,7 @@ func pricedEnv(t testing.TB) plan.Env {
 			{Name: "two-of-them", Intent: registry.IntentGrade, Enabled: true, Votes: 3, MaxAttempts: 2},
 			{Name: "off", Intent: registry.IntentGrade, Votes: 3, MaxAttempts: 1},
 		},
-		Intents: []registry.Intent{{ID: "t/ask", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}}, {ID: "t/judge", In: "req/any", Out: "res/any"}, {ID: "t/model", In: "req/any", Out: "res/any"}, {ID: "t/plan", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}}},
+		Intents: []registry.Intent{{ID: "t/ask", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}}, {ID: "t/judge", In: "req/any", Out: "res/any"}, {ID: "t/model", In: "req/any", Out: "res/any"}, {ID: "t/reason", In: "req/any", Out: "res/any"}, {ID: "t/plan", In: "req/any", Out: "res/any", ResultTypes: []string{"value", "plan"}}},
 		Capabilities: []registry.Capability{
 			serve("t/a", "solver", "t/ask", "req/any", "res/any", priced("0.010M", func(c *contract.Capability) { c.Limits.Timeout = 2 * time.Second })),
 			serve("t/b", "solver", "t/ask", "req/any", "res/any", priced("0.004M", func(c *contract.Capability) { c.Repairs = true; c.Limits.Timeout = time.Second })),
@@ -48,6 +48,10 @@ func pricedEnv(t testing.TB) plan.Env {
 			serve("t/model", "llm", "t/model", "req/any", "res/any", func(c *contract.Capability) {
 				c.Cost.USDInPerMTok, c.Cost.USDOutPerMTok = edn.Int(1), edn.Int(10)
 				c.Limits.ContextTokens, c.Limits.MaxTokens = 1000, 100
+			}),
+			serve("t/reasoner", "llm", "t/reason", "req/any", "res/any", func(c *contract.Capability) {
+				c.Cost.USDInPerMTok, c.Cost.USDOutPerMTok = edn.Int(1), edn.Int(10)
+				c.Limits.MaxTokens, c.Limits.HeadroomTokens = 100, 2000
 			}),
 			serve("t/planner", "solver", "t/plan", "req/any", "res/any", priced("1"), canPlan),
 			serve("t/free", "solver", "t/free", "req/any", "res/any", priced("0")),
@@ -81,6 +85,7 @@ func TestWorstCase(t *testing.T) {
 		{"an inline plan by its nodes", `{:op :plan :plan {:nodes [{:op :plan :plan {:nodes [{:op :call :intent :t/ask :input {:q 1} :as :x}]} :as :y}]} :as :z}`, `{:attempts 1 :depth 2 :roundtrips 1 :usd 0.01M :wall-ms 2000}`, "", ""},
 		{"nothing", `{:op :let :value 1 :as :x} {:op :emit :input :x}`, `{}`, "", ""},
 		{"tokens by their bounds", `{:op :call :intent :t/model :input {:q 1} :as :x :budget {:max-tokens 50}}`, `{:attempts 1 :roundtrips 1 :tokens-in 28 :tokens-out 50 :usd 0.000528M}`, "", ""},
+		{"reasoning comes on top", `{:op :call :intent :t/reason :input {:q 1} :as :x :budget {:max-tokens 50}}`, `{:attempts 1 :roundtrips 1 :tokens-in 28 :tokens-out 2050 :usd 0.020528M}`, "", ""},
 		{"tokens of an unknown question", `{:op :let :value 1 :as :y} {:op :call :intent :t/model :input {:q {:slot/id :y}} :as :x}`, `{:attempts 1 :roundtrips 1 :tokens-in 1000 :tokens-out 100 :usd 0.002M}`, "", ""},
 		{"free is a price", `{:op :call :intent :t/free :input {:q 1} :as :x}`, `{:attempts 1 :roundtrips 1}`, "roundtrips 1, attempts 1", ""},
 		{"no price is none", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, `{:attempts 1 :roundtrips 1}`, "roundtrips 1, attempts 1, usd unknown", "usd"},

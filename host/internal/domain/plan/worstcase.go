@@ -303,12 +303,7 @@ func (c *worst) size(n *Node, capability *registry.Capability, pol *policy.Polic
 	if most := int64(capability.Limits.MaxInputBytes); most > 0 && !s.InKnown {
 		s.In, s.InKnown = most, true // a token has at least one byte
 	}
-	if most := int64(capability.Limits.MaxTokens); most > 0 {
-		s.Out, s.OutKnown = most, true
-	}
-	if asked, ok := pol.Budget.Key("max-tokens").AsInt(); ok && (!s.OutKnown || asked < s.Out) {
-		s.Out, s.OutKnown = asked, true
-	}
+	s.Out, s.OutKnown = policy.MostOut(capability, pol.Budget)
 	return s
 }
 
@@ -436,9 +431,7 @@ func sizeOf(capability *registry.Capability) policy.Size {
 	} else if n := int64(capability.Limits.MaxInputBytes); n > 0 {
 		size.In, size.InKnown = n, true
 	}
-	if n := int64(capability.Limits.MaxTokens); n > 0 {
-		size.Out, size.OutKnown = n, true
-	}
+	size.Out, size.OutKnown = policy.MostOut(capability, edn.Nil())
 	return size
 }
 

@@ -81,6 +81,20 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 	return total, nil
 }
 
+// MostOut returns the maximum number of output tokens of one call: the limit of
+// the capability, or a lower :max-tokens of the budget, and what the model may
+// use for reasoning in addition. ok is false without a limit.
+func MostOut(c *registry.Capability, budget edn.Value) (n int64, ok bool) {
+	n, ok = int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
+	if asked, limited := budget.Key("max-tokens").AsInt(); limited && (!ok || asked < n) {
+		n, ok = asked, true
+	}
+	if ok {
+		n += int64(c.Limits.HeadroomTokens)
+	}
+	return n, ok
+}
+
 // messageTokens is the number of tokens of the frame of one message.
 const messageTokens = 8
 

@@ -53,13 +53,13 @@ func checkSchemaValid(s Subject) Outcome {
 // checkComplete fails an answer whose model stopped at its token limit,
 // whatever the intent. The finish reason is read from `:invoke/meta :finish`,
 // else from `:finish` of the answer, as in :res/chat. An answer that the host
-// shortened afterwards (`:text/cut?`) passes: the unfinished part was cut off.
+// shortened afterwards (`:text/cut?`) fails as well: what the model would have
+// written next is unknown, so the part before it may state the opposite.
 func checkComplete(s Subject) Outcome {
-	finish, cut := finishOf(s)
-	switch {
-	case finish == "":
+	switch finishOf(s) {
+	case "":
 		return NotApplicable("the answer has no finish reason")
-	case finish == finishLength && !cut:
+	case finishLength:
 		return Failed(Finding{
 			Message: "the model stopped at its limit of tokens, so the answer is incomplete",
 			Fix:     "give a shorter answer that is complete",
@@ -71,21 +71,18 @@ func checkComplete(s Subject) Outcome {
 // finishLength is the finish reason of a model that reached its token limit.
 const finishLength = "length"
 
-// finishOf returns the finish reason of an answer, empty if it has none, and
-// whether the host cut its text to the allowed length.
-func finishOf(s Subject) (finish string, cut bool) {
-	cut, _ = s.Meta.Key("text/cut?").AsBool()
+// finishOf returns the finish reason of an answer, empty if it has none.
+func finishOf(s Subject) string {
 	if finish, ok := s.Meta.Key("finish").AsKeyword(); ok {
-		return finish, cut
+		return finish
 	}
-	finish, _ = s.Result.Key("finish").AsKeyword()
-	return finish, cut
+	finish, _ := s.Result.Key("finish").AsKeyword()
+	return finish
 }
 
 // CutShort reports whether the model of an answer stopped at its limit of tokens.
 func CutShort(meta, out edn.Value) bool {
-	finish, _ := finishOf(Subject{Meta: meta, Result: out})
-	return finish == finishLength
+	return finishOf(Subject{Meta: meta, Result: out}) == finishLength
 }
 
 // checkMaxChars counts the code points of the answer's text against the

@@ -209,13 +209,13 @@ func gather(b *strings.Builder, v edn.Value, depth int) {
 	}
 }
 
-// checkEnding passes texts that the host cut because they were too long
-// (TXT-005) and marked as cut: it cuts at a sentence, unlike a provider.
+// checkEnding passes texts that the host cut at a sentence because they were too
+// long (TXT-005), unless the model had stopped at its limit before.
 func checkEnding(c *said) []text.Remark {
 	end := len(c.text)
-	finish, cut := finishOf(c.Subject)
+	cut, _ := c.Meta.Key("text/cut?").AsBool()
 	switch {
-	case finish == finishLength && !cut:
+	case finishOf(c.Subject) == finishLength:
 		return []text.Remark{{Span: text.Span{Start: end, End: end}, Message: "the answer reached its limit of tokens",
 			Fix: "answer more briefly"}}
 	case cut && strings.HasSuffix(c.text, "…"):

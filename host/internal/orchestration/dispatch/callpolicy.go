@@ -322,14 +322,5 @@ func (p *CallPolicy) subject(input edn.Value) edn.Value {
 	return b.Map()
 }
 
-// outBound returns the limit for the output tokens of a capability.
-func (p *CallPolicy) outBound(c *registry.Capability) (int64, bool) {
-	most, ok := int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
-	if n, asked := p.Budget.Key("max-tokens").AsInt(); asked && (!ok || n < most) {
-		most, ok = n, true
-	}
-	return most, ok
-}
-
 // Limits returns the budget limits of one node.
 func (p *CallPolicy) Limits() policy.Limits { return p.limits }

@@ -39,8 +39,25 @@ func (q *callRequest) Input(c *registry.Capability) int64 {
 	return n
 }
 
-// Output implements funds.Request.
-func (q *callRequest) Output(c *registry.Capability) (int64, bool) { return q.n.w.Policy.outBound(c) }
+// maxReasoning is the largest number of tokens that a request may grant for
+// reasoning; plugins reject more.
+const maxReasoning = 1 << 20
+
+// Output implements funds.Request. More than the declared headroom is reserved if
+// the request grants more tokens for reasoning, or if an answer was empty because
+// reasoning had used up its limit.
+func (q *callRequest) Output(c *registry.Capability) (int64, bool) {
+	most, ok := policy.MostOut(c, q.n.w.Policy.Budget)
+	if !ok {
+		return 0, false
+	}
+	declared := int64(c.Limits.HeadroomTokens)
+	room := max(declared, q.n.w.Policy.stats[c.ID].Headroom())
+	if n, asked := q.n.w.Input.Key("reasoning").Key("budget-tokens").AsInt(); asked && n <= maxReasoning {
+		room = max(room, n)
+	}
+	return most + room - declared, true
+}
 
 // Countable implements funds.Request. The count is requested once per capability
 // and repair round (LLM-022).

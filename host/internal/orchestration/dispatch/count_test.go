@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -93,6 +94,47 @@ func TestCountDecides(t *testing.T) {
 		}
 		assert.Equal(t, tt.asked, asked, name)
 		assert.Equal(t, tt.reserved, reservedIn(got), name)
+	}
+}
+
+// BUD-002: what a model may use for reasoning is reserved with the limit of its
+// answer: as declared, as granted by the request, or as needed after an answer that
+// was empty.
+func TestHeadroomIsReserved(t *testing.T) {
+	t.Parallel()
+	const declared = `:cap/limits {:max-tokens 100 :headroom-tokens 2000}`
+	empty := contract.Errorf("provider/empty", "nothing was said").WithDetail("tokens/headroom", edn.Int(5000))
+	for name, tt := range map[string]struct {
+		more, input string
+		empties     int // answers that are empty before the first that is not
+		reserved    []string
+	}{
+		"declared":                    {declared, `{:prompt "why"}`, 0, []string{"2100"}},
+		"none":                        {`:cap/limits {:max-tokens 100}`, `{:prompt "why"}`, 0, []string{"100"}},
+		"without a limit":             {`:cap/limits {:headroom-tokens 2000}`, `{:prompt "why"}`, 0, []string{"9000"}},
+		"granted":                     {declared, `{:prompt "why" :reasoning {:budget-tokens 3000}}`, 0, []string{"3100"}},
+		"less granted":                {declared, `{:prompt "why" :reasoning {:budget-tokens 30}}`, 0, []string{"2100"}},
+		"more granted than there may": {declared, `{:prompt "why" :reasoning {:budget-tokens 9223372036854775807}}`, 0, []string{"2100"}},
+		"learned":                     {declared, `{:prompt "why"}`, 1, []string{"2100", "5100"}},
+	} {
+		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{model("t/a", tt.more)}})
+		w.Dispatcher.Stats = &stats.Table{}
+		empties := tt.empties
+		w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
+			if empties--; empties >= 0 {
+				return dispatchtest.Step{Err: empty}
+			}
+			return out(`{:text "fine"}`)
+		})
+		got := serve(t, w, order{input: tt.input, limits: `{:max-tokens-out 9000}`, layer: retries(1, 0)})
+		assert.Empty(t, got.failure(), name)
+		var reserved []string
+		for _, r := range got.records {
+			if b, ok := r.Body.(*journal.BudgetReserved); ok {
+				reserved = append(reserved, b.Amount.Key("tokens-out").String())
+			}
+		}
+		assert.Equal(t, tt.reserved, reserved, name)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
 	"github.com/fermenthq/ferment/plugins/internal/provider/question"
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
+	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -42,6 +43,7 @@ func (p *Provider) Answer(
 		return edn.Nil(), err
 	}
 	c := &call{provider: p, model: m, question: q, out: out, answer: chat.NewAnswer()}
+	c.reserved, _ = sdk.CallFrom(ctx).Budget.Key("reserved-tokens-out").AsInt()
 	leave, err := c.begin(ctx)
 	if err != nil {
 		return edn.Nil(), err
@@ -99,6 +101,7 @@ type call struct {
 	dropped  []string
 	fields   map[string]any // of the body
 	headroom int64
+	reserved int64 // output tokens that the host reserved; 0: not stated
 	head     transport.Head
 	answer   *chat.Answer
 
@@ -157,6 +160,10 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	r.Without = slices.Concat(m.Traits.Refuses(q.Options.Effort), m.Learned.Refused())
 	if r.Options.MaxTokens > 0 {
 		c.headroom = c.room()
+		if c.reserved > 0 { // a request for more could exceed the budget of the call
+			c.headroom = min(c.headroom, max(0, c.reserved-r.Options.MaxTokens))
+			r.Options.Budget = min(r.Options.Budget, c.headroom)
+		}
 		r.Options.MaxTokens += c.headroom
 	}
 	if q.Shape != nil {

@@ -69,19 +69,23 @@ func (m Model) model(p dialect.Preset, tables Tables) *answer.Model {
 	if structured == "" {
 		structured = "auto"
 	}
-	traits := dialect.TraitsOf(m.Name)
-	headroom := traits.Headroom
-	if m.Options.ReasoningEffort == "none" {
-		headroom = 0
-	}
-	if m.Options.Headroom != nil {
-		headroom = *m.Options.Headroom
-	}
 	return &answer.Model{
 		Name: m.Name, Preset: p.With(m.Quirks), Options: m.Options.options(), StrictOptions: m.StrictOptions,
 		Structured: structured, Context: m.Context, Price: m.Price.Amounts(), Counting: m.counting(p, tables),
-		Traits: traits, Headroom: headroom, Learned: &answer.Learned{},
+		Traits: dialect.TraitsOf(m.Name), Headroom: m.headroom(), Learned: &answer.Learned{},
 	}
+}
+
+// headroom returns the tokens that requests leave for reasoning: as configured,
+// else those of a known reasoning model.
+func (m Model) headroom() int64 {
+	switch {
+	case m.Options.Headroom != nil:
+		return *m.Options.Headroom
+	case m.Options.ReasoningEffort == "none":
+		return 0
+	}
+	return dialect.TraitsOf(m.Name).Headroom
 }
 
 // counting returns the configured counting method, else the best that the

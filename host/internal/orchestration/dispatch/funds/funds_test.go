@@ -313,6 +313,13 @@ func TestWhatIsLeft(t *testing.T) {
 		"the reservation of the call itself counts as left")
 	assert.Equal(t, own, p.Remaining(own, &funds.Reservation{}))
 
+	for limits, reserved := range map[string]string{"{:max-usd 1M}": "50", "{:max-tokens-out 60}": "50", "{:max-attempts 3}": "nil"} {
+		p = payer(t, &node{in: 100, out: 50}, limits)
+		r, err = p.Reserve(p.Run, capability(t, p, "m/priced"), funds.ForAttempt, 1, true)
+		require.Nil(t, err)
+		assert.Equal(t, reserved, p.Remaining(own, &r).Key(funds.ReservedOut).String(), limits)
+	}
+
 	unlimited := payer(t, &node{}, "{:max-usd 1M}")
 	_, limited = unlimited.CallsLeft()
 	assert.False(t, limited)

@@ -274,8 +274,14 @@ func (p *Payer) CallsLeft() (n int64, limited bool) {
 	return n, limited
 }
 
-// Remaining returns the :budget of a request: the limits own of the policy, and
-// for the sums what is left including the reservation of the call.
+// ReservedOut is the key of a call's budget for the output tokens that are
+// reserved for it. A plugin must not grant a model more, or the budget would not
+// hold (BUD-002).
+const ReservedOut = "reserved-tokens-out"
+
+// Remaining returns the :budget of a call: the limits own of the policy, and for
+// the sums what is left including the reservation of the call. If tokens or money
+// are limited, it has the reserved output tokens.
 func (p *Payer) Remaining(own edn.Value, r *Reservation) edn.Value {
 	if r.hold == nil {
 		return own
@@ -288,7 +294,12 @@ func (p *Payer) Remaining(own edn.Value, r *Reservation) edn.Value {
 	if own.IsNil() {
 		own = edn.MustMap()
 	}
-	return own.Merge(left.Value())
+	own = own.Merge(left.Value())
+	n := r.hold.Want().Count(policy.TokensOut)
+	if limited := p.Chain.Bounds(policy.TokensOut) || p.Chain.Bounds(policy.USD); limited && n > 0 {
+		own = own.AssocKey(ReservedOut, edn.Int(n))
+	}
+	return own
 }
 
 // Free reports whether a call may be made without a reservation: if a budget

@@ -19,6 +19,10 @@ type Candidate struct {
 	// closed is true while the breaker is closed; it is read without the lock.
 	closed atomic.Bool
 
+	// headroom is the largest number of tokens that the model was found to need for
+	// reasoning.
+	headroom atomic.Int64
+
 	performance // has a lock of its own
 
 	mu sync.Mutex
@@ -43,6 +47,32 @@ func newCandidate(t *Table, c *registry.Capability, intent string, settings regi
 	cs.closed.Store(true)
 	return cs
 }
+
+// Headroom returns the number of tokens that the model was found to need for
+// reasoning; 0: nothing is known. A nil Candidate knows nothing.
+func (cs *Candidate) Headroom() int64 {
+	if cs == nil {
+		return 0
+	}
+	return cs.headroom.Load()
+}
+
+// learnHeadroom reads the headroom from the error of an answer that was empty
+// because reasoning had used up its limit.
+func (cs *Candidate) learnHeadroom(err *contract.Error) {
+	if err == nil || err.Type != "provider/empty" {
+		return
+	}
+	n, _ := err.Details.Key("tokens/headroom").AsInt()
+	for known := cs.headroom.Load(); n > known && n <= maxHeadroom; known = cs.headroom.Load() {
+		if cs.headroom.CompareAndSwap(known, n) {
+			return
+		}
+	}
+}
+
+// maxHeadroom bounds the headroom that is learned from an answer.
+const maxHeadroom = 1 << 18
 
 // Closed reports whether the breaker is closed.
 func (cs *Candidate) Closed() bool { return cs.closed.Load() }

@@ -7,7 +7,10 @@ import "time"
 func budgetAttrs(scope string) []Attr {
 	count := Type{Kind: KindInt}.between(1, most)
 	attrs := []Attr{
-		{Name: "max_tokens", Type: count, Reload: ReloadUse, Serves: "ENV-016", Doc: "output tokens of one attempt"},
+		{
+			Name: "max_tokens", Type: count, Reload: ReloadUse, Serves: "ENV-016",
+			Doc: "output tokens of one attempt; those that a reasoning model may use in addition are reserved with them",
+		},
 		{
 			Name: "max_tokens_in", Type: count, Reload: ReloadUse, Serves: "BUD-001",
 			Doc: "input tokens of the whole scope",

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/plugins/internal/provider/wiretest"
+)
+
+// BUD-002: the tokens that a request leaves for reasoning are reserved with the
+// limit of the answer, as declared and as learned from an empty answer. A call
+// that the budget covers only without them is not made, and a plugin that learned
+// to leave more than the host reserved does not ask for it.
+func TestHeadroomIsReserved(t *testing.T) {
+	server := wiretest.Serve(t)
+	k := talks()["openai-chat"]
+	block := accountBlock("openai", "openai", server.URL, []string{"voice"}, withKey)
+	bin := programs(t)
+	d := daemonOf(t, bin, wallConfig(bin, strings.Replace(block, `"sample"`, `"gpt-5-mini"`, 1)), map[string]string{"spare.edn": spareScript()}, "WALL_KEY="+canary)
+	fine, empty := k.whole("Fine."), k.says(k.start, k.finish("length"), k.end)
+	for _, tt := range []struct {
+		name, kind, usd string
+		plays           []wiretest.Transcript
+		limits          []float64 // of the requests; none: the model is not asked
+	}{
+		{"the answer alone fits", "plain", "0.001M", nil, nil}, // 400 tokens at 2 per million
+		{"the reasoning fits too", "plain", "0.006M", []wiretest.Transcript{fine}, []float64{2448}},
+		{"reasoning used up the limit", "plain", "0.03M", []wiretest.Transcript{empty, fine}, []float64{2448, 5296}},
+		{"what was learned does not fit", "plain", "0.006M", nil, nil},
+		{"the plugin knows more than the host", "gate-passed", "0.006M", []wiretest.Transcript{fine}, []float64{2448}},
+	} {
+		before := len(server.Requests())
+		server.Then(tt.plays...)
+		h := d.act(t.Context(), fmt.Sprintf(`{:proto 1 :trace {:id "headroom"} :input %s :debug/transcript? true :budget {:max-tokens 400 :max-usd %s}
+		  :task {:intent :wall/%s :dispatch {:candidates [:openai/voice] :retry {:same-cap-max 1}}}}`, hello, tt.usd, tt.kind), false)
+		var limits []float64
+		for _, request := range server.Requests()[before:] {
+			var body struct {
+				Limit float64 `json:"max_completion_tokens"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(request.Body), &body))
+			limits = append(limits, body.Limit)
+		}
+		assert.Equal(t, tt.limits, limits, "%s: %s", tt.name, h.raw)
+		if tt.limits == nil {
+			assert.Equal(t, ":budget/exceeded", h.response.Key("error").Key("type").String(), "%s: %s", tt.name, h.raw)
+			continue
+		}
+		assert.Equal(t, "Fine.", h.out(), "%s: %s", tt.name, h.raw)
+	}
+}
