@@ -134,6 +134,7 @@ func TestRebuiltIndexIsRemembered(t *testing.T) {
 				for _, f := range report.Warnings {
 					if f.Code == Rebuilt {
 						n++
+						assert.NotContains(t, f.Reason, "\n")
 					}
 				}
 				return n
