@@ -46,7 +46,7 @@ check: build ## formatting, vet, lint, the configuration and the plans of this r
 bench: build ## ratios against the peers, measured in the same run
 	cd host/bench && $(GO) run . $(BENCH)
 
-bench-workspace: build ## its part about workspaces, also as JSON in bin/; fails if a goal is missed
+bench-workspace: build ## its part about workspaces, also as JSON in bin/; fails if a goal is missed that was met
 	cd host/bench && $(GO) run . -check -json $(CURDIR)/bin/bench-workspace.json workspace
 
 soak: ## the tests of supervision again and again: make soak ROUNDS=50

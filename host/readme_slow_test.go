@@ -3,10 +3,14 @@
 package host_test
 
 import (
+	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -129,6 +133,58 @@ func TestHTTPAsShown(t *testing.T) {
 	assert.Regexp(t, `(?m)^\{"more\?":true,"next":"[\w-]+","runs":\[`, out)
 	assert.Regexp(t, `(?m)^\{:last 1 .*:kind :run/accepted`, out)
 	assert.Regexp(t, `(?m)^\{"error":\{.*"type":"invalid-request"`, out)
+}
+
+// WS-027, WS-140, as the README shows it, on a copy of this repository: the scan has every file, each file and
+// directory of the examples gets a frame, the frame of a directory lists its entries, that of a Go file has its outline,
+// and the report counts them all.
+func TestWorkspaceAsShown(t *testing.T) {
+	r := newReader(t)
+	files := r.repository(t)
+	out, err := r.shell(t, r.dir, shownBlock(t, "../README.md", "bin/ferment workspace scan"))
+	require.NoError(t, err, out)
+	figure := func(pattern string) int {
+		t.Helper()
+		found := regexp.MustCompile(pattern).FindStringSubmatch(out)
+		require.Len(t, found, 2, out)
+		n, err := strconv.Atoi(strings.ReplaceAll(found[1], ",", ""))
+		require.NoError(t, err)
+		return n
+	}
+	assert.Greater(t, figure(`(?m)^scanned ([\d,]+) nodes: `), files)
+	examples := 0
+	require.NoError(t, filepath.WalkDir(filepath.Join(r.dir, "examples"), func(string, fs.DirEntry, error) error {
+		examples++
+		return nil
+	}))
+	assert.Equal(t, examples, figure(`(?m)^made ([\d,]+) frames .*, failed 0$`))
+	assert.Regexp(t, `(?m)^    dir wordcount/ \(context-writer, \d+ bytes\): \d+ entries described`, out)
+	assert.Equal(t, examples, figure(`(?m)^context-writer +fresh ([\d,]+)$`))
+	assert.Regexp(t, `(?m)^context-writer +writer \d+ +\d+ +dir file +\d*[.1-9]`, out)
+	out, err = r.shell(t, r.dir, "bin/ferment context get-node examples/quality/main.go")
+	require.NoError(t, err, out)
+	assert.Regexp(t, `(?m)^    Go package main, \d+ lines`, out)
+}
+
+// repository adds the files of this repository that git knows, and returns their number.
+func (r *reader) repository(t *testing.T) (files int) {
+	t.Helper()
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	listed, err := exec.Command("git", "-C", root, "ls-files", "-z").Output()
+	require.NoError(t, err)
+	for name := range strings.SplitSeq(strings.TrimRight(string(listed), "\x00"), "\x00") {
+		files++
+		to := filepath.Join(r.dir, name)
+		if _, err := os.Lstat(to); err == nil {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(root, name))
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		require.NoError(t, os.WriteFile(to, content, 0o644))
+	}
+	return files
 }
 
 // onFreePort runs the commands of a page that start a daemon, with another port.

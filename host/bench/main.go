@@ -47,7 +47,7 @@ func main() {
 	smoke := flag.Bool("smoke", false, "few short rounds, to see that the benchmarks run")
 	profile := flag.String("cpuprofile", "", "write a profile of the calls to this file")
 	document := flag.String("json", "", "also write the figures as JSON to this file")
-	strict := flag.Bool("check", false, "end with status 1 if a goal is missed")
+	strict := flag.Bool("check", false, "end with status 1 if a goal is missed that was met before")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "bench [FLAGS] [PART ...] measures the parts that are named, or all:")
 		for _, part := range parts {

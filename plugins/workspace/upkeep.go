@@ -64,7 +64,11 @@ func status(ctx context.Context, r *request) (edn.Value, error) {
 		if err != nil {
 			return err
 		}
-		out.OptText("warning", rebuilt)
+		reasons := make([]string, len(rebuilt))
+		for i, f := range rebuilt {
+			reasons[i] = f.Reason
+		}
+		out.OptText("warning", strings.Join(reasons, "; "))
 		if counted.Scanned {
 			scanned, err := v.Scanned(ctx)
 			if err != nil {

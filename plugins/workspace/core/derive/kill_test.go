@@ -34,7 +34,14 @@ var killTable = map[string]func(*Engine) error{
 		return err
 	},
 	"generate": func(e *Engine) error {
-		_, err := e.Generate(background, GenerateRequest{Caller: writer, Targets: []Target{{}}, Recursive: true, Type: "m", Model: "m/x"})
+		_, err := e.Generate(background, GenerateRequest{
+			Caller:      writer,
+			Targets:     []Target{{}},
+			Recursive:   true,
+			Type:        "m",
+			Model:       "m/x",
+			Concurrency: 1, // the same points in each run
+		})
 		return err
 	},
 }
@@ -83,23 +90,30 @@ func killed() bool {
 
 // WS-043, WS-114: a process that is killed before, within or after any write,
 // fsync or index step of a synthesis, a regeneration or a generation leaves a
-// store that opens; of a transaction all frames are there or none; and the same
+// store that is valid; of a transaction all frames are there or none; and the same
 // request completes the work, with the frames that it would have made at first.
 func TestKilledRequests(t *testing.T) {
-	want := map[string]map[string]string{}
+	want, points := map[string]map[string]string{}, map[string]int{}
 	for name, work := range killTable {
 		w := killWorld(t)
 		require.NoError(t, work(killEngine(w.store)))
 		want[name] = w.heads()
+		w = killWorld(t)
+		require.NoError(t, w.store.Close())
+		_, points[name] = killtest.RunKilled(t, name, w.dir, 0)
 	}
-	for seed := range proof.Size(t, "killed requests", 8, 300) {
+	for seed := range proof.Size(t, "killed requests", 10, 300) {
 		r := rand.New(rand.NewPCG(uint64(seed), 114))
 		for name, work := range killTable {
 			w := killWorld(t)
 			before := w.heads()
 			require.NoError(t, w.store.Close())
-			killtest.RunKilled(t, name, w.dir, 1+r.IntN(20))
+			_, ended := killtest.RunKilled(t, name, w.dir, 1+r.IntN(points[name]))
+			require.Zero(t, ended, "%s, seed %d: it was not killed", name, seed)
 
+			report, err := store.Verify(background, w.dir, store.Check{})
+			require.NoError(t, err)
+			require.Empty(t, report.Errors, "%s, seed %d", name, seed)
 			s, err := store.Open(background, w.dir, store.Options{Now: func() int64 { return 1 }, Unsynced: true})
 			require.NoError(t, err)
 			require.Nil(t, s.Damage(), "%s, seed %d", name, seed)
@@ -110,6 +124,9 @@ func TestKilledRequests(t *testing.T) {
 			require.NoError(t, work(killEngine(s)), "%s, seed %d", name, seed)
 			require.Equal(t, want[name], w.heads(), "%s, seed %d", name, seed)
 			require.NoError(t, s.Close())
+			report, err = store.Verify(background, w.dir, store.Check{})
+			require.NoError(t, err)
+			require.Empty(t, report.Errors, "%s, seed %d", name, seed)
 		}
 	}
 }

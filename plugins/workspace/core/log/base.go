@@ -128,23 +128,26 @@ func findOrigin(dir string, alg id.Alg) (o origin, err error) {
 	return o, nil
 }
 
-// First returns the begin of the first record of the caller.
-func (l *Log) First(length int) ([]byte, error) {
-	o, err := findOrigin(l.dir, l.o.Alg)
+// First returns the begin of the first record of the caller, and its segment. It verifies
+// and changes nothing.
+func First(dir string, alg id.Alg, length int) (begin []byte, segment int, err error) {
+	o, err := findOrigin(dir, alg)
 	if err != nil {
-		return nil, ioError("read", l.dir, err)
+		return nil, 0, ioError("read", dir, err)
 	}
 	for _, n := range o.segments {
-		p := Place{Segment: n, Offset: segmentHeader + 5, Length: length}
+		offset := int64(segmentHeader + 5)
 		if n == o.segments[0] && o.head.base != nil {
-			p.Offset = o.head.size + 5
+			offset = o.head.size + 5
 		}
-		if info, err := os.Stat(filepath.Join(l.dir, SegmentName(n))); err != nil || info.Size() < p.Offset {
+		if info, err := os.Stat(filepath.Join(dir, SegmentName(n))); err != nil || info.Size() < offset {
 			continue // the first record did not fit behind the head
 		}
-		return l.Read(p)
+		l := Follow(dir, alg)
+		begin, err := l.Read(Place{Segment: n, Offset: offset, Length: length})
+		return begin, n, errors.Join(err, l.Close())
 	}
-	return nil, ioError("read", l.dir, io.ErrUnexpectedEOF)
+	return nil, 0, ioError("read", dir, io.ErrUnexpectedEOF)
 }
 
 // begins returns why the first segment cannot be the begin of a log, nil if it

@@ -91,7 +91,7 @@ func TestRewrite(t *testing.T) {
 				}
 			}
 			if len(all[0].Records) > 0 {
-				first, err := l2.First(len(all[0].Records[0].Payload))
+				first, _, err := First(l2.dir, l2.o.Alg, len(all[0].Records[0].Payload))
 				require.NoError(t, err)
 				require.Equal(t, all[0].Records[0].Payload, first)
 			}

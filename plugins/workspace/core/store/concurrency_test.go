@@ -64,7 +64,7 @@ func TestCloseAbandonsTransactions(t *testing.T) {
 
 // WS-043, WS-046, WS-252: concurrent writers share fsyncs; each reader sees one
 // state, in which the head is a frame of the node and the state root is that of
-// its number, and none waits for a writer.
+// its number. TestReadersDoNotWait has that none waits for a writer.
 func TestWritersAndReaders(t *testing.T) {
 	var syncs atomic.Int64
 	dir := create(t, id.B3)
@@ -76,7 +76,7 @@ func TestWritersAndReaders(t *testing.T) {
 			return nil
 		}
 	})
-	each := proof.Size(t, "writes of 16 writers", 8, 200)
+	each := proof.Size(t, "writes of 16 writers", 8, 1000)
 	putTree(t, s.Store, grow(id.B3, map[string]string{"f": "0"}))
 	var state, roots sync.Map // by seq
 	var calls sync.WaitGroup
@@ -88,8 +88,13 @@ func TestWritersAndReaders(t *testing.T) {
 					if _, err := tx.PutTree(grow(id.B3, map[string]string{"f": text, "d/" + fmt.Sprint(n): text})); err != nil {
 						return err
 					}
-					_, err := tx.PutFrame(NewFrame{Path: "f", Type: "note", Agent: "writer", Origin: Authored, Text: []byte(text)})
-					return err
+					for _, path := range []string{"f", "d/" + fmt.Sprint(n)} { // one that all write, and its own
+						_, err := tx.PutFrame(NewFrame{Path: path, Type: "note", Agent: "writer", Origin: Authored, Text: []byte(text)})
+						if err != nil {
+							return err
+						}
+					}
+					return nil
 				})
 				if assert.NoError(t, err) {
 					state.Store(seq, text)
@@ -99,12 +104,14 @@ func TestWritersAndReaders(t *testing.T) {
 	}
 	for range 64 {
 		calls.Go(func() {
-			for range each / 2 {
+			for range min(each/2, 100) {
 				assert.NoError(t, s.View(background, Latest, func(v *Snapshot) error { return readTwice(t, v, &roots) }))
 			}
 		})
 	}
 	calls.Wait()
+	frames := allFrames(t, s.Store)
+	assert.Len(t, frames, 2*16*each, "no write is lost")
 	state.Range(func(seq, text any) bool {
 		at := treeAt(t, s.Store, seq.(uint64))
 		f := id.B3.Node("f", id.File, id.B3.Bytes([]byte(text.(string))))
@@ -149,8 +156,41 @@ func readTwice(t *testing.T, v *Snapshot, roots *sync.Map) error {
 	return nil
 }
 
-// WS-046: a reader does not wait for a transaction that is running.
+// WS-046: a reader does not wait for a transaction that is running, at any step of its
+// commit.
 func TestReadersDoNotWait(t *testing.T) {
+	for _, step := range []string{log.OpWrite, log.OpSync, opIndex} {
+		var armed atomic.Bool
+		stopped, release := make(chan struct{}), make(chan struct{})
+		s := open(t, create(t, id.B3), func(o *Options) {
+			o.Faults.Before = func(op string) error {
+				if op == step && armed.CompareAndSwap(true, false) {
+					close(stopped)
+					<-release
+				}
+				return nil
+			}
+		})
+		_, seq := putTree(t, s.Store, grow(id.B3, map[string]string{"a": "1"}))
+		armed.Store(true)
+		var writer sync.WaitGroup
+		writer.Go(func() {
+			_, err := s.Update(background, "w", func(tx *Tx) error {
+				return second(tx.PutTree(grow(id.B3, map[string]string{"a": "2"})))
+			})
+			assert.NoError(t, err)
+		})
+		<-stopped // the reads below end before the writer goes on
+		assert.NotNil(t, treeAt(t, s.Store, seq), step)
+		require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
+			assert.Equal(t, seq, v.Seq(), step)
+			_, err := v.StateRoot(background)
+			return err
+		}))
+		close(release)
+		writer.Wait()
+		require.NoError(t, s.Close())
+	}
 	s := open(t, create(t, id.B3))
 	_, seq := putTree(t, s.Store, grow(id.B3, map[string]string{"a": "1"}))
 	update(t, s.Store, func(tx *Tx) error {

@@ -68,8 +68,12 @@ const (
 
 // The codes of warnings.
 const (
-	Unscanned    Code = "workspace/unscanned"
-	Rebuilt      Code = "index/rebuilt" // since the store was created or repaired
+	Unscanned Code = "workspace/unscanned"
+	// Derived files that were replaced since the store was created or repaired.
+	Rebuilt       Code = "index/rebuilt"
+	SealReplaced  Code = "seal/replaced"
+	CacheReplaced Code = "stat-cache/replaced"
+
 	NotSealed    Code = "store/not-sealed"
 	LogTorn      Code = "log/torn"     // behind the last transaction of a store that was not closed
 	IndexBehind  Code = "index/behind" // of such a store: it is from before a compaction

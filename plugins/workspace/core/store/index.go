@@ -103,10 +103,10 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 		return nil, err
 	}
 	if err = x.connect(ctx); err != nil {
-		return nil, errors.Join(errIndex, err)
+		return nil, fmt.Errorf("%w: %w", errIndex, err)
 	}
 	if err := x.prepare(ctx, who); err != nil {
-		return nil, errors.Join(errIndex, err)
+		return nil, fmt.Errorf("%w: %w", errIndex, err)
 	}
 	x.readers, err = openReaders(path)
 	return x, err
@@ -143,10 +143,10 @@ func (x *index) prepare(ctx context.Context, who Identity) error {
 		return err
 	}
 	var check string
-	if err := x.conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&check); err != nil || check != "ok" {
-		return errors.Join(err, errors.New(check))
+	if err := x.conn.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&check); err != nil || check == "ok" {
+		return err
 	}
-	return nil
+	return errors.New(check)
 }
 
 // belongs verifies that an index is of this version of the schema and of a workspace.
@@ -159,8 +159,11 @@ func belongs(ctx context.Context, q querier, who Identity) error {
 	if err := q.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace); err != nil {
 		return err
 	}
-	if version != indexVersion || workspace != who.ID {
-		return fmt.Errorf("it has version %d and is of workspace %q", version, workspace)
+	switch {
+	case version != indexVersion:
+		return errors.New("it is damaged or of another version of the program")
+	case workspace != who.ID:
+		return fmt.Errorf("it is of workspace %q, not %q", workspace, who.ID)
 	}
 	return nil
 }

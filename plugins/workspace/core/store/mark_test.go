@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,39 @@ func TestFoundDamageIsRemembered(t *testing.T) {
 	}
 }
 
+// WS-171: an open that does not use a damaged seal or stat cache is remembered, as a rebuilt
+// index is: validations warn of it, with the file, until a repair.
+func TestReplacedFilesAreRemembered(t *testing.T) {
+	for file, code := range map[string]Code{sealFile: SealReplaced, cacheFile: CacheReplaced} {
+		dir, _ := everyFile(t, id.B3)
+		path := filepath.Join(dir, file)
+		whole, err := os.ReadFile(path)
+		require.NoError(t, err)
+		flipped := bytes.Clone(whole)
+		flipped[len(flipped)/2] ^= 1
+		require.NoError(t, os.WriteFile(path, flipped, 0o600))
+		s := open(t, dir)
+		assert.Contains(t, codes(validate(t, s.Store, Check{}).Warnings), string(code)+" "+file)
+		require.NoError(t, s.Close())
+		if file == cacheFile { // as a scan does
+			require.NoError(t, os.WriteFile(path, whole, 0o600))
+		}
+		warnings := func() []Finding {
+			report, err := Verify(background, dir, Check{})
+			require.NoError(t, err)
+			require.Empty(t, report.Errors)
+			return slices.DeleteFunc(report.Warnings, func(f Finding) bool { return f.Code == TextMissing })
+		}
+		found := warnings()
+		require.Len(t, found, 1)
+		assert.Equal(t, []any{code, file}, []any{found[0].Code, found[0].File})
+		done, err := Repair(background, dir, testOptions, true)
+		require.NoError(t, err)
+		assert.Equal(t, []RepairStep{ForgetRebuilt}, done.Steps)
+		assert.Empty(t, warnings())
+	}
+}
+
 // WS-171, section 2.17: a process that comes after the one that rebuilt the index warns of it
 // too, until a repair.
 func TestRebuiltIndexIsRemembered(t *testing.T) {
@@ -100,6 +134,7 @@ func TestRebuiltIndexIsRemembered(t *testing.T) {
 				for _, f := range report.Warnings {
 					if f.Code == Rebuilt {
 						n++
+						assert.NotContains(t, f.Reason, "\n")
 					}
 				}
 				return n
@@ -114,9 +149,11 @@ func TestRebuiltIndexIsRemembered(t *testing.T) {
 			}))
 			require.NoError(t, s.Close())
 			assert.Equal(t, 1, warns())
-			require.NoError(t, os.WriteFile(filepath.Join(dir, indexFile), []byte("garbage"), 0o600))
-			_, err := Repair(background, dir, testOptions, true)
-			require.NoError(t, err)
+			for _, apply := range []bool{false, true} {
+				done, err := Repair(background, dir, testOptions, apply)
+				require.NoError(t, err)
+				assert.Equal(t, []RepairStep{ForgetRebuilt}, done.Steps)
+			}
 			assert.Zero(t, warns())
 		}
 	}

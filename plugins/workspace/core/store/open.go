@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -46,6 +47,8 @@ type Store struct {
 	// tree is that of the last transaction that put one, nil if it was not read
 	// yet. Only the writer uses it.
 	tree *tree.Tree
+	// saved is the stat cache of the last process until LoadCache returns it.
+	saved *scan.Result
 	// Of the batch that is being prepared; only the writer uses them. drafts are its
 	// records of frames, cursor is where the log goes on behind what was prepared.
 	// crowded means that the batch before it had several requests.
@@ -98,10 +101,13 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if s.lock, err = takeLock(filepath.Join(dir, lockFile)); err != nil {
 		return nil, err
 	}
+	if err := s.identify(text); err != nil { // before anything is written with this identity
+		return nil, err
+	}
 	if err := s.recover(ctx); err != nil {
 		return nil, asStoreError("open", err)
 	}
-	if err := s.identify(text); err != nil {
+	if err := s.begin(text); err != nil {
 		return nil, err
 	}
 	s.news.publish(s.log.End().Seq)
@@ -166,6 +172,9 @@ func (s *Store) recover(ctx context.Context) error {
 		s.warn("the log is damaged: " + s.damage.Error())
 		return nil
 	}
+	if err := s.rememberRebuilt(ctx); err != nil {
+		return err
+	}
 	// From here on the seal would describe an older state.
 	if err := os.Remove(filepath.Join(s.dir, sealFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -226,7 +235,7 @@ func (s *Store) openDerived(ctx context.Context) (known uint64, from log.Checkpo
 	path := filepath.Join(s.dir, indexFile)
 	sealed, err := readSeal(s.dir)
 	if err != nil {
-		s.warn("the seal cannot be used: " + err.Error())
+		s.warn(unusableSeal(err))
 	}
 	if sealed != nil {
 		known = sealed.end.Seq
@@ -260,8 +269,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rebuild makes a new index, which remembers the reason: later processes warn of it too
-// (WS-171).
+// rebuild makes a new index, which remembers the reason.
 func (s *Store) rebuild(ctx context.Context, why string) (err error) {
 	why = "the index was rebuilt: " + why
 	s.warn(why)
@@ -270,32 +278,41 @@ func (s *Store) rebuild(ctx context.Context, why string) (err error) {
 		return err
 	}
 	if s.index, err = openIndex(ctx, path, s.Identity, s.Scheme); err == nil {
-		_, err = s.index.conn.ExecContext(ctx, "INSERT INTO meta VALUES ('rebuilt', ?1)", why)
+		err = s.remember(ctx, Rebuilt, why)
 	}
 	return err
 }
 
-// rebuilt returns why an index was rebuilt, empty if it was not.
-func rebuilt(ctx context.Context, q querier) (why string, err error) {
-	err = q.QueryRowContext(ctx, "SELECT coalesce((SELECT value FROM meta WHERE key = 'rebuilt'), '')").Scan(&why)
-	return why, err
-}
-
-// Rebuilt returns why the index was rebuilt, empty if it was not since the store was
-// created or repaired.
-func (v *Snapshot) Rebuilt(ctx context.Context) (string, error) {
-	why, err := rebuilt(ctx, v.tx)
-	return why, readError(err)
-}
-
-// identify binds the log to workspace.edn: the hash of the file is in the first
-// transaction.
+// identify returns an error if the log was begun with another workspace.edn: its hash is
+// in the first record. A record that does not verify decides nothing.
 func (s *Store) identify(text []byte) error {
+	if begun, _ := s.begunWith(text); begun {
+		return nil
+	}
+	if was, err := lostIdentity(s.dir); err == nil && !bytes.Equal(was, text) {
+		return corrupt(identityFile, otherIdentity).WithHint("`ferment workspace repair` restores it")
+	}
+	return nil
+}
+
+// begunWith reports whether the first record of the log has the hash of a workspace.edn,
+// and the segment of that record.
+func (s *Store) begunWith(text []byte) (begun bool, segment int) {
 	sum := s.Scheme.Alg().Sum(text)
+	first, segment, err := log.First(filepath.Join(s.dir, logDir), s.Scheme.Alg(), len(sum))
+	return err == nil && string(first) == string(sum[:]), segment
+}
+
+const otherIdentity = "it is not the file that the log was begun with"
+
+// begin binds a new log to workspace.edn. Open does not read the records that the index
+// has, so a damaged first record of another log is found here.
+func (s *Store) begin(text []byte) error {
 	if s.damage != nil {
 		return nil
 	}
 	if s.log.End().Seq == 0 {
+		sum := s.Scheme.Alg().Sum(text)
 		done, err := s.log.Append(log.Draft{Actor: "ferment", Time: s.o.Now(), Records: []log.Record{{Kind: kindWorkspace, Payload: append(sum[:], text...)}}})
 		if err != nil {
 			return err
@@ -306,12 +323,9 @@ func (s *Store) identify(text []byte) error {
 		}
 		return nil
 	}
-	first, err := s.log.First(len(sum))
-	if err != nil {
-		return err
-	}
-	if string(first) != string(sum[:]) {
-		return corrupt(identityFile, "it is not the file that the log was begun with")
+	if begun, segment := s.begunWith(text); !begun {
+		s.damage = &log.Damage{File: log.SegmentName(segment), Reason: "the first record is damaged"}
+		s.warn("the log is damaged: " + s.damage.Error())
 	}
 	return nil
 }
@@ -406,15 +420,10 @@ func (s *Store) SaveCache(r *scan.Result) error {
 	return nil
 }
 
-// LoadCache returns what the last process learned, nil if that cannot be used:
-// then the next scan reads every file.
+// LoadCache returns what the last process learned, once; nil if that cannot be used: then
+// the next scan reads every file.
 func (s *Store) LoadCache() *scan.Result {
-	r, err := scan.LoadCache(filepath.Join(s.dir, cacheFile), s.Scheme)
-	if err != nil {
-		if !errors.Is(err, os.ErrNotExist) {
-			s.warn("the stat cache is not used: " + err.Error())
-		}
-		return nil
-	}
+	r := s.saved
+	s.saved = nil
 	return r
 }

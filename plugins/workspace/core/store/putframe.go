@@ -218,8 +218,16 @@ func (tx *Tx) expectedHead(r *frames, n NewFrame, now *Version) (id.ID, error) {
 			return previous, err
 		}
 	}
-	return previous, contract.Errorf("head/conflict", "the head is %q, not %q", found, *n.Head).
-		WithDetail("head", headValue(found)).WithDetail("expected", headValue(*n.Head))
+	return previous, contract.Errorf("head/conflict", "the head is %s, expected %s", headText(found), headText(*n.Head)).
+		WithOp("put-frame", Shown(n.Path)).WithDetail("head", headValue(found)).WithDetail("expected", headValue(*n.Head))
+}
+
+// headText is short enough for people; the details of the error have the whole id.
+func headText(x id.ID) string {
+	if x.IsZero() {
+		return "none"
+	}
+	return x.String()[:len("f1-b3-")+12] + "…"
 }
 
 func headValue(x id.ID) edn.Value {

@@ -26,6 +26,7 @@ const (
 	EmptyLock       RepairStep = "empty-lock"
 	NameQuarantined RepairStep = "name-quarantined" // files that were altered in quarantine
 	DropMark        RepairStep = "drop-damage-mark" // the log verifies again
+	ForgetRebuilt   RepairStep = "forget-rebuilt"   // warnings that derived files were replaced
 )
 
 // stepOf is the step that removes a finding.
@@ -47,6 +48,9 @@ var stepOf = map[Code]RepairStep{
 	CacheDamaged:      DropCache,
 	LockNotEmpty:      EmptyLock,
 	QuarantineAltered: NameQuarantined,
+	Rebuilt:           ForgetRebuilt,
+	SealReplaced:      ForgetRebuilt,
+	CacheReplaced:     ForgetRebuilt,
 }
 
 // ofLog reports whether a finding is about the log.
@@ -57,7 +61,7 @@ func (f Finding) ofLog() bool {
 
 // steps is the order of the steps.
 var steps = []RepairStep{
-	RestoreIdentity, RewriteLog, RebuildIndex, DropSeal, DropCache, EmptyLock, NameQuarantined, DropMark,
+	RestoreIdentity, RewriteLog, RebuildIndex, DropSeal, DropCache, EmptyLock, NameQuarantined, DropMark, ForgetRebuilt,
 }
 
 // LostFrame is a frame that is not in the log any more, or not as it was.
@@ -123,8 +127,9 @@ func Repair(ctx context.Context, dir string, o Options, apply bool) (*Repaired, 
 
 // stepsFor returns the steps that a report asks for, in order.
 func stepsFor(report *Report) (list []RepairStep) {
+	found := slices.Concat(report.Errors, report.Warnings)
 	for _, s := range steps {
-		if slices.ContainsFunc(report.Errors, func(f Finding) bool { return stepOf[f.Code] == s }) {
+		if slices.ContainsFunc(found, func(f Finding) bool { return stepOf[f.Code] == s }) {
 			list = append(list, s)
 		}
 	}
@@ -232,7 +237,7 @@ func (r *repairer) prove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = s.index.exec(ctx, "DELETE FROM meta WHERE key = 'rebuilt'") // the repair says so itself
+	err = s.index.exec(ctx, "DELETE "+rebuiltRows) // the repair says so itself
 	if err = errors.Join(err, s.Close()); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -347,10 +348,30 @@ func TestIdentity(t *testing.T) {
 		} else {
 			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		}
+		before := filesIn(t, work)
 		_, err := Open(background, work, Options{Now: func() int64 { return 1 }})
 		typed(t, err, typ)
+		assert.Equal(t, before, filesIn(t, work), "a refused open changes nothing")
 	}
 	typed(t, Create(dir, Identity{ID: "w2", Scheme: "b3"}), "workspace/exists")
+}
+
+// WS-044: a damaged first record is damage of the log, not of workspace.edn, also if the
+// index has all of the log.
+func TestDamagedFirstRecord(t *testing.T) {
+	dir, _, _ := filled(t, "w1")
+	path := filepath.Join(dir, logFile(1))
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(dir, identityFile))
+	require.NoError(t, err)
+	b[bytes.Index(b, text)-1] ^= 1 // the hash is before the text
+	require.NoError(t, os.WriteFile(path, b, 0o600))
+	s := open(t, dir)
+	var damage *log.Damage
+	require.ErrorAs(t, s.Damage(), &damage)
+	assert.Equal(t, log.SegmentName(1), damage.File)
+	refusesWrites(t, s)
 }
 
 // WS-049: two stores share nothing.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
@@ -16,9 +17,6 @@ func (s *Store) Validate(ctx context.Context, check Check) (*Report, error) {
 	s.shape.Lock() // a compaction would move what is read
 	defer s.shape.Unlock()
 	v := &validator{dir: s.dir, check: check}
-	for _, w := range s.warnings() {
-		v.warn(Finding{Code: Rebuilt, Reason: w})
-	}
 	if err := v.identify(); err != nil {
 		return nil, err
 	}
@@ -40,6 +38,11 @@ func (s *Store) Validate(ctx context.Context, check Check) (*Report, error) {
 	})
 	if err != nil {
 		return nil, asStoreError("validate", err)
+	}
+	for _, w := range s.warnings() {
+		if !slices.ContainsFunc(v.report.Warnings, func(f Finding) bool { return f.Reason == w }) {
+			v.warn(Finding{Code: Rebuilt, Reason: w})
+		}
 	}
 	report := v.done()
 	if !s.follows { // to a follower, a compaction can look like damage

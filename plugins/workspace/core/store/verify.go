@@ -216,7 +216,7 @@ func (v *validator) bound(t *log.Transaction) {
 	if len(payload) >= len(sum) && string(payload[:len(sum)]) == string(sum[:]) {
 		return
 	}
-	v.wrong(Finding{Code: IdentityDamaged, File: identityFile, Reason: "it is not the file that the log was begun with"})
+	v.wrong(Finding{Code: IdentityDamaged, File: identityFile, Reason: otherIdentity})
 	if len(payload) > len(sum) {
 		if who, _, err := parseIdentity(payload[len(sum):]); err == nil {
 			v.who = who
@@ -291,10 +291,9 @@ func (v *validator) sealed(s *seal) {
 func (v *validator) rest(ctx context.Context) error {
 	if v.index != nil {
 		v.integrity(ctx)
-		why, err := rebuilt(ctx, v.index)
-		known := slices.ContainsFunc(v.report.Warnings, func(f Finding) bool { return f.Reason == why })
-		if err == nil && why != "" && !known {
-			v.warn(Finding{Code: Rebuilt, File: indexFile, Reason: why})
+		replaced, _ := rebuilt(ctx, v.index) // of an index that cannot be read, integrity says so
+		for _, f := range replaced {
+			v.warn(f)
 		}
 	}
 	if _, err := scan.LoadCache(filepath.Join(v.dir, cacheFile), v.scheme); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -345,8 +344,12 @@ func (v *validator) quarantine() error {
 func (v *validator) integrity(ctx context.Context) {
 	damaged := func(reason string) { v.wrong(Finding{Code: IndexDamaged, File: indexFile, Reason: reason}) }
 	var workspace string
-	if err := v.index.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace); err != nil || workspace != v.who.ID {
-		damaged(fmt.Sprintf("it is of workspace %q: %v", workspace, err))
+	err := v.index.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace)
+	switch {
+	case err != nil:
+		damaged(err.Error())
+	case workspace != v.who.ID:
+		damaged(fmt.Sprintf("it is of workspace %q, not %q", workspace, v.who.ID))
 	}
 	pragma := "PRAGMA integrity_check"
 	if v.check.Level == Quick {

@@ -196,7 +196,14 @@ func TestFailures(t *testing.T) {
 			"ferment workspace scan: 1 entry cannot be read (:scan/unreadable)\n  \"a\\x1b[2Jb\"\n  next: use --on-unreadable skip\n"},
 		{"context generate", contract.Errorf("provider/error", "no answer passed").WithCause(contract.Errorf("eval/must-failed", "short")), 1,
 			"ferment context generate: no answer passed (:provider/error)\n  cause: short (:eval/must-failed)\n"},
-		{"workspace compact --yes", contract.Errorf("agent/role-denied", "no"), 4, "ferment workspace compact: no (:agent/role-denied)\n"},
+		{"workspace compact --yes", contract.Errorf("agent/role-denied", "no"), 4,
+			"ferment workspace compact: no (:agent/role-denied)\n  next: ferment context agents list\n"},
+		{"context batch calls.edn", contract.Errorf("path/not-in-tree", "x").WithDetail("path", edn.Text("no pe")), 5,
+			"ferment context batch: x (:path/not-in-tree)\n  next: ferment workspace ignore explain 'no pe'\n"},
+		{"context batch calls.edn", contract.Errorf("head/conflict", "x"), 6, "ferment context batch: x (:head/conflict)\n  next: read the head again\n"},
+		{"context generate", contract.Errorf("frame/no-head", "x"), 5, "ferment context generate: x (:frame/no-head)\n  next: ferment context list-frames .\n"},
+		{"context generate id_rsa", contract.Errorf("generate/denied", "x"), 4,
+			"ferment context generate: x (:generate/denied)\n  next: choose another path, or change never_send in the configuration of the workspace\n"},
 		{"context put-frame a note.txt", contract.Errorf("frame/invalid", "node act: the text is not UTF-8"), 2,
 			"ferment context put-frame: the text is not UTF-8 (:frame/invalid)\n  next: \"ferment context put-frame --help\" shows its usage\n"},
 		{"workspace status", contract.Errorf("invalid-request", "x").WithDetail("reason", edn.K("intent/not-supported")), 3,
@@ -204,6 +211,7 @@ func TestFailures(t *testing.T) {
 				"  next: add the plugin \"workspace\" to ferment.hcl, or run the command where ferment.hcl has it\n"},
 	} {
 		d := newDesk(t)
+		require.NoError(t, os.WriteFile(filepath.Join(d.root, "calls.edn"), []byte("[]"), 0o644))
 		got := d.run(fails(tc.err), "text", strings.Fields(tc.args)...)
 		assert.Equal(t, tc.code, got.code, tc.args)
 		assert.Equal(t, tc.want, got.stderr, tc.args)

@@ -16,7 +16,7 @@ func (v *verb) complete(cmd *cobra.Command, sh *Shell, c *common) {
 			return locate(sh.Dir, c.workspace).offer(prefix, words...)
 		}
 	}
-	if strings.HasPrefix(strings.Trim(v.use, "["), "NODE") {
+	if v.takesNode() {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveDefault // a file, if anything

@@ -106,8 +106,8 @@ var inFlags = strings.NewReplacer("`", "\"", ":include #{:deleted}", "--include-
 	":on-unreadable", "--on-unreadable", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
 	":agent/id", "--agent", ":expect/head", "--expect-head", ":on-conflict", "--on-conflict", ":force? true", "--force")
 
-// steps are the commands that help after an error; NODE is the argument of the
-// command that failed.
+// steps are what helps after an error, most of them commands; NODE is the node that the error
+// is about.
 var steps = map[string]string{
 	"workspace/unscanned":       "ferment workspace scan",
 	"path/not-in-tree":          "ferment workspace ignore explain NODE",
@@ -122,6 +122,12 @@ var steps = map[string]string{
 	"synthesis/not-directory":   "ferment context get-node NODE",
 	"agent/unknown":             "ferment context agents list",
 	"agent/prompt-missing":      "ferment context agents validate",
+	"agent/role-denied":         "ferment context agents list",
+	"workspace/exists":          "ferment workspace status",
+	"generate/denied":           "choose another path, or change never_send in the configuration of the workspace",
+	"generate/binary":           "choose a text file",
+	"generate/too-large":        "choose a smaller file",
+	"provider/not-configured":   "set the key or the address of the provider in ferment.hcl",
 	"seq/unknown":               "ferment workspace status",
 	"seq/compacted":             "ferment workspace snapshot list",
 	"store/corrupt":             "ferment workspace validate",
@@ -129,13 +135,9 @@ var steps = map[string]string{
 	"import/conflict":           "ferment workspace import FILE --on-conflict keep-local",
 }
 
-// step returns the command that helps after an error.
+// step returns what helps after an error, empty if the node in it is not known.
 func (in *invocation) step(e *contract.Error) string {
 	step := steps[e.Type]
-	node := "NODE"
-	if len(in.arguments) > 0 && in.takes[1] > 0 {
-		node = quoted(in.arguments[0])
-	}
 	if e.Type == "seq/unknown" {
 		for _, name := range in.arguments {
 			if info, err := os.Stat(filepath.Join(in.Dir, name)); err == nil && info.Mode().IsRegular() && !isFile(name) {
@@ -143,10 +145,27 @@ func (in *invocation) step(e *contract.Error) string {
 			}
 		}
 	}
-	if strings.HasSuffix(step, " NODE") || strings.Contains(step, " NODE ") {
-		step = strings.Replace(step, "NODE", node, 1)
+	if strings.Contains(step, " NODE") {
+		node := in.failedNode(e)
+		if node == "" {
+			return ""
+		}
+		step = strings.Replace(step, "NODE", quoted(node), 1)
 	}
 	return step
+}
+
+// failedNode returns the node that an error is about: the argument of the command if that is
+// a node, else the path in the details of the error.
+func (in *invocation) failedNode(e *contract.Error) string {
+	if !in.takesNode() {
+		path, _ := e.Details.Key("path").AsString()
+		return path
+	}
+	if len(in.arguments) == 0 {
+		return "."
+	}
+	return in.arguments[0]
 }
 
 // quoted returns a word as a shell takes it.

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -220,12 +221,12 @@ func batchText(p *page, out edn.Value) {
 }
 
 // result describes the output of a call of a batch on one line: its scalars and
-// the numbers of what its collections hold.
+// the numbers of what its collections hold, without what one head says of its inputs.
 func (p *page) result(out edn.Value) string {
 	var parts []string
 	for k, v := range out.Entries() {
 		switch key := plain(k); {
-		case key == "root" || key == "seq":
+		case slices.Contains([]string{"root", "seq", "basis", "basis/id", "meta"}, key):
 		case v.IsMap() || v.IsVector() || v.IsList() || v.IsSet():
 			parts = append(parts, counted(v.Len(), "")+" "+key)
 		case wholeID.MatchString(plain(v)):

@@ -47,6 +47,9 @@ func (p *page) items(items edn.Value) {
 			continue
 		}
 		what := plain(i.Key("reason"))
+		if what == "missing" {
+			what = "first frame"
+		}
 		if e := i.Key("error"); !e.IsNil() {
 			what = "failed: " + errorText(e)
 		} else if i.Key("outcome").Equal(edn.K("skipped")) {

@@ -57,6 +57,12 @@ func (v *verb) name() string {
 	return strings.Replace(v.words, " ", "/", 1)
 }
 
+// takesNode reports whether the first argument is a node or a path of the workspace.
+func (v *verb) takesNode() bool {
+	use := strings.TrimPrefix(v.use, "[")
+	return strings.HasPrefix(use, "NODE") || use == "PATH"
+}
+
 // common are the flags of all verbs.
 type common struct {
 	workspace string

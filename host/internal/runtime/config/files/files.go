@@ -1,6 +1,7 @@
 package files
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -244,6 +245,9 @@ func (g *gatherer) source(full string, most int64) (*diag.Source, bool) {
 	}
 	raw, rerr := disk.ReadConfig(name, full, most)
 	if rerr != nil {
+		if above := fileAbove(name, full); above != "" {
+			rerr.Nearest, rerr.Hint = "", "a directory above has the file: --config "+above
+		}
 		g.report.Poison(diag.AnyName, diag.AnyName)
 		g.report.Add(diag.Diagnostic{
 			Type:    rerr.Type,
@@ -454,4 +458,24 @@ func (g *gatherer) misplacedProfile() {
 			}
 		}
 	}
+}
+
+// fileAbove returns the nearest ferment.hcl above a directory that has none. It is empty if there is none, if the
+// missing file has another name, or if its directory is missing too.
+func fileAbove(name, path string) string {
+	dir := filepath.Dir(path)
+	if _, err := os.Lstat(path); name != DefaultFile || !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	for dir != filepath.Dir(dir) {
+		dir = filepath.Dir(dir)
+		above := filepath.Join(dir, name)
+		if info, err := os.Stat(above); err == nil && info.Mode().IsRegular() {
+			return above
+		}
+	}
+	return ""
 }

@@ -103,6 +103,21 @@ func TestFind(t *testing.T) {
 	assert.Equal(t, dir, c.Root)
 }
 
+// In a directory without a configuration, the error names that of a directory above.
+func TestConfigurationAbove(t *testing.T) {
+	dir := configtest.Lay(t, map[string]string{"ferment.hcl": seedOf(6), "a/b/x": ""})
+	hint := func(name string) string {
+		_, ds := config.Load(context.Background(), name, config.Options{Dir: filepath.Join(dir, "a", "b"), Env: configtest.NoEnv})
+		require.Equal(t, []string{"config/include"}, configtest.Types(ds))
+		return ds[0].Hint
+	}
+	above := filepath.Join(dir, "ferment.hcl")
+	assert.Contains(t, hint(""), above)
+	for _, other := range []string{"site.hcl", filepath.Join(dir, "none", "ferment.hcl")} {
+		assert.NotContains(t, hint(other), above)
+	}
+}
+
 // HCL-012: a relative path, including the program, is relative to its file;
 // settings do not depend on the working directory.
 func TestPathsOfOverlays(t *testing.T) {
