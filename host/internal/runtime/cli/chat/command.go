@@ -160,7 +160,7 @@ func (t *Talk) edit(ctx context.Context, arg string, show func(Event)) error {
 	if written == "" {
 		all, err := t.alternatives(ctx, path[i])
 		if err == nil {
-			show(Offer{fmt.Sprintf("/edit #%d %s", i+1, all.current().text)})
+			show(Offer{Line: fmt.Sprintf("/edit #%d %s", i+1, all.current().text)})
 		}
 		return err
 	}

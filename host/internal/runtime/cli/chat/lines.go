@@ -37,7 +37,7 @@ func Lines(ctx context.Context, t *Talk, s Streams) error {
 	for l.err == nil && !l.quit {
 		line, err := l.read(in)
 		if line = strings.TrimSpace(line); line != "" {
-			t.Do(ctx, line, l.show)
+			t.Do(ctx, line, "", l.show) // a line that is typed anew replaces no message
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -113,7 +113,7 @@ func (l *lines) show(e Event) {
 	case Note:
 		l.note(e.Text)
 	case Offer:
-		l.note("to send again: " + e.Text)
+		l.note("to send again: " + e.Line)
 	case Failed:
 		l.endLine()
 		if l.Prompt == "" {
