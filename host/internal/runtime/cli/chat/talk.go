@@ -43,7 +43,7 @@ type Talk struct {
 	before map[int64]int64
 	draft  string // id of the message without an answer that the present line is
 	last   hearing
-	spent  []usage
+	spent  []spending // one for each answer that was asked for
 }
 
 // New returns a talk. Begin must be called first.
@@ -99,11 +99,28 @@ func (t *Talk) recall(kept edn.Value, show func(Event)) {
 	for m := range kept.Key("messages").Elems() {
 		show(said(m))
 	}
+	stale := 0
+	for v := range kept.Key("turns").Elems() {
+		if turnIn(v).stale {
+			stale++
+		}
+	}
+	if stale > 0 {
+		show(Note{counted(stale, "turn") + " of these are stale, because a turn before them was changed: /branch marks them"})
+	}
 	for d := range kept.Key("drafts").Elems() {
 		if written, ok := d.Key("message").Key("content").AsString(); ok { // a line cannot have other parts
 			show(Offer{typed(written), text(d, "draft/id")})
 		}
 	}
+}
+
+// message is the text that a line sends.
+func message(line string) string {
+	if strings.HasPrefix(line, "//") {
+		return line[1:]
+	}
+	return line
 }
 
 // typed is the line that sends a text.
@@ -124,7 +141,7 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	var err error
 	t.draft = draft
 	if name, arg, ok := commandOf(line); !ok {
-		err = t.send(ctx, line, show)
+		err = t.send(ctx, message(line), edn.MapBuilder{}, show)
 	} else if c := find(name); c != nil {
 		err = c.run(t, ctx, arg, show)
 	} else {
@@ -150,13 +167,9 @@ func slash(name string) string {
 	return "/" + name
 }
 
-// send has a message answered.
-func (t *Talk) send(ctx context.Context, line string, show func(Event)) error {
-	if strings.HasPrefix(line, "//") {
-		line = line[1:]
-	}
-	var in edn.MapBuilder
-	in.Key("text", edn.Text(line))
+// send has a message answered. in is more of the input of the intent.
+func (t *Talk) send(ctx context.Context, said string, in edn.MapBuilder, show func(Event)) error {
+	in.Key("text", edn.Text(said))
 	in.OptText("draft/id", t.draft)
 	return t.answered(ctx, "send", in, show)
 }
@@ -176,13 +189,13 @@ func (t *Talk) answered(ctx context.Context, intent string, in edn.MapBuilder, s
 	}
 	t.last = hearing{show: show}
 	out, err := t.change(ctx, intent, in, t.last.hear)
+	t.spent = append(t.spent, spending{t.last.usage, err == nil})
 	if t.last.draft != "" {
 		t.draft = t.last.draft
 	}
 	if err != nil {
 		return err
 	}
-	t.spent = append(t.spent, t.last.usage)
 	answer := Answer{Text: text(out, "text"), Value: out}
 	for m := range out.Key("messages").Elems() {
 		answer.By = author(m)
@@ -226,11 +239,11 @@ func (t *Talk) ask(ctx context.Context, intent string, in edn.MapBuilder, show f
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if failure := response.Key("error"); !failure.IsNil() {
-		return edn.Nil(), contract.ErrorFromValue(failure, contract.SourceHost)
-	}
 	if show != nil {
 		t.last.usage = usageOf(response.Key("usage"))
+	}
+	if failure := response.Key("error"); !failure.IsNil() {
+		return edn.Nil(), contract.ErrorFromValue(failure, contract.SourceHost)
 	}
 	return response.Key("result").Key("out"), nil
 }
