@@ -30,6 +30,7 @@ const (
 
 	killVars = "STORE_TEST_KILL_VARS" // it writes session variables instead of runs
 	killHost = "STORE_TEST_KILL_HOST" // it writes denials instead of runs
+	killTalk = "STORE_TEST_KILL_TALK" // it sends messages instead; their first operation is number 1
 )
 
 // killed runs the writing process in place of the tests.
@@ -44,8 +45,10 @@ func killed() bool {
 	if dsn := os.Getenv(killDSN); dsn != "" {
 		opts = Options{Postgres: &Postgres{DSN: dsn, Host: dir}}
 	}
+	var begun atomic.Bool
+	begun.Store(os.Getenv(killTalk) == "")
 	opts.Faults.Before = func(string) error {
-		if ops.Add(1) == at {
+		if begun.Load() && ops.Add(1) == at {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
@@ -54,6 +57,9 @@ func killed() bool {
 	s, err := Open(context.Background(), opts)
 	if err != nil {
 		panic(err)
+	}
+	if os.Getenv(killTalk) != "" {
+		sendAll(s, &begun)
 	}
 	if os.Getenv(killVars) != "" {
 		putVars(s)

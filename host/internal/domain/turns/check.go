@@ -89,8 +89,8 @@ func Needed(messages []conversation.Message) (ids []string) {
 	return ids
 }
 
-// Fits rejects a change that makes a path too long. spans are the alternatives that
-// the turn of its first new span has already.
+// Fits rejects a change that makes a path too long. spans are the alternatives that a
+// turn to which it adds one has already, at most.
 func (c Change) Fits(spans int) *contract.Error {
 	if n := c.Keep + len(c.Steps); n > MaxTurns {
 		return tooLarge("turns", n, MaxTurns)

@@ -7,6 +7,7 @@
 //
 //   - [Append] adds messages as new turns,
 //   - [Path.Answer] adds an alternative to a turn, and selects it,
+//   - [Path.Exchange] does so with a message of the user and its answer,
 //   - [Path.Select] selects another alternative of a turn,
 //   - [Path.Truncate] ends the path before a turn,
 //   - [Path.Restore] makes the path that of an earlier version.

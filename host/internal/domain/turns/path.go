@@ -105,6 +105,29 @@ func (p Path) Answer(turn int64, messages []conversation.Message, tail Tail) (Ch
 	return c, nil
 }
 
+// Exchange returns the change that adds a message as an alternative of a turn of the user,
+// with its answer: as an alternative of the turn of the assistant after that, if there is
+// one, else as new turns. Later turns leave the path.
+func (p Path) Exchange(turn int64, m conversation.Message, answer []conversation.Message) (Change, *contract.Error) {
+	i, err := p.Index(turn)
+	switch {
+	case err != nil:
+		return Change{}, err
+	case p[i].Role != conversation.RoleUser:
+		return Change{}, contract.Errorf("conversation/invalid-message", "turn %s is of the role %s, expected one of the user",
+			TurnID(turn), p[i].Role)
+	}
+	spans := Append(0, answer).Spans
+	if i+1 < len(p) && p[i+1].Role == conversation.RoleAssistant {
+		spans = []Span{{Turn: p[i+1].Turn, Role: p[i+1].Role, Messages: answer}}
+	}
+	c := Change{Keep: i, Spans: append([]Span{{Turn: turn, Role: p[i].Role, Messages: []conversation.Message{m}}}, spans...)}
+	for k, s := range c.Spans {
+		c.Steps = append(c.Steps, Step{Turn: s.Turn, Span: -int64(k + 1), Role: s.Role})
+	}
+	return c, nil
+}
+
 // Select returns the change that selects a span of a turn, whose alternatives are
 // given. To select the selected span changes nothing.
 func (p Path) Select(turn, span int64, alternatives []int64, tail Tail) (Change, *contract.Error) {

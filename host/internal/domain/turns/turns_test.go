@@ -69,6 +69,26 @@ func TestTails(t *testing.T) {
 	assert.ErrorIs(t, err, contract.OfType("conversation/turn-not-in-path"))
 }
 
+// CNV-024: a message in place of a turn of the user takes its answer along, as an
+// alternative of the answer that is there or as new turns; later turns leave the path.
+func TestExchange(t *testing.T) {
+	question := conversation.User("q")
+	answer := []conversation.Message{conversation.Assistant("a"), conversation.ToolResult("1", "r")}
+	c, err := path(4).Exchange(10, question, answer)
+	require.Nil(t, err)
+	assert.Equal(t, turns.Path{{Turn: 10, Span: 98, Role: "user"}, {Turn: 11, Span: 99, Role: "assistant"}},
+		path(4).Apply(c, []turns.Number{{Turn: 10, Span: 98}, {Turn: 11, Span: 99}}))
+	assert.Equal(t, answer, c.Spans[1].Messages)
+	c, err = path(3).Exchange(12, question, answer)
+	require.Nil(t, err)
+	assert.Equal(t, 2, c.Keep)
+	assert.Equal(t, []turns.Step{{Turn: 12, Span: -1, Role: "user"}, {Span: -2, Role: "assistant"}, {Span: -3, Role: "tool"}}, c.Steps)
+	_, err = path(4).Exchange(11, question, answer)
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+	_, err = path(4).Exchange(77, question, answer)
+	require.ErrorIs(t, err, contract.OfType("conversation/turn-not-in-path"))
+}
+
 // CNV-022: any version can be restored from any other.
 func TestRestore(t *testing.T) {
 	steps := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) turns.Step {

@@ -17,6 +17,7 @@ const (
 	keySpan = "span/id"
 	keyNew  = "new/id"
 	keyCall = "tool/id"
+	keyAt   = "at-turn"
 )
 
 // nameOf is an intent without its namespace.

@@ -21,8 +21,9 @@ const modelIntent = "model/chat"
 const maxDrafts = 64
 
 // send commits a message of the user and the answer of a model or an agent to it, in
-// one commit. The message is a draft before the answer is asked for: a failure or a
-// crash loses no text and commits no half turn (CNV-021).
+// one commit: after the path, or with :at-turn in place of a turn of the user. The
+// message is a draft before the answer is asked for: a failure or a crash loses no text
+// and commits no half turn (CNV-021).
 func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	leave, err := s.lines.enter(ctx, id, c.holder())
@@ -44,10 +45,13 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 		return edn.Nil(), err
 	}
 	w, err := s.change(ctx, c, id, anyVersion, func(st state) (commit, *contract.Error) {
-		if err := st.onlyActsSince(at.version); err != nil {
+		if err := st.onlyActsSince(at.version, c.Input); err != nil {
 			return commit{}, err
 		}
-		do := turns.Append(st.Turns, append([]conversation.Message{draft.Message}, out...))
+		do, err := st.exchange(c.Input, draft.Message, out)
+		if err != nil {
+			return commit{}, err
+		}
 		drop, failure := st.drafted(draft, text(c.Input, "draft/id"))
 		if failure != nil {
 			return commit{}, failed("read conversation "+st.ID, failure)
@@ -57,12 +61,27 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	return s.answered(c, w, out, err)
 }
 
+// exchange is the change that adds a message and its answer to the path.
+func (st state) exchange(input edn.Value, m conversation.Message, answer []conversation.Message) (turns.Change, *contract.Error) {
+	if !input.HasKey(keyAt) {
+		return turns.Append(st.Turns, append([]conversation.Message{m}, answer...)), nil
+	}
+	path, failure := st.Path(0)
+	if failure != nil {
+		return turns.Change{}, failed("read conversation "+st.ID, failure)
+	}
+	return path.Exchange(turns.ParseTurn(text(input, keyAt)), m, answer)
+}
+
 // onlyActsSince rejects the commit of an answer to the path of a version if that has changed
 // since. Turns that acts added to the conversation of their session do not count: an answer
-// that is paid for follows them.
-func (st state) onlyActsSince(version int64) *contract.Error {
+// that is paid for follows them, unless it would replace them.
+func (st state) onlyActsSince(version int64, input edn.Value) *contract.Error {
 	if version == st.Version {
 		return nil
+	}
+	if input.HasKey(keyAt) {
+		return conflict(st.ID, version, st.Version)
 	}
 	since, err := st.Commits(int(max(0, st.Version-version)))
 	if err != nil {
@@ -126,11 +145,14 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if draft.Message, err = c.message(all); err != nil {
 			return Change{}, err
 		}
-		full := turns.Append(st.Turns, []conversation.Message{draft.Message, conversation.Assistant("-")})
-		if err := full.Fits(0); err != nil {
+		full, err := st.exchange(c.Input, draft.Message, []conversation.Message{conversation.Assistant("-")})
+		if err != nil {
 			return Change{}, err
 		}
-		if at, failure = s.at(c, st, -1); failure != nil {
+		if err := (commit{Change: full}).fits(st); err != nil {
+			return Change{}, err
+		}
+		if at, failure = s.at(c, st, full.Keep); failure != nil {
 			return Change{}, failure
 		}
 		was := text(c.Input, "draft/id")

@@ -272,12 +272,15 @@ func (s *Service) change(ctx context.Context, c *Call, id string, base int64,
 // fits checks the limits of a changed path.
 func (do commit) fits(st state) error {
 	spans := 0
-	if len(do.Spans) > 0 && do.Spans[0].Turn != 0 {
-		all, err := st.Spans(do.Spans[0].Turn)
+	for _, s := range do.Spans {
+		if s.Turn == 0 {
+			continue
+		}
+		all, err := st.Spans(s.Turn)
 		if err != nil {
 			return err
 		}
-		spans = len(all)
+		spans = max(spans, len(all))
 	}
 	if err := do.Fits(spans); err != nil {
 		return err

@@ -25,6 +25,7 @@ type talk struct {
 	calls  int
 	asked  []edn.Value
 	events []string
+	told   []edn.Value // the same events as a whole
 	ask    func(edn.Value) (edn.Value, *contract.Error)
 	serves bool // context/summarize
 }
@@ -61,7 +62,9 @@ func (x *talk) at(ctx context.Context, intent, input string, path edn.Value) (ed
 			x.asked = append(x.asked, r)
 			return x.ask(r)
 		},
-		Event: func(e edn.Value) { x.events = append(x.events, e.Key("event").String()) },
+		Event: func(e edn.Value) {
+			x.events, x.told = append(x.events, e.Key("event").String()), append(x.told, e)
+		},
 	})
 }
 
@@ -260,6 +263,8 @@ func TestBadInput(t *testing.T) {
 		"no turn":         {"edit", `:text "x"`, "invalid-request"},
 		"no turn to cut":  {"truncate", "", "invalid-request"},
 		"no span":         {"select", `:turn/id "t-2"`, "invalid-request"},
+		"no user's turn":  {"send", `:at-turn "t-2" :text "x"`, "conversation/invalid-message"},
+		"foreign to send": {"send", `:at-turn "t-99" :text "x"`, "conversation/turn-not-in-path"},
 		"two messages":    {"send", `:text "x" :content "y"`, "conversation/invalid-message"},
 		"cyclic spawn":    {"spawn", `:new/id "c"`, "conversation/conflict"},
 		"malformed id":    {"fork", `:new/id "a b"`, "invalid-request"},
@@ -277,6 +282,41 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// CNV-021, CNV-024: a message in place of an earlier one and its answer are one commit.
+// While the answer is made, readers see the path as it was; the text is a draft.
+func TestSendInPlace(t *testing.T) {
+	store := new(conversation.Memory)
+	x := newTalk(t, store, nil, wide)
+	other := &talk{Service: conversation.New(store, nil, wide, nil), t: t, calls: 1000}
+	x.must(x.do("send", `:text "old"`))
+	x.must(x.do("send", `:text "later"`))
+	answers := x.ask
+	x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+		seen := x.must(x.do("get", ""))
+		assert.Equal(t, "2", seen.Key("version").String())
+		assert.NotContains(t, seen.Key("messages").String(), "new")
+		assert.Contains(t, seen.Key("drafts").String(), "new")
+		return answers(r)
+	}
+	out := x.must(x.do("send", `:at-turn "t-1" :text "new"`))
+	assert.Equal(t, "new", x.heard())
+	assert.Equal(t, "3 2", out.Key("version").String()+" "+out.Key("turn-count").String())
+	seen := x.must(x.do("get", ""))
+	assert.True(t, seen.Key("drafts").IsNil())
+	assert.NotContains(t, seen.Key("turns").String(), "stale")
+	for _, turn := range []string{"t-1", "t-2"} {
+		assert.Equal(t, 2, x.must(x.do("get", `:turn/id "`+turn+`"`)).Key("alternatives").Len())
+	}
+
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		other.must(other.do("append", `:messages [{:role :user :content "meanwhile"}]`))
+		return contract.ValueResult(edn.MustRead(`{:text "unseen" :finish :stop}`)), nil
+	}
+	_, err := x.do("send", `:at-turn "t-1" :text "third"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/conflict"))
+	assert.NotContains(t, x.must(x.do("get", "")).Key("messages").String(), "third")
+}
+
 // CNV-020, CNV-021: an answer to the first message is for the path that it was asked for,
 // also if another host has begun the conversation meanwhile.
 func TestFirstAnswerOfTwoHosts(t *testing.T) {
@@ -290,6 +330,51 @@ func TestFirstAnswerOfTwoHosts(t *testing.T) {
 	_, err := x.do("send", `:text "hello"`)
 	require.ErrorIs(t, err, contract.OfType("conversation/conflict"))
 	assert.NotContains(t, x.must(x.do("get", "")).String(), "unseen")
+}
+
+// CNV-027: each intent reports what it does, with the conversation and the version that it
+// made, or the draft that it keeps.
+func TestEvents(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	answers := func(model string) func(edn.Value) (edn.Value, *contract.Error) {
+		return func(edn.Value) (edn.Value, *contract.Error) {
+			return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop :model "` + model + `"}`)), nil
+		}
+	}
+	fails := func(edn.Value) (edn.Value, *contract.Error) {
+		return edn.Nil(), contract.Errorf("provider/unavailable", "no server listens")
+	}
+	for i, row := range []struct {
+		intent, input string
+		ask           func(edn.Value) (edn.Value, *contract.Error)
+		want          string
+	}{
+		{"send", `:text "a"`, answers("m-1"), `user-message-added "[2]" completed 1`},
+		{"send", `:text "b"`, fails, `user-message-added "[3]" error :provider/unavailable`},
+		{"regenerate", `:turn/id "t-2"`, answers("m-2"), `completed 2`},
+		{"send", `:text "c"`, answers("m-1"), `user-message-added "[5]" model-changed "m-1" completed 3`},
+		{"select", `:turn/id "t-2" :span/id "s-2"`, nil, `selected 4`},
+		{"truncate", `:turn/id "t-2"`, nil, `truncated 5`},
+		{"append", `:messages [{:role :user :content "x"}]`, nil, `appended 6`},
+		{"edit", `:turn/id "t-1" :text "y"`, nil, `edited 7`},
+		{"restore", `:version 1`, nil, `restored 8`},
+		{"get", "", nil, ""},
+	} {
+		x.told, x.ask = nil, row.ask
+		_, _ = x.do(row.intent, row.input)
+		var got []string
+		for _, e := range x.told {
+			assert.Equal(t, `"c"`, e.Key("conversation/id").String())
+			name, _ := e.Key("event").AsKeyword()
+			got = append(got, strings.TrimPrefix(name, "conversation/"))
+			for _, v := range []edn.Value{e.Key("draft/id"), e.Key("version"), e.Key("model"), e.Key("error").Key("type")} {
+				if !v.IsNil() {
+					got = append(got, v.String())
+				}
+			}
+		}
+		assert.Equal(t, row.want, strings.Join(got, " "), "%d: %s", i, row.intent)
+	}
 }
 
 // CNV-029: an error repeats what the caller wrote, not the number that it was read as; a conversation that exists is not

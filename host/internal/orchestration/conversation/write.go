@@ -75,10 +75,9 @@ func (s *Service) append(ctx context.Context, c *Call) (edn.Value, *contract.Err
 	if err != nil {
 		return edn.Nil(), err
 	}
-	at := text(c.Input, "at-turn")
 	return s.changed(ctx, c, "appended", func(st state) (commit, *contract.Error) {
-		if c.Input.HasKey("at-turn") {
-			return st.answered(turns.ParseTurn(at), messages, tail(c.Input))
+		if c.Input.HasKey(keyAt) {
+			return st.answered(turns.ParseTurn(text(c.Input, keyAt)), messages, tail(c.Input))
 		}
 		do := turns.Append(st.Turns, messages)
 		return commit{Change: do}, follows(st, do)

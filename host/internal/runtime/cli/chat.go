@@ -96,7 +96,7 @@ func (c *command) talk(ctx context.Context, t *chat.Talk) error {
 	}
 	streams := chat.Streams{In: c.env.Stdin, Out: c.env.Stdout, Live: display.Terminal(c.env.Stdout), Problem: c.problem}
 	if both {
-		streams.Prompt = "> "
+		streams.Prompt, streams.Interrupted = "> ", c.interrupts.instead
 	}
 	if c.format != formatText {
 		streams.Value = func(a chat.Answer) error { return c.value(c.env.Stdout, a.Value) }
@@ -158,7 +158,10 @@ func (c *command) chatModels(ctx context.Context, local bool, s chat.Settings) (
 	return nil, e.WithHint(hint + c.withoutModel(ctx))
 }
 
-// withoutModel names intents that answer without a model.
+// sampleText is the input of the command that shows an intent at work.
+var sampleText = edn.MustMap(edn.K("text"), edn.Text("A text of your own."))
+
+// withoutModel names intents that answer without a model, with a command that calls one.
 func (c *command) withoutModel(ctx context.Context) string {
 	loaded, err := c.load(ctx, c.options())
 	if err != nil {
@@ -180,5 +183,12 @@ func (c *command) withoutModel(ctx context.Context) string {
 	if len(found) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; without a model these intents answer: %s, and \"ferment explain %s\" shows one of them", strings.Join(found, ", "), found[0])
+	next := "ferment explain " + found[0]
+	if i := slices.IndexFunc(found, func(id string) bool {
+		in, known := reg.Schema(reg.InSchema(id, ""))
+		return known && in.Valid(sampleText)
+	}); i >= 0 {
+		next = fmt.Sprintf("ferment act %s '%s'", found[i], sampleText)
+	}
+	return fmt.Sprintf("; without a model these intents answer: %s. Try: %s", strings.Join(found, ", "), next)
 }

@@ -126,8 +126,7 @@ written to c-02.md
 	s.stop()
 }
 
-// An edit is one change: what it replaced can be undone at once, and if no answer comes
-// the conversation is as it was.
+// An edit is one commit: what it replaced can be undone at once.
 func TestChatEdits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chatWorld()...)
@@ -141,8 +140,31 @@ func TestChatEdits(t *testing.T) {
 	assert.Equal(t, 0, got.code, got.stderr)
 
 	w = newWorld(t, chatWorld()...)
-	got = w.chat("one\n/edit #1 no answer\n", "--local", "--deadline", "2s", "--agent", "agent/assistant")
-	assert.Equal(t, "the agent heard one\nthe agent heard no answer\n", got.stdout)
+	got = w.chat("one\n/edit #1 two\n", "--local", "--agent", "agent/assistant")
+	assert.Equal(t, "the agent heard one\nthe agent heard two\n", got.stdout)
+}
+
+// CNV-021, CNV-024: an edit that gets no answer leaves the conversation as it was, and its
+// text is kept. Turns that another client has made stale are marked.
+func TestChatEditWithoutAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	got := w.chat("one\n", "c-01")
+	require.Equal(t, 0, got.code, got.stderr)
+	got = w.chat("/edit #1 no answer\n", "c-01", "--model", "mine/absent")
+	require.NotEqual(t, 0, got.code, got.stdout)
+	kept := w.say(t, "get", `{:conversation/id "c-01"}`)
+	assert.Equal(t, "one|**a**ha", w.texts(t, "c-01"))
+	assert.Equal(t, "1", kept.Key("version").String(), "no other reader has seen a change")
+	assert.Contains(t, kept.Key("drafts").String(), `"no answer"`)
+
+	first, _ := kept.Key("turns").Nth(0)
+	w.say(t, "edit", `{:conversation/id "c-01" :turn/id `+first.Key("turn/id").String()+` :text "other" :tail :keep}`)
+	got = w.chat("/branch\n", "c-01")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "#2 assistant  **a**ha (stale: a turn before it was changed)\n")
+	s.stop()
 }
 
 // The first line that fails ends a script with the exit code of its error; other
@@ -181,7 +203,12 @@ func TestChatWithoutModel(t *testing.T) {
 	got := w.chat("Hello\n")
 	assert.Equal(t, 1, got.code, got.stderr)
 	assert.Contains(t, got.stderr, "no model serves :model/chat")
-	assert.Contains(t, got.stderr, "context/summarize")
+	_, command, offered := strings.Cut(strings.Join(strings.Fields(got.stderr), " "), "Try: ")
+	require.True(t, offered, got.stderr)
+	assert.Contains(t, command, "context/summarize")
+	got = w.shell(command)
+	assert.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "A text of your own.")
 }
 
 // CLI-006: the examples of the help work.

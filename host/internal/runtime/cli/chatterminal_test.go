@@ -175,13 +175,74 @@ func TestChatOnTerminal(t *testing.T) {
 	require.False(t, w.say(t, "get", `{:conversation/id "c-02"}`).Key("drafts").IsNil())
 	e = w.emulate(60, 20, nil, "chat", "c-02", "--model", "mine/spare")
 	ready = "c-02 · mine/spare · /help"
-	e.shows("conversation c-02, 0 turns", ready, "> First")
+	e.shows("conversation c-02, 0 turns, 1 message without an answer", ready, "> First")
 	e.types("\r")
 	e.shows("> First", "you said: First", ready, ">")
 	e.types("/quit\r")
 	assert.Equal(t, 0, e.ends())
 	assert.Equal(t, "First|you said: First", w.texts(t, "c-02"))
 	assert.True(t, w.say(t, "get", `{:conversation/id "c-02"}`).Key("drafts").IsNil())
+	s.stop()
+}
+
+// CNV-021: no message without an answer is lost by a line that is another text: of a
+// script, in place of one of several, or while the message was being answered.
+func TestChatKeepsUnanswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	drafts := func(id string) string {
+		var out []string
+		for d := range w.say(t, "get", `{:conversation/id "`+id+`"}`).Key("drafts").Elems() {
+			said, _ := d.Key("message").Key("content").AsString()
+			out = append(out, said)
+		}
+		return strings.Join(out, "|")
+	}
+	w.say(t, "open", `{:conversation/id "c-01"}`)
+	for _, text := range []string{"/first", "second"} {
+		got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "`+text+`" :model {:cap/ref :mine/absent}}`)
+		require.NotEqual(t, 0, got.code, got.stdout)
+	}
+	got := w.chat("unrelated\n", "c-01", "--model", "mine/spare")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Equal(t, "/first|second", drafts("c-01"))
+
+	e := w.emulate(72, 20, nil, "chat", "c-01", "--model", "mine/spare")
+	ready := "c-01 · mine/spare · /help"
+	e.shows("conversation c-01, 2 turns, 2 messages without an answer", "> unrelated", "you said: unrelated",
+		ready+" · 1 more line to send", "> //first")
+	e.types("\r")
+	e.shows("> //first", "you said: unrelated", ready, "> second")
+	assert.Equal(t, "second", drafts("c-01"))
+	e.types("\x03")
+	e.shows(ready, ">")
+	e.types("third\r")
+	e.shows("> third", "you said: unrelated", ready, ">")
+	e.types("/quit\r")
+	assert.Equal(t, 0, e.ends())
+	assert.Equal(t, "second", drafts("c-01"), "it was cleared, not sent")
+
+	e = w.emulate(72, 20, nil, "chat", "c-02")
+	ready = "c-02 · llm/voice · /help"
+	e.shows(ready, ">")
+	e.types("Hello\r")
+	e.shows("> Hello", "aha", ready, ">")
+	e.types("again\r")
+	e.shows("you said: Hello", ready, ">")
+	e.types("question\r")
+	e.shows("so far", "waiting for llm/voice · Ctrl-C cancels", ">")
+	e.types("/model mine/spare\x03")
+	e.shows("canceled: the conversation is as it was before", ready+" · 1 more line to send", "> /model mine/spare")
+	e.types("\r")
+	e.shows("the next answer is from mine/spare", "c-02 · mine/spare · /help", "> question")
+	e.types("\x03")
+	e.shows("c-02 · mine/spare · /help", ">")
+	e.types("next words\r")
+	e.shows("> next words", "you said: Hello", "c-02 · mine/spare · /help", ">")
+	e.types("/quit\r")
+	assert.Equal(t, 0, e.ends())
+	assert.Equal(t, "question", drafts("c-02"))
 	s.stop()
 }
 
@@ -201,6 +262,12 @@ func TestChatPlainTerminals(t *testing.T) {
 	e.shows(">")
 	e.types("Hello\n")
 	e.shows("> Hello", "**a**ha", ">")
+	e.types("again\n")
+	e.shows("you said: Hello", ">")
+	e.types("long\n")
+	e.shows("so far")
+	e.types("\x03")
+	e.shows("to send again: long", ">")
 	e.types("/nothing\n")
 	e.types("/quit\n")
 	assert.Equal(t, 0, e.ends())

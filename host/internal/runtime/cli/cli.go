@@ -40,8 +40,9 @@ type Env struct {
 // Main runs one command and returns its exit code. An interrupt cancels the
 // command; a second one exits the process immediately.
 func Main(env Env) int {
-	ctx, stop := interruptible(context.Background())
-	c := &command{env: env, ctx: ctx, release: sync.OnceFunc(stop)}
+	var in interrupts
+	ctx, stop := in.interruptible(context.Background())
+	c := &command{env: env, ctx: ctx, interrupts: &in, release: sync.OnceFunc(stop)}
 	defer c.release()
 	root := c.root()
 	args := longFlags(root, env.Args)
@@ -54,17 +55,51 @@ func Main(env Env) int {
 // errInterrupted is the cause of an interrupted command's context.
 var errInterrupted = errors.New("interrupted")
 
-func interruptible(parent context.Context) (context.Context, func()) {
+// interrupts handles the signals that end a command. It is safe for concurrent use.
+type interrupts struct {
+	mu     sync.Mutex
+	cancel func() // called in place of canceling the command; nil: nothing is
+}
+
+// instead has the next interrupt call cancel in place of canceling the command, until done
+// is called.
+func (i *interrupts) instead(cancel func()) (done func()) {
+	set := func(f func()) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.cancel = f
+	}
+	set(cancel)
+	return func() { set(nil) }
+}
+
+// handled reports whether a signal was for a part of the command, which it has canceled.
+func (i *interrupts) handled(s os.Signal) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.cancel == nil || s != os.Interrupt {
+		return false
+	}
+	i.cancel()
+	i.cancel = nil
+	return true
+}
+
+func (i *interrupts) interruptible(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {
-		select {
-		case <-signals:
-			cancel(errInterrupted)
-		case <-done:
-			return
+		for ctx.Err() == nil {
+			select {
+			case s := <-signals:
+				if !i.handled(s) {
+					cancel(errInterrupted)
+				}
+			case <-done:
+				return
+			}
 		}
 		select {
 		case <-signals:
@@ -81,12 +116,13 @@ func interruptible(parent context.Context) (context.Context, func()) {
 
 // command is the state that all commands share.
 type command struct {
-	env     Env
-	ctx     context.Context // of the whole command
-	release func()          // cancels ctx and stops handling signals
-	config  string
-	profile string
-	server  string
+	env        Env
+	ctx        context.Context // of the whole command
+	release    func()          // cancels ctx and stops handling signals
+	interrupts *interrupts
+	config     string
+	profile    string
+	server     string
 	// remote is the daemon of --server, with the token in tokenFile or the environment.
 	remote    *client.Client
 	tokenFile string

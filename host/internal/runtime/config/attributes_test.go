@@ -48,8 +48,8 @@ func TestEveryAttribute(t *testing.T) {
 		"auth.oidc.issuer": true, "auth.oidc.ca_file": true, "http.tls.client_ca_file": true, // an https URL, and missing files
 		"auth.client_cert.subjects": true, "auth.session_token.idle_ttl": true, "auth.session_token.refresh": true, // depend on others
 		"session.vars.default_ttl": true, "session.class.default_ttl": true, // depend on max_ttl
-		"session.binding.target": true, "dispatch.learned.priors": true, // parts of a request, and names of capabilities
-		"auth.tokens.ttl": true, "auth.tokens.max_ttl": true, "http.tls_terminated_by_proxy": true, // depend on each other
+		"session.binding.target": true,                                                                    // parts of a request
+		"auth.tokens.ttl":        true, "auth.tokens.max_ttl": true, "http.tls_terminated_by_proxy": true, // depend on each other
 	}
 	load := configtest.Loader(t)
 	for _, w := range configtest.EveryAttribute() {

@@ -17,8 +17,12 @@ import (
 type talk struct {
 	id       string
 	versions [][]step // from version 0
+	drafts   []draft
 	parent   *talk
 }
+
+// draft is a message without an answer.
+type draft struct{ id, text string }
 
 func (c *talk) now() []step { return c.versions[len(c.versions)-1] }
 
@@ -46,6 +50,7 @@ type model struct {
 	prefix  string
 	talks   []*talk
 	n       int      // operations
+	fails   bool     // of the next answer
 	log     []string // of what was done
 }
 
@@ -78,7 +83,7 @@ func (m *model) call(intent, input string, args ...any) (edn.Value, *contract.Er
 	text := fmt.Sprintf(input, args...)
 	out, err := m.service.Do(context.Background(), conversation.Call{
 		Caller: Ann, Intent: "conversation/" + intent, Input: edn.MustRead(text), Run: "run_1", Path: edn.Vector(edn.Int(int64(m.n))),
-		Key: fmt.Sprint(m.prefix, "key-", m.n), Ask: echo, Serves: func(string) bool { return false },
+		Key: m.key(), Ask: m.answer, Serves: func(string) bool { return false },
 	})
 	result := out.String()
 	if err != nil {
@@ -86,6 +91,17 @@ func (m *model) call(intent, input string, args ...any) (edn.Value, *contract.Er
 	}
 	m.log = append(m.log, fmt.Sprintf("%s %s -> %.300s", intent, text, result))
 	return out, err
+}
+
+// key is that of the last call.
+func (m *model) key() string { return fmt.Sprint(m.prefix, "key-", m.n) }
+
+// answer fails or repeats the last message.
+func (m *model) answer(ctx context.Context, request edn.Value, show func(edn.Value)) (edn.Value, *contract.Error) {
+	if m.fails {
+		return edn.Nil(), errModel
+	}
+	return echo(ctx, request, show)
 }
 
 // echo is a model that repeats the last message.
@@ -181,13 +197,68 @@ func (m *model) added(c *talk, out edn.Value, texts [][]string) error {
 	return err
 }
 
+// send sends a text, one in place of a draft, or a draft: after the path or in place of a
+// turn. The answer may fail.
 func (m *model) send(c *talk) error {
-	said := fmt.Sprint("ask ", m.random.IntN(5))
-	out, err := m.call("send", `{:conversation/id %q :text %q}`, c.id, said)
+	said, was, replaces := fmt.Sprint("ask ", m.random.IntN(5)), "", true
+	input := ""
+	if n := len(c.drafts); n > 0 && m.random.IntN(2) == 0 {
+		d := c.drafts[m.random.IntN(n)]
+		was, replaces = d.id, m.random.IntN(2) == 0
+		input = fmt.Sprintf(` :draft/id %q`, was)
+		if !replaces {
+			said = d.text
+		}
+	}
+	if replaces {
+		input += fmt.Sprintf(` :text %q`, said)
+	}
+	i := -1
+	if m.random.IntN(3) == 0 {
+		i = m.pick(c, func(s step) bool { return s.turn.role == "user" })
+	}
+	if i >= 0 {
+		input += fmt.Sprintf(` :at-turn %q`, c.now()[i].turn.id)
+	}
+	m.fails = m.random.IntN(4) == 0
+	out, err := m.call("send", `{:conversation/id %q%s}`, c.id, input)
+	failed := m.fails
+	m.fails = false
+	own := m.key()
+	c.drafts = append(slices.DeleteFunc(c.drafts, func(d draft) bool {
+		return d.id == was && replaces || d.id != was && d.text == said
+	}), draft{own, said})
+	if failed {
+		return expect(err, errModel.Type)
+	}
 	if err != nil {
 		return err
 	}
+	c.drafts = slices.DeleteFunc(c.drafts, func(d draft) bool { return d.id == was || d.text == said })
+	if i >= 0 {
+		return m.exchanged(c, i, out, said)
+	}
 	return m.added(c, out, [][]string{{said}, {"re: " + said}})
+}
+
+// exchanged adds a message in place of a turn, with its answer.
+func (m *model) exchanged(c *talk, i int, out edn.Value, said string) error {
+	steps, err := learned(out, [][]string{{said}, {"re: " + said}})
+	if err != nil {
+		return err
+	}
+	for k, now := range c.now()[i:] {
+		if k == 2 || k == 1 && now.turn.role != "assistant" {
+			break
+		}
+		if id := steps[k].turn.id; id != now.turn.id {
+			return fmt.Errorf("the answer changes turn %s, want %s", id, now.turn.id)
+		}
+		now.turn.alternatives = append(now.turn.alternatives, steps[k].selected)
+		steps[k].turn = now.turn
+	}
+	c.commit(i, steps...)
+	return nil
 }
 
 // tail draws what becomes of later turns.
@@ -393,6 +464,7 @@ func (m *model) refused(c *talk) error {
 		{"select", fmt.Sprintf(`:turn/id %q :span/id "s-1"`, foreign), "conversation/turn-not-in-path"},
 		{"regenerate", fmt.Sprintf(`:turn/id %q`, foreign), "conversation/turn-not-in-path"},
 		{"fork", fmt.Sprintf(`:turn/id %q :new/id "%sx"`, foreign, m.prefix), "conversation/turn-not-in-path"},
+		{"send", fmt.Sprintf(`:at-turn %q :text "x"`, foreign), "conversation/turn-not-in-path"},
 		{"append", fmt.Sprintf(`:base-version %d :messages [{:role :user :content "x"}]`, len(c.versions)), "conversation/conflict"},
 		{"send", fmt.Sprintf(`:base-version %d :text "x"`, len(c.versions)), "conversation/conflict"},
 		{"restore", fmt.Sprintf(`:version %d`, len(c.versions)), "invalid-request"},
@@ -455,6 +527,16 @@ func (m *model) sameVersion(c *talk, version int) error {
 	}
 	for _, s := range c.versions[version] {
 		want = append(want, s.selected.texts...)
+	}
+	var drafts []draft
+	for v := range out.Key("drafts").Elems() {
+		drafts = append(drafts, draft{textOf(v, "draft/id"), textOf(v.Key("message"), "content")})
+	}
+	byID := func(a, b draft) int { return strings.Compare(a.id, b.id) } // some are made in the same moment
+	slices.SortFunc(drafts, byID)
+	slices.SortFunc(c.drafts, byID)
+	if !slices.Equal(drafts, c.drafts) {
+		return fmt.Errorf("the drafts of %s:\n got %q\nwant %q", c.id, drafts, c.drafts)
 	}
 	if now, _ := out.Key("version").AsInt(); now != int64(len(c.versions)-1) || !slices.Equal(got, want) {
 		return fmt.Errorf("version %d of %s, which has version %d:\n got %q\nwant %q", version, c.id, now, got, want)

@@ -18,6 +18,12 @@ type usage struct {
 	priced  bool
 }
 
+// spending is what a message took, with or without an accepted answer.
+type spending struct {
+	usage
+	answered bool
+}
+
 func usageOf(v edn.Value) (u usage) {
 	u.in, _ = v.Key("tokens-in").AsInt()
 	u.out, _ = v.Key("tokens-out").AsInt()
@@ -47,13 +53,21 @@ func (t *Talk) cost(_ context.Context, _ string, show func(Event)) error {
 		return nil
 	}
 	var all usage
+	without := 0
 	for i := range t.spent {
-		all.add(&t.spent[i])
+		all.add(&t.spent[i].usage)
+		if !t.spent[i].answered {
+			without++
+		}
 	}
-	show(Note{aligned([][2]string{
-		{"last answer", t.spent[len(t.spent)-1].String()},
-		{counted(len(t.spent), "answer"), all.String()},
-	})})
+	last, total := "last answer", counted(len(t.spent)-without, "answer")
+	if !t.spent[len(t.spent)-1].answered {
+		last = "last message, without an answer"
+	}
+	if without > 0 {
+		total += fmt.Sprintf(", %d without one", without)
+	}
+	show(Note{aligned([][2]string{{last, t.spent[len(t.spent)-1].String()}, {total, all.String()}})})
 	return nil
 }
 

@@ -80,7 +80,14 @@ func (t *Talk) quit(_ context.Context, _ string, show func(Event)) error {
 }
 
 // turn is a turn of the path.
-type turn struct{ id, role, span string }
+type turn struct {
+	id, role, span string
+	stale          bool
+}
+
+func turnIn(v edn.Value) turn {
+	return turn{text(v, "turn/id"), word(v, "role"), text(v, "span/id"), v.Key("stale?").Truthy()}
+}
 
 // path returns the turns of the conversation.
 func (t *Talk) path(ctx context.Context) ([]turn, error) {
@@ -91,7 +98,7 @@ func (t *Talk) path(ctx context.Context) ([]turn, error) {
 	t.version, _ = of.Key("version").AsInt()
 	var out []turn
 	for s := range of.Key("turns").Elems() {
-		out = append(out, turn{text(s, "turn/id"), word(s, "role"), text(s, "span/id")})
+		out = append(out, turnIn(s))
 	}
 	return out, nil
 }
@@ -150,8 +157,7 @@ func unwanted(name, rest string) error {
 		strings.TrimSpace("/"+name+" "+find(name).args))
 }
 
-// edit replaces a message and has it answered, as one change: if no answer comes, the
-// conversation is restored.
+// edit replaces a message and has it answered, in one commit.
 func (t *Talk) edit(ctx context.Context, arg string, show func(Event)) error {
 	path, i, written, err := t.named(ctx, arg, "user")
 	if err != nil {
@@ -160,34 +166,18 @@ func (t *Talk) edit(ctx context.Context, arg string, show func(Event)) error {
 	if written == "" {
 		all, err := t.alternatives(ctx, path[i])
 		if err == nil {
-			show(Offer{fmt.Sprintf("/edit #%d %s", i+1, all.current().text)})
+			show(Offer{Line: fmt.Sprintf("/edit #%d %s", i+1, all.current().text)})
 		}
 		return err
 	}
-	was, in := t.version, path[i].input()
+	if path[i].role == "user" {
+		var in edn.MapBuilder
+		in.Key("at-turn", edn.Text(path[i].id))
+		return t.send(ctx, written, in, show)
+	}
+	in := path[i].input()
 	in.Key("text", edn.Text(written))
-	if path[i].role != "user" {
-		_, err := t.change(ctx, "edit", in, nil)
-		return err
-	}
-	answer := slices.IndexFunc(path[i:], func(s turn) bool { return s.role == "assistant" })
-	if answer < 0 { // there is none to replace
-		if _, err = t.change(ctx, "truncate", path[i].input(), nil); err == nil {
-			err = t.send(ctx, written, show)
-		}
-	} else {
-		in.Key("tail", edn.K("keep"))
-		if _, err = t.change(ctx, "edit", in, nil); err == nil {
-			err = t.answered(ctx, "regenerate", path[i+answer].input(), show)
-		}
-	}
-	if err == nil {
-		t.before[t.version] = was
-	} else if t.version != was {
-		if failed := t.restore(context.WithoutCancel(ctx), was); failed != nil {
-			return failed
-		}
-	}
+	_, err = t.change(ctx, "edit", in, nil)
 	return err
 }
 
@@ -287,6 +277,9 @@ func (t *Talk) branch(ctx context.Context, arg string, show func(Event)) error {
 		about := brief(all.current().text)
 		if len(all) > 1 {
 			about += fmt.Sprintf(" (%d alternatives)", len(all))
+		}
+		if path[i].stale {
+			about += " (stale: a turn before it was changed)"
 		}
 		rows = append(rows, [2]string{fmt.Sprintf("#%d %s", i+1, path[i].role), about})
 	}

@@ -27,13 +27,13 @@ type (
 	Note struct{ Text string }
 	// Moved reports another conversation or model.
 	Moved struct{ Conversation, Model string }
-	// Offer is a text for the input line.
-	Offer struct{ Text string }
-	// Failed ends a line that failed or was canceled. Line is what can be tried again,
-	// empty if it would not help.
+	// Offer is a line for the input. Draft is the id of the message without an answer
+	// that the line is; empty: it is none.
+	Offer struct{ Line, Draft string }
+	// Failed ends a line that failed or was canceled. Again is what can be tried again.
 	Failed struct {
 		Err      *contract.Error
-		Line     string
+		Again    Offer
 		Canceled bool
 	}
 	// Quit ends the talk.

@@ -17,6 +17,9 @@ type Streams struct {
 	// Prompt is written before each line, and notes and messages are shown; empty for
 	// a script, which ends with the first line that fails.
 	Prompt string
+	// Interrupted has the next interrupt cancel a line, until done is called; nil: an
+	// interrupt ends the talk.
+	Interrupted func(cancel func()) (done func())
 	// Live shows text while it arrives, on a terminal that cannot take it back.
 	Live bool
 	// Problem reports what a line that failed said.
@@ -26,7 +29,8 @@ type Streams struct {
 }
 
 // Lines has a talk line by line: each is a message or a command, and \ at its end
-// continues it. The error is that of a script, or of the streams.
+// continues it. The error is that of a script, or of the streams. If ctx is canceled
+// while a line is awaited, one more line of the input is read and ignored.
 func Lines(ctx context.Context, t *Talk, s Streams) error {
 	l := lines{Streams: s}
 	if err := t.Begin(ctx, l.show); err != nil {
@@ -35,9 +39,9 @@ func Lines(ctx context.Context, t *Talk, s Streams) error {
 	l.begun = true
 	in := bufio.NewReader(s.In)
 	for l.err == nil && !l.quit {
-		line, err := l.read(in)
-		if line = strings.TrimSpace(line); line != "" {
-			t.Do(ctx, line, l.show)
+		line, err := l.next(ctx, in)
+		if line = strings.TrimSpace(line); line != "" && ctx.Err() == nil {
+			l.do(ctx, t, line)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -59,9 +63,36 @@ type lines struct {
 	err     error
 }
 
-// read reads a line with its continuations.
-func (l *lines) read(in *bufio.Reader) (string, error) {
+// do executes a line, which an interrupt cancels.
+func (l *lines) do(ctx context.Context, t *Talk, line string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if l.Interrupted != nil {
+		defer l.Interrupted(cancel)()
+	}
+	t.Do(ctx, line, "", l.show) // a line that is typed anew replaces no message
+}
+
+// next reads a line until ctx is canceled.
+func (l *lines) next(ctx context.Context, in *bufio.Reader) (line string, err error) {
 	l.write(l.Prompt)
+	read := make(chan struct{})
+	var got string
+	var failed error
+	go func() {
+		defer close(read)
+		got, failed = readLine(in)
+	}()
+	select {
+	case <-read:
+		return got, failed
+	case <-ctx.Done():
+		return "", nil
+	}
+}
+
+// readLine reads a line with its continuations.
+func readLine(in *bufio.Reader) (string, error) {
 	var all strings.Builder
 	for {
 		line, err := in.ReadString('\n')
@@ -113,7 +144,7 @@ func (l *lines) show(e Event) {
 	case Note:
 		l.note(e.Text)
 	case Offer:
-		l.note("to send again: " + e.Text)
+		l.note("to send again: " + e.Line)
 	case Failed:
 		l.endLine()
 		if l.Prompt == "" {
@@ -121,6 +152,9 @@ func (l *lines) show(e Event) {
 			return
 		}
 		l.Problem(e.Err)
+		if e.Canceled {
+			l.note("to send again: " + e.Again.Line)
+		}
 	case Quit:
 		l.quit = true
 	}

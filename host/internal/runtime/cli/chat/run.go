@@ -103,7 +103,7 @@ func (a app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			a.waiting = append(a.waiting, printed(e.lines, a.screen.height-before)...)
 		case execute:
 			a.work(func(ctx context.Context, show func(Event)) tea.Msg {
-				a.talk.Do(ctx, e.line, show)
+				a.talk.Do(ctx, e.line, e.draft, show)
 				return ended{}
 			})
 		case cancel:

@@ -19,7 +19,7 @@ type effect any
 
 type (
 	scroll  struct{ lines []string } // into the scrollback
-	execute struct{ line string }
+	execute struct{ line, draft string }
 	cancel  struct{}
 	leave   struct{}
 )
@@ -37,6 +37,8 @@ type screen struct {
 	past    []string // lines that were entered
 	at      int      // place in past; its length: the line that is being written
 	written string   // that line, while another one is shown
+	draft   string   // id of the message without an answer that the line was made of
+	offers  []Offer  // for the next times that the input is empty
 
 	where    Moved
 	busy     bool
@@ -90,7 +92,7 @@ func (s screen) step(msg tea.Msg) (screen, []effect) {
 		return s.edited(tea.PasteMsg{Content: display.Clean(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))}), nil
 	case ended:
 		s.busy, s.canceled, s.asking, s.text = false, false, "", ""
-		return s, nil
+		return s.offered(), nil
 	default:
 		return s.event(m)
 	}
@@ -113,8 +115,7 @@ func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
 		case s.busy:
 			return s, nil
 		case s.input.Value() != "":
-			s = s.remember(s.input.Value())
-			s.input.Reset()
+			s, _ = s.taken(s.input.Value())
 			return s, nil
 		}
 		return s, []effect{leave{}}
@@ -153,10 +154,41 @@ func (s screen) enter() (screen, []effect) {
 		return s, nil
 	}
 	line = strings.TrimSpace(line)
-	s = s.remember(line)
-	s.input.Reset()
+	s, draft := s.taken(line)
 	s.busy = true
-	return s, []effect{scroll{s.spoken(line)}, execute{line}}
+	return s, []effect{scroll{s.spoken(line)}, execute{line, draft}}
+}
+
+// taken empties the input. It returns the id of the message without an answer that the
+// input was made of. A line that was being written when another one was recalled is
+// offered later.
+func (s screen) taken(line string) (_ screen, draft string) {
+	if s.at == len(s.past) {
+		draft = s.draft
+	} else if s.written != "" {
+		s = s.ahead(Offer{s.written, s.draft})
+	}
+	s = s.remember(line)
+	s.draft = ""
+	s.input.Reset()
+	return s, draft
+}
+
+// ahead puts an offer before the others.
+func (s screen) ahead(o Offer) screen {
+	s.offers = slices.Insert(slices.Clone(s.offers), 0, o)
+	return s
+}
+
+// offered moves the next offer into an empty input.
+func (s screen) offered() screen {
+	if s.busy || s.input.Value() != "" || len(s.offers) == 0 {
+		return s
+	}
+	s.input.SetValue(clean(s.offers[0].Line))
+	s.at, s.written, s.draft = len(s.past), "", s.offers[0].Draft
+	s.offers = s.offers[1:]
+	return s
 }
 
 // remember adds a line to those that can be recalled.
@@ -201,6 +233,9 @@ func (s screen) completed(name string) screen {
 func (s screen) event(e Event) (screen, []effect) {
 	switch e := e.(type) {
 	case Moved:
+		if e.Conversation != s.where.Conversation { // the drafts are those of the one before
+			s.draft, s.offers = "", slices.DeleteFunc(slices.Clone(s.offers), func(o Offer) bool { return o.Draft != "" })
+		}
 		s.where = e
 	case Asking:
 		s.asking = e.Capability
@@ -226,9 +261,11 @@ func (s screen) event(e Event) (screen, []effect) {
 	case Note:
 		return s, []effect{scroll{append(s.wrapped(dim, e.Text), "")}}
 	case Offer:
-		if s.input.Value() == "" {
-			s.input.SetValue(clean(e.Text))
+		if e.Draft == "" { // it was asked for now
+			return s.ahead(e).offered(), nil
 		}
+		s.offers = append(slices.Clip(s.offers), e)
+		return s.offered(), nil
 	case Failed:
 		return s.failed(e)
 	case Quit:
@@ -248,8 +285,8 @@ func (s screen) failed(e Failed) (screen, []effect) {
 	} else {
 		lines = append(lines, s.wrapped(red, e.Err.Text(contract.SourceText{Brief: true}))...)
 	}
-	if s.input.Value() == "" && e.Line != "" {
-		s.input.SetValue(e.Line)
+	if s.input.Value() == "" || e.Again.Draft != "" { // a line that is no message can be recalled
+		s = s.ahead(e.Again)
 	}
 	return s, []effect{scroll{append(lines, "")}}
 }
@@ -306,5 +343,9 @@ func (s screen) state() string {
 	case s.busy:
 		return "working · Ctrl-C cancels"
 	}
-	return strings.Join(slices.DeleteFunc([]string{s.where.Conversation, s.where.Model, "/help"}, func(p string) bool { return p == "" }), " · ")
+	state := []string{s.where.Conversation, s.where.Model, "/help"}
+	if n := len(s.offers); n > 0 {
+		state = append(state, counted(n, "more line")+" to send")
+	}
+	return strings.Join(slices.DeleteFunc(state, func(p string) bool { return p == "" }), " · ")
 }

@@ -18,6 +18,7 @@ type driven struct {
 	screen
 	scrolled         []string
 	executed         []string
+	replaced         []string // drafts, by the line executed
 	canceled, closed int
 }
 
@@ -30,7 +31,7 @@ func (d *driven) send(messages ...tea.Msg) *driven {
 			case scroll:
 				d.scrolled = append(d.scrolled, e.lines...)
 			case execute:
-				d.executed = append(d.executed, e.line)
+				d.executed, d.replaced = append(d.executed, e.line), append(d.replaced, e.draft)
 			case cancel:
 				d.canceled++
 			case leave:
@@ -134,7 +135,7 @@ func TestInterrupt(t *testing.T) {
 	d := plainScreen().keys("Hello", "<enter>").send(Piece{"so far"}).keys("<ctrl+c>", "<ctrl+c>")
 	assert.Equal(t, 1, d.canceled)
 	assert.Contains(t, d.shows(), "canceling")
-	d.send(Failed{Err: contract.Errorf("canceled", "interrupt"), Line: "Hello", Canceled: true}, ended{})
+	d.send(Failed{Err: contract.Errorf("canceled", "interrupt"), Again: Offer{Line: "Hello"}, Canceled: true}, ended{})
 	assert.Equal(t, []string{"so far", "canceled: the conversation is as it was before", ""}, d.scrolled[2:])
 	assert.Equal(t, "Hello", d.input.Value())
 	d.keys("<ctrl+c>")
@@ -151,12 +152,44 @@ func TestInterrupt(t *testing.T) {
 // An error is shown with what to do next, and does not replace what is being written.
 func TestFailure(t *testing.T) {
 	d := plainScreen().keys("Hello", "<enter>", "next")
-	d.send(Failed{Err: contract.Errorf("invalid-request", "bad \x1b[2J").WithHint("do better"), Line: "Hello"}, ended{})
+	d.send(Failed{Err: contract.Errorf("invalid-request", "bad \x1b[2J").WithHint("do better"), Again: Offer{Line: "Hello"}}, ended{})
 	assert.Equal(t, "next", d.input.Value())
 	said := strings.Join(d.scrolled, "\n")
 	assert.Contains(t, said, "error: bad")
 	assert.NotContains(t, said, "\x1b")
 	assert.Contains(t, said, "do better")
+}
+
+// CNV-021: a line replaces a message without an answer only if it was made of it. Each is
+// offered once, when the input is empty, and none is forgotten.
+func TestOffers(t *testing.T) {
+	first, second := Offer{"first", "d-1"}, Offer{"second", "d-2"}
+	d := plainScreen().send(first, second)
+	assert.Equal(t, "c-01 · mine/chat · /help · 1 more line to send\n> first", d.shows())
+	d.keys("!", "<enter>").send(ended{})
+	assert.Equal(t, "second", d.input.Value())
+	d.keys("<ctrl+c>", "other", "<enter>").send(ended{})
+	assert.Equal(t, []string{"first!", "other"}, d.executed)
+	assert.Equal(t, []string{"d-1", ""}, d.replaced)
+	assert.Empty(t, d.input.Value())
+
+	// One that is recalled in its place replaces none, and it is offered again.
+	d = plainScreen().keys("old", "<enter>").send(ended{}, first).keys("<up>", "<enter>").send(ended{})
+	assert.Equal(t, []string{"", ""}, d.replaced)
+	assert.Equal(t, "first", d.input.Value())
+	d.keys("<up>", "<down>", "<enter>")
+	assert.Equal(t, []string{"", "", "d-1"}, d.replaced)
+
+	// A message fails while something else is typed.
+	d = plainScreen().keys("one", "<enter>", "/model x")
+	d.send(Failed{Err: contract.Errorf("canceled", "interrupt"), Again: first}, ended{}).keys("<enter>").send(ended{})
+	assert.Equal(t, []string{"", ""}, d.replaced)
+	assert.Equal(t, "first", d.input.Value())
+
+	// Another conversation has its own.
+	d.send(second, Moved{"c-02", "mine/chat"}, ended{}).keys("<enter>").send(ended{})
+	assert.Equal(t, []string{"", "", ""}, d.replaced)
+	assert.Empty(t, d.input.Value())
 }
 
 // Tab completes commands.

@@ -41,9 +41,9 @@ type Talk struct {
 	// before has the version that an undo of a version restores, where it is not the
 	// one before it.
 	before map[int64]int64
-	draft  string // id of the message that has no answer
+	draft  string // id of the message without an answer that the present line is
 	last   hearing
-	spent  []usage
+	spent  []spending // one for each answer that was asked for
 }
 
 // New returns a talk. Begin must be called first.
@@ -68,7 +68,6 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	}
 	t.id = text(of, "conversation/id")
 	t.version, _ = of.Key("version").AsInt()
-	t.draft = ""
 	clear(t.before)
 	show(Moved{t.id, t.model()})
 	var kept edn.Value
@@ -80,7 +79,11 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	n, _ := of.Key("turn-count").AsInt()
 	switch {
 	case n > 0 || kept.Key("drafts").Len() > 0:
-		show(Note{fmt.Sprintf("conversation %s, %s", t.id, counted(int(n), "turn"))})
+		about := fmt.Sprintf("conversation %s, %s", t.id, counted(int(n), "turn"))
+		if drafts := kept.Key("drafts").Len(); drafts > 0 {
+			about += ", " + counted(drafts, "message") + " without an answer"
+		}
+		show(Note{about})
 	case t.Temporary:
 		show(Note{fmt.Sprintf("new conversation %s, which ends with the program: "+
 			"a daemon with a store keeps conversations (ferment serve)", t.id)})
@@ -91,25 +94,54 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	return nil
 }
 
-// recall shows the last turns, and the message that has no answer.
+// recall shows the last turns, and offers the messages without an answer.
 func (t *Talk) recall(kept edn.Value, show func(Event)) {
 	for m := range kept.Key("messages").Elems() {
 		show(said(m))
 	}
-	for d := range kept.Key("drafts").Elems() {
-		t.draft = text(d, "draft/id")
-		show(Offer{content(d.Key("message"))})
+	stale := 0
+	for v := range kept.Key("turns").Elems() {
+		if turnIn(v).stale {
+			stale++
+		}
 	}
+	if stale > 0 {
+		show(Note{counted(stale, "turn") + " of these are stale, because a turn before them was changed: /branch marks them"})
+	}
+	for d := range kept.Key("drafts").Elems() {
+		if written, ok := d.Key("message").Key("content").AsString(); ok { // a line cannot have other parts
+			show(Offer{typed(written), text(d, "draft/id")})
+		}
+	}
+}
+
+// message is the text that a line sends.
+func message(line string) string {
+	if strings.HasPrefix(line, "//") {
+		return line[1:]
+	}
+	return line
+}
+
+// typed is the line that sends a text.
+func typed(text string) string {
+	if strings.HasPrefix(text, "/") {
+		return "/" + text
+	}
+	return text
 }
 
 // model is what answers.
 func (t *Talk) model() string { return cmp.Or(t.Agent, t.Model, first(t.Models)) }
 
-// Do executes a line and reports what happens. Canceling ctx cancels it.
-func (t *Talk) Do(ctx context.Context, line string, show func(Event)) {
+// Do executes a line and reports what happens. draft is the id of the message without an
+// answer that the line was made of, which it then replaces; empty: of none. Canceling ctx
+// cancels the line.
+func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	var err error
+	t.draft = draft
 	if name, arg, ok := commandOf(line); !ok {
-		err = t.send(ctx, line, show)
+		err = t.send(ctx, message(line), edn.MapBuilder{}, show)
 	} else if c := find(name); c != nil {
 		err = c.run(t, ctx, arg, show)
 	} else {
@@ -125,7 +157,7 @@ func (t *Talk) Do(ctx context.Context, line string, show func(Event)) {
 		t.version = current
 		failed = failed.WithHint("it was changed elsewhere: /branch shows its turns, and the same again applies to them")
 	}
-	show(Failed{Err: failed, Line: line, Canceled: ctx.Err() != nil || failed.Type == "canceled"})
+	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: ctx.Err() != nil || failed.Type == "canceled"})
 }
 
 func slash(name string) string {
@@ -135,13 +167,9 @@ func slash(name string) string {
 	return "/" + name
 }
 
-// send has a message answered.
-func (t *Talk) send(ctx context.Context, line string, show func(Event)) error {
-	if strings.HasPrefix(line, "//") {
-		line = line[1:]
-	}
-	var in edn.MapBuilder
-	in.Key("text", edn.Text(line))
+// send has a message answered. in is more of the input of the intent.
+func (t *Talk) send(ctx context.Context, said string, in edn.MapBuilder, show func(Event)) error {
+	in.Key("text", edn.Text(said))
 	in.OptText("draft/id", t.draft)
 	return t.answered(ctx, "send", in, show)
 }
@@ -161,14 +189,13 @@ func (t *Talk) answered(ctx context.Context, intent string, in edn.MapBuilder, s
 	}
 	t.last = hearing{show: show}
 	out, err := t.change(ctx, intent, in, t.last.hear)
+	t.spent = append(t.spent, spending{t.last.usage, err == nil})
 	if t.last.draft != "" {
 		t.draft = t.last.draft
 	}
 	if err != nil {
 		return err
 	}
-	t.draft = ""
-	t.spent = append(t.spent, t.last.usage)
 	answer := Answer{Text: text(out, "text"), Value: out}
 	for m := range out.Key("messages").Elems() {
 		answer.By = author(m)
@@ -212,11 +239,11 @@ func (t *Talk) ask(ctx context.Context, intent string, in edn.MapBuilder, show f
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if failure := response.Key("error"); !failure.IsNil() {
-		return edn.Nil(), contract.ErrorFromValue(failure, contract.SourceHost)
-	}
 	if show != nil {
 		t.last.usage = usageOf(response.Key("usage"))
+	}
+	if failure := response.Key("error"); !failure.IsNil() {
+		return edn.Nil(), contract.ErrorFromValue(failure, contract.SourceHost)
 	}
 	return response.Key("result").Key("out"), nil
 }

@@ -7,18 +7,20 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // learnedLayer returns the written settings of learned dispatch; nil: there are none.
 func (b *builder) learnedLayer(s *decode.Section, origin func(decode.Value) policy.Origin) *policy.LearnedLayer {
 	var l policy.LearnedLayer
-	if v := s.Attrs["prior"]; v.Written {
+	switch v := s.Attrs["prior"]; {
+	case !v.Written:
+	case v.EDN.Kind() != edn.KindMap:
 		l.Prior = policy.Of(priorOf(v), origin(v))
-	}
-	if v := s.Attrs["priors"]; v.Written {
+	default:
 		l.Priors = map[string]policy.Prior{}
 		for i, id := range v.Keys {
-			if b.isCapability(s, "priors", id, v.Items[i].At) {
+			if b.isCapability(s, "prior", id, v.Items[i].At) {
 				l.Priors[id] = priorOf(v.Items[i])
 			}
 		}

@@ -50,7 +50,7 @@ func TestLearnedSettings(t *testing.T) {
   }
 
   learned {
-    priors      = { "chess/engine" = [8, 2] }
+    prior       = { "chess/engine" = [8, 2] }
     explore     = 0
     cost_weight = 1.5
     bucket      = "size"
@@ -86,7 +86,9 @@ func TestLearnedWarnings(t *testing.T) {
 		"no must check":  {"  done {\n    must   = [\"schema-valid\"]\n    should = [\"good\"]\n  }", fallback, "config/unused", "no must check besides schema-valid"},
 		"should only":    {"  done {\n    should = [\"good\"]\n  }", fallback, "config/unused", "no must check besides schema-valid"},
 		"no fallback":    {good, "", "config/unused", "no fallback"},
-		"unknown prior":  {good, fallback + "\n\n  learned {\n    priors = { \"chess/enginee\" = [1, 1] }\n  }", "config/dangling-reference", "chess/enginee"},
+		"unknown prior":  {good, fallback + "\n\n  learned {\n    prior = { \"chess/enginee\" = [1, 1] }\n  }", "config/dangling-reference", "chess/enginee"},
+		"short by name":  {good, fallback + "\n\n  learned {\n    prior = { \"chess/engine\" = [1] }\n  }", "config/range", "1 member"},
+		"neither":        {good, fallback + "\n\n  learned {\n    prior = 1\n  }", "config/type", "is not a list"},
 		"prior of one":   {good, fallback + "\n\n  learned {\n    prior = [1]\n  }", "config/range", "1 member"},
 		"too much luck":  {good, fallback + "\n\n  learned {\n    explore = 0.6\n  }", "config/range", "explore"},
 		"unknown bucket": {good, fallback + "\n\n  learned {\n    bucket = \"color\"\n  }", "config/range", "bucket"},

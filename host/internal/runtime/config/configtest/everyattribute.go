@@ -164,7 +164,12 @@ func ValuesOf(t language.Type) (good, beyond, other []string) {
 		return good, nil, other
 	case language.KindList, language.KindSet:
 		g, b, o := ValuesOf(*t.Elem)
-		other = []string{"1", `"a"`, "{}", "[null]"}
+		other = []string{"1", `"a"`, "[null]"}
+		if t.OrMap {
+			good = append(good, "{}")
+		} else {
+			other = append(other, "{}")
+		}
 		low, high := 0, 0
 		if t.Min != nil {
 			low = int(*t.Min)

@@ -347,6 +347,9 @@ func (d *Decoder) members(t language.Type, expr hcl.Expression, s *diag.Source, 
 			return Value{}, true
 		}
 		ty := v.Type()
+		if t.OrMap && (ty.IsObjectType() || ty.IsMapType()) {
+			return d.mapping(t.Mapped(), []syntax.ExprIn{{Expr: expr, Source: s}}, path)
+		}
 		if !ty.IsTupleType() && !ty.IsListType() && !ty.IsSetType() {
 			d.complain(&problem{
 				typ:  "config/type",

@@ -14,10 +14,14 @@ import (
 
 // whole decodes an attribute with all its layers.
 func (d *Decoder) whole(a *syntax.Attribute, path []string) (Value, bool) {
-	if a.Spec.Type.Kind == language.KindMap {
-		return d.mapping(a.Spec.Type, a.Objects(), path)
+	t := a.Spec.Type
+	if t.OrMap && (syntax.ExprIn{Expr: a.Expr, Source: a.Source}).AsObject() {
+		t = t.Mapped()
 	}
-	return d.decode(a.Spec.Type, a.Expr, a.Source, path)
+	if t.Kind == language.KindMap {
+		return d.mapping(t, a.Objects(), path)
+	}
+	return d.decode(t, a.Expr, a.Source, path)
 }
 
 // mapping decodes a map from its layers, weakest first; several layers are all objects.

@@ -47,6 +47,9 @@ func (p Printer) Spell(t language.Type, v Value) string {
 	case language.KindEDN:
 		return SpellEDN(v.EDN)
 	case language.KindList, language.KindSet:
+		if t.OrMap && v.EDN.Kind() == edn.KindMap {
+			return p.Spell(t.Mapped(), v)
+		}
 		parts := make([]string, len(v.Items))
 		for i, x := range v.Items {
 			parts[i] = p.Spell(t.Member(i), x)

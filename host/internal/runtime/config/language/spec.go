@@ -173,6 +173,13 @@ type Type struct {
 	Max   *float64
 	Zero  bool // 0 is valid below Min: it means no limit
 	Read  bool // KindPath: the content of the file is part of the configuration
+	OrMap bool // KindList: a map of such lists is valid too
+}
+
+// Mapped returns the type of the map that a list with OrMap can be.
+func (t Type) Mapped() Type {
+	t.OrMap = false
+	return Type{Kind: KindMap, Elem: &t}
 }
 
 func (t Type) between(low, high float64) Type {
@@ -217,7 +224,7 @@ var (
 	version   = Type{Kind: KindVersion}
 	switches  = Type{Kind: KindSwitch}
 	variable  = Type{Kind: KindVariable}
-	prior     = list(number(0.01, 10_000)).between(2, 2)
+	prior     = Type{Kind: KindList, Elem: ptr(number(0.01, 10_000)), OrMap: true}.between(2, 2)
 )
 
 func integer(low, high float64) Type { return Type{Kind: KindInt}.between(low, high) }
@@ -262,6 +269,9 @@ func (t Type) String() string {
 		}
 		if t.Max != nil && t.Kind != KindMap {
 			s = fmt.Sprintf("%s, %s..%s members", s, t.bound(t.Min, 0), t.bound(t.Max, 0))
+		}
+		if t.OrMap {
+			s += ", or map of these"
 		}
 		return s
 	}

@@ -610,11 +610,7 @@ var learnedBlock = Block{
 	Attrs: []Attr{
 		{
 			Name: "prior", Type: prior, Default: `[1, 1]`, Reload: ReloadUse, Serves: "LRN-002",
-			Doc: "passes and fails that every candidate starts with",
-		},
-		{
-			Name: "priors", Type: Type{Kind: KindMap, Elem: &prior}, Default: `{}`, Reload: ReloadUse, Serves: "LRN-002",
-			Doc: "passes and fails in place of prior, by capability",
+			Doc: "passes and fails that every candidate starts with, or those of some candidates by capability",
 		},
 		{
 			Name: "explore", Type: number(0, 0.5), Default: `0.05`, Reload: ReloadUse, Serves: "LRN-002",

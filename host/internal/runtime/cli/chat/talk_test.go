@@ -1,0 +1,74 @@
+package chat
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// replies answers each send with the next response, and other intents with an empty
+// conversation.
+type replies struct {
+	responses []string
+	sent      []edn.Value
+}
+
+func (r *replies) Call(_ context.Context, request edn.Value, _ func(edn.Value) error) (edn.Value, error) {
+	if intent, _ := request.Key("task").Key("intent").AsKeyword(); intent != "conversation/send" {
+		return edn.MustRead(`{:result {:out {:conversation/id "c" :version 0 :turn-count 0}}}`), nil
+	}
+	r.sent = append(r.sent, request.Key("input"))
+	next := r.responses[0]
+	r.responses = r.responses[1:]
+	return edn.MustRead(next), nil
+}
+
+// /cost has what refused answers took too.
+func TestCostOfRefusedAnswers(t *testing.T) {
+	r := &replies{responses: []string{
+		`{:result {:out {:text "hi" :version 1}} :usage {:tokens-in 1 :tokens-out 2 :cost-usd 0.25M}}`,
+		`{:error {:type :eval/must-failed :message "refused"} :usage {:tokens-in 3 :tokens-out 4 :cost-usd 0.5M}}`,
+	}}
+	talk := New(r, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+	var notes []string
+	show := func(e Event) {
+		if n, ok := e.(Note); ok {
+			notes = append(notes, n.Text)
+		}
+	}
+	assert.NoError(t, talk.Begin(t.Context(), show))
+	notes = nil
+	for _, line := range []string{"/cost", "one", "/cost", "two", "/cost"} {
+		talk.Do(t.Context(), line, "", show)
+	}
+	assert.Equal(t, []string{
+		"no answer yet",
+		"last answer  1 tokens in, 2 out, 0.25 USD\n1 answer     1 tokens in, 2 out, 0.25 USD",
+		"last message, without an answer  3 tokens in, 4 out, 0.5 USD\n1 answer, 1 without one          4 tokens in, 6 out, 0.75 USD",
+	}, notes)
+}
+
+// CNV-021: only a line that was made from a message without an answer names it.
+func TestDraftsOfLines(t *testing.T) {
+	ok := `{:result {:out {:text "hi" :version 1}}}`
+	r := &replies{responses: []string{`{:error {:type :provider/unavailable :message "no"}}`, ok, ok}}
+	talk := New(r, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+	var again Offer
+	show := func(e Event) {
+		if f, failed := e.(Failed); failed {
+			again = f.Again
+		}
+	}
+	talk.Do(t.Context(), "//one", "d-1", show)
+	assert.Equal(t, Offer{"//one", "d-1"}, again)
+	talk.Do(t.Context(), "two", "", show)
+	talk.Do(t.Context(), again.Line+"!", again.Draft, show)
+	var sent []string
+	for _, in := range r.sent {
+		sent = append(sent, text(in, "draft/id")+" "+text(in, "text"))
+	}
+	assert.Equal(t, []string{"d-1 /one", " two", "d-1 /one!"}, sent)
+}
