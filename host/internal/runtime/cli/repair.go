@@ -66,7 +66,7 @@ func (c *command) unserved(ctx context.Context, what string) (*config.Config, er
 	}
 	client, err := c.reach(ctx)
 	if err == nil && client != nil {
-		err = contract.Errorf("queue/invalid-transition", "%s: a daemon serves the data directory %s", what, cfg.Host.DataDir).
+		err = contract.Errorf("admin/conflict", "%s: a daemon serves the data directory %s", what, cfg.Host.DataDir).
 			WithHint("stop it with \"ferment admin drain\"")
 	}
 	return cfg, err
