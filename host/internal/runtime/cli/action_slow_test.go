@@ -88,7 +88,7 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 		{"migrate-db", "admin migrate"},
 		{"rollback-db", "admin rollback"},
 		{"config-reload", "admin reload"},
-		{"drain", "admin drain"},
+		{"drain", "admin drain --yes"},
 	}
 	// Logs are read from the files directly, so that they can be read without
 	// a daemon; the content is the same.
