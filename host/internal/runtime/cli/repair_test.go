@@ -29,6 +29,7 @@ func TestJournalRepair(t *testing.T) {
 	running := w.run("admin", "journal-repair")
 	assert.Equal(t, 6, running.code, running.stderr)
 	assert.Contains(t, running.stderr, "ferment admin drain")
+	assert.Contains(t, running.stderr, "admin/conflict")
 	s.signal(syscall.SIGKILL)
 	s.wait()
 	sound := w.data("admin", "journal-repair")

@@ -357,6 +357,9 @@ func TestServeExitCodes(t *testing.T) {
 			require.NoError(t, os.Mkdir(filepath.Join(w.dir, "var"), 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(w.dir, "var", "FORMAT"), []byte("x\n"), 0o600))
 		}},
+		"data directory in a place for none": {code: 78, say: "/proc/ferment cannot be created", prepare: func(_ *testing.T, w *world) {
+			w.write("ferment.hcl", strings.Replace(testProfile, "profile = \"test\"", "profile = \"test\"\n  data_dir = \"/proc/ferment\"", 1))
+		}},
 		"data directory that is a file": {code: 78, say: "var", prepare: func(_ *testing.T, w *world) {
 			w.write("var", "")
 		}},
