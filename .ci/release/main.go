@@ -192,7 +192,12 @@ func (r *release) run(args ...string) ([]byte, error) {
 
 // configure writes the configuration of the archive and the lock file.
 func (r *release) configure() error {
-	text, err := configuration(places{plugins: "bin/plugins", data: "var", lock: "bin/ferment.lock.hcl", workspace: "workspace"})
+	text, err := configuration(places{
+		plugins:   "bin/plugins",
+		data:      "var",
+		lock:      "bin/ferment.lock.hcl",
+		workspace: "workspace",
+	})
 	if err != nil {
 		return err
 	}
@@ -290,7 +295,8 @@ func (r *release) unit(config []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []byte(strings.NewReplacer(r.path("bin/ferment"), "/usr/bin/ferment", dir, "/etc/ferment").Replace(string(text))), nil
+	installed := strings.NewReplacer(r.path("bin/ferment"), "/usr/bin/ferment", dir, "/etc/ferment")
+	return []byte(installed.Replace(string(text))), nil
 }
 
 // document copies the documents.

@@ -51,7 +51,8 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 // that were accepted from Since on and before Until. Zero fields select all, and the last
 // 24 hours.
 func (c *Client) Stats(ctx context.Context, f Filter) (edn.Value, error) {
-	return c.get(ctx, "/v1/runs/stats", "intent", f.Intent, "principal", f.Principal, "since", instant(f.Since), "until", instant(f.Until))
+	return c.get(ctx, "/v1/runs/stats", "intent", f.Intent, "principal", f.Principal,
+		"since", instant(f.Since), "until", instant(f.Until))
 }
 
 // TrailFilter selects rows of the audit trail.
@@ -65,8 +66,8 @@ type TrailFilter struct {
 // Audit returns rows of the audit trail, oldest first, and the cursor behind them. No row is
 // the end of the trail. Rows have what JSON can express.
 func (c *Client) Audit(ctx context.Context, f TrailFilter) (rows []edn.Value, cursor string, err error) {
-	text, header, err := c.text(ctx, "/v1/admin/audit"+encode("after", f.After, "until", instant(f.Until), "limit", number(f.Limit),
-		"wait-ms", millis(f.Wait)), "application/x-ndjson")
+	query := encode("after", f.After, "until", instant(f.Until), "limit", number(f.Limit), "wait-ms", millis(f.Wait))
+	text, header, err := c.text(ctx, "/v1/admin/audit"+query, "application/x-ndjson")
 	if err != nil {
 		return nil, "", err
 	}
