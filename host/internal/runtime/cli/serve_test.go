@@ -322,7 +322,7 @@ func TestServeExitCodes(t *testing.T) {
 		"wrong configuration": {code: 78, say: "config/unknown-name", prepare: func(_ *testing.T, w *world) {
 			w.write("ferment.hcl", "nope {}\n")
 		}},
-		"open listener": {code: 78, say: "http/insecure-listener", prepare: func(_ *testing.T, w *world) {
+		"open listener": {code: 78, say: "; next: it needs auth", prepare: func(_ *testing.T, w *world) {
 			w.write("ferment.hcl", testProfile+"http {\n  listen = [\"0.0.0.0:0\"]\n}\n")
 		}},
 		"admin socket too long": {code: 78, say: "admin_socket", prepare: func(_ *testing.T, w *world) {
