@@ -67,7 +67,7 @@ plugin "testrunner" {
   # is no network: the modules of a suite must be present.
   isolation {
     exec        = ["go", "sh", "/bin", "/usr/bin", "/usr/lib"]
-    read_paths  = [".", env("GOMODCACHE", "${env("HOME", "/root")}/go")]
+    read_paths  = [local.workspace, env("GOMODCACHE", "${env("HOME", "/root")}/go")]
     write_paths = [env("GOCACHE", "${env("HOME", "/root")}/.cache/go-build")]
   }
 }
@@ -92,7 +92,6 @@ plugin "text" {
 }
 
 # Texts about the files and directories of this tree, kept beside it in .ferment.
-# FERMENT_WORKSPACE names another directory.
 plugin "workspace" {
   command  = ["bin/plugins/workspace"]
   env_pass = ["HOME", "XDG_CONFIG_HOME"] # where git's own exclude files are
@@ -104,14 +103,14 @@ plugin "workspace" {
   # what it ignores, where they exist; not its directory, where passwords may be.
   isolation {
     read_paths = [
-      env("FERMENT_WORKSPACE", "."), "/etc/gitconfig", "/etc/gitattributes", "${env("HOME", "/root")}/.gitconfig",
+      local.workspace, "/etc/gitconfig", "/etc/gitattributes", "${env("HOME", "/root")}/.gitconfig",
       "${local.git}/config", "${local.git}/ignore", "${local.git}/attributes",
     ]
-    write_paths = ["${env("FERMENT_WORKSPACE", ".")}/.ferment"]
+    write_paths = ["${local.workspace}/.ferment"]
   }
 
   config {
-    allowed_roots = [env("FERMENT_WORKSPACE", ".")]
+    allowed_roots = [local.workspace]
   }
 }
 
@@ -145,6 +144,7 @@ locals {
   mlx       = env("MLX_MODEL", "") != ""
   provider  = local.openai ? "openai" : local.anthropic ? "anthropic" : local.ollama ? "ollama" : local.mlx ? "mlx" : "openai"
   spare     = local.mlx && local.provider != "mlx" # a model of this machine stands behind the provider
+  workspace = env("FERMENT_WORKSPACE", ".") # the tree that plugins workspace and testrunner read
   git       = "${env("XDG_CONFIG_HOME", "${env("HOME", "/root")}/.config")}/git"
 }
 

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -17,7 +18,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,12 +28,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// jail is a root folder and a network of its own, for programs that need nothing else.
+// jail is a root folder, for programs that need nothing else.
 type jail struct {
-	t             *testing.T
-	root, network string
-	user          string // as chroot takes it; empty: root
-	env           []string
+	t        *testing.T
+	root     string
+	network  string // empty: one of its own for each program
+	dir      string // working directory
+	user     string // number of user and group; empty: root
+	env      []string
+	readOnly bool     // all but writable and ownTmp is read-only
+	writable []string // directories
+	ownTmp   bool     // /tmp is empty and writable
 }
 
 // must runs a program of the machine.
@@ -45,22 +53,47 @@ func must(t *testing.T, stdin string, args ...string) string {
 
 func newJail(t *testing.T, root, network string) *jail {
 	t.Helper()
-	for _, dir := range []string{"bin", "proc", "dev", "tmp"} {
+	for _, dir := range []string{"proc", "dev", "tmp", "run"} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
+	require.NoError(t, os.Chmod(root, 0o755))
 	require.NoError(t, os.Chmod(filepath.Join(root, "tmp"), 0o777|os.ModeSticky))
-	return &jail{t: t, root: root, network: network, env: []string{"HOME=/var/lib/ferment"}}
+	return &jail{
+		t:       t,
+		root:    root,
+		network: network,
+		dir:     "/",
+		env:     []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/var/lib/ferment"},
+	}
 }
 
 // command is a program of the root folder, with no other program in reach.
 func (j *jail) command(ctx context.Context, args ...string) *exec.Cmd {
-	enter := `mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"`
-	if j.user != "" {
-		enter = strings.Replace(enter, "chroot", "chroot --userspec="+j.user, 1)
+	steps := []string{`set -e; mount --bind "$0" "$0"; mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"`}
+	for _, dir := range j.writable {
+		steps = append(steps, fmt.Sprintf(`mount --bind "$0%[1]s" "$0%[1]s"`, dir))
 	}
-	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", j.network, "unshare", "--mount", "sh", "-c", enter, j.root}, args...)...)
-	cmd.Env = append([]string{"PATH=/usr/bin:/usr/sbin:/bin:/sbin"}, j.env...)
-	return cmd
+	if j.readOnly {
+		steps = append(steps, `mount -o remount,bind,ro "$0"`)
+	}
+	if j.ownTmp {
+		steps = append(steps, `mount -t tmpfs -o mode=1777 tmpfs "$0/tmp"`)
+	}
+	steps = append(steps, `cd /; exec "$@"`)
+	program, err := exec.LookPath("unshare") // below, PATH is that of the jail
+	require.NoError(j.t, err)
+	enter := append([]string{"setpriv", "--no-new-privs", "env", "-i"}, j.env...)
+	enter = append(enter, program, "--root="+j.root, "--wd="+j.dir)
+	if j.user != "" {
+		enter = append(enter, "--setgid="+j.user, "--setuid="+j.user)
+	}
+	in := []string{"ip", "netns", "exec", j.network}
+	if j.network == "" {
+		in = []string{"unshare", "--net"}
+		steps[0] += "; ip link set lo up"
+	}
+	line := append(append(in, "unshare", "--mount", "sh", "-c", strings.Join(steps, "; "), j.root), append(enter, args...)...)
+	return exec.CommandContext(ctx, line[0], line[1:]...)
 }
 
 func (j *jail) run(stdin string, args ...string) string {
@@ -72,13 +105,13 @@ func (j *jail) run(stdin string, args ...string) string {
 	return string(text)
 }
 
-// serve starts a daemon, waits until status says that it is ready, and returns a function
-// that stops it.
-func (j *jail) serve(program string, flags ...string) (stop func()) {
+// serve starts a daemon, waits until the command says that it is ready, and returns a
+// function that stops it.
+func (j *jail) serve(start []string, ready func(ctx context.Context) *exec.Cmd) (stop func()) {
 	j.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	j.t.Cleanup(cancel)
-	cmd := j.command(ctx, append([]string{program, "serve"}, flags...)...)
+	cmd := j.command(ctx, start...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	require.NoError(j.t, cmd.Start())
@@ -91,11 +124,11 @@ func (j *jail) serve(program string, flags ...string) (stop func()) {
 			require.Fail(j.t, "the daemon ended", log.String())
 		default:
 		}
-		return j.command(ctx, append([]string{program, "status"}, flags...)...).Run() == nil
-	}, 2*time.Minute, 100*time.Millisecond)
+		return ready(ctx).Run() == nil
+	}, 5*time.Minute, 100*time.Millisecond)
 	return func() {
 		j.t.Helper()
-		require.NoError(j.t, cmd.Process.Signal(os.Interrupt))
+		require.NoError(j.t, cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(j.t, <-ended, log.String())
 	}
 }
@@ -141,47 +174,175 @@ func certificate(t *testing.T, name, cert, key string) {
 	require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600))
 }
 
-// packageOf makes a release and returns its Debian package.
-func packageOf(t *testing.T, version string) string {
+// releaseOf makes a release of a commit at a time and returns its folder.
+func releaseOf(t *testing.T, version string, at int) string {
 	t.Helper()
 	out := t.TempDir()
 	cmd := exec.Command("go", "run", "./.ci/release", "-out", out, "-version", version, "-level", "1")
-	cmd.Dir = ".."
+	cmd.Dir, cmd.Env = "..", append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", at))
 	text, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", text)
-	found, err := filepath.Glob(filepath.Join(out, "*.deb"))
-	require.NoError(t, err)
-	require.Len(t, found, 1)
-	return found[0]
+	return out
 }
 
 const moveRequest = `{"proto":1,"trace":{"id":"t-1"},"task":{"intent":"chess/best-move"},"input":{"fen":"6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}}`
 
-// OPS-006, OPS-008, AUTH-030: the steps of docs/operations.md with the Debian package in a
-// root folder that has nothing else, and in a network of its own: install, first user, TLS,
-// an act from another network, upgrade from an earlier version, and restore of a backup.
-func TestInstall(t *testing.T) {
-	first, second := packageOf(t, "1.2.3"), packageOf(t, "1.2.4")
-	network, other := twoNetworks(t)
-	root := t.TempDir()
-	must(t, "", "dpkg-deb", "--extract", first, root)
-	require.NoError(t, os.MkdirAll(filepath.Join(root, "var/lib/ferment"), 0o700))
-	require.NoError(t, os.Chmod(filepath.Join(root, "var/lib/ferment"), 0o700))
-	j := newJail(t, root, network)
-	const config = "--config=/etc/ferment/ferment.hcl"
-	ferment := func(stdin string, args ...string) string {
-		t.Helper()
-		return j.run(stdin, append(append([]string{"/usr/bin/ferment"}, args...), config)...)
-	}
-	cert := filepath.Join(root, "etc/ferment/tls/cert.pem")
-	certificate(t, "ferment.test", cert, filepath.Join(root, "etc/ferment/tls/key.pem"))
-	openListener(t, filepath.Join(root, "etc/ferment/ferment.hcl"))
-	ferment("", "validate", "--strict")
+// machine is a machine with a few programs of Debian and without a service manager: it does
+// for the unit of the service what systemd does.
+type machine struct {
+	t       *testing.T
+	root    string
+	network string
+	release string // folder with the packages
+	stop    func() // of the service; nil: it does not run
+}
 
-	stop := j.serve("/usr/bin/ferment", config)
-	ferment("three small words", "user", "add", "ann", "--role", "admin")
-	made := regexp.MustCompile(`fmt_\S+`).FindString(ferment("", "token", "create", "ann", "--edn"))
+func newMachine(t *testing.T, network string) *machine {
+	t.Helper()
+	m := &machine{t: t, root: t.TempDir(), network: network}
+	for _, dir := range []string{"etc", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "dev", "var/log", "var/lib/dpkg/info", "var/lib/dpkg/updates"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(m.root, dir), 0o755))
+	}
+	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
+		require.NoError(t, os.Symlink("usr/"+dir, filepath.Join(m.root, dir)))
+	}
+	for _, file := range []string{"etc/group", "etc/shadow", "etc/gshadow", "etc/login.defs", "var/lib/dpkg/status"} {
+		require.NoError(t, os.WriteFile(filepath.Join(m.root, file), nil, 0o644))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(m.root, "etc/passwd"), []byte("root:x:0:0::/root:/bin/sh\n"), 0o644))
+	must(t, "", "mknod", "-m", "666", filepath.Join(m.root, "dev/null"), "c", "1", "3") // for scripts of packages
+	library := regexp.MustCompile(`/\S+\.so\S*`)
+	for _, name := range []string{"sh", "getent", "useradd", "mkdir", "chown", "chgrp", "chmod", "mv"} {
+		program, err := exec.LookPath(name)
+		require.NoError(t, err)
+		for _, file := range append(library.FindAllString(must(t, "", "ldd", program), -1), program) {
+			to := filepath.Join(m.root, file)
+			require.NoError(t, os.MkdirAll(filepath.Dir(to), 0o755))
+			must(t, "", "cp", "--dereference", file, to)
+		}
+	}
+	return m
+}
+
+func (m *machine) jail(user string) *jail {
+	j := newJail(m.t, m.root, m.network)
+	j.user = user
+	return j
+}
+
+// user is the number of the user ferment, which the package creates.
+func (m *machine) user() string {
+	m.t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.root, "etc/passwd"))
+	require.NoError(m.t, err)
+	found := regexp.MustCompile(`(?m)^ferment:[^:]*:(\d+):(\d+):`).FindSubmatch(text)
+	require.NotNil(m.t, found, "%s", text)
+	require.Equal(m.t, string(found[1]), string(found[2]), "user and group")
+	return string(found[1])
+}
+
+// follow executes the commands of the block of docs/operations.md that has a text, and
+// returns what they print.
+func (m *machine) follow(text string) string {
+	m.t.Helper()
+	var out strings.Builder
+	found := false
+	for _, f := range fencesOf(m.t, "docs/operations.md") {
+		if found || f.language != "text" || !strings.Contains(f.text, text) {
+			continue
+		}
+		found = true
+		for line := range strings.Lines(f.text) {
+			out.WriteString(m.execute(strings.Fields(line)))
+		}
+	}
+	require.True(m.t, found, text)
+	return out.String()
+}
+
+// execute executes a command as sudo, dpkg and systemctl would.
+func (m *machine) execute(words []string) string {
+	m.t.Helper()
+	switch line := strings.Join(words, " "); {
+	case words[0] != "sudo":
+		return must(m.t, "", "sh", "-c", `cd "$0" && `+line, m.release)
+	case strings.HasPrefix(line, "sudo dpkg "):
+		return must(m.t, "", "sh", "-c", `cd "$0" && dpkg --root="$1" --force-depends `+strings.TrimPrefix(line, "sudo dpkg "), m.release, m.root)
+	case strings.HasPrefix(line, "sudo systemctl "):
+		if m.stop != nil {
+			m.stop()
+			m.stop = nil
+		}
+		if !slices.Contains(words, "stop") {
+			m.start()
+		}
+		return ""
+	case words[1] == "-u":
+		require.Equal(m.t, "ferment", words[2])
+		return m.jail(m.user()).run("three small words", words[3:]...)
+	}
+	return m.jail("").run("", words[1:]...)
+}
+
+// start starts the service in the file system that its unit gives it.
+func (m *machine) start() {
+	m.t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.root, "usr/lib/systemd/system/ferment.service"))
+	require.NoError(m.t, err)
+	unit := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if key, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			unit[key] = strings.ReplaceAll(v, "%t", "/run")
+		}
+	}
+	require.Equal(m.t, "ferment", unit["User"])
+	j := m.jail(m.user())
+	j.dir = unit["WorkingDirectory"]
+	j.readOnly, j.ownTmp = unit["ProtectSystem"] == "strict", unit["PrivateTmp"] == "yes"
+	j.env = append(j.env, unit["Environment"])
+	j.writable = []string{"/var/lib/" + unit["StateDirectory"], "/run/" + unit["RuntimeDirectory"]}
+	for _, dir := range j.writable {
+		require.NoError(m.t, os.MkdirAll(filepath.Join(m.root, dir), 0o700))
+		must(m.t, "", "chown", j.user+":"+j.user, filepath.Join(m.root, dir))
+	}
+	for dir := range strings.FieldsSeq(unit["ReadWritePaths"]) {
+		dir, optional := strings.CutPrefix(dir, "-")
+		if _, err := os.Stat(filepath.Join(m.root, dir)); err != nil {
+			require.True(m.t, optional, "systemd refuses a unit without %s", dir)
+			continue
+		}
+		j.writable = append(j.writable, dir)
+	}
+	stop := j.serve(strings.Fields(unit["ExecStart"]), func(ctx context.Context) *exec.Cmd {
+		return m.jail(j.user).command(ctx, "ferment", "status", "--config", "/etc/ferment/ferment.hcl")
+	})
+	m.stop = func() {
+		stop()
+		require.NoError(m.t, os.RemoveAll(filepath.Join(m.root, "run", unit["RuntimeDirectory"])))
+	}
+}
+
+// OPS-006, OPS-008, AUTH-030: the steps of docs/operations.md with the Debian package on a
+// machine that has nothing else, with a network of its own. The service runs as its own
+// user, and may write only where its unit allows it: install, first user, TLS, an act from
+// another network, backup, upgrade from an earlier version, and restore.
+func TestInstall(t *testing.T) {
+	first, second := releaseOf(t, "f00dcafe", 1760000000), releaseOf(t, "beefcafe", 1760000100)
+	network, other := twoNetworks(t)
+	m := newMachine(t, network)
+	m.release = first
+	m.follow("sudo systemctl enable")
+	ferment := func(line string) string {
+		t.Helper()
+		return m.execute(strings.Fields("sudo -u ferment ferment " + line + " --config /etc/ferment/ferment.hcl"))
+	}
+	made := regexp.MustCompile(`fmt_\S+`).FindString(ferment("token create ann --edn"))
 	token := strings.TrimRight(made, `"`)
+
+	cert := filepath.Join(m.root, "etc/ferment/tls/cert.pem")
+	certificate(t, "ferment.test", cert, filepath.Join(m.root, "etc/ferment/tls/key.pem"))
+	openListener(t, filepath.Join(m.root, "etc/ferment/ferment.hcl"))
+	m.follow("sudo chgrp ferment")
 	call := func(url, token string) string {
 		t.Helper()
 		return must(t, "", "ip", "netns", "exec", other, "curl", "-sS", "--cacert", cert, "--resolve", "ferment.test:7180:10.77.0.1",
@@ -193,28 +354,86 @@ func TestInstall(t *testing.T) {
 	plain := exec.Command("ip", "netns", "exec", other, "curl", "-sS", "--max-time", "5", "http://10.77.0.1:7180/health")
 	text, _ := plain.CombinedOutput()
 	assert.NotContains(t, string(text), `"ok?":true`, "nothing is served without TLS")
-	ferment("", "admin", "backup", "/var/lib/ferment/backups/before.tar")
-	ferment("", "admin", "backup", "verify", "/var/lib/ferment/backups/before.tar")
-	stop()
+	assert.Contains(t, m.follow("ferment admin backup verify"), "verified")
 
-	// dpkg keeps a configuration that was changed.
-	must(t, "", "sh", "-c", `dpkg-deb --fsys-tarfile "$0" | tar -x -C "$1" --exclude ./etc/ferment/ferment.hcl`, second, root)
-	assert.Contains(t, ferment("", "version"), "1.2.4")
-	ferment("", "validate", "--strict")
-	stop = j.serve("/usr/bin/ferment", config)
+	// The configuration that an operator changed is kept.
+	m.release = second
+	assert.NotContains(t, m.follow("ferment_*.deb\nsudo -u ferment ferment validate"), "downgrading")
+	assert.Contains(t, ferment("version"), "beefcafe")
 	assert.Contains(t, call(url, token), `"move":"d1d8"`, "the token outlives the upgrade")
-	assert.Contains(t, ferment("", "runs", "verify"), "2 runs verified, none damaged")
-	stop()
+	assert.Contains(t, ferment("runs verify"), "2 runs verified, none damaged")
 
-	saved := filepath.Join(root, "tmp", "before.tar")
-	require.NoError(t, os.Rename(filepath.Join(root, "var/lib/ferment/backups/before.tar"), saved))
-	require.NoError(t, os.RemoveAll(filepath.Join(root, "var/lib/ferment")))
-	require.NoError(t, os.Mkdir(filepath.Join(root, "var/lib/ferment"), 0o700))
-	assert.Contains(t, ferment("", "admin", "restore", "/tmp/before.tar", "--yes"), "restored")
-	stop = j.serve("/usr/bin/ferment", config)
-	assert.Contains(t, ferment("", "runs", "verify"), "1 run verified, none damaged")
+	out := m.follow("sudo systemctl stop ferment")
+	assert.Contains(t, out, "restored")
+	assert.Contains(t, out, "1 run verified, none damaged")
 	assert.Contains(t, call(url, token), `"move":"d1d8"`)
+	m.execute([]string{"sudo", "systemctl", "stop", "ferment"})
+}
+
+// OPS-002, OPS-006: the image of examples/operations/Containerfile runs as its user, with
+// nothing writable but its volumes and /tmp. Without a builder of images its steps are
+// executed here.
+func TestContainer(t *testing.T) {
+	text, err := os.ReadFile("../examples/operations/Containerfile")
+	require.NoError(t, err)
+	if exec.Command("docker", "info").Run() == nil {
+		containerOf(t)
+		return
+	}
+	t.Log("no builder of images is here: the steps of the file are executed without one")
+	dir := t.TempDir()
+	var image struct {
+		dir, user  string
+		env        []string
+		volumes    []string
+		entrypoint []string
+		command    []string
+	}
+	joined := strings.ReplaceAll(string(text), "\\\n", " ")
+	for line := range strings.Lines(joined) {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch word {
+		case "RUN":
+			if strings.Contains(rest, "./.ci/release") {
+				rest = regexp.MustCompile(`/(image|dist)\b`).ReplaceAllString(rest, dir+"/$1")
+				must(t, "", "sh", "-c", "cd .. && VERSION=1.2.3 SOURCE_DATE_EPOCH=0 && "+rest)
+			}
+		case "USER":
+			image.user, _, _ = strings.Cut(rest, ":")
+		case "WORKDIR":
+			image.dir = rest
+		case "ENV":
+			image.env = strings.Fields(rest)
+		case "VOLUME":
+			image.volumes = strings.Fields(rest)
+		case "ENTRYPOINT":
+			require.NoError(t, json.Unmarshal([]byte(rest), &image.entrypoint))
+		case "CMD":
+			require.NoError(t, json.Unmarshal([]byte(rest), &image.command))
+		}
+	}
+	j := newJail(t, filepath.Join(dir, "image"), "")
+	j.dir, j.user, j.env = image.dir, image.user, image.env
+	j.readOnly, j.ownTmp, j.writable = true, true, image.volumes
+	stop := j.serve(append(image.entrypoint, image.command...), func(ctx context.Context) *exec.Cmd {
+		return j.command(ctx, append(image.entrypoint, "status")...)
+	})
+	assert.Contains(t, j.run("", append(image.entrypoint, "act", "chess/best-move", `{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}`)...), "d1d8")
 	stop()
+}
+
+// containerOf builds the image and runs it as its first lines show.
+func containerOf(t *testing.T) {
+	t.Helper()
+	const image = "ferment-test"
+	must(t, "", "docker", "build", "-f", "../examples/operations/Containerfile", "-t", image, "..")
+	id := strings.TrimSpace(must(t, "", "docker", "run", "--detach", "--read-only", "--tmpfs", "/tmp", image))
+	t.Cleanup(func() { must(t, "", "docker", "rm", "--force", "--volumes", id) })
+	require.Eventually(t, func() bool {
+		return exec.Command("docker", "exec", id, "/opt/ferment/bin/ferment", "status").Run() == nil
+	}, 5*time.Minute, time.Second)
+	assert.Contains(t, must(t, "", "docker", "exec", id, "/opt/ferment/bin/ferment", "act", "chess/best-move", `{:fen "6k1/5ppp/8/8/8/8/5PPP/3R2K1 w - - 0 1"}`), "d1d8")
+	must(t, "", "docker", "stop", id)
 }
 
 // openListener has a configuration serve other machines over TLS, as docs/operations.md

@@ -153,7 +153,8 @@ func checkDebian(t *testing.T, dir string) {
 	text, err := exec.Command(dpkg, "--raw-extract", found[0], root).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	for _, name := range []string{"usr/bin/ferment", "usr/lib/ferment/plugins/chess", "etc/ferment/ferment.hcl", "etc/ferment/ferment.lock.hcl",
-		"usr/share/man/man1/ferment.1.gz", "usr/share/bash-completion/completions/ferment", "usr/share/doc/ferment/host/docs/operations.md", "DEBIAN/postinst"} {
+		"usr/share/man/man1/ferment.1.gz", "usr/share/bash-completion/completions/ferment", "usr/share/doc/ferment/host/docs/operations.md",
+		"usr/share/doc/ferment/examples/operations/alerts.yml", "DEBIAN/postinst"} {
 		assert.FileExists(t, filepath.Join(root, name))
 	}
 	assert.NoFileExists(t, filepath.Join(root, "usr/lib/ferment/plugins/scripted"), "a plugin of tests")

@@ -7,14 +7,19 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 )
 
-// debianVersion returns a version in the form of Debian, which begins with a digit.
-func debianVersion(version string) string {
-	version = strings.ReplaceAll(version, "-", "+")
-	if version == "" || version[0] < '0' || version[0] > '9' {
-		version = "0~" + version
+// tagged is the form of a version that begins with that of a tag.
+var tagged = regexp.MustCompile(`^\d+\.\d+`)
+
+// debianVersion returns the version in the form of Debian. Without a tag it begins with the
+// time of the commit, so that a later build is a later version.
+func (r *release) debianVersion() string {
+	version := strings.ReplaceAll(r.version, "-", "+")
+	if !tagged.MatchString(version) {
+		version = "0~" + r.at.Format("20060102150405") + "+" + version
 	}
 	return version
 }
@@ -28,6 +33,11 @@ if [ "$1" = configure ]; then
   if [ ! -d /var/lib/ferment ]; then
     mkdir -m 0700 /var/lib/ferment
     chown ferment:ferment /var/lib/ferment
+  fi
+  if [ ! -d /var/lib/ferment-workspace/.ferment ]; then
+    mkdir -p /var/lib/ferment-workspace
+    mkdir -m 0700 /var/lib/ferment-workspace/.ferment
+    chown ferment:ferment /var/lib/ferment-workspace/.ferment
   fi
   if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
@@ -76,7 +86,7 @@ Description: host of plugins whose answers must pass gates
  Ferment evaluates plans on plugins, which it supervises and confines. Calls are
  bound late, judged by gates, retried, and moved to the next candidate when one
  fails. A journal records every step.
-`, debianVersion(r.version), r.arch, size>>10)
+`, r.debianVersion(), r.arch, size>>10)
 	control := tree{
 		{name: "control", mode: 0o644, text: []byte(about)},
 		{name: "conffiles", mode: 0o644, text: []byte(conffiles)},
@@ -133,11 +143,11 @@ func (r *release) debianFiles(bill []byte) (tree, error) {
 			return nil, err
 		}
 	}
-	config, err := configuration("/usr/lib/ferment/plugins", "/var/lib/ferment", "ferment.lock.hcl")
+	config, err := configuration(inDebian)
 	if err != nil {
 		return nil, err
 	}
-	unit, err := r.unit()
+	unit, err := r.unit(config)
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func (r *release) make(out string) error {
 	}
 	archived := make(chan error, 1)
 	go func() { archived <- r.archive(filepath.Join(out, name+".tar.gz"), name) }()
-	err = r.debian(filepath.Join(out, fmt.Sprintf("ferment_%s_%s.deb", debianVersion(r.version), r.arch)), bill)
+	err = r.debian(filepath.Join(out, fmt.Sprintf("ferment_%s_%s.deb", r.debianVersion(), r.arch)), bill)
 	if err := errors.Join(err, <-archived); err != nil {
 		return err
 	}
@@ -192,7 +192,12 @@ func (r *release) run(args ...string) ([]byte, error) {
 
 // configure writes the configuration of the archive and the lock file.
 func (r *release) configure() error {
-	text, err := configuration("bin/plugins", "var", "bin/ferment.lock.hcl")
+	text, err := configuration(places{
+		plugins:   "bin/plugins",
+		data:      "var",
+		lock:      "bin/ferment.lock.hcl",
+		workspace: "workspace",
+	})
 	if err != nil {
 		return err
 	}
@@ -216,19 +221,42 @@ ferment {
 }
 `
 
+// places are where a package has what the repository's configuration names.
+type places struct {
+	plugins, data, lock string
+	workspace           string // the tree that plugins may read
+}
+
 // configuration returns the configuration of a package: that of the repository with
 // profile prod and other places.
-func configuration(plugins, data, lock string) ([]byte, error) {
+func configuration(p places) ([]byte, error) {
 	text, err := os.ReadFile("ferment.hcl")
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Contains(text, []byte(shippedHead)) {
-		return nil, errors.New("ferment.hcl does not have the block ferment that packages replace")
+	head := fmt.Sprintf("ferment {\n  profile   = \"prod\"\n  data_dir  = %q\n  lock_file = %q\n}\n", p.data, p.lock)
+	for _, r := range [][2]string{
+		{shippedHead, head},
+		{`"bin/plugins/`, `"` + p.plugins + `/`},
+		{`env("FERMENT_WORKSPACE", ".")`, fmt.Sprintf(`env("FERMENT_WORKSPACE", %q)`, p.workspace)},
+		{`"var/`, `"` + p.data + `/`},
+	} {
+		if !bytes.Contains(text, []byte(r[0])) {
+			return nil, fmt.Errorf("ferment.hcl does not have what packages replace: %s", r[0])
+		}
+		text = bytes.ReplaceAll(text, []byte(r[0]), []byte(r[1]))
 	}
-	head := fmt.Sprintf("ferment {\n  profile   = \"prod\"\n  data_dir  = %q\n  lock_file = %q\n}\n", data, lock)
-	text = bytes.Replace(text, []byte(shippedHead), []byte(head), 1)
-	return bytes.ReplaceAll(text, []byte(`"bin/plugins/`), []byte(`"`+plugins+`/`)), nil
+	return text, nil
+}
+
+// inDebian are the places of the Debian package. The tree that plugins read is not in the
+// data directory, which no plugin may read, and not beside the configuration, which the
+// service may not write.
+var inDebian = places{
+	plugins:   "/usr/lib/ferment/plugins",
+	data:      "/var/lib/ferment",
+	lock:      "ferment.lock.hcl",
+	workspace: "/var/lib/ferment-workspace",
 }
 
 // generate writes the manual pages, completions and the unit file.
@@ -252,29 +280,36 @@ func (r *release) generate() error {
 	return nil
 }
 
-// unit returns the unit file of a service whose files are elsewhere than here.
-func (r *release) unit() ([]byte, error) {
-	text, err := r.run("admin", "systemd-unit", "--user", "ferment")
+// unit returns the unit file of the service with a configuration.
+func (r *release) unit(config []byte) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "ferment-unit-")
 	if err != nil {
 		return nil, err
 	}
-	return []byte(strings.NewReplacer(
-		r.path("bin/ferment"), "/usr/bin/ferment",
-		r.path("ferment.hcl"), "/etc/ferment/ferment.hcl",
-		r.path("var"), "/var/lib/ferment",
-		r.stage, "/etc/ferment",
-	).Replace(string(text))), nil
+	defer func() { _ = os.RemoveAll(dir) }()
+	file := filepath.Join(dir, "ferment.hcl")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	text, err := r.run("admin", "systemd-unit", "--user", "ferment", "--config", file)
+	if err != nil {
+		return nil, err
+	}
+	installed := strings.NewReplacer(r.path("bin/ferment"), "/usr/bin/ferment", dir, "/etc/ferment")
+	return []byte(installed.Replace(string(text))), nil
 }
 
 // document copies the documents.
 func (r *release) document() error {
 	docs := map[string]string{"README.md": "README.md", "LICENSE": "LICENSE", "CHANGELOG.md": ".github/CHANGELOG.md"}
-	pages, err := filepath.Glob("host/docs/*.md")
-	if err != nil {
-		return err
-	}
-	for _, page := range pages {
-		docs["host/docs/"+filepath.Base(page)] = page
+	for _, pattern := range []string{"host/docs/*.md", "examples/operations/*"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		for _, page := range pages {
+			docs[filepath.ToSlash(page)] = page
+		}
 	}
 	for name, from := range docs {
 		text, err := os.ReadFile(from)

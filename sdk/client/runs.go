@@ -255,13 +255,3 @@ func (c *Client) action(ctx context.Context, path string, action edn.Value, key 
 
 // Whoami returns the caller: its roles, and what they permit.
 func (c *Client) Whoami(ctx context.Context) (edn.Value, error) { return c.get(ctx, "/v1/whoami") }
-
-// Ready returns the readiness for acts; a daemon that is not ready has no error, but
-// :ok? false, and the reasons under :failed.
-func (c *Client) Ready(ctx context.Context) (edn.Value, error) {
-	v, resp, err := c.send(ctx, request{method: http.MethodGet, path: "/ready"})
-	if err == nil && !v.HasKey("ok?") {
-		err = refusal(v, resp)
-	}
-	return v, err
-}

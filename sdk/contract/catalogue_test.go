@@ -131,6 +131,7 @@ var rowsOfTheContract = []struct {
 	{"user/already-exists user/last-admin role/in-use", "stop!", "request", "no", "409"},
 	{"user/invalid-role user/invalid-lock-kind role/invalid-role", "stop!", "request", "no", "422"},
 	{"db/not-configured", "stop!", "request", "no", "503"},
+	{"admin/conflict", "stop!", "request", "no", "409"},
 	{"backup/invalid", "stop!", "request", "no", "422"},
 	{"backup/failed", "stop!", "host", "no", "500"},
 	{"run/restored", "stop!", "request", "no", "409"},

@@ -3,10 +3,13 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -147,9 +150,12 @@ type Confinement struct {
 	Weaknesses  []confine.Weakness
 	// Gaps are configured restrictions that the machine cannot enforce.
 	Gaps []confine.Gap
-	// Ungranted and Unheld keep the plugin from being started.
+	// Ungranted, Unheld and Unmade keep the plugin from being started.
 	Ungranted []Ungranted
 	Unheld    Unheld
+	// Unmade are the errors of write paths that do not exist and that this
+	// process cannot create.
+	Unmade []error
 }
 
 // enforcedPorts is the enforcement of a network that is restricted by port
@@ -187,6 +193,7 @@ func (s Settings) confinement(d contract.Description, support confine.Support) C
 		Gaps:        p.Check(support),
 	}
 	c.Ungranted, c.Unheld = s.Isolation.Ungranted(c.Needs), s.Isolation.Unheld
+	c.Unmade = unmade(p.WritePaths)
 	if p.Level.Rank() > support.Best().Rank() {
 		c.Level = support.Best()
 	}
@@ -264,6 +271,8 @@ func (c Confinement) refusal() *contract.Error {
 		return UngrantedError(c.Ungranted)
 	case c.Unheld.Any():
 		return c.Unheld.Error()
+	case len(c.Unmade) > 0:
+		return contract.Errorf("runtime/not-ready", "%s", c.UnmadeText()).WithHint(UnmadeHint)
 	case len(c.Gaps) > 0 && !c.BestEffort:
 		texts := make([]string, len(c.Gaps))
 		for i, g := range c.Gaps {
@@ -274,6 +283,48 @@ func (c Confinement) refusal() *contract.Error {
 				"\"ferment doctor\" shows what the machine can hold")
 	}
 	return nil
+}
+
+// UnmadeText describes Unmade in one sentence.
+func (c Confinement) UnmadeText() string {
+	return "a write path does not exist and cannot be created: " + errors.Join(c.Unmade...).Error()
+}
+
+// UnmadeHint is the next step for a plugin with Unmade.
+const UnmadeHint = "create it for the user of the daemon, or name another directory in isolation.write_paths"
+
+// unmade returns an error for each path that is missing and cannot be created.
+func unmade(paths []string) []error {
+	var errs []error
+	for _, path := range paths {
+		if err := makeable(path); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// makeable returns nil for a path that exists, or whose nearest existing ancestor is a
+// directory that this process may write. It creates nothing.
+func makeable(path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for at := filepath.Dir(path); ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at):
+			continue
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return &fs.PathError{Op: "create", Path: path, Err: unix.ENOTDIR}
+		}
+		if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
+			return &fs.PathError{Op: "create", Path: path, Err: err}
+		}
+		return nil
+	}
 }
 
 // hostDirs are the paths that the host grants a process.
@@ -329,7 +380,7 @@ func (s Settings) policy(d contract.Description, g hostDirs) confine.Policy {
 		p.Level = confine.Probe().Best()
 	}
 	if has("fs/write", "db/read", "db/write") { // engines of databases also write to read
-		p.WritePaths = append(p.WritePaths, existing(i.WritePaths)...)
+		p.WritePaths = append(p.WritePaths, i.WritePaths...)
 		p.Attributes = has("fs/write")
 	}
 	if has("process/run") {
@@ -429,15 +480,14 @@ func absolute(paths []string) []string {
 	return paths
 }
 
-// existing creates the missing directories among the write paths. A directory
+// create creates the missing directories among the write paths. A directory
 // that cannot be created is an error when the policy is applied.
-func existing(paths []string) []string {
+func create(paths []string) {
 	for _, path := range paths {
 		if _, err := os.Lstat(path); os.IsNotExist(err) {
 			_ = os.MkdirAll(path, 0o700)
 		}
 	}
-	return paths
 }
 
 // needsMore reports whether a program may do more than one without a
@@ -474,7 +524,9 @@ func (l *launching) confine(d contract.Description, root string) error {
 		return refusedError{err}
 	}
 	l.policy = func(sockets string) confine.Policy {
-		return l.settings.policy(d, hostDirs{sockets: sockets, scratch: root})
+		p := l.settings.policy(d, hostDirs{sockets: sockets, scratch: root})
+		create(p.WritePaths)
+		return p
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/cli"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 )
 
@@ -24,72 +25,6 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 	w.write("run.edn", "{}")
 	s := w.serve()
 	require.Equal(t, 200, s.ask("mine/data", "{}").status)
-	rows := []struct{ action, verb string }{
-		{"status", "status"},
-		{"plugin-list", "plugin list"},
-		{"plugin-inspect", "plugin inspect mine"},
-		{"plugin-restart", "plugin restart mine"},
-		{"plugin-swap", "plugin swap mine"},
-		{"plugin-drain", "plugin drain mine"},
-		{"plugin-release", "plugin release mine"},
-		{"plugin-quarantine", "plugin quarantine mine"},
-		{"plugin-approve", "plugin approve mine"},
-		{"plugin-attach", "dev attach mine absent"},
-		{"plugin-detach", "dev detach mine"},
-		{"config-show", "config show --running"},
-		{"explain", "explain mine/data"},
-		{"protocol-export", "protocol export"},
-		{"events", "admin events"},
-		{"audit", "admin audit"},
-		{"log-level", "admin log-level"},
-		{"config-diff", "diff"},
-		{"budget-show", "admin budget show"},
-		{"budget-adjust", "admin budget adjust --tenant --grant {:attempts,1}"},
-		{"judge-list", "judge list"},
-		{"judge-calibrate", "judge calibrate grader"},
-		{"runs-list", "runs list"},
-		{"runs-show", "runs show last"},
-		{"runs-records", "runs records last"},
-		{"runs-diff", "runs diff last last"},
-		{"runs-verify", "runs verify"},
-		{"runs-replay", "runs replay last"},
-		{"runs-export", "runs export last"},
-		{"runs-import", "runs import run.edn"},
-		{"runs-pin", "runs pin last"},
-		{"runs-unpin", "runs unpin last"},
-		{"runs-purge", "runs purge last --yes"},
-		{"runs-cancel", "runs cancel last"},
-		{"runs-resume", "runs resume last"},
-		{"runs-stats", "runs stats"},
-		{"dispatch-stats", "dispatch stats"},
-		{"breaker-reset", "dispatch reset mine/data"},
-		{"runs-interrupts", "runs interrupts"},
-		{"runs-answer", "runs answer last 1"},
-		{"create-user", "user add ann --no-password"},
-		{"list-users", "user list"},
-		{"show-user", "user show ann"},
-		{"set-password", "user passwd ann"},
-		{"lock-user", "user lock ann --yes"},
-		{"unlock-user", "user unlock ann"},
-		{"reset-login-attempts", "user reset ann"},
-		{"list-roles", "role list"},
-		{"list-known-roles", "role known"},
-		{"create-role", "role create night --include operator"},
-		{"delete-role", "role delete night --yes"},
-		{"grant-role", "role grant ann operator"},
-		{"revoke-role", "role revoke ann operator --yes"},
-		{"token-create", "token create ann"},
-		{"token-list", "token list"},
-		{"token-revoke", "token revoke abcdefgh --yes"},
-		{"delete-user", "user delete ann --yes"},
-		{"backup", "admin backup made"},
-		{"gc", "admin gc --yes"},
-		{"db-status", "admin db-status"},
-		{"migrate-db", "admin migrate"},
-		{"rollback-db", "admin rollback"},
-		{"config-reload", "admin reload"},
-		{"drain", "admin drain"},
-	}
 	// Logs are read from the files directly, so that they can be read without
 	// a daemon; the content is the same.
 	logs := "plugin logs"
@@ -108,11 +43,11 @@ func TestEveryActionHasOneVerb(t *testing.T) {
 
 	var want []string
 	covered := map[string]string{"plugin-logs": logs}
-	for _, row := range rows {
-		require.NotContains(t, covered, row.action, "one verb")
-		covered[row.action] = row.verb
-		want = append(want, "admin/"+row.action)
-		w.feed("four small new words", strings.Fields(row.verb)...)
+	for _, row := range cli.VerbsOfActions {
+		require.NotContains(t, covered, row.Action, "one verb")
+		covered[row.Action] = row.Verb
+		want = append(want, "admin/"+row.Action)
+		w.feed("four small new words", strings.Fields(row.Verb)...)
 	}
 	for _, a := range httpapi.Actions() {
 		assert.Contains(t, covered, a.Name, "no verb")

@@ -105,12 +105,20 @@ func dotted(path edn.Value) string {
 }
 
 func (c *command) drainCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "drain",
-		Short:   "stop the daemon when the runs in progress have finished",
-		Example: "  ferment admin drain",
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "drain",
+		Short: "stop the daemon when the runs in progress have finished",
+		Long: "drain stops the daemon: new acts are rejected, and runs that do not finish in time go on at the next start.\n" +
+			"A service manager takes it for a wanted stop and does not start the daemon again.",
+		Example: "  ferment admin drain --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !yes {
+				if err := c.confirm("the daemon stops, and no service manager starts it again", "--yes"); err != nil {
+					return err
+				}
+			}
 			result, err := c.order(cmd.Context(), actionOf("drain"))
 			if err != nil {
 				return err
@@ -118,6 +126,8 @@ func (c *command) drainCommand() *cobra.Command {
 			return c.done(result, "the daemon is going down")
 		},
 	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
 }
 
 func (c *command) eventsCommand() *cobra.Command {

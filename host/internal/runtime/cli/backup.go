@@ -33,6 +33,9 @@ func (c *command) backupCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			action := actionOf("backup")
 			if len(args) > 0 {
+				if c.remote != nil {
+					return usagef("admin backup PATH: with --server expected no path: the daemon writes the backup on its machine")
+				}
 				action = action.AssocKey("path", edn.Text(c.absolute(args[0])))
 			}
 			return c.onDatabase(cmd.Context(), action, func(v edn.Value) string {

@@ -190,6 +190,7 @@ func TestDatabaseUpkeep(t *testing.T) {
 		refused := w.run(append([]string{"admin"}, args...)...)
 		assert.Equal(t, 6, refused.code, refused.stderr)
 		assert.Contains(t, refused.stderr, "ferment admin drain")
+		assert.Contains(t, refused.stderr, "admin/conflict")
 	}
 	s.stop()
 

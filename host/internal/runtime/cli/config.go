@@ -39,7 +39,7 @@ func (c *command) configShowCommand() *cobra.Command {
 			if inputs && o != (view.ShowOptions{}) {
 				return usagef("--inputs excludes other flags")
 			}
-			if running {
+			if running || c.remote != nil {
 				if inputs || noStart || o.Flat {
 					return usagef("--running combines only with --only, --defaults and --origins")
 				}

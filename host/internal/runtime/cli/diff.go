@@ -52,7 +52,7 @@ func (c *command) diffRunning(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if read, own := plain(there.Key("configuration")), c.configuration(); !sameFile(read, own) {
+	if read, own := plain(there.Key("configuration")), c.configuration(); c.remote == nil && !sameFile(read, own) {
 		c.printf("the daemon reads %s, not %s\n", c.relative(read), c.relative(own))
 	}
 	text, valid := plain(there.Key("text")), there.Key("valid?").Truthy()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -130,5 +131,62 @@ func TestOneForm(t *testing.T) {
 	} {
 		got, _, _ := helped(strings.Fields(args)...)
 		assert.Equal(t, code, got, args)
+	}
+}
+
+// destructive are the verbs that delete, revoke or stop something that they cannot bring
+// back, and whether they have --dry-run.
+var destructive = map[string]bool{
+	"admin drain":          false,
+	"admin gc":             true,
+	"admin journal-repair": true,
+	"admin migrate":        true, // to a lower version
+	"admin restore":        true,
+	"admin rollback":       true,
+	"role delete":          true,
+	"role revoke":          true,
+	"runs purge":           true,
+	"session del":          false, // with --all
+	"session delete":       false,
+	"token revoke":         true,
+	"user delete":          true,
+	"user lock":            true,
+	"workspace compact":    true,
+	"workspace delete":     true,
+	"workspace import":     true, // what is there is replaced
+	"workspace repair":     true,
+}
+
+// CLI-005: each verb that destroys something asks, and --yes answers. A verb whose words say
+// that it takes something away is one of these, or one that can be taken back.
+func TestDestructiveVerbs(t *testing.T) {
+	reversible := []string{
+		"plugin quarantine", // plugin release
+		"plugin drain",      // plugin release
+		"plugin restart",
+		"runs cancel", // a run is what it stops; its records stay
+		"workspace restore",
+		"workspace ignore remove",
+		"workspace snapshot remove", // the state stays
+	}
+	takes := regexp.MustCompile(`\b(delete|remove|revoke|purge|drain|rollback|restore|repair|lock an|drop|cancel|quarantine|expire|stop the daemon)\b`)
+	found := 0
+	each((&command{}).root(), func(verb []string, cmd *cobra.Command) {
+		name := strings.Join(verb, " ")
+		dry, listed := destructive[name]
+		if listed {
+			found++
+			assert.Equal(t, dry, cmd.Flags().Lookup("dry-run") != nil, "%s --dry-run", name)
+		}
+		assert.Equal(t, listed, cmd.Flags().Lookup("yes") != nil, "%s --yes", name)
+		if !cmd.HasSubCommands() && takes.MatchString(verb[len(verb)-1]+" "+cmd.Short) {
+			assert.True(t, listed || slices.Contains(reversible, name), "%s: %s", name, cmd.Short)
+		}
+	})
+	assert.Equal(t, len(destructive), found)
+	for _, args := range [][]string{{"admin", "drain"}, {"session", "delete", "talk"}, {"session", "del", "talk", "--all"}, {"user", "lock", "ann"}} {
+		code, _, stderr := helped(args...)
+		assert.Equal(t, exit.Usage, code, args)
+		assert.Contains(t, stderr, "--yes", args)
 	}
 }

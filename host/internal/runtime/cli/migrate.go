@@ -14,6 +14,7 @@ import (
 
 // migrateCommand changes the schema of the journal (OPS-007).
 func (c *command) migrateCommand() *cobra.Command {
+	var yes bool
 	m := httpapi.Migration{To: -1}
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -23,13 +24,14 @@ func (c *command) migrateCommand() *cobra.Command {
 			"hosts may use it. A lower version, --to, is one for an older program; it deletes what that one has no\n" +
 			"place for.\n" +
 			"Exit codes: 0 the schema has the version, 6 a daemon runs or data would be lost.",
-		Example: "  ferment admin migrate --dry-run\n  ferment admin migrate --to 2 --accept-loss",
+		Example: "  ferment admin migrate --dry-run\n  ferment admin migrate --to 2 --accept-loss --yes",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return c.migrate(cmd.Context(), "migrate-db", m) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.migrate(cmd.Context(), "migrate-db", m, yes) },
 	}
 	cmd.Flags().IntVar(&m.To, "to", m.To, "version of the schema (default: the latest)")
 	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what a lower version has no place for")
 	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "only print what would be done")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
 
@@ -46,20 +48,7 @@ func (c *command) rollbackCommand() *cobra.Command {
 			"Exit codes: 0 the schema has the version, 6 a daemon runs or data would be lost.",
 		Example: "  ferment admin rollback --dry-run\n  ferment admin rollback --to 2 --accept-loss --yes",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if m.AcceptLoss && !m.DryRun && !yes {
-				plan := m
-				plan.DryRun = true
-				v, err := c.migration(cmd.Context(), "rollback-db", plan)
-				if err == nil {
-					err = c.confirm(migrationText(v), "--yes")
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return c.migrate(cmd.Context(), "rollback-db", m)
-		},
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.migrate(cmd.Context(), "rollback-db", m, yes) },
 	}
 	cmd.Flags().IntVar(&m.To, "to", m.To, "version of the schema (default: the one before)")
 	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what the older schema has no place for")
@@ -68,8 +57,20 @@ func (c *command) rollbackCommand() *cobra.Command {
 	return cmd
 }
 
-// migrate executes a migration and prints its result.
-func (c *command) migrate(ctx context.Context, action string, m httpapi.Migration) error {
+// migrate executes a migration and prints its result. It asks before it deletes data, unless
+// yes is set.
+func (c *command) migrate(ctx context.Context, action string, m httpapi.Migration, yes bool) error {
+	if m.AcceptLoss && !m.DryRun && !yes {
+		plan := m
+		plan.DryRun = true
+		v, err := c.migration(ctx, action, plan)
+		if err == nil {
+			err = c.confirm(migrationText(v), "--yes")
+		}
+		if err != nil {
+			return err
+		}
+	}
 	v, err := c.migration(ctx, action, m)
 	if err != nil {
 		return err

@@ -35,7 +35,7 @@ func TestMigrate(t *testing.T) {
 		accepted := w.data("admin", verb, "--to", "1", "--dry-run", "--accept-loss")
 		assert.Equal(t, "false", accepted.Key("refused?").String(), verb)
 	}
-	require.Equal(t, "1", w.data("admin", "migrate", "--to", "1", "--accept-loss").Key("to").String())
+	require.Equal(t, "1", w.data("admin", "migrate", "--to", "1", "--accept-loss", "--yes").Key("to").String())
 	old := w.run("runs", "list")
 	assert.NotEqual(t, 0, old.code)
 	assert.Contains(t, old.stderr, "ferment admin migrate")

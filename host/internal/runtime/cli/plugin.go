@@ -260,7 +260,7 @@ func isolated(c *plugin.Confinement) string {
 		return "-"
 	case len(c.Ungranted) > 0:
 		return "ungranted"
-	case len(c.Gaps) > 0 && !c.BestEffort, c.Unheld.Any():
+	case len(c.Gaps) > 0 && !c.BestEffort, c.Unheld.Any(), len(c.Unmade) > 0:
 		return "not-held"
 	case c.Enforcement == "port-only":
 		return string(c.Level) + " (port-only)"
@@ -338,6 +338,9 @@ func (c *command) inspectPlugin(loaded *setup.Loaded, name string) error {
 		}
 		if held.Unheld.Any() {
 			fmt.Fprintf(&b, "           not started: %s\n", held.Unheld.Text())
+		}
+		if len(held.Unmade) > 0 {
+			fmt.Fprintf(&b, "           not started: %s\n", held.UnmadeText())
 		}
 		for _, u := range held.Ungranted {
 			fmt.Fprintf(&b, "           not started: %s is not granted; write isolation { %s }\n", u.Need, u.Line)

@@ -24,7 +24,7 @@ import (
 )
 
 // logsCommand reads the log files of a plugin directly, so it works without a
-// daemon and in every state of the plugin.
+// daemon and in every state of the plugin. Those of another machine come from its daemon.
 func (c *command) logsCommand() *cobra.Command {
 	var lines int
 	var follow bool
@@ -36,6 +36,9 @@ func (c *command) logsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
 				return usagef("--lines must not be negative")
+			}
+			if c.remote != nil {
+				return c.logsThere(cmd.Context(), args[0], lines, follow)
 			}
 			_, dataDir := c.place(cmd.Context())
 			log, err := c.openLog(cmd.Context(), dataDir, args[0], follow)
@@ -70,6 +73,27 @@ func (c *command) logsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&lines, "lines", 100, "number of lines to print")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "also print new lines, until interrupted")
 	return cmd
+}
+
+// logsThere prints the last lines of the log of a plugin of the daemon of --server.
+func (c *command) logsThere(ctx context.Context, name string, lines int, follow bool) error {
+	if follow {
+		return usagef("--server: expected no --follow with it")
+	}
+	v, err := c.order(ctx, actionOf("plugin-logs", edn.K("plugin"), edn.Text(name), edn.K("lines"), edn.Int(int64(lines))))
+	if err != nil {
+		return err
+	}
+	for line := range v.Key("lines").Elems() {
+		text, err := edn.WriteJSON(line)
+		if err == nil {
+			err = c.logLine(text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // openLog opens the log of a plugin. With wait it waits until the log exists.

@@ -17,10 +17,10 @@ import (
 )
 
 // repairHint is the next step for a damaged journal.
-const repairHint = "\"ferment admin journal-repair --dry-run\" shows what can be kept; without --dry-run it repairs the journal"
+const repairHint = "\"ferment admin journal-repair --dry-run\" shows what can be kept; without --dry-run it asks and repairs the journal"
 
 func (c *command) repairCommand() *cobra.Command {
-	var dry bool
+	var dry, yes bool
 	cmd := &cobra.Command{
 		Use:   "journal-repair",
 		Short: "make a damaged journal usable again while no daemon runs",
@@ -31,21 +31,28 @@ func (c *command) repairCommand() *cobra.Command {
 			"decides. An open run that lost values fails. The damaged files and the records that were cut off are kept in\n" +
 			"a directory beside the database.\n" +
 			"Exit codes: 0 the journal has no damage or was repaired, 3 it is damaged (--dry-run), 6 a daemon runs.",
-		Example: "  ferment admin journal-repair --dry-run\n  ferment admin journal-repair --json",
+		Example: "  ferment admin journal-repair --dry-run\n  ferment admin journal-repair --yes --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := c.unserved(cmd.Context(), "repair the journal")
 			if err != nil {
 				return err
 			}
-			result, err := daemon.RepairJournal(cmd.Context(), cfg, dry)
+			result, err := daemon.RepairJournal(cmd.Context(), cfg, dry || !yes)
+			if err == nil && !dry && !yes {
+				if !result.Key("damaged?").Truthy() {
+					result = result.Dissoc(edn.K("dry-run?"))
+				} else if err = c.confirm(repairText(result), "--yes"); err == nil {
+					result, err = daemon.RepairJournal(cmd.Context(), cfg, false)
+				}
+			}
 			if err != nil {
 				return err
 			}
 			if c.format != formatText {
 				err = c.value(c.env.Stdout, result)
 			} else {
-				err = c.repairText(result)
+				_, err = io.WriteString(c.env.Stdout, repairText(result))
 			}
 			if err == nil && dry && result.Key("damaged?").Truthy() {
 				err = quietError{exit.Code(contract.Errorf("journal/damaged", "damage was found"))}
@@ -54,6 +61,7 @@ func (c *command) repairCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what the repair would do")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
 
@@ -66,18 +74,17 @@ func (c *command) unserved(ctx context.Context, what string) (*config.Config, er
 	}
 	client, err := c.reach(ctx)
 	if err == nil && client != nil {
-		err = contract.Errorf("queue/invalid-transition", "%s: a daemon serves the data directory %s", what, cfg.Host.DataDir).
+		err = contract.Errorf("admin/conflict", "%s: a daemon serves the data directory %s", what, cfg.Host.DataDir).
 			WithHint("stop it with \"ferment admin drain\"")
 	}
 	return cfg, err
 }
 
-// repairText prints the result of a repair for people.
-func (c *command) repairText(v edn.Value) error {
+// repairText formats the result of a repair for people.
+func repairText(v edn.Value) string {
 	runs := diag.Counted(number(v.Key("runs")), "run")
 	if !v.Key("damaged?").Truthy() {
-		_, err := fmt.Fprintf(c.env.Stdout, "%s verified, none damaged\n", runs)
-		return err
+		return runs + " verified, none damaged\n"
 	}
 	var b strings.Builder
 	if v.HasKey("file") {
@@ -107,8 +114,7 @@ func (c *command) repairText(v edn.Value) error {
 		end = fmt.Sprintf("nothing was done (dry run); the repaired journal would have %s", runs)
 	}
 	b.WriteString(diag.Wrap(end, 0, 2) + "\n")
-	_, err := io.WriteString(c.env.Stdout, b.String())
-	return err
+	return b.String()
 }
 
 // salvagedText says how many sessions, variables and turns a repair kept and lost;

@@ -19,16 +19,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
 
-// OPS-003, OPS-004: a daemon is reloaded, its plugin is replaced, and it is stopped and
-// started again, under load. No act fails except with :runtime/draining, or because
+// OPS-003, OPS-004: a daemon is reloaded with changes, its plugin is replaced, and it is
+// stopped and started again in the middle of a replacement, under load. No act fails except with :runtime/draining, or because
 // nothing listens any more; the next daemon answers it under its idempotency key. Every
 // accepted act finishes, and each effect of class once happens once.
 func TestRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	rounds := proof.Size(t, "restarts under load", 3, 20)
 	reloads, swaps := proof.Of(8, 100), proof.Of(2, 20)
+	reloaded, swapped := 0, 0
 	w := newWorld(t, "ferment.hcl", testProfile)
 	file := w.counting(t, sqliteStore)
+	configuration := w.configuration()
 	var pending, accepted sync.Map // keys of acts without an answer; jobs
 	var acts, refused atomic.Int64
 	for round := range rounds {
@@ -79,14 +81,26 @@ func TestRestartsUnderLoad(t *testing.T) {
 			})
 		}
 		<-busy
-		for n := range reloads/rounds + 1 {
-			w.write("ferment.hcl", w.configuration()+fmt.Sprintf("# %d\n", n))
-			assert.Equal(t, 200, s.admin(`{:action :config-reload}`).status)
+		for range reloads/rounds + 1 {
+			reloaded++
+			w.write("ferment.hcl", configuration+fmt.Sprintf("budget \"run\" {\n  max_attempts = %d\n}\n", 100+reloaded))
+			a := s.admin(`{:action :config-reload}`)
+			require.Equal(t, 200, a.status, "%s", a.body)
+			require.True(t, a.value(t).Key("result").Key("changed?").Truthy(), "%s", a.body)
 		}
-		for range swaps/rounds + 1 {
+		swap := func() {
 			a := s.admin(`{:action :plugin-swap :plugin "counter"}`)
 			assert.Equal(t, 202, a.status, "%s", a.body)
 		}
+		next := 0
+		for range swaps/rounds + 1 {
+			swap()
+			_, at, ok := s.logged(next, said("swapped"))
+			require.True(t, ok)
+			next = at + 1
+			swapped++
+		}
+		swap()
 		s.signal(syscall.SIGTERM)
 		load.Wait()
 		assert.Equal(t, 0, s.wait().code)
@@ -106,7 +120,10 @@ func TestRestartsUnderLoad(t *testing.T) {
 	for key, n := range counts {
 		assert.Equal(t, 1, n, key)
 	}
-	t.Logf("%d acts, %d of them jobs, %d refused while draining, %d effects", acts.Load(), jobs, refused.Load(), len(counts))
+	t.Logf("%d acts, %d of them jobs, %d refused while draining, %d effects; %d reloads, %d swaps", acts.Load(), jobs, refused.Load(), len(counts),
+		reloaded, swapped)
+	assert.GreaterOrEqual(t, reloaded, reloads)
+	assert.GreaterOrEqual(t, swapped, swaps)
 	assert.Positive(t, jobs)
 	require.GreaterOrEqual(t, len(counts), jobs)
 }

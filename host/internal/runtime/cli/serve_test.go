@@ -322,7 +322,7 @@ func TestServeExitCodes(t *testing.T) {
 		"wrong configuration": {code: 78, say: "config/unknown-name", prepare: func(_ *testing.T, w *world) {
 			w.write("ferment.hcl", "nope {}\n")
 		}},
-		"open listener": {code: 78, say: "http/insecure-listener", prepare: func(_ *testing.T, w *world) {
+		"open listener": {code: 78, say: "; next: it needs auth", prepare: func(_ *testing.T, w *world) {
 			w.write("ferment.hcl", testProfile+"http {\n  listen = [\"0.0.0.0:0\"]\n}\n")
 		}},
 		"admin socket too long": {code: 78, say: "admin_socket", prepare: func(_ *testing.T, w *world) {
@@ -356,6 +356,9 @@ func TestServeExitCodes(t *testing.T) {
 		"format that is none": {code: 78, say: "FORMAT", prepare: func(t *testing.T, w *world) {
 			require.NoError(t, os.Mkdir(filepath.Join(w.dir, "var"), 0o700))
 			require.NoError(t, os.WriteFile(filepath.Join(w.dir, "var", "FORMAT"), []byte("x\n"), 0o600))
+		}},
+		"data directory in a place for none": {code: 78, say: "/proc/ferment cannot be created", prepare: func(_ *testing.T, w *world) {
+			w.write("ferment.hcl", strings.Replace(testProfile, "profile = \"test\"", "profile = \"test\"\n  data_dir = \"/proc/ferment\"", 1))
 		}},
 		"data directory that is a file": {code: 78, say: "var", prepare: func(_ *testing.T, w *world) {
 			w.write("var", "")

@@ -19,12 +19,19 @@ const tokenVariable = "FERMENT_TOKEN" //nolint:gosec // the name of a variable
 // remoteVerbs are the commands that --server sends elsewhere, with those below them. The
 // others work on files of this machine.
 var remoteVerbs = []string{
-	"act", "run", "runs", "session", "status", "user", "role", "token",
-	"admin action", "admin budget", "admin drain", "admin events", "admin reload", "admin status",
+	"act", "run", "runs", "session", "status", "user", "role", "token", "dispatch", "explain", "diff", "config show",
+	"judge list", "judge show", "protocol export",
+	"plugin list", "plugin inspect", "plugin logs", "plugin restart", "plugin swap", "plugin drain", "plugin release",
+	"plugin quarantine", "plugin approve",
+	"admin action", "admin audit", "admin backup", "admin budget", "admin db-status", "admin drain", "admin events", "admin gc",
+	"admin log-level", "admin migrate", "admin reload", "admin rollback",
 }
 
 // localVerbs are exceptions: they name files of this machine.
-var localVerbs = []string{"runs import"}
+var localVerbs = []string{"runs import", "admin backup verify"}
+
+// localFlags are flags of remote verbs that work on files or processes of this machine.
+var localFlags = []string{"local", "attach", "against", "inputs", "flat", "no-start"}
 
 // chooseServer sets the daemon of --server, which knows its caller by a token (CLI-003).
 func (c *command) chooseServer(cmd *cobra.Command) error {
@@ -39,7 +46,7 @@ func (c *command) chooseServer(cmd *cobra.Command) error {
 	if !slices.ContainsFunc(remoteVerbs, below) || slices.ContainsFunc(localVerbs, below) {
 		return usagef("%s works on this machine: omit --server", cmd.CommandPath())
 	}
-	for _, flag := range []string{"local", "attach"} {
+	for _, flag := range localFlags {
 		if f := cmd.Flags().Lookup(flag); f != nil && f.Changed {
 			return usagef("--server: expected no --%s with it", flag)
 		}

@@ -270,15 +270,20 @@ func (c *command) sessionGetCommand() *cobra.Command {
 
 func (c *command) sessionDeleteVarsCommand() *cobra.Command {
 	var version int
-	var all bool
+	var all, yes bool
 	cmd := &cobra.Command{
 		Use:     "del ID KEY...",
 		Short:   "delete variables of a session, all or none",
-		Example: "  ferment session del talk session/style\n  ferment session del talk --all",
+		Example: "  ferment session del talk session/style\n  ferment session del talk --all --yes",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 1) {
 				return usagef("del needs either names of variables or --all")
+			}
+			if all && !yes {
+				if err := c.confirm("all variables of session "+args[0]+" are deleted", "--yes"); err != nil {
+					return err
+				}
 			}
 			action := actionOf("del-all-vars", edn.K("session/id"), edn.Text(args[0]))
 			if !all {
@@ -292,5 +297,6 @@ func (c *command) sessionDeleteVarsCommand() *cobra.Command {
 	}
 	expectVersion(cmd, &version)
 	cmd.Flags().BoolVar(&all, "all", false, "delete all variables")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }

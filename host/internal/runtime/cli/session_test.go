@@ -194,7 +194,7 @@ func TestDamagedSessions(t *testing.T) {
 	plan := w.run("admin", "journal-repair", "--dry-run", "--edn").value(t)
 	assert.Equal(t, "1 0", plan.Key("sessions/kept").String()+" "+plan.Key("variables/kept").String())
 	assert.Equal(t, "1", plan.Key("variables/lost").String())
-	repaired := w.run("admin", "journal-repair")
+	repaired := w.run("admin", "journal-repair", "--yes")
 	assert.Equal(t, 0, repaired.code, repaired.stderr)
 	assert.Contains(t, repaired.stdout, "sessions: 1 session kept, 0 lost; 0 variables kept, 1 lost; 0 turns kept, 0 lost")
 	w.serve().stop()

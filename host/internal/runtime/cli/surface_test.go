@@ -87,8 +87,8 @@ func (x *surface) ok(what, who, body string, params ...string) edn.Value {
 
 // HTTP-001: what a daemon with real runs, sessions, users and plugins answers on every
 // route fits its document.
-// AUTH-012, AUTH-013, HTTP-003: under every role, an object of another caller does not
-// exist unless the role has runs/any; its values neither.
+// AUTH-011, AUTH-012, HTTP-003: each route under each role, on objects of the caller and of
+// another one: those of another caller do not exist, unless the role reaches all of them.
 func TestSurface(t *testing.T) {
 	t.Parallel()
 	w := asking(t)
@@ -120,42 +120,18 @@ func TestSurface(t *testing.T) {
 	require.Regexp(t, "^b3:", request, "%s", first)
 	of := []string{"{id}", run, "{other}", other, "{hash}", request, "{name}", "mine", "{interrupt}", "0-1-1"}
 
-	reads := []string{
-		"GET /v1/runs/{id}", "GET /v1/runs/{id}/records", "GET /v1/runs/{id}/events", "GET /v1/runs/{id}/verify",
-		"GET /v1/runs/{id}/diff/{other}", "GET /v1/act/jobs/{id}", "GET /v1/values/{hash}", "GET /v1/values/{hash}?run={id}",
-		"POST /v1/runs/{id}/cancel", "POST /v1/act/jobs/{id}/cancel",
-	}
-	for _, what := range reads {
-		assert.Less(t, x.call(what, ann, "", of...).status, 300, what)
-		assert.Equal(t, 404, x.call(what, tokens["bob"], "", of...).status, "%s of another caller", what)
-		assert.Less(t, x.call(what, operator, "", of...).status, 300, what)
-	}
-	for _, what := range []string{"POST /v1/runs/{id}/replay", "POST /v1/runs/{id}/resume", "POST /v1/runs/{id}/pin", "DELETE /v1/runs/{id}"} {
-		assert.Equal(t, 403, x.call(what, ann, "", of...).status, what)
-	}
-	assert.Equal(t, 404, x.call("POST /v1/runs/{id}/interrupts/{interrupt}", tokens["bob"], `{"answer":{"approved":true}}`,
-		append([]string{"{id}", waiting}, of[2:]...)...).status)
-	assert.Equal(t, 403, x.call("GET /v1/admin/plugins/{name}/logs", operator, "", of...).status)
-	assert.Equal(t, 401, x.call("GET /v1/admin/plugins/{name}/logs", "", "", of...).status, "also where acts need no credentials")
-
 	assert.Equal(t, 3, x.ok("GET /v1/runs?session=s", ann, "").Key("runs").Len(), "HTTP-006")
 	assert.Zero(t, x.ok("GET /v1/runs?session=other", ann, "").Key("runs").Len())
 	assert.Equal(t, 3, w.data("runs", "list", "--session", "s").Key("runs").Len())
 	assert.Zero(t, x.ok("GET /v1/runs", tokens["bob"], "").Key("runs").Len())
-	x.ok("GET /v1/runs", ann, "")
-	x.ok("GET /v1/runs/stats", ann, "")
 	assert.Equal(t, 1, x.ok("GET /v1/interrupts", ann, "").Key("interrupts").Len())
-	x.ok("POST /v1/runs/{id}/interrupts/{interrupt}", ann, `{"answer":{"approved":true}}`, append([]string{"{id}", waiting}, of[2:]...)...)
 	assert.Equal(t, run, plain(x.ok("POST /v1/runs/{id}/replay", operator, "", of...).Key("run")))
 	filled := x.ok("POST /v1/runs/{id}/replay", operator, `{"mode":"fill"}`, of...)
 	assert.Equal(t, run, plain(filled.Key("replay/of")))
-	x.ok("POST /v1/runs/{id}/pin", admin, "", of...)
-	x.ok("POST /v1/runs/{id}/unpin", admin, "", of...)
-	x.ok("DELETE /v1/runs/{id}", admin, "", of...)
+	x.underEveryRole(tokens, waiting, of)
 	for _, gone := range []string{"GET /v1/values/{hash}?run={id}", "POST /v1/runs/{id}/replay", "GET /v1/runs/{id}/events"} {
 		assert.Equal(t, 410, x.call(gone, operator, "", of...).status, gone)
 	}
-	assert.Equal(t, 409, x.call("POST /v1/runs/{id}/resume", operator, "", of...).status)
 	assert.Equal(t, 404, x.call("GET /v1/runs/{id}", ann, "", "{id}", "run_01AAAAAAAAAAAAAAAAAAAAAAAA").status)
 
 	x.ok("POST /v1/admin", admin, `{"action":"status"}`)
@@ -164,20 +140,8 @@ func TestSurface(t *testing.T) {
 	again := w.run("dispatch", "reset", "mine/data", "--intent", "mine/data")
 	assert.Equal(t, ":mine/data :mine/data: the breaker is closed\n", again.stdout, again.stderr)
 	assert.Equal(t, 404, x.call("POST /v1/admin", admin, `{"action":"breaker-reset","capability":"no/such"}`).status)
-	x.ok("GET /v1/admin/plugins/{name}/logs", admin, "", of...)
 	assert.Equal(t, 404, x.call("GET /v1/admin/plugins/{name}/logs", admin, "", "{name}", "absent").status)
-	for _, what := range []string{"GET /health", "GET /ready", "GET /routes", "GET /v1/whoami"} {
-		x.ok(what, ann, "")
-	}
-	for _, what := range []string{"GET /metrics", "GET /diag/telemetry", "POST /diag/telemetry"} {
-		assert.Equal(t, 403, x.call(what, ann, "").status, what)
-		x.ok(what, operator, "")
-	}
-	assert.Equal(t, 403, x.call("GET /v1/admin/audit", operator, "").status)
-	x.ok("GET /v1/admin/audit?limit=3", admin, "")
 	assert.Equal(t, 409, x.call("GET /v1/admin/audit?after=host.1000000", admin, "").status)
-	assert.Equal(t, 404, x.call("POST /v1/auth/login", "", `{"login":"ann","password":"x"}`).status, "browsers cannot log in")
-	assert.Equal(t, 400, x.call("POST /v1/auth/logout", ann, "").status, "a token is no login")
 	// No run here is suspended, and no browser is logged in.
 	refused := []string{"POST /v1/runs/{id}/resume", "POST /v1/auth/login", "POST /v1/auth/logout"}
 	var served []string
@@ -189,6 +153,78 @@ func TestSurface(t *testing.T) {
 	assert.ElementsMatch(t, served, slices.Collect(maps.Keys(x.called)))
 	x.follows(admin)
 	s.stop()
+}
+
+// reach is what a route answers: without credentials, which makes a user in this profile, to
+// the owner of the objects, another user, an operator and an administrator. 200 is any
+// status that serves.
+type reach struct {
+	route, body                           string
+	none, owner, foreign, operator, admin int
+}
+
+// reaches has a row for each route.
+func reaches() []reach {
+	act := `{"proto":1,"trace":{"id":"t"},"task":{"intent":"mine/data"},"input":{},"session/id":"s"}`
+	all := []reach{
+		{"POST /v1/act", act, 404, 200, 404, 200, 200},
+		{"POST /v1/session", `{"action":"get","session/id":"s"}`, 404, 200, 404, 200, 200},
+		{"POST /v1/runs/{id}/interrupts/{interrupt}", `{"answer":{"approved":true}}`, 404, 200, 404, 409, 409}, // the owner has answered
+		{"POST /v1/runs/{id}/resume", "", 403, 403, 403, 409, 409},                                             // it is finished
+		{"POST /v1/runs/{id}/replay", "", 403, 403, 403, 200, 200},
+		{"POST /v1/admin", `{"action":"plugin-list"}`, 401, 403, 403, 403, 200},
+		{"GET /v1/admin/plugins/{name}/logs", "", 401, 403, 403, 403, 200},
+		{"GET /v1/admin/audit", "", 401, 403, 403, 403, 200},
+		{"POST /v1/auth/login", `{"login":"ann","password":"x"}`, 404, 404, 404, 404, 404}, // browsers cannot log in
+		{"POST /v1/auth/logout", "", 400, 400, 400, 400, 400},                              // no caller has a cookie
+	}
+	for _, open := range []string{"GET /health", "GET /ready", "GET /routes", "GET /openapi.json", "GET /v1/whoami", "GET /v1/runs", "GET /v1/runs/stats", "GET /v1/interrupts"} {
+		all = append(all, reach{open, "", 200, 200, 200, 200, 200})
+	}
+	for _, of := range []string{
+		"GET /v1/runs/{id}", "GET /v1/runs/{id}/records", "GET /v1/runs/{id}/events", "GET /v1/runs/{id}/verify", "GET /v1/runs/{id}/diff/{other}",
+		"GET /v1/act/jobs/{id}", "GET /v1/values/{hash}", "POST /v1/runs/{id}/cancel", "POST /v1/act/jobs/{id}/cancel",
+	} {
+		all = append(all, reach{of, "", 404, 200, 404, 200, 200})
+	}
+	for _, counts := range []string{"GET /metrics", "GET /diag/telemetry", "POST /diag/telemetry"} {
+		all = append(all, reach{counts, "", 403, 403, 403, 200, 200})
+	}
+	for _, keeps := range []string{"POST /v1/runs/{id}/pin", "POST /v1/runs/{id}/unpin", "DELETE /v1/runs/{id}"} { // the last ends the values
+		all = append(all, reach{keeps, "", 403, 403, 403, 403, 200})
+	}
+	return all
+}
+
+// underEveryRole calls every route under every role, on objects of ann; waiting is a run of
+// hers with an open question, params are another one.
+func (x *surface) underEveryRole(tokens map[string]string, waiting string, params []string) {
+	x.t.Helper()
+	var rows []string
+	for _, r := range reaches() {
+		rows = append(rows, r.route)
+		of := params
+		if strings.Contains(r.route, "{interrupt}") {
+			of = append([]string{"{id}", waiting}, params[2:]...)
+		}
+		for _, cell := range []struct {
+			who  string
+			want int
+		}{{"", r.none}, {"ann", r.owner}, {"bob", r.foreign}, {"operator", r.operator}, {"admin", r.admin}} {
+			got := x.call(r.route, tokens[cell.who], r.body, of...)
+			if got.status < 300 {
+				got.status = 200
+			}
+			assert.Equal(x.t, cell.want, got.status, "%s as %q: %s", r.route, cell.who, got.body)
+		}
+	}
+	var routes []string
+	for route := range x.doc.Statuses() {
+		if !strings.HasPrefix(route, "HEAD ") {
+			routes = append(routes, route)
+		}
+	}
+	assert.ElementsMatch(x.t, routes, rows, "each route has a row")
 }
 
 // follows reads lines of a log that are written while it is read.

@@ -74,7 +74,8 @@ func (c *command) configPath() string {
 }
 
 // unit returns the unit file (OPS-006). The service is not restarted after
-// exit codes that require an operator.
+// exit codes that require an operator. XDG_RUNTIME_DIR has the sockets of
+// plugins in the runtime directory of the service (WIRE-001).
 func unit(program, path, profile, user string, cfg *config.Config) (string, error) {
 	if user != "" {
 		if !userName.MatchString(user) {
@@ -123,9 +124,11 @@ StateDirectory=ferment
 StateDirectoryMode=0700
 RuntimeDirectory=ferment
 RuntimeDirectoryMode=0700
+Environment=XDG_RUNTIME_DIR=%%t/ferment
 UMask=0077
 NoNewPrivileges=yes
 ProtectSystem=strict
+PrivateTmp=yes
 LimitNOFILE=65536
 ReadWritePaths=%s
 

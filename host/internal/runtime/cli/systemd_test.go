@@ -41,7 +41,7 @@ effects {
 	for key, want := range map[string]string{
 		"Type": "notify", "NotifyAccess": "main", "ExecReload": "/bin/kill -HUP $MAINPID", "WatchdogSec": "30", "TimeoutStopSec": "45", "KillMode": "mixed", "OOMPolicy": "continue",
 		"Delegate": "yes", "Restart": "on-failure", "RestartPreventExitStatus": "64 65 73 77 78", "StateDirectory": "ferment", "RuntimeDirectory": "ferment", "UMask": "0077",
-		"NoNewPrivileges": "yes", "ProtectSystem": "strict", "LimitNOFILE": "65536",
+		"NoNewPrivileges": "yes", "ProtectSystem": "strict", "PrivateTmp": "yes", "Environment": "XDG_RUNTIME_DIR=%t/ferment", "LimitNOFILE": "65536",
 		"ExecStart":        built.ferment + ` serve --config "` + escaped + `/ferment.hcl" --profile test`,
 		"WorkingDirectory": escaped,
 		"ReadWritePaths":   `"` + escaped + `/var" -"` + escaped + `/data/out" -"` + escaped + `/scratch"`,

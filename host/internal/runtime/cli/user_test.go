@@ -289,8 +289,21 @@ func (w *world) fromElsewhere(s *served, ann, eve, run string) {
 	} {
 		assert.Equal(w.t, 4, got.code, "%s: %s%s", name, got.stdout, got.stderr)
 	}
+	w.data("user", "add", "chief", "--role", "admin", "--no-password")
+	chief := plain(w.data("token", "create", "chief").Key("token"))
+	for _, line := range []string{
+		"plugin list", "plugin inspect mine", "plugin logs mine", "explain mine/data", "dispatch stats", "judge list", "protocol export",
+		"config show", "diff", "admin audit", "admin log-level", "admin db-status", "admin gc --dry-run", "admin migrate --dry-run", "admin backup",
+	} {
+		got := there(chief, strings.Fields(line)...)
+		assert.Equal(w.t, 0, got.code, "%s: %s", line, got.stderr)
+	}
+	assert.Contains(w.t, there(chief, "config", "show", "--only", "plugin.mine").stdout, "plugin \"mine\"")
+	assert.Contains(w.t, there(chief, "plugin", "list").stdout, "mine")
 	for name, args := range map[string][]string{
 		"local work":           {"validate"},
+		"files to compare":     {"diff", "--against", "x"},
+		"a path":               {"admin", "backup", "x"},
 		"a file of this host":  {"runs", "import", "x"},
 		"with --local":         {"act", "mine/data", "{}", "--local"},
 		"a token in the flags": {"act", "mine/data", "{}", "--token", ann},

@@ -29,7 +29,7 @@ func (d *Database) Backup(ctx context.Context, target string) (edn.Value, *contr
 		return edn.Nil(), err
 	}
 	if !d.writing.TryLock() {
-		return edn.Nil(), contract.Errorf("queue/invalid-transition", "backup: another backup of this data directory is being written").
+		return edn.Nil(), contract.Errorf("admin/conflict", "backup: another backup of this data directory is being written").
 			WithHint("wait for its end")
 	}
 	defer d.writing.Unlock()
@@ -215,7 +215,7 @@ func (r *restore) empty() error {
 	}
 	for _, e := range entries {
 		if e.Name() != "LOCK" {
-			return contract.Errorf("queue/invalid-transition", "restore: the data directory %s is not empty: it has %s", dir, e.Name()).
+			return contract.Errorf("admin/conflict", "restore: the data directory %s is not empty: it has %s", dir, e.Name()).
 				WithHint("name an empty directory in ferment.data_dir, or move this one away")
 		}
 	}

@@ -127,7 +127,7 @@ func (d *Database) Migrate(ctx context.Context, m httpapi.Migration) (edn.Value,
 		return edn.Nil(), d.missing
 	}
 	if !m.DryRun {
-		return edn.Nil(), contract.Errorf("queue/invalid-transition", "migrate: a daemon uses the database %s", d.store.Name()).
+		return edn.Nil(), contract.Errorf("admin/conflict", "migrate: a daemon uses the database %s", d.store.Name()).
 			WithHint("stop it with \"ferment admin drain\", then run \"ferment admin migrate\" or \"ferment admin rollback\"")
 	}
 	now, err := d.store.Plan(ctx, -1)
@@ -187,7 +187,7 @@ func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migratio
 	done, err := store.Migrate(ctx, options, to, m.AcceptLoss, m.DryRun)
 	var loss *store.LossError
 	if errors.As(err, &loss) {
-		return edn.Nil(), contract.Errorf("queue/invalid-transition", "%s", loss.Error()).
+		return edn.Nil(), contract.Errorf("admin/conflict", "%s", loss.Error()).
 			WithHint("write a backup with \"ferment admin backup\", then repeat the command with --accept-loss")
 	}
 	if err != nil {

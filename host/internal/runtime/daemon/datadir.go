@@ -43,24 +43,32 @@ type dataDir struct {
 // AdminTokenFile returns the path of the admin token in a data directory.
 func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin.token") }
 
+// makeDataDir creates the directory if it is missing. An error that is not that of a disk or
+// of rights is one of the configuration, which names a place where no directory can be.
+func makeDataDir(path string) error {
+	problem := func(text, fix string) error {
+		return &DirectoryError{Dir: path, Problem: text, Fix: fix, code: ExitConfig}
+	}
+	err := os.MkdirAll(path, 0o700)
+	link, target := danglingLink(path)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return problem("is a file, or below one", "name another in ferment.data_dir")
+	case link != "":
+		return problem(fmt.Sprintf("cannot be created: %s is a symbolic link to %s, which does not exist", link, target),
+			"create that directory or correct the link")
+	case broken(err), errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return problem(fmt.Sprintf("cannot be created: %s", err), "name another in ferment.data_dir")
+}
+
 // openDataDir creates or checks the directory and locks it.
 func openDataDir(path, boot string) (*dataDir, error) {
-	if err := os.MkdirAll(path, 0o700); errors.Is(err, syscall.ENOTDIR) {
-		return nil, &DirectoryError{
-			Dir:     path,
-			Problem: "is a file, or below one",
-			Fix:     "name another in ferment.data_dir",
-			code:    ExitConfig,
-		}
-	} else if link, target := danglingLink(path); err != nil && link != "" {
-		return nil, &DirectoryError{
-			Dir:     path,
-			Problem: fmt.Sprintf("cannot be created: %s is a symbolic link to %s, which does not exist", link, target),
-			Fix:     "create that directory or correct the link",
-			code:    ExitConfig,
-		}
-	} else if err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+	if err := makeDataDir(path); err != nil {
+		return nil, err
 	}
 	if err := checkPrivate(path); err != nil {
 		return nil, err
@@ -84,8 +92,8 @@ const lockWait = 2 * time.Second
 // lockDataDir locks the data directory of a command that works on its files while
 // no daemon serves it.
 func lockDataDir(ctx context.Context, path string) (*dataDir, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+	if err := makeDataDir(path); err != nil {
+		return nil, err
 	}
 	if err := checkPrivate(path); err != nil {
 		return nil, err

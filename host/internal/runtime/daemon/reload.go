@@ -174,7 +174,7 @@ func changeLines(changes edn.Value) []string {
 }
 
 // Findings returns the diagnostics of a report, one line each, with their
-// places.
+// places and next steps.
 func Findings(report edn.Value) []string {
 	var out []string
 	for x := range report.Key("diagnostics").Elems() {
@@ -182,6 +182,9 @@ func Findings(report edn.Value) []string {
 		if at := x.Key("range"); !at.IsNil() {
 			file, _ := at.Key("file").AsString()
 			line = fmt.Sprintf("%s:%s:%s: %s", file, at.Key("line"), at.Key("column"), line)
+		}
+		if hint, ok := x.Key("hint").AsString(); ok {
+			line += "; next: " + hint
 		}
 		out = append(out, line)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
@@ -35,6 +36,7 @@ type figures struct {
 // count begins to count. It comes before the journal is opened.
 func (d *Daemon) count() {
 	d.figures.meter = tally.NewMeter(d.begun)
+	d.figures.restarts.Expect(backoffOver, operatorRestart)
 	d.figures.metrics = telemetry.NewMetrics(owner{d}, &d.figures.commits, tally.MaxSeries)
 	d.figures.export = otlp.New(d.log.Named("otel"), otlp.Source{Begin: d.begun, Metrics: d.figures.metrics.Metrics})
 }
@@ -61,11 +63,17 @@ func (d *Daemon) observeMemory(h *Host) {
 	}
 }
 
+// The causes of a restart.
+const (
+	backoffOver     = string(plugin.CauseBackoffOver)
+	operatorRestart = string(plugin.CauseRestart)
+)
+
 // transition counts a change of a plugin's state. Every start but the first one of a
 // process is a restart.
 func (f *figures) transition(t Transition) {
 	f.transitions.Add(t.To)
-	if t.From == "backoff" && t.To == "starting" || t.Cause == "restart" && t.To == "draining" {
+	if t.Cause == backoffOver && t.To == "starting" || t.Cause == operatorRestart && t.To == "draining" {
 		f.restarts.Add(t.Cause)
 	}
 }

@@ -145,6 +145,9 @@ type Action struct {
 	// Secret is a key of the result that is in the first response only: a repeated
 	// request with its idempotency key gets the result without it.
 	Secret string
+	// Made is a key of the result that the audit trail has too: the id of what the action
+	// created or deleted, which the input may not name; empty: none.
+	Made string
 	// Reads marks actions that change nothing. Of a repeated request with its idempotency
 	// key each is executed, and no answer is kept, which may be content of runs.
 	Reads bool
@@ -456,6 +459,9 @@ func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, ed
 		if err == nil && action.quiet != nil && action.quiet(body, result) {
 			return
 		}
+		if action.Made != "" && result.HasKey(action.Made) {
+			logged = logged.AssocKey(action.Made, result.Key(action.Made))
+		}
 		control.Audit(AuditEntry{
 			Action:      action.Operation(),
 			Principal:   x.who.Name,
@@ -490,7 +496,7 @@ func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, ed
 	}
 	r, use := x.once(control.Answers(), action, key, body, execute)
 	if use != keyExecuted {
-		audit(may.logged, edn.Nil(), r.err, use == keyReplayed)
+		audit(may.logged, r.body.Key("result"), r.err, use == keyReplayed)
 	}
 	return r
 }
@@ -554,7 +560,7 @@ func (a *Action) done(result edn.Value) reply {
 // serveAdmin handles POST /v1/admin.
 func serveAdmin(x *exchange) reply {
 	return x.act(x.api.actions, edn.Config, func(a *Action, body edn.Value) (admitted, *contract.Error) {
-		may := admitted{logged: body.Dissoc(edn.K("password"))}
+		may := admitted{logged: withTokenID(body.Dissoc(edn.K("password")))}
 		control, operation := x.api.backend.Control(), a.Operation()
 		if a.Also != "" && !x.may(operation) && x.may(a.Also) {
 			operation, control = a.Also, ownRuns{control, x}
@@ -570,6 +576,15 @@ func serveAdmin(x *exchange) reply {
 		may.do = func(ctx context.Context) (edn.Value, *contract.Error) { return a.onIdentity(ctx, call) }
 		return may, err
 	})
+}
+
+// withTokenID returns a body whose :token, which is an id, has the name :token/id: the audit
+// trail hides the values of secret names.
+func withTokenID(body edn.Value) edn.Value {
+	if !body.HasKey("token") {
+		return body
+	}
+	return body.Dissoc(edn.K("token")).AssocKey("token/id", body.Key("token"))
 }
 
 // ownRuns is a Control whose runs are those in the reach of a caller (AUTH-012).

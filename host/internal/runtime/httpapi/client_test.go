@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 	"time"
 
@@ -110,6 +111,41 @@ func TestClientActs(t *testing.T) {
 	require.ErrorIs(t, err, contract.OfType("invalid-request"))
 }
 
+// clientMethods are the methods of the client for each route; empty: none, for the reason
+// behind it.
+var clientMethods = map[string]string{
+	"POST /v1/act": "Act", "GET /v1/act/jobs/{id}": "Job", "POST /v1/act/jobs/{id}/cancel": "CancelJob",
+	"GET /v1/runs": "Runs", "GET /v1/runs/stats": "Stats", "GET /v1/runs/{id}": "Run", "GET /v1/runs/{id}/records": "Records",
+	"GET /v1/runs/{id}/events": "Events", "GET /v1/runs/{id}/verify": "Verify", "GET /v1/runs/{id}/diff/{other}": "Diff",
+	"POST /v1/runs/{id}/cancel": "Cancel", "POST /v1/runs/{id}/resume": "Resume", "POST /v1/runs/{id}/replay": "Replay",
+	"POST /v1/runs/{id}/pin": "Pin", "POST /v1/runs/{id}/unpin": "Pin", "DELETE /v1/runs/{id}": "Purge",
+	"GET /v1/interrupts": "Interrupts", "POST /v1/runs/{id}/interrupts/{interrupt}": "Answer", "GET /v1/values/{hash}": "Value",
+	"POST /v1/session": "Session", "POST /v1/admin": "Admin", "GET /v1/admin/plugins/{name}/logs": "Logs", "GET /v1/admin/audit": "Audit",
+	"GET /v1/whoami": "Whoami", "GET /health": "Health", "GET /ready": "Ready", "GET /routes": "Routes", "GET /openapi.json": "OpenAPI",
+	"GET /metrics": "Metrics", "GET /diag/telemetry": "Telemetry",
+	"POST /diag/telemetry": "", // what GET returns, for clients that only post
+	"POST /v1/auth/login":  "", // a cookie of browsers
+	"POST /v1/auth/logout": "",
+}
+
+// HTTP-001: the Go client has a method for each route.
+func TestClientHasEveryRoute(t *testing.T) {
+	w := newWorld(t)
+	of := reflect.TypeFor[*client.Client]()
+	n := 0
+	for r := range w.call("GET /routes", "").value(t).Key("routes").Elems() {
+		n++
+		route := text(r, "method") + " " + text(r, "path")
+		method, known := clientMethods[route]
+		require.True(t, known, "%s has no row here", route)
+		if method != "" {
+			_, exists := of.MethodByName(method)
+			assert.True(t, exists, "%s: %s", route, method)
+		}
+	}
+	assert.Len(t, clientMethods, n)
+}
+
 // Each method of the client sends the request that it names, and returns what the daemon
 // answers or its error.
 func TestClientMethods(t *testing.T) {
@@ -200,6 +236,34 @@ func TestClientMethods(t *testing.T) {
 	})
 	require.ErrorIs(t, err, enough)
 	assert.Equal(t, []string{"{:n 1}", `"plain"`}, lines)
+
+	health, err := c.Health(ctx)
+	must(err)
+	assert.True(t, health.Key("ok?").Truthy())
+	listed, err := c.Routes(ctx)
+	must(err)
+	assert.Equal(t, len(clientMethods), listed.Key("routes").Len())
+	document, err := c.OpenAPI(ctx)
+	must(err)
+	assert.True(t, document.HasKey("openapi") || document.Has(edn.Text("openapi")))
+	counts, err := c.Telemetry(ctx)
+	must(err)
+	assert.True(t, counts.IsMap())
+	metrics, err := c.Metrics(ctx)
+	must(err)
+	assert.NotEmpty(t, metrics)
+	_, err = c.Stats(ctx, client.Filter{Intent: "a/b", Principal: "p", Since: at, Until: at.Add(time.Hour)})
+	must(err)
+	asked("statistics", httpapi.RunFilter{Intent: "a/b", Principal: "p", Since: at, Until: at.Add(time.Hour)})
+	w.trail = []edn.Value{edn.MustRead(`{:seq 2}`)}
+	rows, cursor, err := c.Audit(ctx, client.TrailFilter{After: "host.1", Until: at, Limit: 5})
+	must(err)
+	assert.Len(t, rows, 2)
+	assert.Equal(t, "host.2", cursor)
+	accepted, err = c.CancelJob(ctx, sampleRun, "no need", time.Second)
+	must(err)
+	assert.True(t, accepted)
+	assert.Contains(t, w.asked, runsCall{"", "cancel " + sampleRun, httpapi.Cancellation{By: operatorName(), Why: "no need", Wait: time.Second}})
 
 	w.failing.Store(errorOf("run/not-found"))
 	_, err = c.Run(ctx, sampleRun)

@@ -103,17 +103,22 @@ func (r *rebinder) serve(conn net.Conn) {
 // callers need no credentials, neither has an act executed nor reads anything: not with
 // forms, not with fetch and cookies or without, not with EDN as text, and not under a
 // name that leads to the daemon later. The same holds for a daemon whose callers need
-// credentials.
+// credentials, and over TLS.
 func TestHostilePage(t *testing.T) {
 	_, err := exec.LookPath("chromium")
 	require.NoError(t, err, "chromium is not installed")
-	for name, change := range map[string]func(*httpapi.Settings){"open": browsers, "strict": func(s *httpapi.Settings) { strict(s); browsers(s) }} {
+	config, _ := certified(t, 1)
+	for name, change := range map[string]func(*httpapi.Settings){
+		"open":   browsers,
+		"strict": func(s *httpapi.Settings) { strict(s); browsers(s) },
+		"TLS":    func(s *httpapi.Settings) { s.TLS = config; browsers(s) },
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, change)
 			w.user("ann")
 			seen := 0
 			w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
-			results := visit(t, w)
+			results := visit(t, w, name == "TLS")
 			t.Logf("%v", results)
 			w.mu.Lock()
 			for _, r := range w.rejections {
@@ -136,8 +141,9 @@ func TestHostilePage(t *testing.T) {
 	}
 }
 
-// visit opens the page of attacks in Chromium under a foreign name and returns its report.
-func visit(t *testing.T, w *world) map[string]string {
+// visit opens the page of attacks in Chromium under a foreign name and returns its report. If
+// the daemon is secure, the page is too, and the browser trusts every certificate.
+func visit(t *testing.T, w *world, secure bool) map[string]string {
 	t.Helper()
 	got := make(chan map[string]string, 1)
 	host := &rebinder{daemon: w.address}
@@ -145,7 +151,11 @@ func visit(t *testing.T, w *world) map[string]string {
 	host.Listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var once sync.Once
-	page := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
+	page := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		rw.Header().Set("Connection", "close") // a name that leads elsewhere needs a new connection
 		switch r.URL.Path {
@@ -159,12 +169,17 @@ func visit(t *testing.T, w *world) map[string]string {
 		case "/":
 			rw.Header().Set("Content-Type", "text/html")
 			_, _ = fmt.Fprint(rw, strings.NewReplacer(
-				"TARGET", "http://"+w.address,
+				"TARGET", scheme+"://"+w.address,
 				"ACT", strings.ReplaceAll(ednAct("t/any", "{}"), "\n", " "),
-				"REPORT", "http://report.example:"+port(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())+"/report",
+				"REPORT", scheme+"://report.example:"+port(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())+"/report",
 			).Replace(attacks))
 		}
 	}))
+	if secure {
+		page.StartTLS()
+	} else {
+		page.Start()
+	}
 	defer page.Close()
 	host.page = page.Listener.Addr().String()
 	go host.run()
@@ -174,7 +189,7 @@ func visit(t *testing.T, w *world) map[string]string {
 	cmd := exec.CommandContext(ctx, "chromium",
 		"--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking",
 		"--user-data-dir="+t.TempDir(), "--host-resolver-rules=MAP evil.example 127.0.0.1, MAP report.example 127.0.0.1",
-		"--no-proxy-server", "--remote-debugging-port=0", "http://evil.example:"+port(host.Addr().String())+"/")
+		"--no-proxy-server", "--ignore-certificate-errors", "--remote-debugging-port=0", scheme+"://evil.example:"+port(host.Addr().String())+"/")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	require.NoError(t, cmd.Start())

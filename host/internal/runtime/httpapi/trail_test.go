@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -90,4 +91,33 @@ func TestReadingOfTheTrailIsRecorded(t *testing.T) {
 			<-w.audited
 		}
 	}
+}
+
+// AUTH-013, TEL-002: the audit trail names the token and the user that an action created or
+// deleted by their ids, also if the action failed or was a repetition, and no token's text.
+func TestTrailNamesTokensAndUsers(t *testing.T) {
+	w := newWorld(t)
+	recorded := func(body string, header ...string) (result, input edn.Value) {
+		t.Helper()
+		result = w.operator("POST /v1/admin", body, header...).value(t).Key("result")
+		return result, journal.HideNamed((<-w.audited).Input)
+	}
+	user, input := recorded(`{"action":"create-user","user":"ann"}`)
+	assert.Equal(t, user.Key("user/id").String(), input.Key("user/id").String())
+	for range 2 {
+		made, input := recorded(`{"action":"token-create","user":"ann"}`, "Idempotency-Key", "k")
+		assert.Equal(t, made.Key("token/id").String(), input.Key("token/id").String())
+		assert.NotContains(t, input.String(), "fmt_")
+	}
+	made, _ := recorded(`{"action":"token-create","user":"ann"}`)
+	revoke := `{"action":"token-revoke","token":` + made.Key("token/id").String() + `}`
+	for range 2 {
+		_, input = recorded(revoke)
+		assert.Equal(t, made.Key("token/id").String(), input.Key("token/id").String())
+	}
+	text, _ := made.Key("token").AsString()
+	w.operator("POST /v1/admin", `{"action":"token-revoke","token":"`+text+`"}`)
+	assert.NotContains(t, journal.HideNamed((<-w.audited).Input).String(), text)
+	_, input = recorded(`{"action":"delete-user","user":"ann"}`)
+	assert.Equal(t, user.Key("user/id").String(), input.Key("user/id").String())
 }

@@ -63,7 +63,7 @@ func identityActions() []Action {
 			Input: `[:user {:doc "login: a-z 0-9 . _ @ + -"} [:string {:min 1 :max 64}]] [:type {:optional true :doc "of the account; default: simple"} [:string {:min 1 :max 64}]]
 				[:tenant {:optional true :doc "whose budget and runs the user shares; default: the host itself"} [:string {:min 1 :max 64}]]
 				[:roles {:optional true} ` + namesEntry + `] [:password {:optional true} ` + passwordEntry + `]`,
-			onIdentity: createUser, Grants: true},
+			onIdentity: createUser, Grants: true, Made: "user/id"},
 		onUser("set-password", "change the password of a user", " [:password "+passwordEntry+"]",
 			func(ctx context.Context, c identityCall) (identity.User, *contract.Error) {
 				return c.SetPassword(ctx, c.set, c.user(), text(c.in, "password"))
@@ -88,7 +88,7 @@ func identityActions() []Action {
 			func(ctx context.Context, c identityCall) (identity.User, *contract.Error) {
 				return c.Revoke(ctx, c.set, c.user(), c.role(), c.dry())
 			}),
-		{Name: "delete-user", Doc: "delete a user with its tokens", Input: userEntry + dryEntry,
+		{Name: "delete-user", Doc: "delete a user with its tokens", Input: userEntry + dryEntry, Made: "user/id",
 			onIdentity: func(ctx context.Context, c identityCall) (edn.Value, *contract.Error) {
 				u, tokens, err := c.DeleteUser(ctx, c.set, c.user(), c.dry())
 				if err != nil {
@@ -107,7 +107,7 @@ func identityActions() []Action {
 				[:roles {:optional true :doc "that it has of those of the user; default: all"} ` + namesEntry + `]
 				[:operations {:optional true :doc "that it may do, names or ns/*; default: all"} ` + namesEntry + `]
 				[:intents {:optional true :doc "that it may use, names or ns/*; default: all"} ` + namesEntry + `]`,
-			onIdentity: createToken, Grants: true, Secret: "token"},
+			onIdentity: createToken, Grants: true, Secret: "token", Made: "token/id"},
 		{Name: "token-list", Reads: true, Doc: "tokens, the latest first, without their texts",
 			Input:      `[:user {:optional true :doc "only those of one user"} [:string {:min 1 :max 64}]]`,
 			onIdentity: listTokens},

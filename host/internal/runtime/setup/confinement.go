@@ -34,6 +34,9 @@ func ConfinementValue(c *plugin.Confinement) edn.Value {
 	if c.Unheld.Any() {
 		gaps = append(gaps, edn.MustMap(edn.K("layer"), edn.K("enforcement"), edn.K("text"), edn.Text(c.Unheld.Text())))
 	}
+	if len(c.Unmade) > 0 {
+		gaps = append(gaps, edn.MustMap(edn.K("layer"), edn.K("files"), edn.K("text"), edn.Text(c.UnmadeText())))
+	}
 	return edn.MustMap(
 		edn.K("level"), edn.K(string(c.Level)),
 		edn.K("written?"), edn.Bool(c.Written),

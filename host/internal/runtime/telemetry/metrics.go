@@ -233,6 +233,18 @@ func (r *Reasons) Add(reason string) {
 	r.n[reason]++
 }
 
+// Expect has reasons counted from 0 on, so that a rate of their first event can be seen.
+func (r *Reasons) Expect(reasons ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n == nil {
+		r.n = map[string]int64{}
+	}
+	for _, reason := range reasons {
+		r.n[reason] += 0
+	}
+}
+
 // All returns the counts.
 func (r *Reasons) All() map[string]int64 {
 	r.mu.Lock()

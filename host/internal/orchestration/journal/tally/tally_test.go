@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally"
+	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -34,6 +38,7 @@ type stream struct {
 // recount is what the generator knows without reading records.
 type recount struct {
 	acts                              map[string]int64 // by status
+	rows                              map[string]int64 // runs by intent, status and error type
 	operations                        map[string]int64 // by outcome
 	ended, misread, retries, switches int64
 	judgePass, judgeFail, judgeErr    int64
@@ -61,7 +66,8 @@ func (s *stream) failure(of ...string) *contract.Error {
 // run draws one run, which is cut and continued at times.
 func (s *stream) run(id string) {
 	s.seq[id], s.epoch[id] = 0, 1
-	s.put(id, edn.Nil(), &journal.RunAccepted{Intent: "a/" + rapid.SampledFrom([]string{"one", "two"}).Draw(s.t, "intent"), Class: "sync"})
+	intent := "a/" + rapid.SampledFrom([]string{"one", "two"}).Draw(s.t, "intent")
+	s.put(id, edn.Nil(), &journal.RunAccepted{Intent: intent, Class: "sync"})
 	s.put(id, edn.Nil(), &journal.RunStarted{Host: "h", Boot: "1"})
 	failed := false
 	for n := range rapid.IntRange(0, 3).Draw(s.t, "nodes") {
@@ -83,6 +89,15 @@ func (s *stream) run(id string) {
 	fin.Status = status
 	s.put(id, edn.Nil(), fin)
 	s.want.acts[status]++
+	s.want.rows[row(intent, status, fin.Err)]++
+}
+
+// row names a kind of ended act.
+func row(intent, status string, err *contract.Error) string {
+	if err == nil {
+		return intent + " " + status
+	}
+	return intent + " " + status + " " + err.Type
 }
 
 func count(is bool) int64 {
@@ -192,7 +207,7 @@ func (s *stream) outcome(id string, path edn.Value, number int) (must bool) {
 
 func draw(t *rapid.T) *stream {
 	s := &stream{t: t, at: boot, seq: map[string]int{}, epoch: map[string]int{},
-		want: recount{acts: map[string]int64{}, operations: map[string]int64{}, failures: map[string]int64{}}}
+		want: recount{acts: map[string]int64{}, rows: map[string]int64{}, operations: map[string]int64{}, failures: map[string]int64{}}}
 	for n := range rapid.IntRange(0, 6).Draw(t, "runs") {
 		s.run(fmt.Sprintf("run_%d", n))
 	}
@@ -268,8 +283,74 @@ func (w recount) check(t require.TestingT, c *tally.Counts) {
 	assert.Equal(t, sum(w.failures), total)
 }
 
-// TEL-003: the KPIs of any stream of records are those of a naive recount, read as a
-// period or counted live; the live counters never fall, and records that were
+// checkText compares the metrics of counts, in the text that Prometheus reads.
+func (w recount) checkText(t require.TestingT, m *tally.Meter) {
+	text, err := telemetry.NewMetrics(owner{m}, &telemetry.Commits{}, tally.MaxSeries).Text()
+	require.NoError(t, err)
+	acts, rows, failures, ended := map[string]int64{}, map[string]int64{}, map[string]int64{}, int64(0)
+	for _, found := range sample.FindAllStringSubmatch(string(text), -1) {
+		labels := map[string]string{}
+		for _, l := range label.FindAllStringSubmatch(found[2], -1) {
+			labels[l[1]] = l[2]
+		}
+		n, err := strconv.ParseInt(found[3], 10, 64)
+		require.NoError(t, err)
+		switch found[1] {
+		case "acts":
+			acts[labels["status"]] += n
+			rows[labels["intent"]+" "+labels["status"]] += n
+		case "failures":
+			failures[labels["type"]] += n
+		case "attempts":
+			ended += n
+		}
+	}
+	byIntent := map[string]int64{}
+	for what, n := range w.rows {
+		byIntent[strings.Join(strings.Fields(what)[:2], " ")] += n
+	}
+	for name, n := range byIntent {
+		assert.Equal(t, n, rows[name], name)
+	}
+	assert.Equal(t, w.acts, acts)
+	assert.Equal(t, w.failures, failures)
+	assert.Equal(t, w.ended, ended)
+}
+
+var (
+	sample = regexp.MustCompile(`(?m)^ferment_(acts|failures|attempts)_total\{(.*)\} (\S+)$`)
+	label  = regexp.MustCompile(`(\w+)="([^"]*)"`)
+)
+
+// owner has the counts of a meter.
+type owner struct{ *tally.Meter }
+
+func (o owner) Counts() *tally.Counts     { c, _ := o.Total(); return c }
+func (owner) Samples() []telemetry.Sample { return nil }
+func (owner) Known(_, _ string) bool      { return true }
+
+// checkTrail compares the rows of the audit trail, one for each run that ended.
+func (w recount) checkTrail(t require.TestingT, records []journal.Record) {
+	runs, rows := map[string][]journal.Record{}, map[string]int64{}
+	for _, rec := range records {
+		runs[rec.Run] = append(runs[rec.Run], rec)
+		if _, ended := rec.Body.(*journal.RunFinished); !ended {
+			continue
+		}
+		act := journal.ActOf(runs[rec.Run])
+		require.NotNil(t, act, rec.Run)
+		name := row(act.Intent, act.Status, nil)
+		assert.Equal(t, act.ErrorType != "", act.Outcome == journal.ActError)
+		if act.ErrorType != "" {
+			name += " " + act.ErrorType
+		}
+		rows[name]++
+	}
+	assert.Equal(t, w.rows, rows)
+}
+
+// TEL-002, TEL-003: the KPIs of any stream of records are those of a naive recount, read as a
+// period or counted live, and so are the metrics and the audit trail; the live counters never fall, and records that were
 // observed before a meter began are not counted again.
 func TestKPIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -288,6 +369,8 @@ func TestKPIs(t *testing.T) {
 		}
 		live, _ := m.Total()
 		s.want.check(t, live)
+		s.want.checkText(t, m)
+		s.want.checkTrail(t, s.records)
 		s.want.check(t, read(s.records, boot, s.at.Add(time.Millisecond)))
 	})
 }

@@ -143,6 +143,16 @@ func (r *Reader) granted(s *decode.Section, p *Plugin) {
 			Hint:  "\"ferment doctor\" shows what it can hold; best_effort = true accepts less",
 		})
 	}
+	if len(c.Unmade) > 0 {
+		r.Report.Add(diag.Diagnostic{
+			Type:     "config/range",
+			Severity: severity,
+			Message:  fmt.Sprintf("plugin %s is not started: %s", diag.Quote(p.Name), c.UnmadeText()),
+			Range:    at,
+			Path:     append(path, "write_paths"),
+			Hint:     plugin.UnmadeHint,
+		})
+	}
 	if r.Root.Block("effects").Text("enforcement") == "strict" && p.Attached == "" {
 		r.unheld(settings, p, diag.Diagnostic{Type: "config/range", Severity: severity, Range: at, Path: path})
 	}

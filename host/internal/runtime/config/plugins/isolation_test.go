@@ -64,3 +64,29 @@ func TestStrictEnforcement(t *testing.T) {
 		})
 	}
 }
+
+// HCL-021: a write path that is missing and cannot be created is reported, because the plugin
+// would not start: as an error in prod, else as a warning. Nothing is created by the check.
+func TestWritePathThatCannotBeCreated(t *testing.T) {
+	for profile, severity := range map[string]diag.Severity{language.ProfileProd: diag.SeverityError, language.ProfileDev: diag.SeverityWarning} {
+		for path, fits := range map[string]bool{"new/below": true, "bin": true, "data/x/below": false} {
+			t.Run(profile+" "+path, func(t *testing.T) {
+				d := configtest.Chess()
+				d.Needs = []string{"fs/write"}
+				text := fmt.Sprintf("plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation { write_paths = [%q] }\n}\n", path)
+				dir := configtest.Lay(t, map[string]string{"bin/chess": "program", "data/x": "", "ferment.hcl": text})
+				c, ds := configtest.LoadDir(t, dir+"/ferment.hcl", config.Options{Profile: profile, Describer: configtest.Describer{"chess": d}})
+				assert.NoDirExists(t, dir+"/new")
+				if fits {
+					assert.Empty(t, ds, c.Report(0).Text(false))
+					return
+				}
+				require.Len(t, ds, 1, c.Report(0).Text(false))
+				assert.Equal(t, "config/range", ds[0].Type)
+				assert.Equal(t, severity, ds[0].Severity)
+				assert.Equal(t, []string{"plugin", "chess", "isolation", "write_paths"}, ds[0].Path)
+				assert.Contains(t, ds[0].Message, "data/x/below")
+			})
+		}
+	}
+}

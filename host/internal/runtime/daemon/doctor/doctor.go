@@ -195,6 +195,9 @@ func (e *Examination) Plugin(loaded *setup.Loaded, p plugins.Plugin) {
 	if held.Unheld.Any() {
 		e.Add("plugin", p.Name, bad, "not started: %s", held.Unheld.Text())
 	}
+	if len(held.Unmade) > 0 {
+		e.Add("plugin", p.Name, bad, "not started: %s", held.UnmadeText())
+	}
 	needs := "no needs"
 	if len(held.Needs) > 0 {
 		needs = "needs " + strings.Join(held.Needs, " ")

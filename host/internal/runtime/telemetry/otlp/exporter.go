@@ -37,7 +37,7 @@ type Settings struct {
 
 // Exporter observes runs, and sends metrics. The zero value is not ready: use New.
 type Exporter struct {
-	log    hclog.Logger
+	outage outage
 	spans  dropped
 	events dropped
 	points dropped // of metrics
@@ -54,7 +54,7 @@ var _ journal.Observer = (*Exporter)(nil)
 
 // New returns an exporter that exports nothing yet. Its metrics are those of a source.
 func New(log hclog.Logger, metrics Source) *Exporter {
-	return &Exporter{log: log, source: metrics, runs: map[string]*spans.Run{}}
+	return &Exporter{outage: outage{log: log, now: time.Now}, source: metrics, runs: map[string]*spans.Run{}}
 }
 
 // Configure changes the settings; nil exports nothing. What waits under other settings

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -33,7 +32,7 @@ func newMeters(life context.Context, s *Settings, x *Exporter, about *resource.R
 	if err != nil {
 		return nil, err
 	}
-	reader := sdkmetric.NewPeriodicReader(metricExporter{to, &x.points, x.log, life},
+	reader := sdkmetric.NewPeriodicReader(metricExporter{to, &x.points, &x.outage, life},
 		sdkmetric.WithInterval(metricsEvery), sdkmetric.WithTimeout(exportLimit),
 		sdkmetric.WithProducer(producer{x.source, instrumentation.Scope{Name: scope, Version: s.Version, SchemaURL: schemaURL}}))
 	return sdkmetric.NewMeterProvider(sdkmetric.WithResource(about), sdkmetric.WithReader(reader)), nil
@@ -57,7 +56,7 @@ func newMetricExporter(ctx context.Context, s *Settings) (sdkmetric.Exporter, er
 type metricExporter struct {
 	sdkmetric.Exporter
 	dropped *dropped
-	log     hclog.Logger
+	outage  *outage
 	life    context.Context
 }
 
@@ -65,11 +64,11 @@ func (x metricExporter) Export(ctx context.Context, all *metricdata.ResourceMetr
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.life, cancel)()
-	if err := x.Exporter.Export(ctx, all); err != nil {
-		n := points(all)
+	n, err := points(all), x.Exporter.Export(ctx, all)
+	if err != nil {
 		x.dropped.Add(n)
-		x.log.Warn("the collector did not receive metrics; the next ones have their counts", "count", n, "error", err)
 	}
+	x.outage.note("metrics", n, err)
 	return nil
 }
 

@@ -64,8 +64,8 @@ func newPipeline(s *Settings, x *Exporter) (*pipeline, error) {
 		die:      die,
 		toTraces: toTraces,
 		toLogs:   toLogs,
-		spans:    queue{what: "spans", limit: s.Queue, dropped: &x.spans, log: x.log, life: life},
-		events:   queue{what: "events", limit: s.Queue, dropped: &x.events, log: x.log, life: life},
+		spans:    queue{what: "spans", limit: s.Queue, dropped: &x.spans, outage: &x.outage, life: life},
+		events:   queue{what: "events", limit: s.Queue, dropped: &x.events, outage: &x.outage, life: life},
 	}
 	about := resource.NewWithAttributes(schemaURL,
 		attribute.String("service.name", "ferment"),

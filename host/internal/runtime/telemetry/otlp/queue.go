@@ -5,7 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hashicorp/go-hclog"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
@@ -20,7 +19,7 @@ type queue struct {
 	what    string
 	limit   int
 	dropped *dropped
-	log     hclog.Logger
+	outage  *outage
 	life    context.Context // ends what is on its way
 
 	mu      sync.Mutex
@@ -50,8 +49,8 @@ func (q *queue) leave(n int, err error) {
 	q.waiting -= n
 	if err != nil {
 		q.dropped.Add(int64(n))
-		q.log.Warn("the collector did not receive "+q.what, "count", n, "error", err)
 	}
+	q.outage.note(q.what, int64(n), err)
 }
 
 // bound returns a context that ends with the life of the queue too.

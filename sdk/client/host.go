@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/edn"
+)
+
+// Health returns the health of the process, which does not depend on plugins; a daemon that
+// is stuck has no error, but :ok? false.
+func (c *Client) Health(ctx context.Context) (edn.Value, error) { return c.state(ctx, "/health") }
+
+// Ready returns the readiness for acts; a daemon that is not ready has no error, but
+// :ok? false, and the reasons under :failed.
+func (c *Client) Ready(ctx context.Context) (edn.Value, error) { return c.state(ctx, "/ready") }
+
+// state returns an answer that is the same value with both of its statuses.
+func (c *Client) state(ctx context.Context, path string) (edn.Value, error) {
+	v, resp, err := c.send(ctx, request{method: http.MethodGet, path: path})
+	if err == nil && !v.HasKey("ok?") {
+		err = refusal(v, resp)
+	}
+	return v, err
+}
+
+// Routes lists the routes of the daemon.
+func (c *Client) Routes(ctx context.Context) (edn.Value, error) { return c.get(ctx, "/routes") }
+
+// OpenAPI returns the document about the routes, as the value that JSON has.
+func (c *Client) OpenAPI(ctx context.Context) (edn.Value, error) { return c.get(ctx, "/openapi.json") }
+
+// Telemetry returns what the daemon has counted, by branch.
+func (c *Client) Telemetry(ctx context.Context) (edn.Value, error) {
+	v, err := c.get(ctx, "/diag/telemetry")
+	return v.Key("telemetry"), err
+}
+
+// Metrics returns the metrics in the text format of Prometheus.
+func (c *Client) Metrics(ctx context.Context) (string, error) {
+	text, _, err := c.text(ctx, "/metrics", "text/plain")
+	return text, err
+}
+
+// Stats returns what the recorded runs of a period did: the runs of Intent and Principal
+// that were accepted from Since on and before Until. Zero fields select all, and the last
+// 24 hours.
+func (c *Client) Stats(ctx context.Context, f Filter) (edn.Value, error) {
+	return c.get(ctx, "/v1/runs/stats", "intent", f.Intent, "principal", f.Principal,
+		"since", instant(f.Since), "until", instant(f.Until))
+}
+
+// TrailFilter selects rows of the audit trail.
+type TrailFilter struct {
+	After string        // cursor; empty: from the oldest row on
+	Until time.Time     // rows from then on are left out; zero: none is
+	Limit int           // of rows, up to 10,000; 0: 1,000
+	Wait  time.Duration // for a row, up to a minute
+}
+
+// Audit returns rows of the audit trail, oldest first, and the cursor behind them. No row is
+// the end of the trail. Rows have what JSON can express.
+func (c *Client) Audit(ctx context.Context, f TrailFilter) (rows []edn.Value, cursor string, err error) {
+	query := encode("after", f.After, "until", instant(f.Until), "limit", number(f.Limit), "wait-ms", millis(f.Wait))
+	text, header, err := c.text(ctx, "/v1/admin/audit"+query, "application/x-ndjson")
+	if err != nil {
+		return nil, "", err
+	}
+	for line := range strings.Lines(text) {
+		row, err := edn.ReadJSON([]byte(line), edn.WithLimits(edn.Stored))
+		if err != nil {
+			return nil, "", contract.Errorf("runtime/protocol", "the daemon is not of this version: %w", err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, header.Get("Ferment-Cursor"), nil
+}
+
+// text returns a response that is text of a media type.
+func (c *Client) text(ctx context.Context, path, media string) (string, http.Header, error) {
+	resp, err := c.open(ctx, request{method: http.MethodGet, path: path, accept: media + ", " + typeEDN + ";q=0.5"})
+	if err != nil {
+		return "", nil, err
+	}
+	if resp.StatusCode >= http.StatusMultipleChoices {
+		v, err := read(ctx, resp)
+		if err == nil {
+			err = refusal(v, resp)
+		}
+		return "", nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if of, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";"); of != media {
+		return "", nil, foreign(resp)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	switch {
+	case err == nil:
+		return string(text), resp.Header, nil
+	case ctx.Err() != nil:
+		return "", nil, context.Cause(ctx)
+	}
+	return "", nil, broken("the response of the daemon is incomplete")
+}
+
+// CancelJob is Cancel for an accepted act; the error of an unknown one is
+// queue/job-not-found.
+func (c *Client) CancelJob(ctx context.Context, id, why string, wait time.Duration) (accepted bool, err error) {
+	var b edn.MapBuilder
+	b.OptText("reason", why)
+	v, err := c.ask(ctx, request{
+		method: http.MethodPost,
+		path:   jobs + url.PathEscape(id) + "/cancel" + encode("wait", millis(wait)),
+		body:   edn.Write(b.Map()),
+	})
+	return v.Key("cancel/accepted?").Truthy(), err
+}
