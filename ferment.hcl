@@ -144,7 +144,7 @@ locals {
   mlx       = env("MLX_MODEL", "") != ""
   provider  = local.openai ? "openai" : local.anthropic ? "anthropic" : local.ollama ? "ollama" : local.mlx ? "mlx" : "openai"
   spare     = local.mlx && local.provider != "mlx" # a model of this machine stands behind the provider
-  workspace = env("FERMENT_WORKSPACE", ".") # the tree that plugins workspace and testrunner read
+  workspace = env("FERMENT_WORKSPACE", ".")        # the tree that plugins workspace and testrunner read
   git       = "${env("XDG_CONFIG_HOME", "${env("HOME", "/root")}/.config")}/git"
 }
 

@@ -100,7 +100,7 @@ func contentOf(message edn.Value) string {
 // asked for is committed or a draft, and the draft can be sent.
 func TestKilledSendIsWhole(t *testing.T) {
 	t.Setenv(killTalk, "1")
-	kills := proof.Size(t, "kills within sends", max(killPoints, 5), 200)
+	kills := proof.Size(t, "kills within sends", 5, 200)
 	const each = 12 // operations that are all tried, which are those of more than one send
 	onEach(t, func(t *testing.T, on backend) {
 		random := rand.New(rand.NewPCG(21, 7))
@@ -157,7 +157,9 @@ func TestCutLogOfASend(t *testing.T) {
 
 	random := rand.New(rand.NewPCG(3, 2))
 	cuts := []int{0, len(log)}
-	for at := logHeader; at <= len(log); at += cutEvery * frame {
+	frames := (len(log) - logHeader) / frame
+	some := proof.Size(t, "frames that end a log of sends", frames/9, frames)
+	for at := logHeader; at <= len(log); at += max(frames/max(some, 1), 1) * frame {
 		cuts = append(cuts, at, max(0, at-1-random.IntN(frame)))
 	}
 	for _, bound := range append(asked, done...) {

@@ -217,7 +217,7 @@ func TestCutLogGivesAPrefix(t *testing.T) {
 	var cuts []int
 	frames := (len(log) - logHeader) / frame
 	some := proof.Size(t, "frames that end a log", frames/9, frames)
-	for at := logHeader; at <= len(log); at += max(frames/some, 1) * frame {
+	for at := logHeader; at <= len(log); at += max(frames/max(some, 1), 1) * frame {
 		cuts = append(cuts, at, max(0, at-1-random.IntN(frame)))
 	}
 	for _, at := range append(cuts, 0, len(log)) {
