@@ -136,7 +136,7 @@ func TestDeadline(t *testing.T) {
 			s.StopGrace = 100 * time.Millisecond
 			b := run(t, s).ready()
 			if row.frozen {
-				require.NoError(t, syscall.Kill(b.pid(), syscall.SIGSTOP))
+				freeze(t, b.pid())
 			}
 			c := request(`{:do "hang"}`)
 			c.Deadline = time.Now().Add(3 * timeout)

@@ -138,7 +138,7 @@ func TestPitfall03_StoppedPlugin(t *testing.T) {
 			}
 			b.inFlight(calls)
 			pid := b.pid()
-			require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+			freeze(t, pid)
 			begin := time.Now()
 			require.NoError(t, b.Drain("p"))
 			stopped := b.to(t, Stopped, 1)
@@ -181,8 +181,7 @@ func TestStopLadder(t *testing.T) {
 			u, err := b.unit("p")
 			require.NoError(t, err)
 			if ignored == "SIGSTOP" {
-				require.NoError(t, syscall.Kill(b.pid(), syscall.SIGSTOP))
-				awaitStopped(t, b.pid())
+				freeze(t, b.pid())
 			}
 			begin := time.Now()
 			var got []string
@@ -203,10 +202,11 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// awaitStopped waits until the signal has reached every thread of a process, as
+// freeze stops a process and waits until the signal has reached each of its threads, as
 // reported by Linux: one of them could still answer.
-func awaitStopped(t *testing.T, pid int) {
+func freeze(t *testing.T, pid int) {
 	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
 	if runtime.GOOS != "linux" {
 		return
 	}
