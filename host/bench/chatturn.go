@@ -105,7 +105,7 @@ func chatTurn(p pace) (rows []row, err error) {
 		edn.K("task"), edn.MustMap(edn.K("intent"), edn.K("conversation/send")),
 		edn.K("input"), edn.MustMap(edn.K("conversation/id"), edn.Text("act"), edn.K("text"), edn.Text("Hello")))
 	took, err := inTurns(p, 5, func() (failed error) {
-		t.Do(ctx, "Hello", func(e chat.Event) {
+		t.Do(ctx, "Hello", "", func(e chat.Event) {
 			if f, ok := e.(chat.Failed); ok {
 				failed = f.Err
 			}
