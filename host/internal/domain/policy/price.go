@@ -81,13 +81,17 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 	return total, nil
 }
 
+// maxOut bounds the output tokens of one call, so that sums and prices of them
+// cannot overflow.
+const maxOut = 1 << 43
+
 // MostOut returns the maximum number of output tokens of one call: the limit of
 // the capability, or a lower :max-tokens of the budget, and what the model may
 // use for reasoning in addition. ok is false without a limit.
 func MostOut(c *registry.Capability, budget edn.Value) (n int64, ok bool) {
 	n, ok = int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
 	if asked, limited := budget.Key("max-tokens").AsInt(); limited && (!ok || asked < n) {
-		n, ok = asked, true
+		n, ok = min(asked, maxOut), true
 	}
 	if ok {
 		n += int64(c.Limits.HeadroomTokens)

@@ -32,7 +32,7 @@ func resumeWorld(t testing.TB) *dispatchtest.World {
 			dispatchtest.Cap("a/pays", ":cap/cost {:usd 0.01M}"),
 			dispatchtest.Cap("a/puts", ":cap/effects #{:fs/write} :cap/idempotent? true"),
 			dispatchtest.Cap("a/adds", ":cap/effects #{:fs/write}"),
-			router("r/pick", ""), router("r/plan", ":cap/can-produce #{:value :plan}"), router("r/down", ""), router("r/prose", ""),
+			router("r/pick", ""), router("r/thinks", ":cap/limits {:max-tokens 150 :headroom-tokens 2000}"), router("r/plan", ":cap/can-produce #{:value :plan}"), router("r/down", ""), router("r/prose", ""),
 			`{:cap/id :a/check :cap/kind :solver :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any}`,
 		},
 		Intents: []registry.Intent{

@@ -46,17 +46,17 @@ const maxReasoning = 1 << 20
 // Output implements funds.Request. More than the declared headroom is reserved if
 // the request grants more tokens for reasoning, or if an answer was empty because
 // reasoning had used up its limit.
-func (q *callRequest) Output(c *registry.Capability) (int64, bool) {
+func (q *callRequest) Output(c *registry.Capability) (n, headroom int64, ok bool) {
 	most, ok := policy.MostOut(c, q.n.w.Policy.Budget)
 	if !ok {
-		return 0, false
+		return 0, 0, false
 	}
 	declared := int64(c.Limits.HeadroomTokens)
-	room := max(declared, q.n.w.Policy.stats[c.ID].Headroom())
+	headroom = max(declared, q.n.w.Policy.stats[c.ID].Headroom())
 	if n, asked := q.n.w.Input.Key("reasoning").Key("budget-tokens").AsInt(); asked && n <= maxReasoning {
-		room = max(room, n)
+		headroom = max(headroom, n)
 	}
-	return most + room - declared, true
+	return most - declared + headroom, headroom, true
 }
 
 // Countable implements funds.Request. The count is requested once per capability

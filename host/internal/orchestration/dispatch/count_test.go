@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
@@ -104,18 +105,27 @@ func TestHeadroomIsReserved(t *testing.T) {
 	t.Parallel()
 	const declared = `:cap/limits {:max-tokens 100 :headroom-tokens 2000}`
 	empty := contract.Errorf("provider/empty", "nothing was said").WithDetail("tokens/headroom", edn.Int(5000))
+	const plenty = `{:max-tokens-out 9000}`
 	for name, tt := range map[string]struct {
-		more, input string
-		empties     int // answers that are empty before the first that is not
-		reserved    []string
+		more, input, limits string
+		empties             int // answers that are empty before the first that is not
+		failure             string
+		reserved            []string
 	}{
-		"declared":                    {declared, `{:prompt "why"}`, 0, []string{"2100"}},
-		"none":                        {`:cap/limits {:max-tokens 100}`, `{:prompt "why"}`, 0, []string{"100"}},
-		"without a limit":             {`:cap/limits {:headroom-tokens 2000}`, `{:prompt "why"}`, 0, []string{"9000"}},
-		"granted":                     {declared, `{:prompt "why" :reasoning {:budget-tokens 3000}}`, 0, []string{"3100"}},
-		"less granted":                {declared, `{:prompt "why" :reasoning {:budget-tokens 30}}`, 0, []string{"2100"}},
-		"more granted than there may": {declared, `{:prompt "why" :reasoning {:budget-tokens 9223372036854775807}}`, 0, []string{"2100"}},
-		"learned":                     {declared, `{:prompt "why"}`, 1, []string{"2100", "5100"}},
+		"declared":                    {declared, `{:prompt "why"}`, plenty, 0, "", []string{"2100"}},
+		"none":                        {`:cap/limits {:max-tokens 100}`, `{:prompt "why"}`, plenty, 0, "", []string{"100"}},
+		"without a limit":             {`:cap/limits {:headroom-tokens 2000}`, `{:prompt "why"}`, plenty, 0, "", []string{"9000"}},
+		"granted":                     {declared, `{:prompt "why" :reasoning {:budget-tokens 3000}}`, plenty, 0, "", []string{"3100"}},
+		"less granted":                {declared, `{:prompt "why" :reasoning {:budget-tokens 30}}`, plenty, 0, "", []string{"2100"}},
+		"more granted than there may": {declared, `{:prompt "why" :reasoning {:budget-tokens 9223372036854775807}}`, plenty, 0, "", []string{"2100"}},
+		"learned":                     {declared, `{:prompt "why"}`, plenty, 1, "", []string{"2100", "5100"}},
+		"as far as there is room":     {declared, `{:prompt "why"}`, `{:max-tokens-out 1500}`, 0, "", []string{"1500"}},
+		"for the answer alone":        {declared, `{:prompt "why"}`, `{:max-tokens-out 100}`, 0, "", []string{"100"}},
+		"not even for the answer":     {declared, `{:prompt "why"}`, `{:max-tokens-out 99}`, 0, "budget/exceeded", nil},
+		"the most that can be written": {`:cap/limits {:headroom-tokens 2000}`, `{:prompt "why" :reasoning {:budget-tokens 1048576}}`,
+			`{:max-tokens 9223372036854775807 :max-tokens-out 9000}`, 0, "budget/exceeded", nil},
+		"the most that can be written, for money": {`:cap/limits {:headroom-tokens 2000} :cap/cost {:usd-in-per-mtok 1M :usd-out-per-mtok 1M}`,
+			`{:prompt "why"}`, `{:max-tokens 9223372036854775807 :max-usd 1M}`, 0, "budget/exceeded", nil},
 	} {
 		w := dispatchtest.New(t, dispatchtest.Spec{Caps: []string{model("t/a", tt.more)}})
 		w.Dispatcher.Stats = &stats.Table{}
@@ -126,8 +136,10 @@ func TestHeadroomIsReserved(t *testing.T) {
 			}
 			return out(`{:text "fine"}`)
 		})
-		got := serve(t, w, order{input: tt.input, limits: `{:max-tokens-out 9000}`, layer: retries(1, 0)})
-		assert.Empty(t, got.failure(), name)
+		layer := retries(1, 0)
+		layer.SetBudget(edn.MustRead(tt.limits), policy.Origin{})
+		got := serve(t, w, order{input: tt.input, limits: tt.limits, layer: layer})
+		assert.Equal(t, tt.failure, got.failure(), name)
 		var reserved []string
 		for _, r := range got.records {
 			if b, ok := r.Body.(*journal.BudgetReserved); ok {

@@ -55,8 +55,9 @@ type Request interface {
 	// Input returns the input tokens for a capability: as counted by it, else
 	// estimated.
 	Input(c *registry.Capability) int64
-	// Output returns the limit for the output tokens; ok is false without one.
-	Output(c *registry.Capability) (n int64, ok bool)
+	// Output returns the limit for the output tokens, and how many of these are for
+	// reasoning in addition to the answer; ok is false without a limit.
+	Output(c *registry.Capability) (n, headroom int64, ok bool)
 	// Countable reports whether a capability can count the input and has not done
 	// so.
 	Countable(c *registry.Capability) bool
@@ -115,7 +116,8 @@ func (p *Payer) worstCase(ctx context.Context, c *registry.Capability, counts po
 }
 
 // size returns the most tokens that a call can have as input and output. An
-// unbounded answer may take all that is left.
+// unbounded answer may take all that is left. Headroom is reserved as far as
+// there is room: the plugin grants the model no more than is reserved.
 func (p *Payer) size(ctx context.Context, c *registry.Capability) policy.Size {
 	if !policy.CountsTokens(c) {
 		return policy.Size{InKnown: true, OutKnown: true}
@@ -124,15 +126,18 @@ func (p *Payer) size(ctx context.Context, c *registry.Capability) policy.Size {
 	if most := int64(c.Limits.ContextTokens); most > 0 {
 		size.In = min(size.In, most)
 	}
-	if n, ok := p.Request.Output(c); ok {
-		size.Out, size.OutKnown = n, true
+	n, headroom, bounded := p.Request.Output(c)
+	size.Out, size.OutKnown = n, bounded
+	if bounded && headroom == 0 || !p.Chain.Bounds(policy.TokensOut) {
 		return size
 	}
-	if p.Chain.Bounds(policy.TokensOut) {
-		if left, err := p.Account.Left(ctx, p.Chain); err == nil {
-			// With nothing left, one token already exceeds the budget.
-			size.Out, size.OutKnown = max(1, left.Amounts().Count(policy.TokensOut)), true
-		}
+	left, err := p.Account.Left(ctx, p.Chain)
+	switch room := left.Amounts().Count(policy.TokensOut); {
+	case err != nil:
+	case bounded:
+		size.Out = max(n-headroom, min(n, room))
+	default: // with nothing left, one token already exceeds the budget
+		size.Out, size.OutKnown = max(1, room), true
 	}
 	return size
 }

@@ -19,10 +19,6 @@ type Candidate struct {
 	// closed is true while the breaker is closed; it is read without the lock.
 	closed atomic.Bool
 
-	// headroom is the largest number of tokens that the model was found to need for
-	// reasoning.
-	headroom atomic.Int64
-
 	performance // has a lock of its own
 
 	mu sync.Mutex
