@@ -193,9 +193,11 @@ func (s Settings) confinement(d contract.Description, support confine.Support) C
 		Gaps:        p.Check(support),
 	}
 	c.Ungranted, c.Unheld = s.Isolation.Ungranted(c.Needs), s.Isolation.Unheld
-	c.Unmade = unmade(p.WritePaths)
 	if p.Level.Rank() > support.Best().Rank() {
 		c.Level = support.Best()
+	}
+	if c.Level == confine.Strict { // the others do not confine files
+		c.Unmade = unmade(p.WritePaths)
 	}
 	switch {
 	case c.Level != confine.Strict:
@@ -307,16 +309,17 @@ func unmade(paths []string) []error {
 // makeable returns nil for a path that exists, or whose nearest existing ancestor is a
 // directory that this process may write. It creates nothing.
 func makeable(path string) error {
-	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	for at := filepath.Dir(path); ; at = filepath.Dir(at) {
+	for at := path; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
-		switch {
+		switch _, missing := os.Lstat(at); {
+		case errors.Is(err, fs.ErrNotExist) && missing == nil:
+			return &fs.PathError{Op: "create", Path: path, Err: fmt.Errorf("%s is a dangling link", at)}
 		case errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at):
 			continue
 		case err != nil:
 			return err
+		case at == path:
+			return nil
 		case !info.IsDir():
 			return &fs.PathError{Op: "create", Path: path, Err: unix.ENOTDIR}
 		}

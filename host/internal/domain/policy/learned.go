@@ -53,9 +53,13 @@ func (l *LearnedLayer) over(weak *LearnedLayer) *LearnedLayer {
 	if l == nil || weak == nil {
 		return cmp.Or(l, weak)
 	}
+	priors := weak.Priors
+	if l.Prior.Set { // that of every capability
+		priors = nil
+	}
 	out := &LearnedLayer{
 		Prior:         nearest(weak.Prior, l.Prior),
-		Priors:        weak.Priors,
+		Priors:        priors,
 		Explore:       nearest(weak.Explore, l.Explore),
 		HalfLife:      nearest(weak.HalfLife, l.HalfLife),
 		CostWeight:    nearest(weak.CostWeight, l.CostWeight),
@@ -64,7 +68,7 @@ func (l *LearnedLayer) over(weak *LearnedLayer) *LearnedLayer {
 	}
 	if len(l.Priors) > 0 {
 		out.Priors = maps.Clone(l.Priors)
-		for id, p := range weak.Priors {
+		for id, p := range priors {
 			if _, written := out.Priors[id]; !written {
 				out.Priors[id] = p
 			}

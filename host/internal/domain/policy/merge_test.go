@@ -644,6 +644,10 @@ func TestLearnedSettings(t *testing.T) {
 	}
 	assert.Equal(t, weak.Learned.Priors, resolve(t, on, weak, policy.Layer{Learned: &policy.LearnedLayer{}}).Learned.Priors)
 	assert.Len(t, strong.Learned.Priors, 1, "the layers stay as they are")
+	all := policy.Layer{Learned: &policy.LearnedLayer{Prior: policy.Of(prior(5, 5), byNode)}}
+	for id := range weak.Learned.Priors {
+		assert.Equal(t, prior(5, 5), resolve(t, on, weak, all).Learned.Of(id), "%s: one prior is that of all", id)
+	}
 }
 
 // JRN-050: a replay has its capabilities in the place of those of the run, whatever

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,8 +44,11 @@ type dataDir struct {
 // AdminTokenFile returns the path of the admin token in a data directory.
 func AdminTokenFile(dir string) string { return filepath.Join(dir, "run", "admin.token") }
 
-// makeDataDir creates the directory if it is missing. An error that is not that of a disk or
-// of rights is one of the configuration, which names a place where no directory can be.
+// nowhere are the errors of a place where no directory can be.
+var nowhere = []error{syscall.ENOENT, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EINVAL}
+
+// makeDataDir creates the directory if it is missing. That the configuration names a place
+// where no directory can be is an error of the configuration.
 func makeDataDir(path string) error {
 	problem := func(text, fix string) error {
 		return &DirectoryError{Dir: path, Problem: text, Fix: fix, code: ExitConfig}
@@ -59,10 +63,10 @@ func makeDataDir(path string) error {
 	case link != "":
 		return problem(fmt.Sprintf("cannot be created: %s is a symbolic link to %s, which does not exist", link, target),
 			"create that directory or correct the link")
-	case broken(err), errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("data directory: %w", err)
+	case slices.ContainsFunc(nowhere, func(of error) bool { return errors.Is(err, of) }):
+		return problem(fmt.Sprintf("cannot be created: %s", err), "name another in ferment.data_dir")
 	}
-	return problem(fmt.Sprintf("cannot be created: %s", err), "name another in ferment.data_dir")
+	return fmt.Errorf("data directory: %w", err)
 }
 
 // openDataDir creates or checks the directory and locks it.

@@ -36,7 +36,7 @@ type figures struct {
 // count begins to count. It comes before the journal is opened.
 func (d *Daemon) count() {
 	d.figures.meter = tally.NewMeter(d.begun)
-	d.figures.restarts.Expect(backoffOver, operatorRestart)
+	d.figures.restarts.Expect(restartCauses...)
 	d.figures.metrics = telemetry.NewMetrics(owner{d}, &d.figures.commits, tally.MaxSeries)
 	d.figures.export = otlp.New(d.log.Named("otel"), otlp.Source{Begin: d.begun, Metrics: d.figures.metrics.Metrics})
 }
@@ -63,17 +63,13 @@ func (d *Daemon) observeMemory(h *Host) {
 	}
 }
 
-// The causes of a restart.
-const (
-	backoffOver     = string(plugin.CauseBackoffOver)
-	operatorRestart = string(plugin.CauseRestart)
-)
+// restartCauses are the causes of a start that follows an earlier one.
+var restartCauses = []string{string(plugin.CauseBackoffOver), string(plugin.CauseRestart), string(plugin.CauseQuality)}
 
-// transition counts a change of a plugin's state. Every start but the first one of a
-// process is a restart.
+// transition counts a change of a plugin's state.
 func (f *figures) transition(t Transition) {
 	f.transitions.Add(t.To)
-	if t.Cause == backoffOver && t.To == "starting" || t.Cause == operatorRestart && t.To == "draining" {
+	if t.To == string(plugin.Starting) && slices.Contains(restartCauses, t.Cause) {
 		f.restarts.Add(t.Cause)
 	}
 }

@@ -2,6 +2,9 @@ package plugins_test
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -69,15 +72,28 @@ func TestStrictEnforcement(t *testing.T) {
 // would not start: as an error in prod, else as a warning. Nothing is created by the check.
 func TestWritePathThatCannotBeCreated(t *testing.T) {
 	for profile, severity := range map[string]diag.Severity{language.ProfileProd: diag.SeverityError, language.ProfileDev: diag.SeverityWarning} {
-		for path, fits := range map[string]bool{"new/below": true, "bin": true, "data/x/below": false} {
-			t.Run(profile+" "+path, func(t *testing.T) {
+		for _, row := range []struct {
+			path, level string
+			fits        bool
+		}{
+			{"new/below", "strict", true},
+			{"bin", "strict", true},
+			{"data/x/below", "strict", false},
+			{"link", "strict", false},
+			{"link/below", "strict", false},
+			{"data/x/below", "limits", true}, // confines no files
+		} {
+			t.Run(profile+" "+row.path+" "+row.level, func(t *testing.T) {
 				d := configtest.Chess()
 				d.Needs = []string{"fs/write"}
-				text := fmt.Sprintf("plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation { write_paths = [%q] }\n}\n", path)
+				text := fmt.Sprintf("plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation {\n    level       = %q\n"+
+					"    write_paths = [%q]\n  }\n}\n", row.level, row.path)
 				dir := configtest.Lay(t, map[string]string{"bin/chess": "program", "data/x": "", "ferment.hcl": text})
+				require.NoError(t, os.Symlink("nowhere", dir+"/link"))
 				c, ds := configtest.LoadDir(t, dir+"/ferment.hcl", config.Options{Profile: profile, Describer: configtest.Describer{"chess": d}})
 				assert.NoDirExists(t, dir+"/new")
-				if fits {
+				ds = slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return !strings.Contains(d.Message, "write path") })
+				if row.fits {
 					assert.Empty(t, ds, c.Report(0).Text(false))
 					return
 				}
@@ -85,7 +101,7 @@ func TestWritePathThatCannotBeCreated(t *testing.T) {
 				assert.Equal(t, "config/range", ds[0].Type)
 				assert.Equal(t, severity, ds[0].Severity)
 				assert.Equal(t, []string{"plugin", "chess", "isolation", "write_paths"}, ds[0].Path)
-				assert.Contains(t, ds[0].Message, "data/x/below")
+				assert.Contains(t, ds[0].Message, row.path)
 			})
 		}
 	}

@@ -50,7 +50,7 @@ func (q *queue) leave(n int, err error) {
 	if err != nil {
 		q.dropped.Add(int64(n))
 	}
-	q.outage.note(q.what, int64(n), err)
+	q.outage.note(q.what, q.dropped.Load(), err)
 }
 
 // bound returns a context that ends with the life of the queue too.
