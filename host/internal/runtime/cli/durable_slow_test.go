@@ -4,7 +4,9 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -37,10 +39,11 @@ const countingPlan = `{:nodes [
  {:op :emit :input [{:slot/path [:a :n]} {:slot/path [:b :n]} {:slot/path [:all :out]} {:slot/path [:inner :out]}]}]}`
 
 // TestDaemonKilledAnytime: SIGKILL of a daemon at any moment loses no accepted
-// run. The next daemon resumes what was open; calls of class none and idempotent
-// are done, equal to those of an uninterrupted run. A run that was cut in a call of
-// class once is suspended, and does not repeat it: the decision about it follows
-// from its trace (JRN-004, JRN-040 to JRN-044, RUN-016).
+// run, be it answered with 202 or with its result. The next daemon resumes what was
+// open; calls of class none and idempotent are done, equal to those of an
+// uninterrupted run, and never again once their answer is committed. A run that was
+// cut in a call of class once is suspended, and does not repeat it: the decision
+// about it follows from its trace (JRN-004, JRN-040 to JRN-044, RUN-016).
 func TestDaemonKilledAnytime(t *testing.T) {
 	killedAnytime(t, newWorld(t, "ferment.hcl", testProfile), proof.Size(t, "kills of the daemon", 60, 1000), sqliteStore)
 }
@@ -87,7 +90,8 @@ effects {
 func killedAnytime(t *testing.T, w *world, kills int, kept string) {
 	file := w.counting(t, kept)
 	random := rand.New(rand.NewPCG(killSeed, 7))
-	want := map[string]string{} // by run: its result
+	want := map[string]string{} // by run: its result; empty for one that was only accepted
+	committed := map[string]int{}
 	open := 0
 	for round := range kills {
 		s := w.serve()
@@ -105,16 +109,25 @@ func killedAnytime(t *testing.T, w *world, kills int, kept string) {
 			if k == 0 {
 				once = fmt.Sprintf(`{:op :call :intent :count/once :input {:n "%s.7"} :as :o}`, name)
 			}
+			status, more := 200, ":effects {:allowed #{:fs/write}}"
+			if k == 1 {
+				status, more = 202, more+" :response/type :accepted"
+			}
 			clients.Go(func() {
-				body := envelopeOf("plan/run", "{:plan "+fmt.Sprintf(countingPlan, name, once)+"}", ":effects {:allowed #{:fs/write}}")
+				body := envelopeOf("plan/run", "{:plan "+fmt.Sprintf(countingPlan, name, once)+"}", more)
 				a := s.request(context.Background(), "POST", "/v1/act", body)
 				if a.err != nil {
 					return // the daemon is gone
 				}
-				assert.Equal(t, 200, a.status, "%s", a.body)
+				assert.Equal(t, status, a.status, "%s", a.body)
+				id, result := a.header.Get("Ferment-Run-Id"), ""
+				if status == 200 {
+					result = a.value(t).Key("result").Key("out").String()
+				}
 				mu.Lock()
 				defer mu.Unlock()
-				want[a.header.Get("Ferment-Run-Id")] = a.value(t).Key("result").Key("out").String()
+				require.NotEmpty(t, id, "%s", a.body)
+				want[id] = result
 			})
 		}
 		if round%2 == 0 { // before its kill a run is recorded, however slow the machine is
@@ -130,7 +143,7 @@ func killedAnytime(t *testing.T, w *world, kills int, kept string) {
 		s.wait()
 		clients.Wait()
 		require.Empty(t, awaitNone(built.root, endLimit))
-		open = openRuns(t, w)
+		open = openRuns(t, w, file, committed)
 	}
 	s := w.serve() // resumes the last ones, and waits for them when it is stopped
 	if open > 0 {
@@ -140,7 +153,7 @@ func killedAnytime(t *testing.T, w *world, kills int, kept string) {
 	require.Eventually(t, func() bool { return len(w.recorded(t, "open")) == 0 }, runLimit, 5*time.Millisecond)
 	s.stop()
 	decided := decideAll(t, w, file)
-	verifyDurable(t, w, want, file)
+	verifyDurable(t, w, want, file, committed)
 	t.Logf("%d runs were suspended", decided)
 }
 
@@ -223,17 +236,46 @@ func openStore(t *testing.T, w *world) *store.Store {
 	return s
 }
 
-func openRuns(t *testing.T, w *world) int {
+// openRuns returns the number of open runs. No daemon is there. It adds how often each
+// call was made whose answer is found committed for the first time.
+func openRuns(t *testing.T, w *world, file string, committed map[string]int) int {
 	s := openStore(t, w)
 	defer func() { require.NoError(t, s.Close()) }()
-	runs, err := s.Unfinished(t.Context())
+	open, err := s.Unfinished(t.Context())
 	require.NoError(t, err)
-	return len(runs)
+	ids := map[string]bool{}
+	for _, u := range open {
+		ids[u.Run.ID] = true
+	}
+	last, err := s.Runs(t.Context(), store.Filter{Limit: 10})
+	require.NoError(t, err)
+	for _, run := range last {
+		ids[run.ID] = true
+	}
+	text, err := os.ReadFile(file)
+	if !errors.Is(err, fs.ErrNotExist) { // no call was made yet
+		require.NoError(t, err)
+	}
+	for id := range ids {
+		records, err := s.Read(t.Context(), id, 0, 10_000)
+		require.NoError(t, err)
+		for _, rec := range records {
+			node, ok := rec.Body.(*journal.NodeCommitted)
+			if !ok {
+				continue
+			}
+			name, ok := node.Value.Value().Key("out").Key("n").AsString()
+			if _, known := committed[name]; ok && !known {
+				committed[name] = strings.Count(string(text), " "+name+" ")
+			}
+		}
+	}
+	return len(open)
 }
 
-// verifyDurable checks the journal against what clients have seen and what the
-// counter has counted.
-func verifyDurable(t *testing.T, w *world, want map[string]string, file string) {
+// verifyDurable checks the journal against what clients have seen, what the counter has
+// counted, and how often each call had been made when its answer was committed.
+func verifyDurable(t *testing.T, w *world, want map[string]string, file string, committed map[string]int) {
 	t.Helper()
 	s := openStore(t, w)
 	defer func() { require.NoError(t, s.Close()) }()
@@ -242,7 +284,7 @@ func verifyDurable(t *testing.T, w *world, want map[string]string, file string) 
 	require.Empty(t, damaged)
 	runs, err := s.Runs(t.Context(), store.Filter{Limit: 100_000})
 	require.NoError(t, err)
-	resumed, effects := 0, []string(nil)
+	resumed, accepted, effects := 0, 0, []string(nil)
 	for _, run := range runs {
 		records, err := s.Read(t.Context(), run.ID, 0, 10_000)
 		require.NoError(t, err)
@@ -261,11 +303,16 @@ func verifyDurable(t *testing.T, w *world, want map[string]string, file string) 
 		result := end.Response.Value().Key("result").Key("out").String()
 		assert.Equal(t, fmt.Sprintf(`{:value ["%[1]s.1" "%[1]s.2" ["%[1]s.3" "%[1]s.4" "%[1]s.5"] {:text "%[1]s.6"}]}`, first), result, "run %s", run.ID)
 		if seen, ok := want[run.ID]; ok {
-			assert.Equal(t, seen, result, "run %s: its client had another answer", run.ID)
+			if seen == "" {
+				accepted++
+			} else {
+				assert.Equal(t, seen, result, "run %s: its client had another answer", run.ID)
+			}
 			delete(want, run.ID)
 		}
 	}
-	assert.Empty(t, want, "answered runs that the journal does not have")
+	assert.Empty(t, want, "answered or accepted runs that the journal does not have")
+	assert.Positive(t, accepted)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	keys, times := map[string]string{}, map[string]int{}
@@ -283,8 +330,18 @@ func verifyDurable(t *testing.T, w *world, want map[string]string, file string) 
 	for _, call := range effects {
 		assert.Positive(t, times[call], "call %s was not made", call)
 	}
+	repeated := 0
+	for call, n := range times {
+		_, name, _ := strings.Cut(call, " ")
+		if before, ok := committed[name]; ok {
+			assert.Equal(t, before, n, "call %s was made again although its answer was committed", call)
+		}
+		repeated += n - 1
+	}
+	assert.NotEmpty(t, committed)
 	assert.Positive(t, resumed, "no run was cut")
-	t.Logf("%d runs, %d resumed, %d calls", len(runs), resumed, len(keys))
+	t.Logf("%d runs, %d resumed, %d accepted, %d calls, %d answers committed before a kill, %d repeats of calls without one",
+		len(runs), resumed, accepted, len(keys), len(committed), repeated)
 }
 
 // JRN-005: a daemon that cannot record answers nothing more, and ends with 74
