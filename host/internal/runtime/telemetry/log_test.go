@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,24 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
 )
+
+// written is a log that timers write too.
+type written struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (w *written) Write(line []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(line)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
 
 func lines(t *testing.T, text string) (out []map[string]any) {
 	t.Helper()
@@ -29,7 +48,7 @@ func lines(t *testing.T, text string) (out []map[string]any) {
 // count; other lines, such as those with another error, and audit lines, are all written.
 func TestFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out written
 		log, _, flush := telemetry.NewLog(&out, false)
 		for i := range 500 { // a plugin whose health flaps
 			log.Named("plugin").Info("plugin", "plugin", "a", "from", "ready", "to", "degraded", "error", "no answer", "pid", i)
