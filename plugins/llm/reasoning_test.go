@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -563,6 +564,24 @@ func TestLoadedContext(t *testing.T) {
 		}
 		assert.Len(t, r.server.Requests(), 1, "%s: it was not sent", preset)
 		assert.Len(t, r.server.Besides(), 1, "%s: the server is asked once", preset)
+	}
+}
+
+// A window that the server named in a rejection stays known if the address of the
+// window belongs to something else.
+func TestLearnedContextStays(t *testing.T) {
+	long := `{:messages [{:role :user :content "` + strings.Repeat("many words here ", 4000) + `"}]}`
+	r := newRig(t, "openai-chat", `{:count "estimate"}`, `{:preset "generic"}`, status(400,
+		`{"error":{"type":"exceed_context_size_error","message":"too long","n_prompt_tokens":12000,"n_ctx":4096}}`))
+	page := status(200, `<html>`)
+	page.Method, page.Path = "GET", "/api/ps"
+	r.server.Beside(page)
+	for range 3 {
+		o := r.ask(t.Context(), "model/chat", long, "", nil)
+		require.NotNil(t, o.err)
+		assert.Equal(t, "provider/context-exceeded", o.err.Type)
+		assert.Len(t, r.server.Requests(), 1, "it is sent once")
+		r.clock.Advance(2 * time.Minute)
 	}
 }
 

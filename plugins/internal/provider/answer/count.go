@@ -122,7 +122,9 @@ func (c *call) loadedWindow(ctx context.Context, again bool) int64 {
 	x := client.GetBeside(m.Preset.WindowPath)
 	defer x.Close()
 	if body, ok := x.Whole(ctx); ok {
-		window = dialect.ReadWindow(m.wire(), body)
+		if stated, ok := dialect.ReadWindow(m.wire(), body); ok {
+			window = stated
+		}
 	}
 	m.Learned.reads(window, client.Clock().Now())
 	return window
