@@ -58,6 +58,7 @@ const (
 	responses  = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
 	proxy      = "a proxy that rewrites events"
 	mistral    = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
+	databricks = "Databricks, query reasoning models: content parts of type reasoning"
 )
 
 // product returns each form in each place with each end.
@@ -145,6 +146,18 @@ func openAIFaults() []streamFault {
 				says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]}]}}`) + " | " +
 					chunk(`{"index":0,"delta":{"content":[{"type":"text","text":"Hello world."},{"type":"reference","reference_ids":[1]}]}}`) + " | finish:stop | done",
 				meant: "Hello world.",
+			},
+			streamFault{
+				name: "summaries of reasoning among the parts", source: databricks,
+				says: "start | " + strings.Repeat(chunk(`{"index":0,"delta":{"content":[{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm."}]}]}}`)+" | ", 3) +
+					chunk(`{"index":0,"delta":{"content":[{"type":"reasoning","summary":[{"type":"summary_encrypted_text","data":"eA=="}]}]}}`) + " | " +
+					chunk(`{"index":0,"delta":{"content":[{"type":"reasoning","text":"Hm."},{"type":"text","text":"Hello world."}]}}`) + " | finish:stop | done",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "a refusal among the parts", source: proxy,
+				says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"refusal","refusal":"No."}]}}`) + " | finish:stop | done",
+				want: "provider/refused",
 			},
 			streamFault{name: "another choice", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":1,"delta":{"content":"no"}}`) + " | finish:stop | done", meant: "Hello world."},
 		),

@@ -25,11 +25,11 @@ func (t *text) UnmarshalJSON(b []byte) error {
 
 // spoken is a piece of a model's text. It may begin or end inside a character,
 // see chat.Seam. Lists of parts, which some servers send for plain text, are
-// joined; the reasoning among the parts is separate. A piece or a part of
-// another type is unreadable: without it the text would have a gap.
+// joined; reasoning and refusals among the parts are separate. A piece or a part
+// of another type is unreadable: without it the text would have a gap.
 type spoken struct {
-	text, reasoning string
-	unreadable      bool
+	text, reasoning, refusal string
+	unreadable               bool
 }
 
 func (s *spoken) UnmarshalJSON(b []byte) error {
@@ -41,8 +41,12 @@ func (s *spoken) UnmarshalJSON(b []byte) error {
 		var parts []spokenPart
 		s.unreadable = json.Unmarshal(b, &parts) != nil
 		for _, p := range parts {
+			if p.reasons() {
+				s.reasoning += p.Thinking.text + p.Summary.text + p.Text.text
+				continue
+			}
 			s.text += p.Text.text
-			s.reasoning += p.Thinking.text
+			s.refusal += string(p.Refusal)
 			s.unreadable = s.unreadable || p.unreadable()
 		}
 	default:
@@ -56,16 +60,21 @@ type spokenPart struct {
 	Type     text   `json:"type"`
 	Text     spoken `json:"text"`
 	Thinking spoken `json:"thinking"`
+	Summary  spoken `json:"summary"`
+	Refusal  text   `json:"refusal"`
 	Value    spoken `json:"value"` // in other formats
 }
 
-// unreadable reports whether the part may hold a text in an unknown form. The
-// types thinking and reference, which have no text of the answer, are those of
-// Mistral (client-python, models/contentchunk.py, 2026-11-27).
+// reasons reports whether the part is reasoning, in the form of Mistral
+// (client-python, models/contentchunk.py, 2026-11-27) or of Databricks (query
+// reasoning models; tidyverse/ellmer#822, 2026-11-28).
+func (p spokenPart) reasons() bool { return p.Type == "thinking" || p.Type == "reasoning" }
+
+// unreadable reports whether the part may hold a text in an unknown form. The type
+// reference of Mistral has no text of the answer.
 func (p spokenPart) unreadable() bool {
-	known := []text{"", "text", "output_text", "thinking", "reference"}
-	empty := p.Text.text == "" && p.Thinking.text == ""
-	return unreadable(p.Text, p.Thinking) || empty && (p.Value.text != "" || !slices.Contains(known, p.Type))
+	known := []text{"", "text", "output_text", "refusal", "reference"}
+	return p.Text.unreadable || p.Text.text == "" && (p.Value.text != "" || !slices.Contains(known, p.Type))
 }
 
 // unreadable reports whether a piece of an event cannot be read.

@@ -306,7 +306,7 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			pieces = append(pieces, thought(0, m.Content.reasoning, into)...)
 		}
 		pieces = append(pieces, said(0, m.Content, into)...)
-		into.Refusal.WriteString(string(m.Refusal))
+		into.Refusal.WriteString(string(m.Refusal) + m.Content.refusal)
 		if m.Function != nil {
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
 		}
