@@ -235,13 +235,16 @@ func (c *call) parts() []edn.Value {
 	var all []edn.Value
 	for _, b := range c.answer.Blocks {
 		m := edn.MustMap(edn.K("type"), edn.K(string(b.Kind)))
-		id := ""
+		id, signature := "", b.Signature.String()
 		if b.Call != nil {
 			id = b.Call.ID
 		}
+		if b.Details != nil {
+			signature = b.Details.String()
+		}
 		said := false
 		for key, text := range map[string]string{
-			"text": b.Text.String(), "data": b.Data, "signature": b.Signature, "id": id,
+			"text": b.Text.String(), "data": b.Data, "signature": signature, "id": id,
 		} {
 			if text != "" {
 				m, said = m.AssocKey(key, edn.Text(text)), true

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -149,9 +150,18 @@ type Block struct {
 	Kind  PartKind
 	Index int
 	Text  strings.Builder
-	// Signature, Data and Field are those of a Part.
-	Signature, Data, Field string
-	Call                   *RawCall
+	// Signature, Data and Field are those of a Part. Details replace the signature
+	// unless they are nil: they are costly to write and are read once.
+	Signature   strings.Builder
+	Details     fmt.Stringer
+	Data, Field string
+	Call        *RawCall
+}
+
+// Sign sets the signature.
+func (b *Block) Sign(signature string) {
+	b.Signature.Reset()
+	b.Signature.WriteString(signature)
 }
 
 // Answer is the received part of an answer.

@@ -295,7 +295,7 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			if !d.details.add(extra) {
 				return nil, ErrMalformed
 			}
-			into.Extra(d.preset.MessageExtra, nil).Signature = d.details.String()
+			into.Extra(d.preset.MessageExtra, nil).Details = &d.details
 		}
 		if field, text := d.thought(raw); text != "" {
 			into.Block(chat.ThinkingPart, 0).Field = field
@@ -313,7 +313,7 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 		for i, call := range m.ToolCalls {
 			got := call.add(into, i)
 			if extra := fieldOf(call.raw, d.preset.CallExtra); present(extra) {
-				into.Extra(d.preset.CallExtra, got[0].Call).Signature = string(extra)
+				into.Extra(d.preset.CallExtra, got[0].Call).Sign(string(extra))
 			}
 			pieces = append(pieces, got...)
 		}

@@ -292,7 +292,7 @@ func (i *responsesItem) add(index int, done bool, into *chat.Answer) []chat.Piec
 		b := into.Block(chat.ThinkingPart, index)
 		var item bytes.Buffer
 		if done && json.Compact(&item, i.raw) == nil {
-			b.Signature = strings.ToValidUTF8(item.String(), "\uFFFD")
+			b.Sign(strings.ToValidUTF8(item.String(), "\uFFFD"))
 		}
 		if b.Text.Len() == 0 {
 			return thought(index, i.text(betweenSummaries), into)
