@@ -323,6 +323,16 @@ func responsesFaults() []streamFault {
 				says: "start | text:Hello | " + end("failed", `"error":null`),
 				want: "provider/error",
 			},
+			streamFault{
+				name: "failed for the reason of an incomplete answer", source: proxy,
+				says: "start | text:Hello | " + end("failed", `"incomplete_details":{"reason":"max_output_tokens"}`),
+				want: "provider/error",
+			},
+			streamFault{
+				name: "cancelled for the reason of an incomplete answer", source: proxy,
+				says: "start | text:Hello | " + end("cancelled", `"incomplete_details":{"reason":"content_filter"}`),
+				want: "provider/error",
+			},
 			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop", want: "provider/empty"},
 			streamFault{
 				name: "events of a later version", source: responses,

@@ -404,7 +404,9 @@ func (r *responsesBody) end(status string, cut bool, into *chat.Answer) {
 		case len(into.Calls) > 0:
 			status = "tool_calls"
 		}
-	case incomplete, "failed", "cancelled":
+	case incomplete:
+	case "failed", "cancelled":
+		why.Reason = "" // the status is worse than any reason
 	default:
 		return
 	}
