@@ -197,6 +197,9 @@ func responsesFaults() []streamFault {
 	done := func(text string) string {
 		return `data:{"type":"response.output_item.done","output_index":0,"item":` + message(text) + `}`
 	}
+	part := func(index int, text string) string {
+		return fmt.Sprintf(`data:{"type":"response.output_text.done","output_index":%d,"text":%q}`, index, text)
+	}
 	var all []streamFault
 	for code, want := range map[string]string{
 		"server_error":                   "provider/error",
@@ -247,8 +250,7 @@ func responsesFaults() []streamFault {
 			"a delta is missing":            done("Hello world.") + " | finish:stop",
 			"a delta is missing at the end": end("completed", `"output":[`+message("Hello world.")+`]`),
 			"a call is missing":             end("completed", `"output":[`+message("Hello ")+`,{"type":"function_call","call_id":"t"}]`),
-			"a part differs":                `data:{"type":"response.output_text.done","output_index":0,"text":"Hello world."} | finish:stop`,
-			"a part without deltas":         `data:{"type":"response.output_text.done","output_index":1,"text":"world."} | finish:stop`,
+			"a part differs":                part(0, "Hello world.") + " | finish:stop",
 		}, []string{"start | text:Hello  | @ | $"}, []string{"do:cut"}),
 		plain(
 			streamFault{
@@ -281,6 +283,26 @@ func responsesFaults() []streamFault {
 			streamFault{
 				name: "without deltas", source: proxy,
 				says:  "start | " + done("Hello world.") + " | finish:stop",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts without deltas", source: proxy,
+				says:  "start | " + part(0, "Hello ") + " | " + part(0, "world.") + " | " + done("Hello world.") + " | finish:stop",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "a part without deltas and its item differ", source: network,
+				says: "start | " + part(0, "Hello ") + " | " + done("Hello world.") + " | finish:stop",
+				want: "stream/truncated", kept: "Hello ",
+			},
+			streamFault{
+				name: "an empty part before one with deltas", source: proxy,
+				says:  "start | " + part(0, "") + " | text:Hello world. | " + part(0, "Hello world.") + " | finish:stop",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "a part without deltas after another one", source: proxy,
+				says:  "start | text:Hello  | " + part(0, "Hello ") + " | " + part(1, "world.") + " | finish:stop",
 				meant: "Hello world.",
 			},
 			streamFault{
