@@ -264,6 +264,16 @@ func TestOpaqueDataIsGivenBack(t *testing.T) {
 				`"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"t1","type":"function"},` +
 				`{"function":{"arguments":"{\"path\":\"a.go\"}","name":"fs__read"},"id":"t2","type":"function"}]}`,
 		},
+		"mistral": {
+			[]string{
+				chunk(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Which "}]}]}`),
+				chunk(`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"file?"}]}]}`),
+				chunk(`{"content":[{"type":"text","text":"Reading."}]}`),
+				chunk(`{"tool_calls":[` + call("t1", "") + `]}`),
+			},
+			`{"content":[{"thinking":[{"text":"Which file?","type":"text"}],"type":"thinking"},` +
+				`{"text":"Reading.","type":"text"}],"role":"assistant","tool_calls":[`,
+		},
 		"openrouter": {
 			[]string{
 				chunk(`{"reasoning":"Which ","reasoning_details":[{"type":"reasoning.text","text":"Which ","index":0}]}`),
@@ -307,6 +317,24 @@ func TestOpaqueDataIsGivenBack(t *testing.T) {
 			assert.NotContains(t, messages, "c2ln", "%s after %s", other, preset)
 			assert.Contains(t, dropped(o), ":reasoning", "%s after %s", other, preset)
 		}
+	}
+}
+
+// LM-008: reasoning in a form that does not go back is shown and not returned as a
+// part, which the next turn would have to drop.
+func TestReasoningThatIsOnlyShown(t *testing.T) {
+	k := talks()["openai-chat"]
+	for _, part := range []string{
+		`{"type":"thinking","thinking":[{"type":"text","text":"Hm."}]}`,
+		`{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm."}]}`,
+	} {
+		r := newRig(t, "openai-chat", `{:strict-options true}`, `{:preset "generic"}`, k.says(k.start,
+			k.event(`{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":[`+part+`]}}]}`),
+			k.text("Fine."), k.finish("stop"), k.end))
+		o := r.ask(t.Context(), "model/chat", hello, "", nil)
+		require.Nil(t, o.err, "%v", o.err)
+		assert.Equal(t, []string{"Hm.", "Fine."}, []string{o.reasoning, o.text})
+		assert.False(t, o.out.HasKey("parts"), part)
 	}
 }
 
