@@ -270,18 +270,24 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rebuild makes a new index, which remembers the reason.
+// rebuild makes a new index, which remembers the reason and what the old one remembers.
 func (s *Store) rebuild(ctx context.Context, why string) (err error) {
 	why = "the index was rebuilt: " + why
 	s.warn(why)
 	path := filepath.Join(s.dir, indexFile)
+	earlier := s.remembered(ctx, path)
 	if err := removeIndex(path); err != nil {
 		return err
 	}
-	if s.index, err = openIndex(ctx, path, s.Identity, s.Scheme); err == nil {
-		err = s.remember(ctx, Rebuilt, why)
+	if s.index, err = openIndex(ctx, path, s.Identity, s.Scheme); err != nil {
+		return err
 	}
-	return err
+	for _, f := range append(earlier, Finding{Code: Rebuilt, Reason: why}) {
+		if err := s.remember(ctx, f.Code, f.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // identify returns an error if the log was begun with another workspace.edn: its hash is
