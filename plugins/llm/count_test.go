@@ -153,6 +153,7 @@ func TestCountingIsNotWaitedFor(t *testing.T) {
 func TestContextIsWeighed(t *testing.T) {
 	t.Parallel()
 	long := `{:messages [{:role :user :content "` + strings.Repeat("hello world ", 400) + `"}]}`
+	letters := `{:messages [{:role :user :content "` + strings.Repeat("a ", 800) + `"}]}`
 	anthropic, failing := counterOf(t, "anthropic"), counterOf(t, "anthropic")
 	failing.Status = http.StatusServiceUnavailable
 	for name, tt := range map[string]struct {
@@ -170,6 +171,7 @@ func TestContextIsWeighed(t *testing.T) {
 		"the server does not count":   {"anthropic", `{:context 1000}`, long, &failing, "", "", 1},
 		"only an estimate":            {"ollama", `{:context 1000}`, long, nil, "", "", 0},
 		"too long by any estimate":    {"ollama", `{:context 700}`, long, nil, "provider/context-exceeded", `[1608 700 :estimate]`, 0},
+		"too many words":              {"ollama", `{:context 700}`, letters, nil, "provider/context-exceeded", `[800 700 :estimate]`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

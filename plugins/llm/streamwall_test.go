@@ -58,6 +58,7 @@ const (
 	responses  = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
 	proxy      = "a proxy that rewrites events"
 	mistral    = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
+	databricks = "Databricks, query reasoning models: content parts of type reasoning"
 )
 
 // product returns each form in each place with each end.
@@ -146,6 +147,18 @@ func openAIFaults() []streamFault {
 					chunk(`{"index":0,"delta":{"content":[{"type":"text","text":"Hello world."},{"type":"reference","reference_ids":[1]}]}}`) + " | finish:stop | done",
 				meant: "Hello world.",
 			},
+			streamFault{
+				name: "summaries of reasoning among the parts", source: databricks,
+				says: "start | " + strings.Repeat(chunk(`{"index":0,"delta":{"content":[{"type":"reasoning","summary":[{"type":"summary_text","text":"Hm."}]}]}}`)+" | ", 3) +
+					chunk(`{"index":0,"delta":{"content":[{"type":"reasoning","summary":[{"type":"summary_encrypted_text","data":"eA=="}]}]}}`) + " | " +
+					chunk(`{"index":0,"delta":{"content":[{"type":"reasoning","text":"Hm."},{"type":"text","text":"Hello world."}]}}`) + " | finish:stop | done",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "a refusal among the parts", source: proxy,
+				says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"refusal","refusal":"No."}]}}`) + " | finish:stop | done",
+				want: "provider/refused",
+			},
 			streamFault{name: "another choice", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":1,"delta":{"content":"no"}}`) + " | finish:stop | done", meant: "Hello world."},
 		),
 		product(proxy, "stream/truncated", "Hello world.", map[string]string{
@@ -183,6 +196,9 @@ func responsesFaults() []streamFault {
 	}
 	done := func(text string) string {
 		return `data:{"type":"response.output_item.done","output_index":0,"item":` + message(text) + `}`
+	}
+	part := func(index int, text string) string {
+		return fmt.Sprintf(`data:{"type":"response.output_text.done","output_index":%d,"text":%q}`, index, text)
 	}
 	var all []streamFault
 	for code, want := range map[string]string{
@@ -234,8 +250,7 @@ func responsesFaults() []streamFault {
 			"a delta is missing":            done("Hello world.") + " | finish:stop",
 			"a delta is missing at the end": end("completed", `"output":[`+message("Hello world.")+`]`),
 			"a call is missing":             end("completed", `"output":[`+message("Hello ")+`,{"type":"function_call","call_id":"t"}]`),
-			"a part differs":                `data:{"type":"response.output_text.done","output_index":0,"text":"Hello world."} | finish:stop`,
-			"a part without deltas":         `data:{"type":"response.output_text.done","output_index":1,"text":"world."} | finish:stop`,
+			"a part differs":                part(0, "Hello world.") + " | finish:stop",
 		}, []string{"start | text:Hello  | @ | $"}, []string{"do:cut"}),
 		plain(
 			streamFault{
@@ -268,6 +283,26 @@ func responsesFaults() []streamFault {
 			streamFault{
 				name: "without deltas", source: proxy,
 				says:  "start | " + done("Hello world.") + " | finish:stop",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "parts without deltas", source: proxy,
+				says:  "start | " + part(0, "Hello ") + " | " + part(0, "world.") + " | " + done("Hello world.") + " | finish:stop",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "a part without deltas and its item differ", source: network,
+				says: "start | " + part(0, "Hello ") + " | " + done("Hello world.") + " | finish:stop",
+				want: "stream/truncated", kept: "Hello ",
+			},
+			streamFault{
+				name: "an empty part before one with deltas", source: proxy,
+				says:  "start | " + part(0, "") + " | text:Hello world. | " + part(0, "Hello world.") + " | finish:stop",
+				meant: "Hello world.",
+			},
+			streamFault{
+				name: "a part without deltas after another one", source: proxy,
+				says:  "start | text:Hello  | " + part(0, "Hello ") + " | " + part(1, "world.") + " | finish:stop",
 				meant: "Hello world.",
 			},
 			streamFault{
@@ -308,6 +343,16 @@ func responsesFaults() []streamFault {
 			streamFault{
 				name: "failed without an error", source: responses,
 				says: "start | text:Hello | " + end("failed", `"error":null`),
+				want: "provider/error",
+			},
+			streamFault{
+				name: "failed for the reason of an incomplete answer", source: proxy,
+				says: "start | text:Hello | " + end("failed", `"incomplete_details":{"reason":"max_output_tokens"}`),
+				want: "provider/error",
+			},
+			streamFault{
+				name: "cancelled for the reason of an incomplete answer", source: proxy,
+				says: "start | text:Hello | " + end("cancelled", `"incomplete_details":{"reason":"content_filter"}`),
 				want: "provider/error",
 			},
 			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop", want: "provider/empty"},

@@ -112,6 +112,7 @@ type call struct {
 	foreign    bool // a frame was not an answer of this format
 	known      bool // a frame was one
 	cut        bool // the answer did not end by itself
+	doubted    bool // the server may have read only a part of the prompt
 	how        string
 	pending    chat.Piece // merged with what follows in the same read
 
@@ -193,6 +194,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	if len(encoded.Body) > MaxRequest {
 		return nil, question.Beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)
 	}
+	r.Messages = encoded.Messages
 	c.request, c.dropped, c.fields = r, encoded.Dropped, encoded.Fields
 	return encoded.Body, nil
 }
@@ -220,7 +222,7 @@ func (c *call) run(ctx context.Context) (edn.Value, *contract.Error) {
 	if err := c.fetch(ctx); err != nil {
 		return edn.Nil(), err
 	}
-	return c.conclude()
+	return c.conclude(ctx)
 }
 
 // fetch reads the exchange to its end, whatever the answer is.

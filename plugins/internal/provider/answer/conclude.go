@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -16,14 +17,14 @@ import (
 
 // conclude returns the output of a complete answer, or the reason why it has
 // none.
-func (c *call) conclude() (edn.Value, *contract.Error) {
+func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 	a, q := c.answer, c.question
 	text := a.Text.String()
 	if len(a.Calls) > 0 && a.Finish == chat.Stop {
 		a.Finish = chat.ToolCalls // some servers use the same finish reason for calls and texts
 	}
 	structured := q.Shape != nil || len(q.Tools) > 0
-	if err := c.readInPart(); err != nil {
+	if err := c.readInPart(ctx); err != nil {
 		return edn.Nil(), err
 	}
 	switch {
@@ -84,6 +85,10 @@ const (
 	lostEvents = "stream/skipped"
 	lostText   = "text/damaged"
 )
+
+// doubtedPrompt is the reason of a degraded answer whose server states too few
+// tokens of the prompt: it may have read a part of it.
+const doubtedPrompt = "prompt/doubted"
 
 // losses returns the reasons why the answer may differ from the model's output.
 func (c *call) losses() []string {
@@ -230,13 +235,16 @@ func (c *call) parts() []edn.Value {
 	var all []edn.Value
 	for _, b := range c.answer.Blocks {
 		m := edn.MustMap(edn.K("type"), edn.K(string(b.Kind)))
-		id := ""
+		id, signature := "", b.Signature.String()
 		if b.Call != nil {
 			id = b.Call.ID
 		}
+		if b.Details != nil {
+			signature = b.Details.String()
+		}
 		said := false
 		for key, text := range map[string]string{
-			"text": b.Text.String(), "data": b.Data, "signature": b.Signature, "id": id,
+			"text": b.Text.String(), "data": b.Data, "signature": signature, "id": id,
 		} {
 			if text != "" {
 				m, said = m.AssocKey(key, edn.Text(text)), true

@@ -30,50 +30,91 @@ const smallWindow = 2048
 
 // weigh rejects a request that exceeds the model's context window before
 // anything is spent. It counts tokens only if the length leaves a doubt. An
-// estimate may be off by a factor of two and rejects only above that.
+// estimate may be off by a factor of two and rejects only above that, unless the
+// request has more words than the window has tokens.
 func (c *call) weigh(ctx context.Context) *contract.Error {
 	most := pricing.Most(c.request)
 	window := c.model.Context
 	if window == 0 && most > smallWindow {
-		window = cmp.Or(c.loadedWindow(ctx), c.model.Traits.Window)
+		window = cmp.Or(c.loadedWindow(ctx, false), c.model.Traits.Window)
 	}
 	if window == 0 || most <= window {
 		return nil
 	}
 	n, way := c.countOnce(ctx, true)
-	if n <= window || way == pricing.Estimate && n <= 2*window {
+	least := pricing.Least(c.request)
+	if least <= window && (n <= window || way == pricing.Estimate && n <= 2*window) {
 		return nil
 	}
+	n = max(n, least)
 	return c.fail(failure.ContextExceeded, "the request has %d tokens, the model reads %d", n, window).
 		WithDetail("tokens-in", edn.Int(n)).
 		WithDetail("context-tokens", edn.Int(window)).
 		WithDetail(countedBy, edn.K(string(way)))
 }
 
-// readInPart is the error of a request that the server has read only in part: it
-// states fewer than half of the tokens that the request has at least. Servers
-// with a shorter context window than the request may cut it silently. It is nil
-// if the server states enough tokens or none; images have an unknown number.
-func (c *call) readInPart() *contract.Error {
+// readInPart is the error of a request that the server has read only in part: one
+// with a shorter context window may cut it silently. A low count of the server is
+// a doubt and no proof, since some servers leave cached tokens out. Proof is a
+// window that is too short, or without a window the count that a cut leaves. A
+// doubt without proof is noted in the metadata. Images have an unknown number of
+// tokens.
+func (c *call) readInPart(ctx context.Context) *contract.Error {
 	read := c.answer.Usage.In
-	if read < 0 || c.request.Images() > 0 {
+	if read <= 0 || c.request.Images() > 0 {
 		return nil
 	}
 	least := pricing.Least(c.request)
-	if least <= smallWindow || 2*(read+c.answer.Usage.Cached) >= least { // some servers count cached tokens apart
+	low := least > smallWindow && 2*(read+c.answer.Usage.Cached) < least // some servers count cached tokens apart
+	window, _ := c.model.Learned.Window(c.provider.Client.Clock().Now())
+	if !low && !cutTo(read, window) {
 		return nil
 	}
-	return c.fail(failure.ContextExceeded, "the request has at least %d tokens, the server read %d of them", least, read).
-		WithDetail("tokens-in", edn.Int(least)).
-		WithDetail("tokens-read", edn.Int(read))
+	n, way := c.countOnce(ctx, false)
+	window = c.loadedWindow(ctx, true) // it may have been loaded for this request
+	if window == 0 {
+		c.doubted = low && !cutTo(read, 0)
+		if !low || c.doubted {
+			return nil
+		}
+	} else if least <= window && (n <= window || !cutTo(read, window)) {
+		return nil
+	}
+	n = max(n, least)
+	e := c.fail(failure.ContextExceeded, "the request has %d tokens, the server read %d of them", n, read).
+		WithDetail("tokens-in", edn.Int(n)).
+		WithDetail("tokens-read", edn.Int(read)).
+		WithDetail(countedBy, edn.K(string(way)))
+	if window > 0 {
+		e = e.WithDetail("context-tokens", edn.Int(window))
+	}
+	return e
+}
+
+// cutTo reports whether n tokens are what Ollama leaves of a prompt above the
+// window: as many as the window has, or in later versions the first 4 and half of
+// the others (2,050 of 4,096; ollama, log line "truncating input prompt",
+// 2026-11-28). An unknown window, 0, is taken for a power of two.
+func cutTo(n, window int64) bool {
+	const kept = 4
+	if window > 0 {
+		return n == window || n == kept+(window-kept)/2
+	}
+	for window = smallWindow; window <= 1<<20; window *= 2 {
+		if cutTo(n, window) {
+			return true
+		}
+	}
+	return false
 }
 
 // loadedWindow returns the context window of the loaded model in tokens, as its
-// server reports it; 0 if it does not, or not in time.
-func (c *call) loadedWindow(ctx context.Context) int64 {
+// server reports it; 0 if it does not, or not in time. The server is asked if the
+// known window is stale, or again if that is set.
+func (c *call) loadedWindow(ctx context.Context, again bool) int64 {
 	m, client := c.model, c.provider.Client
 	window, stale := m.Learned.Window(client.Clock().Now())
-	if !stale || m.Preset.WindowPath == "" {
+	if !stale && !again || m.Preset.WindowPath == "" {
 		return window
 	}
 	ctx, cancel := transport.Within(ctx, client.Clock(), counting.Limit)
@@ -81,7 +122,9 @@ func (c *call) loadedWindow(ctx context.Context) int64 {
 	x := client.GetBeside(m.Preset.WindowPath)
 	defer x.Close()
 	if body, ok := x.Whole(ctx); ok {
-		window = dialect.ReadWindow(m.wire(), body)
+		if stated, ok := dialect.ReadWindow(m.wire(), body); ok {
+			window = stated
+		}
 	}
 	m.Learned.reads(window, client.Clock().Now())
 	return window

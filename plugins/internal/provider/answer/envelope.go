@@ -109,7 +109,11 @@ func (c *call) meta() edn.Value {
 	if c.skipped > 0 {
 		m.Key("stream/skipped", edn.Int(int64(c.skipped)))
 	}
-	if why := c.losses(); len(why) > 0 {
+	why := c.losses()
+	if c.doubted {
+		why = append(why, doubtedPrompt)
+	}
+	if len(why) > 0 {
 		m.Key("quality", edn.MustMap(edn.K("degraded?"), edn.Bool(true), edn.K("why"), edn.Keywords(why...)))
 	}
 	if len(c.dropped) > 0 {

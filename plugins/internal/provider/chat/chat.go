@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -149,9 +150,18 @@ type Block struct {
 	Kind  PartKind
 	Index int
 	Text  strings.Builder
-	// Signature, Data and Field are those of a Part.
-	Signature, Data, Field string
-	Call                   *RawCall
+	// Signature, Data and Field are those of a Part. Details replace the signature
+	// unless they are nil: they are costly to write and are read once.
+	Signature   strings.Builder
+	Details     fmt.Stringer
+	Data, Field string
+	Call        *RawCall
+}
+
+// Sign sets the signature.
+func (b *Block) Sign(signature string) {
+	b.Signature.Reset()
+	b.Signature.WriteString(signature)
 }
 
 // Answer is the received part of an answer.
@@ -189,10 +199,14 @@ func (a *Answer) AddText(index int, piece string) string {
 // AddReasoning appends a piece of the reasoning, in the block with the index,
 // and returns the complete characters.
 func (a *Answer) AddReasoning(index int, piece string) string {
-	shown := a.add(&a.Reasoning, &a.reasoning, piece)
+	shown := a.ShowReasoning(piece)
 	a.Block(ThinkingPart, index).Text.WriteString(shown)
 	return shown
 }
+
+// ShowReasoning appends a piece of reasoning that is not sent back: it is in no
+// block. It returns the complete characters.
+func (a *Answer) ShowReasoning(piece string) string { return a.add(&a.Reasoning, &a.reasoning, piece) }
 
 // Block returns the block of a kind with the index, creating it if it is new.
 func (a *Answer) Block(kind PartKind, index int) *Block {

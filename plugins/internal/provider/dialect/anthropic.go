@@ -394,7 +394,7 @@ func (b anthropicBlock) pieces(index int, into *chat.Answer) []chat.Piece {
 	case "text":
 		return said(index, b.Text, into)
 	case "thinking":
-		into.Block(chat.ThinkingPart, index).Signature = string(b.Signature)
+		into.Block(chat.ThinkingPart, index).Sign(string(b.Signature))
 		return thought(index, b.Thinking.text, into)
 	case "redacted_thinking":
 		into.Block(chat.RedactedPart, index).Data = string(b.Data)
@@ -425,7 +425,7 @@ func (b anthropicDelta) pieces(index int, into *chat.Answer) []chat.Piece {
 	case "thinking_delta":
 		return thought(index, b.Thinking.text, into)
 	case "signature_delta":
-		into.Block(chat.ThinkingPart, index).Signature += string(b.Signature)
+		into.Block(chat.ThinkingPart, index).Signature.WriteString(string(b.Signature))
 	case "input_json_delta":
 		return calledOn(index, b.Partial.text, into)
 	}

@@ -102,7 +102,7 @@ func TestTranscripts(t *testing.T) {
 				assert.Equal(t, w.Calls, calls)
 				var sealed []string
 				for _, b := range a.Blocks {
-					if s := b.Signature + b.Data; s != "" {
+					if s := b.Signature.String() + b.Data; s != "" {
 						sealed = append(sealed, s)
 					}
 				}

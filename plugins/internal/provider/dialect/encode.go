@@ -34,6 +34,7 @@ type encoding struct {
 	dropped []string
 	refused string
 	marked  []map[string]any // blocks with a cache mark
+	sent    []chat.Message   // without the reasoning of other models
 }
 
 // drop records options that the format cannot express.
@@ -54,6 +55,8 @@ type Encoded struct {
 	// Dropped are options that the format cannot express or the model does not
 	// accept, sorted.
 	Dropped []string
+	// Messages are those of the request without the reasoning of other models.
+	Messages []chat.Message
 }
 
 // Encode encodes a request. The error is an *Unsayable if the format cannot
@@ -76,7 +79,7 @@ func Encode(p Preset, r *chat.Request) (Encoded, error) {
 		return Encoded{}, fmt.Errorf("write the request: %w", err)
 	}
 	slices.Sort(dropped)
-	return Encoded{Body: text, Fields: body, Dropped: slices.Compact(dropped)}, nil
+	return Encoded{Body: text, Fields: body, Dropped: slices.Compact(dropped), Messages: e.sent}, nil
 }
 
 // compose encodes a request without the caller's extra fields. Reasoning of
@@ -93,6 +96,7 @@ func compose(p Preset, r *chat.Request) *encoding {
 		}
 	}
 	e := p.Dialect.format().encode(p, &own)
+	e.sent = own.Messages
 	if lost {
 		e.drop(lostReasoning)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,11 +26,11 @@ func (t *text) UnmarshalJSON(b []byte) error {
 
 // spoken is a piece of a model's text. It may begin or end inside a character,
 // see chat.Seam. Lists of parts, which some servers send for plain text, are
-// joined; the reasoning among the parts is separate. A piece or a part of
-// another type is unreadable: without it the text would have a gap.
+// joined; reasoning and refusals among the parts are separate. A piece or a part
+// of another type is unreadable: without it the text would have a gap.
 type spoken struct {
-	text, reasoning string
-	unreadable      bool
+	text, reasoning, refusal string
+	unreadable               bool
 }
 
 func (s *spoken) UnmarshalJSON(b []byte) error {
@@ -41,8 +42,12 @@ func (s *spoken) UnmarshalJSON(b []byte) error {
 		var parts []spokenPart
 		s.unreadable = json.Unmarshal(b, &parts) != nil
 		for _, p := range parts {
+			if p.reasons() {
+				s.reasoning += p.Thinking.text + p.Summary.text + p.Text.text
+				continue
+			}
 			s.text += p.Text.text
-			s.reasoning += p.Thinking.text
+			s.refusal += string(p.Refusal)
 			s.unreadable = s.unreadable || p.unreadable()
 		}
 	default:
@@ -56,16 +61,21 @@ type spokenPart struct {
 	Type     text   `json:"type"`
 	Text     spoken `json:"text"`
 	Thinking spoken `json:"thinking"`
+	Summary  spoken `json:"summary"`
+	Refusal  text   `json:"refusal"`
 	Value    spoken `json:"value"` // in other formats
 }
 
-// unreadable reports whether the part may hold a text in an unknown form. The
-// types thinking and reference, which have no text of the answer, are those of
-// Mistral (client-python, models/contentchunk.py, 2026-11-27).
+// reasons reports whether the part is reasoning, in the form of Mistral
+// (client-python, models/contentchunk.py, 2026-11-27) or of Databricks (query
+// reasoning models; tidyverse/ellmer#822, 2026-11-28).
+func (p spokenPart) reasons() bool { return p.Type == "thinking" || p.Type == "reasoning" }
+
+// unreadable reports whether the part may hold a text in an unknown form. The type
+// reference of Mistral has no text of the answer.
 func (p spokenPart) unreadable() bool {
-	known := []text{"", "text", "output_text", "thinking", "reference"}
-	empty := p.Text.text == "" && p.Thinking.text == ""
-	return unreadable(p.Text, p.Thinking) || empty && (p.Value.text != "" || !slices.Contains(known, p.Type))
+	known := []text{"", "text", "output_text", "refusal", "reference"}
+	return p.Text.unreadable || p.Text.text == "" && (p.Value.text != "" || !slices.Contains(known, p.Type))
 }
 
 // unreadable reports whether a piece of an event cannot be read.
@@ -157,7 +167,14 @@ func fieldOf(raw json.RawMessage, name string) json.RawMessage {
 // fragments is a list of objects that arrives in fragments. Neighbors with the
 // same type and index are one object: its texts are joined, and of other fields
 // the last value counts.
-type fragments []map[string]json.RawMessage
+type fragments []fragment
+
+// fragment is one object of the list. texts are the values of the fields that have
+// grown, in place of those in fields.
+type fragment struct {
+	fields map[string]json.RawMessage
+	texts  map[string]*strings.Builder
+}
 
 // add adds a list; it returns false if it is not one.
 func (f *fragments) add(list json.RawMessage) bool {
@@ -167,29 +184,52 @@ func (f *fragments) add(list json.RawMessage) bool {
 	}
 	for _, next := range more {
 		n := len(*f)
-		if n == 0 || !present(next["index"]) || !same(next, (*f)[n-1], "index") || !same(next, (*f)[n-1], "type") {
-			*f = append(*f, next)
+		if n == 0 || !present(next["index"]) || !(*f)[n-1].same(next, "index") || !(*f)[n-1].same(next, "type") {
+			*f = append(*f, fragment{next, map[string]*strings.Builder{}})
 			continue
 		}
 		last := (*f)[n-1]
 		for name, v := range next {
-			var head, tail string
-			grows := slices.Contains([]string{"text", "summary", "data"}, name)
-			switch {
-			case grows && json.Unmarshal(last[name], &head) == nil && json.Unmarshal(v, &tail) == nil:
-				last[name], _ = marshal(head + tail) // a string can be written
-			case present(v) || last[name] == nil:
-				last[name] = v
+			if (present(v) || last.fields[name] == nil) && !last.grow(name, v) {
+				last.fields[name] = v
+				delete(last.texts, name)
 			}
 		}
 	}
 	return true
 }
 
-func same(a, b map[string]json.RawMessage, name string) bool { return bytes.Equal(a[name], b[name]) }
+// grow appends a piece to a text; it returns false if one of them is not a text.
+func (f fragment) grow(name string, piece json.RawMessage) bool {
+	var head, tail string
+	if !slices.Contains([]string{"text", "summary", "data"}, name) || json.Unmarshal(piece, &tail) != nil {
+		return false
+	}
+	if f.texts[name] == nil {
+		if json.Unmarshal(f.fields[name], &head) != nil {
+			return false
+		}
+		f.texts[name] = &strings.Builder{}
+		f.texts[name].WriteString(head)
+	}
+	f.texts[name].WriteString(tail)
+	return true
+}
+
+func (f fragment) same(next map[string]json.RawMessage, name string) bool {
+	return bytes.Equal(f.fields[name], next[name])
+}
 
 func (f fragments) String() string {
-	text, _ := marshal([]map[string]json.RawMessage(f)) // parts of a valid event
+	var all []map[string]json.RawMessage
+	for _, part := range f {
+		fields := maps.Clone(part.fields)
+		for name, text := range part.texts {
+			fields[name], _ = marshal(text.String()) // a string can be written
+		}
+		all = append(all, fields)
+	}
+	text, _ := marshal(all) // parts of a valid event
 	return string(text)
 }
 

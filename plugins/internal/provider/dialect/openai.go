@@ -39,7 +39,7 @@ func encodeOpenAI(p Preset, r *chat.Request) *encoding {
 func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string]any {
 	var all []map[string]any
 	for _, m := range messages {
-		content := openAIContent(m, e)
+		content := openAIContent(p, m, e)
 		out := map[string]any{"role": string(m.Role), "content": content}
 		for field, text := range openAIReasoning(p, m, e) {
 			out[field] = text
@@ -68,11 +68,11 @@ func openAIMessages(p Preset, messages []chat.Message, e *encoding) []map[string
 	return all
 }
 
-// openAIContent returns the content of a message without its reasoning
-// (openai-python, types/chat/chat_completion_content_part_image_param.py and
-// chat_completion_tool_message_param.py, 2026-08-21).
-func openAIContent(m chat.Message, e *encoding) any {
-	beside := func(p chat.Part) bool { return p.Reasons() || p.Kind == chat.CallPart }
+// openAIContent returns the content of a message without the reasoning that is
+// beside it (openai-python, types/chat/chat_completion_content_part_image_param.py
+// and chat_completion_tool_message_param.py, 2026-08-21).
+func openAIContent(preset Preset, m chat.Message, e *encoding) any {
+	beside := func(p chat.Part) bool { return p.Reasons() && !preset.thought(p) || p.Kind == chat.CallPart }
 	parts := slices.DeleteFunc(slices.Clone(m.Each()), beside)
 	if m.Role == chat.ToolRole && slices.ContainsFunc(parts, func(p chat.Part) bool { return p.Kind == chat.ImagePart }) {
 		e.refuse("it has no images in the result of a tool")
@@ -89,7 +89,7 @@ func openAIContent(m chat.Message, e *encoding) any {
 func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]any {
 	fields, texts := map[string]any{}, map[string]string{}
 	for _, part := range m.Parts {
-		if !part.Reasons() || opaque(part, p.CallExtra) {
+		if !part.Reasons() || opaque(part, p.CallExtra) || p.thought(part) {
 			continue
 		}
 		field := part.Field
@@ -112,6 +112,14 @@ func openAIReasoning(p Preset, m chat.Message, e *encoding) map[string]any {
 		}
 	}
 	return fields
+}
+
+// inContent is the Field of reasoning that came among the parts of the content.
+const inContent = "content"
+
+// thought reports whether a part is reasoning that is sent back in the content.
+func (p Preset) thought(part chat.Part) bool {
+	return p.Thinks && part.Kind == chat.ThinkingPart && part.Field == inContent && part.Signature == ""
 }
 
 // opaque reports whether a part is the opaque data of a field.
@@ -295,25 +303,29 @@ func (d *openAIDecoder) choice(c openAIChoice, into *chat.Answer) ([]chat.Piece,
 			if !d.details.add(extra) {
 				return nil, ErrMalformed
 			}
-			into.Extra(d.preset.MessageExtra, nil).Signature = d.details.String()
+			into.Extra(d.preset.MessageExtra, nil).Details = &d.details
 		}
 		if field, text := d.thought(raw); text != "" {
 			into.Block(chat.ThinkingPart, 0).Field = field
 			pieces = append(pieces, thought(0, text, into)...)
 		}
-		if m.Content.reasoning != "" {
-			into.Block(chat.ThinkingPart, 0).Field = "content"
-			pieces = append(pieces, thought(0, m.Content.reasoning, into)...)
+		switch reasoning := m.Content.reasoning; {
+		case reasoning == "":
+		case d.preset.Thinks:
+			into.Block(chat.ThinkingPart, 0).Field = inContent
+			pieces = append(pieces, thought(0, reasoning, into)...)
+		default:
+			pieces = append(pieces, piece(chat.ReasoningPiece, into.ShowReasoning(reasoning))...)
 		}
 		pieces = append(pieces, said(0, m.Content, into)...)
-		into.Refusal.WriteString(string(m.Refusal))
+		into.Refusal.WriteString(string(m.Refusal) + m.Content.refusal)
 		if m.Function != nil {
 			m.ToolCalls = append(m.ToolCalls, openAICall{Index: new(int), Function: *m.Function})
 		}
 		for i, call := range m.ToolCalls {
 			got := call.add(into, i)
 			if extra := fieldOf(call.raw, d.preset.CallExtra); present(extra) {
-				into.Extra(d.preset.CallExtra, got[0].Call).Signature = string(extra)
+				into.Extra(d.preset.CallExtra, got[0].Call).Sign(string(extra))
 			}
 			pieces = append(pieces, got...)
 		}

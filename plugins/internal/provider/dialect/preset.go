@@ -66,8 +66,10 @@ type Preset struct {
 	UsageUnder string
 	UsageTotal bool
 	SystemRole string
-	// ReasoningFields are the fields that may hold reasoning text.
+	// ReasoningFields are the fields that may hold reasoning text. Thinks means that
+	// reasoning is sent back among the parts of the content, where it came.
 	ReasoningFields []string
+	Thinks          bool
 	// CallExtra is a field of tool calls, and MessageExtra one of messages, with
 	// opaque data that must be sent back; "" for none. ExtraSource is the
 	// documentation.
@@ -133,9 +135,10 @@ func rows() []Preset {
 		{
 			Name: "mistral", Base: "https://api.mistral.ai/v1", Keyed: true,
 			Native: true, JSONMode: true, Tools: true, // usage is always sent; asking for it is rejected
-			Renames: map[string]string{"seed": "random_seed"},
-			Source:  "posit-dev/chatlas#145; status 422 for the fields: editor-code-assistant/eca#231, Vali-98/ChatterUI#143",
-			Date:    read,
+			Renames: map[string]string{"seed": "random_seed"}, Thinks: true,
+			Source: "posit-dev/chatlas#145; status 422 for the fields: editor-code-assistant/eca#231, " +
+				"Vali-98/ChatterUI#143; reasoning: client-python, models/thinkchunk.py, and @ai-sdk/mistral 3.0.52",
+			Date: read,
 		},
 		{
 			Name: "groq", Base: "https://api.groq.com/openai/v1", Keyed: true, LimitField: "max_completion_tokens",

@@ -79,8 +79,12 @@ func content(parts []chat.Part, text string, image func(url string) map[string]a
 		return parts[0].Text
 	}
 	return each(parts, func(p chat.Part) map[string]any {
-		if p.Kind == chat.TextPart {
-			return map[string]any{"type": text, "text": p.Text}
+		written := map[string]any{"type": text, "text": p.Text}
+		switch p.Kind {
+		case chat.TextPart:
+			return written
+		case chat.ThinkingPart:
+			return map[string]any{"type": "thinking", "thinking": []any{written}}
 		}
 		return image(p.Address())
 	})

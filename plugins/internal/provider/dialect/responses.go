@@ -189,10 +189,12 @@ type responsesUsage struct {
 
 // responsesDecoder records the ids of the items, which determine their order
 // where a server omits output_index (llama.cpp, issue 20607, 2026-11-25), and
-// whether an item was cut, whatever the response says of itself.
+// whether an item was cut, whatever the response says of itself. whole has the
+// indexes of texts that came without deltas.
 type responsesDecoder struct {
-	ids []string
-	cut bool
+	ids   []string
+	cut   bool
+	whole map[int]bool
 }
 
 func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) {
@@ -229,14 +231,21 @@ func (d *responsesDecoder) Frame(data []byte, into *chat.Answer) ([]chat.Piece, 
 }
 
 // delta decodes the events with a part of an item. output_item.done repeats the
-// whole item, so of the other done events only the text is compared.
+// whole item, so of the other done events only the text is compared, or read if it
+// came without deltas.
 func (d *responsesDecoder) delta(e responsesEvent, into *chat.Answer) []chat.Piece {
 	index := d.index(e.Index, e.ItemID)
 	switch e.Type {
 	case "response.output_text.delta":
+		delete(d.whole, index)
 		return said(index, e.Delta, into)
 	case "response.output_text.done":
-		if !strings.Contains(into.Block(chat.TextPart, index).Text.String(), strings.TrimSpace(e.Text.text)) {
+		have := into.Block(chat.TextPart, index).Text.String()
+		if have == "" || d.whole[index] {
+			d.whole[index] = true
+			return said(index, e.Text, into)
+		}
+		if !strings.Contains(have, strings.TrimSpace(e.Text.text)) {
 			into.Damaged++
 		}
 	case "response.refusal.delta":
@@ -292,7 +301,7 @@ func (i *responsesItem) add(index int, done bool, into *chat.Answer) []chat.Piec
 		b := into.Block(chat.ThinkingPart, index)
 		var item bytes.Buffer
 		if done && json.Compact(&item, i.raw) == nil {
-			b.Signature = strings.ToValidUTF8(item.String(), "\uFFFD")
+			b.Sign(strings.ToValidUTF8(item.String(), "\uFFFD"))
 		}
 		if b.Text.Len() == 0 {
 			return thought(index, i.text(betweenSummaries), into)
@@ -404,7 +413,9 @@ func (r *responsesBody) end(status string, cut bool, into *chat.Answer) {
 		case len(into.Calls) > 0:
 			status = "tool_calls"
 		}
-	case incomplete, "failed", "cancelled":
+	case incomplete:
+	case "failed", "cancelled":
+		why.Reason = "" // the status is worse than any reason
 	default:
 		return
 	}

@@ -39,8 +39,10 @@ func TestReadWindow(t *testing.T) {
 		`{"models":[{"name":"m:latest","context_length":2048}]}`:                         2048,
 		`{"models":[{"name":"n:latest","context_length":2048}]}`:                         0,
 		`{"data":[{"id":"m","max_context_length":131072,"loaded_context_length":8192}]}`: 8192,
-		`{"models":[]}`: 0, `<html>`: 0, `[]`: 0, `{"default_generation_settings":{"n_ctx":"many"}}`: 0,
+		`{"models":[]}`: 0, `<html>`: -1, `[]`: -1, `{"status":"ok"}`: -1, `{"default_generation_settings":{"n_ctx":"many"}}`: -1,
 	} {
-		assert.Equal(t, want, ReadWindow("m", []byte(body)), body)
+		window, ok := ReadWindow("m", []byte(body))
+		assert.Equal(t, want >= 0, ok, body)
+		assert.Equal(t, max(want, 0), window, body)
 	}
 }

@@ -7,8 +7,9 @@ import (
 
 // ReadWindow parses the context window of the loaded model from the answer of a
 // WindowPath: /props of llama-server, /v1/models of vLLM, /api/ps of Ollama or
-// /api/v0/models of LM Studio. It returns 0 if the answer does not contain it.
-func ReadWindow(model string, body []byte) int64 {
+// /api/v0/models of LM Studio. It is 0 if the model is not loaded; ok is false if
+// the answer is another one.
+func ReadWindow(model string, body []byte) (window int64, ok bool) {
 	type loaded struct {
 		ID     text  `json:"id"`
 		Name   text  `json:"name"`
@@ -24,14 +25,14 @@ func ReadWindow(model string, body []byte) int64 {
 		Models []loaded `json:"models"`
 	}
 	if json.Unmarshal(body, &said) != nil {
-		return 0
+		return 0, false
 	}
-	window := said.Settings.Window
+	n := said.Settings.Window
 	for _, m := range append(said.Data, said.Models...) {
 		name := first(string(m.ID), string(m.Name))
 		if name == model || strings.TrimSuffix(name, ":latest") == model {
-			window = max(window, m.Max, m.Length, m.Loaded)
+			n = max(n, m.Max, m.Length, m.Loaded)
 		}
 	}
-	return int64(max(window, 0))
+	return int64(max(n, 0)), n > 0 || said.Data != nil || said.Models != nil
 }

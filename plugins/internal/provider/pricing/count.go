@@ -88,7 +88,10 @@ const (
 
 // Texts returns the texts of a request one by one, and the number of tokens
 // around them.
-func Texts(r *chat.Request) (texts []string, around int64) {
+func Texts(r *chat.Request) (texts []string, around int64) { return textsOf(r, true) }
+
+// textsOf is Texts with or without the reasoning of earlier turns.
+func textsOf(r *chat.Request, reasoning bool) (texts []string, around int64) {
 	add := func(all ...string) {
 		for _, s := range all {
 			if s != "" {
@@ -100,7 +103,9 @@ func Texts(r *chat.Request) (texts []string, around int64) {
 	for _, m := range r.Messages {
 		around += frameTokens
 		for _, p := range m.Each() {
-			add(p.Text)
+			if reasoning || !p.Reasons() {
+				add(p.Text)
+			}
 		}
 		for _, c := range m.Calls {
 			around += toolTokens
@@ -136,9 +141,10 @@ func Most(r *chat.Request) int64 {
 }
 
 // Least is a lower bound of the tokens of a request: the number of its words.
-// Tokenizers split a text at blanks before they look for tokens.
+// Tokenizers split a text at blanks before they look for tokens. Reasoning is not
+// counted: many models do not read that of earlier turns.
 func Least(r *chat.Request) int64 {
-	texts, _ := Texts(r)
+	texts, _ := textsOf(r, false)
 	var n int64
 	for _, s := range texts {
 		for range strings.FieldsSeq(s) {

@@ -223,3 +223,18 @@ func TestFlippedBytesAreFound(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, findings, "nothing was changed by verifying")
 }
+
+// A first record that cannot be read for want of a file or of permission is an error of
+// Open and no damage: the next open may read it.
+func TestFirstRecordIsNotReadable(t *testing.T) {
+	dir, _, _ := filled(t, "w1")
+	s := open(t, dir)
+	_, _, text, err := readIdentity(dir)
+	require.NoError(t, err)
+	require.NoError(t, s.begin(text))
+	first := filepath.Join(dir, logDir, log.SegmentName(1))
+	require.NoError(t, os.Rename(first, filepath.Join(t.TempDir(), "segment")))
+	require.NoError(t, os.Mkdir(first, 0o700)) // cannot be read as a file
+	typed(t, s.begin(text), "store/io")
+	assert.Nil(t, s.Damage())
+}

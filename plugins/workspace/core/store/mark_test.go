@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"database/sql"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,6 +106,17 @@ func TestReplacedFilesAreRemembered(t *testing.T) {
 		found := warnings()
 		require.Len(t, found, 1)
 		assert.Equal(t, []any{code, file}, []any{found[0].Code, found[0].File})
+
+		// A later version of the program builds the index anew, and the warning stays.
+		db, err := sql.Open("sqlite", filepath.Join(dir, indexFile))
+		require.NoError(t, err)
+		_, err = db.Exec("PRAGMA user_version = 1")
+		require.NoError(t, err)
+		require.NoError(t, db.Close())
+		require.NoError(t, os.Remove(filepath.Join(dir, sealFile)))
+		require.NoError(t, open(t, dir).Close())
+		assert.ElementsMatch(t, []string{string(code) + " " + file, string(Rebuilt) + " " + indexFile}, codes(warnings()))
+
 		done, err := Repair(background, dir, testOptions, true)
 		require.NoError(t, err)
 		assert.Equal(t, []RepairStep{ForgetRebuilt}, done.Steps)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -269,24 +270,30 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rebuild makes a new index, which remembers the reason.
+// rebuild makes a new index, which remembers the reason and what the old one remembers.
 func (s *Store) rebuild(ctx context.Context, why string) (err error) {
 	why = "the index was rebuilt: " + why
 	s.warn(why)
 	path := filepath.Join(s.dir, indexFile)
+	earlier := s.remembered(ctx, path)
 	if err := removeIndex(path); err != nil {
 		return err
 	}
-	if s.index, err = openIndex(ctx, path, s.Identity, s.Scheme); err == nil {
-		err = s.remember(ctx, Rebuilt, why)
+	if s.index, err = openIndex(ctx, path, s.Identity, s.Scheme); err != nil {
+		return err
 	}
-	return err
+	for _, f := range append(earlier, Finding{Code: Rebuilt, Reason: why}) {
+		if err := s.remember(ctx, f.Code, f.Reason); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // identify returns an error if the log was begun with another workspace.edn: its hash is
 // in the first record. A record that does not verify decides nothing.
 func (s *Store) identify(text []byte) error {
-	if begun, _ := s.begunWith(text); begun {
+	if begun, _, _ := s.begunWith(text); begun {
 		return nil
 	}
 	if was, err := lostIdentity(s.dir); err == nil && !bytes.Equal(was, text) {
@@ -296,11 +303,15 @@ func (s *Store) identify(text []byte) error {
 }
 
 // begunWith reports whether the first record of the log has the hash of a workspace.edn,
-// and the segment of that record.
-func (s *Store) begunWith(text []byte) (begun bool, segment int) {
+// and the segment of that record. The error is one of reading; a record that is cut has
+// another hash.
+func (s *Store) begunWith(text []byte) (begun bool, segment int, err error) {
 	sum := s.Scheme.Alg().Sum(text)
 	first, segment, err := log.First(filepath.Join(s.dir, logDir), s.Scheme.Alg(), len(sum))
-	return err == nil && string(first) == string(sum[:]), segment
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, segment, nil
+	}
+	return string(first) == string(sum[:]), segment, err
 }
 
 const otherIdentity = "it is not the file that the log was begun with"
@@ -323,7 +334,11 @@ func (s *Store) begin(text []byte) error {
 		}
 		return nil
 	}
-	if begun, segment := s.begunWith(text); !begun {
+	begun, segment, err := s.begunWith(text)
+	if err != nil {
+		return asStoreError("open", err)
+	}
+	if !begun {
 		s.damage = &log.Damage{File: log.SegmentName(segment), Reason: "the first record is damaged"}
 		s.warn("the log is damaged: " + s.damage.Error())
 	}

@@ -24,6 +24,23 @@ func (s *Store) remember(ctx context.Context, code Code, why string) error {
 	return err
 }
 
+// remembered returns what an index of this workspace remembers, nothing if it cannot be
+// read.
+func (s *Store) remembered(ctx context.Context, path string) []Finding {
+	db, err := openReaders(path)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = db.Close() }()
+	var workspace string
+	err = db.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace)
+	if err != nil || workspace != s.Identity.ID {
+		return nil
+	}
+	list, _ := rebuilt(ctx, db)
+	return list
+}
+
 // rememberRebuilt reads the derived files that are replaced later: the seal, which openDerived
 // did not use if it is damaged, and the stat cache.
 func (s *Store) rememberRebuilt(ctx context.Context) (err error) {

@@ -37,7 +37,7 @@ type screen struct {
 	past    []string // lines that were entered
 	at      int      // place in past; its length: the line that is being written
 	written string   // that line, while another one is shown
-	draft   string   // id of the message without an answer that the line was made of
+	draft   Offer    // the message without an answer that the line is made of; zero: none
 	offers  []Offer  // for the next times that the input is empty
 
 	where    Moved
@@ -98,8 +98,14 @@ func (s screen) step(msg tea.Msg) (screen, []effect) {
 	}
 }
 
+// edited changes the input. A line of which nothing is left is no longer that of a draft:
+// what is typed next leaves the draft alone, and it is offered again.
 func (s screen) edited(msg tea.Msg) screen {
 	s.input, _ = s.input.Update(msg)
+	if s.input.Value() == "" && s.at == len(s.past) && s.draft != (Offer{}) {
+		s = s.ahead(s.draft)
+		s.draft = Offer{}
+	}
 	return s
 }
 
@@ -155,21 +161,24 @@ func (s screen) enter() (screen, []effect) {
 	}
 	line = strings.TrimSpace(line)
 	s, draft := s.taken(line)
+	if name, _, ok := commandOf(line); ok && name != "edit" && draft != (Offer{}) { // it sends no message
+		s, draft = s.ahead(draft), Offer{}
+	}
 	s.busy = true
-	return s, []effect{scroll{s.spoken(line)}, execute{line, draft}}
+	return s, []effect{scroll{s.spoken(line)}, execute{line, draft.Draft}}
 }
 
-// taken empties the input. It returns the id of the message without an answer that the
-// input was made of. A line that was being written when another one was recalled is
+// taken empties the input. It returns the message without an answer that the input was
+// made of. A line that was being written when another one was recalled is
 // offered later.
-func (s screen) taken(line string) (_ screen, draft string) {
+func (s screen) taken(line string) (_ screen, draft Offer) {
 	if s.at == len(s.past) {
 		draft = s.draft
 	} else if s.written != "" {
-		s = s.ahead(Offer{s.written, s.draft})
+		s = s.ahead(Offer{s.written, s.draft.Draft})
 	}
 	s = s.remember(line)
-	s.draft = ""
+	s.draft = Offer{}
 	s.input.Reset()
 	return s, draft
 }
@@ -185,9 +194,12 @@ func (s screen) offered() screen {
 	if s.busy || s.input.Value() != "" || len(s.offers) == 0 {
 		return s
 	}
-	s.input.SetValue(clean(s.offers[0].Line))
-	s.at, s.written, s.draft = len(s.past), "", s.offers[0].Draft
-	s.offers = s.offers[1:]
+	next := s.offers[0]
+	s.input.SetValue(clean(next.Line))
+	s.at, s.written, s.draft, s.offers = len(s.past), "", Offer{}, s.offers[1:]
+	if next.Draft != "" {
+		s.draft = next
+	}
 	return s
 }
 
@@ -234,7 +246,7 @@ func (s screen) event(e Event) (screen, []effect) {
 	switch e := e.(type) {
 	case Moved:
 		if e.Conversation != s.where.Conversation { // the drafts are those of the one before
-			s.draft, s.offers = "", slices.DeleteFunc(slices.Clone(s.offers), func(o Offer) bool { return o.Draft != "" })
+			s.draft, s.offers = Offer{}, slices.DeleteFunc(slices.Clone(s.offers), func(o Offer) bool { return o.Draft != "" })
 		}
 		s.where = e
 	case Asking:

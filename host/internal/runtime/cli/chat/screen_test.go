@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,7 +48,7 @@ func (d *driven) keys(list ...string) *driven {
 	named := map[string]tea.Key{
 		"<enter>": {Code: tea.KeyEnter}, "<alt+enter>": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "<up>": {Code: tea.KeyUp},
 		"<down>": {Code: tea.KeyDown}, "<tab>": {Code: tea.KeyTab}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
-		"<ctrl+d>": {Code: 'd', Mod: tea.ModCtrl}, "<backspace>": {Code: tea.KeyBackspace},
+		"<ctrl+d>": {Code: 'd', Mod: tea.ModCtrl}, "<ctrl+u>": {Code: 'u', Mod: tea.ModCtrl}, "<backspace>": {Code: tea.KeyBackspace},
 	}
 	for _, k := range list {
 		if key, ok := named[k]; ok {
@@ -179,6 +180,24 @@ func TestOffers(t *testing.T) {
 	assert.Equal(t, "first", d.input.Value())
 	d.keys("<up>", "<down>", "<enter>")
 	assert.Equal(t, []string{"", "", "d-1"}, d.replaced)
+
+	// One that is deleted from the input is left alone and offered again.
+	for _, deleted := range [][]string{{"<ctrl+u>"}, slices.Repeat([]string{"<backspace>"}, len("first"))} {
+		for _, other := range []string{"other", "/edit #1 other"} {
+			d = plainScreen().send(first).keys(deleted...).keys(other, "<enter>").send(ended{})
+			assert.Equal(t, []string{""}, d.replaced, other)
+			assert.Equal(t, "first", d.input.Value(), other)
+			d.keys("!", "<enter>")
+			assert.Equal(t, []string{"", "d-1"}, d.replaced, other)
+		}
+	}
+
+	// Of the commands only /edit sends a message.
+	d = plainScreen().send(Offer{"/edit #1 x", "d-1"}).keys("<enter>").send(ended{})
+	assert.Equal(t, []string{"d-1"}, d.replaced)
+	d = plainScreen().send(Offer{"/cost", "d-1"}).keys("<enter>").send(ended{})
+	assert.Equal(t, []string{""}, d.replaced)
+	assert.Equal(t, "/cost", d.input.Value())
 
 	// A message fails while something else is typed.
 	d = plainScreen().keys("one", "<enter>", "/model x")
