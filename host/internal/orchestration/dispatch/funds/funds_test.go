@@ -27,9 +27,9 @@ type node struct {
 	failed         *contract.Error
 }
 
-func (n *node) Input(*registry.Capability) int64          { return n.in }
+func (n *node) Input(*registry.Capability) int64                 { return n.in }
 func (n *node) Output(*registry.Capability) (int64, int64, bool) { return n.out, 0, n.out > 0 }
-func (n *node) Countable(*registry.Capability) bool       { return n.exact > 0 && n.counts == 0 }
+func (n *node) Countable(*registry.Capability) bool              { return n.exact > 0 && n.counts == 0 }
 func (n *node) Count(context.Context, *registry.Capability) {
 	n.counts++
 	n.in = n.exact

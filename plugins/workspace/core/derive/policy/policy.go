@@ -96,9 +96,12 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) fail(key, format string, args ...any) {
+func (r *reader) fail(key, format string, args ...any) { r.failAt(edn.K(key), format, args...) }
+
+// failAt is fail for a key as it is written, which may be of any kind.
+func (r *reader) failAt(key edn.Value, format string, args ...any) {
 	if r.err == nil {
-		r.err = invalid(append(slices.Clone(r.at), edn.K(key)), format, args...)
+		r.err = invalid(append(slices.Clone(r.at), key), format, args...)
 	}
 }
 
@@ -215,7 +218,7 @@ func Parse(v edn.Value, known Registry) (*Policy, error) {
 	}
 	for k := range v.Entries() {
 		if name, ok := k.AsKeyword(); !ok || !r.seen[name] {
-			r.fail(strings.TrimPrefix(k.String(), ":"), "the policy %s has no key %s", p.Kind, k)
+			r.failAt(k, "the policy %s has no key %s", p.Kind, k)
 		}
 	}
 	return p, r.err
