@@ -181,7 +181,10 @@ func Findings(report edn.Value) []string {
 		line, _ := x.Key("message").AsString()
 		if at := x.Key("range"); !at.IsNil() {
 			file, _ := at.Key("file").AsString()
-			line = fmt.Sprintf("%s:%s:%s: %s", file, at.Key("line"), at.Key("column"), line)
+			if n, _ := at.Key("line").AsInt(); n > 0 { // else the file as a whole is meant
+				file = fmt.Sprintf("%s:%d:%s", file, n, at.Key("column"))
+			}
+			line = file + ": " + line
 		}
 		if hint, ok := x.Key("hint").AsString(); ok {
 			line += "; next: " + hint

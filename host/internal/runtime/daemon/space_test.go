@@ -141,6 +141,19 @@ func TestDataDirBehindADanglingLink(t *testing.T) {
 	}
 }
 
+// OPS-001: a finding in the log has its place and its next step.
+func TestFindingsInTheLog(t *testing.T) {
+	report := edn.MustRead(`{:diagnostics [
+		{:message "no such intent" :range {:file "ferment.hcl" :line 3 :column 5} :hint "name another"}
+		{:message "cannot be read" :range {:file "ferment.hcl" :line 0 :column 0}}
+		{:message "two roots"}]}`)
+	assert.Equal(t, []string{
+		"ferment.hcl:3:5: no such intent; next: name another",
+		"ferment.hcl: cannot be read",
+		"two roots",
+	}, Findings(report))
+}
+
 // HTTP-009: the log line of a reload lists each change, up to a limit.
 func TestChangeLines(t *testing.T) {
 	change := edn.MustRead(`{:path ["plugin" "b" "drain_timeout"] :change :changed :action :update :before 1 :after {:a "x"}}`)
