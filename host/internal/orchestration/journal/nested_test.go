@@ -444,7 +444,7 @@ func TestEvents(t *testing.T) {
 	type event struct{ name, details string }
 	want := map[journal.Kind]event{
 		journal.KindRunAccepted: {"accepted", `{:deadline-at #inst "1970-01-01T00:00:09.000Z" :intent :a/b
-			:operation :act/run}`},
+			:operation :act/run :queue/class :sync}`},
 		journal.KindRunStarted:   {"started", `{:host "h"}`},
 		journal.KindPlanResolved: {"resolved", `{:attempt 2 :cap/id :a/one :nodes 0 :source :answer}`},
 		journal.KindNodeResolved: {"resolved", `{:candidates [:a/one :a/two] :intent :a/b :op :call
@@ -458,7 +458,7 @@ func TestEvents(t *testing.T) {
 		journal.KindAttemptRetracted: {"retract", `{:attempt 2 :reason :race/lost}`},
 		journal.KindAttemptFinished: {"attempt", `{:attempt 2 :failure/type :provider/error :latency-ms 7 :message
 			"no" :outcome :error
-			:state :finished}`},
+			:state :finished :usage {:tokens-in 1}}`},
 		journal.KindGateVerdict: {"gate", `{:attempt 2 :cap/id :a/judge :gate :good :memo? true :pass true :score
 			1M :severity :should
 			:votes [0.5M 1M]}`},

@@ -81,6 +81,7 @@ func Progress(rec Record) (e Event, ok bool) {
 		e.Name = "accepted"
 		p.kw("intent", b.Intent)
 		p.kw("operation", b.Operation)
+		p.kw("queue/class", b.Class)
 		m.Key("deadline-at", edn.Inst(b.DeadlineAt))
 	case *RunStarted:
 		e.Name = "started"
@@ -128,6 +129,9 @@ func Progress(rec Record) (e Event, ok bool) {
 		p.kw("state", "finished")
 		p.kw("outcome", b.Outcome)
 		m.Key("latency-ms", edn.Int(millis(b.Latency)))
+		if b.Usage.Len() > 0 {
+			m.Key("usage", b.Usage)
+		}
 		if b.Err != nil {
 			p.kw("failure/type", b.Err.Type)
 			p.str("message", b.Err.Message)

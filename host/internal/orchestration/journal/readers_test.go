@@ -266,7 +266,7 @@ func TestProgress(t *testing.T) {
 	}, names)
 	e, _ := journal.Progress(failover()[4])
 	assert.Equal(t, `{:at #inst "1970-01-01T00:00:00.040Z" :attempt 1 :event :attempt :failure/type :runtime/crashed :latency-ms 5 :message "gone" `+
-		`:node "n0" :outcome :unknown :path [0] :run "run_x" :seq 5 :state :finished}`, e.Value().String())
+		`:node "n0" :outcome :unknown :path [0] :run "run_x" :seq 5 :state :finished :usage {:cost-mark :at-least :cost-usd 0.001M :mode :live :tokens-in 1}}`, e.Value().String())
 	_, ok := journal.Progress(record(samples()[journal.KindEnvRead]))
 	assert.False(t, ok)
 }
