@@ -142,7 +142,8 @@ func (c *command) replayFile(ctx context.Context, name string) error {
 // is not known what plugins provide; the hint names the first one.
 func unlessUnknown(err error, plugins []string, hint string) error {
 	e := contract.AsError(err)
-	if len(plugins) == 0 || e.Type != "replay/miss" && !slices.Contains([]string{"cap", "plan", "unsupported"}, contract.Namespace(e.Type)) {
+	of := []string{"cap", "plan", "replay", "unsupported"}
+	if len(plugins) == 0 || !slices.Contains(of, contract.Namespace(e.Type)) || e.Type == "replay/values-purged" {
 		return err
 	}
 	return e.WithHint(fmt.Sprintf(hint, plugins[0]))

@@ -201,8 +201,18 @@ func (s *Stream) outcome(id string, path edn.Value, number int) (must bool) {
 
 // Draw draws a stream that begins at Boot.
 func Draw(t *rapid.T) *Stream {
-	s := &Stream{t: t, At: Boot, seq: map[string]int{}, epoch: map[string]int{},
-		Want: Recount{Acts: map[string]int64{}, Rows: map[string]int64{}, Operations: map[string]int64{}, Failures: map[string]int64{}}}
+	s := &Stream{
+		At:    Boot,
+		t:     t,
+		seq:   map[string]int{},
+		epoch: map[string]int{},
+		Want: Recount{
+			Acts:       map[string]int64{},
+			Rows:       map[string]int64{},
+			Operations: map[string]int64{},
+			Failures:   map[string]int64{},
+		},
+	}
 	for n := range rapid.IntRange(0, 6).Draw(t, "runs") {
 		s.run(fmt.Sprintf("run_%d", n))
 	}
