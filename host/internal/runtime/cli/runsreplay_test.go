@@ -43,7 +43,7 @@ func TestRunsReplay(t *testing.T) {
 	got = cold.run("runs", "replay", "last")
 	assert.NotZero(t, got.code)
 	assert.Contains(t, got.stderr, "\"ferment validate --describe\" asks it")
-	got = cold.run("runs", "replay", "run_nobody")
+	got = cold.run("runs", "replay", "run_absent")
 	assert.Equal(t, 5, got.code, got.stderr)
 	assert.Contains(t, got.stderr, "run/not-found", "what is not known of the plugin is not the cause")
 	got = cold.run("runs", "export", "last", "cold.edn")
@@ -57,7 +57,7 @@ func TestRunsReplay(t *testing.T) {
 	got = cold.run("runs", "replay", "last")
 	assert.Equal(t, 0, got.code, got.stderr)
 
-	got = w.run("runs", "replay", "run_nobody")
+	got = w.run("runs", "replay", "run_absent")
 	assert.NotZero(t, got.code)
 	assert.Contains(t, got.stderr, "run/not-found")
 
