@@ -163,11 +163,13 @@ type listed struct {
 	Name       string
 	Imports    []string
 	GoFiles    []string
+
+	TestImports, XTestImports []string
 }
 
 func packages(t *testing.T) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Imports,GoFiles", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Imports,GoFiles,TestImports,XTestImports", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	require.NoError(t, err)
@@ -217,6 +219,21 @@ func TestHouseImportsPointDown(t *testing.T) {
 					continue
 				}
 				assert.True(t, reach(from.prefix, map[string]bool{})[to.prefix], "%s must not import %s", rel, target)
+			}
+		}
+	}
+}
+
+// Tests of a layer of the host import no layer above it.
+func TestHouseTestsPointDown(t *testing.T) {
+	layer := func(path string) int {
+		return slices.IndexFunc([]string{"domain", "orchestration", "adapters", "runtime"},
+			func(name string) bool { return strings.HasPrefix(path, module+"/host/internal/"+name+"/") })
+	}
+	for _, p := range packages(t) {
+		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
+			if from := layer(p.ImportPath); from >= 0 {
+				assert.LessOrEqual(t, layer(imp), from, "a test of %s must not import %s", p.ImportPath, imp)
 			}
 		}
 	}

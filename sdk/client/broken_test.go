@@ -42,6 +42,14 @@ func TestClientOfADaemonThatEnds(t *testing.T) {
 	}
 }
 
+// HTTP-001: a response that is too long is an error, not a shorter response.
+func TestClientOfATooLongResponse(t *testing.T) {
+	row := "ferment_acts_total 1\n"
+	there := dying(t, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n"+strings.Repeat(row, 1+(64<<20)/len(row)))
+	_, err := there.Metrics(t.Context())
+	require.ErrorIs(t, err, contract.OfType("http/too-large"))
+}
+
 func assertGone(t *testing.T, err error) {
 	t.Helper()
 	var e *contract.Error

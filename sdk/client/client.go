@@ -186,15 +186,27 @@ func (c *Client) openWith(ctx context.Context, q request, token string) (*http.R
 	return nil, broken("the daemon sent no response")
 }
 
+// readAll reads the body of a response.
+func readAll(ctx context.Context, resp *http.Response) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, broken("the response of the daemon is incomplete")
+	case len(text) > maxAnswer:
+		return nil, contract.Errorf("http/too-large", "the response of the daemon is longer than %d bytes", maxAnswer).
+			WithHint("ask for less, such as with a lower limit")
+	}
+	return text, nil
+}
+
 // read reads a response as one value and closes it.
 func read(ctx context.Context, resp *http.Response) (edn.Value, error) {
 	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	text, err := readAll(ctx, resp)
 	if err != nil {
-		if ctx.Err() != nil {
-			return edn.Nil(), context.Cause(ctx)
-		}
-		return edn.Nil(), broken("the response of the daemon is incomplete")
+		return edn.Nil(), err
 	}
 	if resp.StatusCode == http.StatusNoContent {
 		return edn.Nil(), nil

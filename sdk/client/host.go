@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -98,14 +97,8 @@ func (c *Client) text(ctx context.Context, path, media string) (string, http.Hea
 	if of, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";"); of != media {
 		return "", nil, foreign(resp)
 	}
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	switch {
-	case err == nil:
-		return string(text), resp.Header, nil
-	case ctx.Err() != nil:
-		return "", nil, context.Cause(ctx)
-	}
-	return "", nil, broken("the response of the daemon is incomplete")
+	text, err := readAll(ctx, resp)
+	return string(text), resp.Header, err
 }
 
 // CancelJob is Cancel for an accepted act; the error of an unknown one is

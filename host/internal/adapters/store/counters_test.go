@@ -217,7 +217,7 @@ func TestCountersOutliveTheirRuns(t *testing.T) {
 		want := figures(t, l, chain)
 		require.NoError(t, s.Purge(ctx, "run_1"))
 		var exported strings.Builder
-		require.NoError(t, s.Export(ctx, "run_2", &exported, nil))
+		require.NoError(t, s.Export(ctx, "run_2", &exported))
 		clock = clock.Add(2 * time.Hour)
 		removed, err := s.Retain(ctx)
 		require.NoError(t, err)

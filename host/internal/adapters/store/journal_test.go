@@ -252,7 +252,7 @@ func TestStoreKeepsSuspendedRuns(t *testing.T) {
 			require.NoError(t, err)
 			assert.Zero(t, removed.Runs)
 			typed(t, s.Purge(context.Background(), "run_1"), "queue/invalid-transition")
-			typed(t, s.Export(context.Background(), "run_1", io.Discard, nil), "queue/invalid-transition")
+			typed(t, s.Export(context.Background(), "run_1", io.Discard), "queue/invalid-transition")
 			require.NoError(t, s.Verify(context.Background(), "run_1"))
 			require.NoError(t, s.Close())
 			s = on.openAt(t, dir, options)

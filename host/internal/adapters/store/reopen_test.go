@@ -61,7 +61,7 @@ func TestReopenedRun(t *testing.T) {
 		assert.Equal(t, Run{
 			ID: "run_1", State: "open", Intent: "a/b", Principal: "uid/7", Epoch: 2, Records: 3, Accepted: run.Accepted, Cost: "0.25",
 		}, run)
-		typed(t, s.Export(t.Context(), "run_1", &bytes.Buffer{}, nil), "queue/invalid-transition")
+		typed(t, s.Export(t.Context(), "run_1", &bytes.Buffer{}), "queue/invalid-transition")
 		typed(t, s.Purge(t.Context(), "run_1"), "queue/invalid-transition")
 		removed, err := s.Retain(t.Context())
 		require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestReopenedRun(t *testing.T) {
 		require.NoError(t, s.Verify(t.Context(), "run_1"))
 
 		var file bytes.Buffer
-		require.NoError(t, s.Export(t.Context(), "run_1", &file, nil))
+		require.NoError(t, s.Export(t.Context(), "run_1", &file))
 		to := on.openAt(t, t.TempDir())
 		_, err = to.Import(t.Context(), &file)
 		require.NoError(t, err)
@@ -135,7 +135,7 @@ func TestNotReopened(t *testing.T) {
 
 		imported := of("imported", failing)
 		var file bytes.Buffer
-		require.NoError(t, s.Export(t.Context(), "imported", &file, nil))
+		require.NoError(t, s.Export(t.Context(), "imported", &file))
 		to := on.openAt(t, t.TempDir())
 		_, err := to.Import(t.Context(), &file)
 		require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -23,14 +24,14 @@ import (
 //	{:hash "b3:.." :value ..}       a whole value
 //	{:hash "b3:.." :parts ..}       a value with parts
 //	{:hash "b3:.." :concat ["b3:.."]} a vector made of vectors
-//	{:hash "b3:.." :plugin ".." :description {..}}
+//	{:plugin ".." :description {..} :hash "b3:.."}
 //
 // The last ones describe the plugins of the host, for a replay where these are not
-// installed; a file need not have them.
+// installed; the hash is that of the rest of the line. A file need not have them.
 const exportVersion = 1
 
-// Export writes a finished run with its values, and descriptions of plugins by name.
-func (s *Store) Export(ctx context.Context, run string, to io.Writer, plugins map[string]edn.Value) error {
+// Export writes a finished run with its values.
+func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 	row, err := s.finished(ctx, run, "export")
 	if err != nil {
 		return err
@@ -69,11 +70,18 @@ func (s *Store) Export(ctx context.Context, run string, to io.Writer, plugins ma
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(plugins)) {
-		e.line(edn.MustMap(edn.K("hash"), edn.Text(edn.Hash(plugins[name])), edn.K("plugin"), edn.Text(name),
-			edn.K("description"), plugins[name]))
-	}
 	return out.Flush()
+}
+
+// ExportedPlugins returns the lines of an exported file that describe plugins, by name.
+func ExportedPlugins(descriptions map[string]edn.Value) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(descriptions)) {
+		v := edn.MustMap(edn.K("plugin"), edn.Text(name), edn.K("description"), descriptions[name])
+		b.Write(v.AssocKey("hash", edn.Text(edn.Hash(v))).Canonical())
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // Exported returns the descriptions of plugins in an exported file, by name. The error is
@@ -96,9 +104,9 @@ func Exported(from io.Reader) (map[string]edn.Value, error) {
 	return plugins, nil
 }
 
-// described compares the description of a plugin with its hash.
+// described compares the line of a plugin with its hash.
 func described(v edn.Value) error {
-	if text, _ := v.Key("hash").AsString(); text != edn.Hash(v.Key("description")) {
+	if text, _ := v.Key("hash").AsString(); text != edn.Hash(v.Dissoc(edn.K("hash"))) {
 		return badFile("the description of plugin %s was changed", v.Key("plugin"))
 	}
 	return nil

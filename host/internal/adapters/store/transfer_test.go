@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestExportComesBack(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		from := on.openAt(t, on.filled(t))
 		var file bytes.Buffer
-		require.NoError(t, from.Export(context.Background(), "run_1", &file, nil))
+		require.NoError(t, from.Export(context.Background(), "run_1", &file))
 		for line := range bytes.Lines(file.Bytes()) {
 			_, err := edn.Read(line)
 			require.NoError(t, err, "each line is a form")
@@ -52,12 +53,12 @@ func TestExportComesBack(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, is)
 		var again bytes.Buffer
-		require.NoError(t, to.Export(context.Background(), "run_1", &again, nil))
+		require.NoError(t, to.Export(context.Background(), "run_1", &again))
 		assert.Equal(t, file.String(), again.String())
 		_, err = to.Import(context.Background(), bytes.NewReader(file.Bytes()))
 		typed(t, err, "journal/fenced")
 		require.ErrorIs(t, err, ErrRecorded)
-		typed(t, from.Export(context.Background(), "run_3", &file, nil), "queue/invalid-transition")
+		typed(t, from.Export(context.Background(), "run_3", &file), "queue/invalid-transition")
 		require.NoError(t, to.Err())
 	})
 }
@@ -67,7 +68,7 @@ func TestImportVerifies(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		from := on.openAt(t, on.filled(t))
 		var file bytes.Buffer
-		require.NoError(t, from.Export(context.Background(), "run_1", &file, nil))
+		require.NoError(t, from.Export(context.Background(), "run_1", &file))
 		lines := strings.SplitAfter(strings.TrimSuffix(file.String(), "\n"), "\n")
 		to := on.openAt(t, t.TempDir())
 		refuse := func(what string, text string) {
@@ -112,13 +113,13 @@ func TestImportSharesParts(t *testing.T) {
 		appendAll(t, s, a.accepted(dialogue(40)), a.finished(nothing))
 		require.NoError(t, s.Sync(context.Background(), "run_a"))
 		var file bytes.Buffer
-		require.NoError(t, s.Export(context.Background(), "run_a", &file, nil))
+		require.NoError(t, s.Export(context.Background(), "run_a", &file))
 		other := on.openAt(t, t.TempDir())
 		b := newScript("run_b")
 		appendAll(t, other, b.accepted(dialogue(41)), b.finished(nothing))
 		require.NoError(t, other.Sync(context.Background(), "run_b"))
 		file.Reset()
-		require.NoError(t, other.Export(context.Background(), "run_b", &file, nil))
+		require.NoError(t, other.Export(context.Background(), "run_b", &file))
 		var kept []string
 		for line := range strings.Lines(file.String()) {
 			hash, _ := edn.MustRead(line).Key("hash").AsString()
@@ -143,7 +144,7 @@ func TestExportOfAPurgedRun(t *testing.T) {
 		from := on.openAt(t, on.filled(t))
 		require.NoError(t, from.Purge(context.Background(), "run_1"))
 		var file bytes.Buffer
-		require.NoError(t, from.Export(context.Background(), "run_1", &file, nil))
+		require.NoError(t, from.Export(context.Background(), "run_1", &file))
 		to := on.openAt(t, t.TempDir())
 		_, err := to.Import(context.Background(), &file)
 		require.NoError(t, err)
@@ -152,4 +153,37 @@ func TestExportOfAPurgedRun(t *testing.T) {
 		require.NoError(t, err)
 		assert.False(t, run.Purged.IsZero())
 	})
+}
+
+// JRN-053: the lines about plugins are read back by name, and an import, which has plugins of
+// its own, only verifies them.
+func TestExportedPlugins(t *testing.T) {
+	from := openAt(t, filled(t))
+	var file bytes.Buffer
+	require.NoError(t, from.Export(t.Context(), "run_1", &file))
+	run := file.String()
+	want := map[string]edn.Value{"a": edn.MustRead(`{:plugin/name "first"}`), "b": edn.MustRead(`{:plugin/name "second"}`)}
+	file.WriteString(ExportedPlugins(want))
+	got, err := Exported(bytes.NewReader(file.Bytes()))
+	require.NoError(t, err)
+	assert.Equal(t, fmt.Sprint(want), fmt.Sprint(got))
+	got, err = Exported(strings.NewReader(run))
+	require.NoError(t, err)
+	assert.Empty(t, got)
+
+	to := openAt(t, t.TempDir())
+	for old, changed := range map[string]string{`"first"`: `"fiRst"`, `:plugin "b"`: `:plugin "c"`} {
+		require.Equal(t, 1, strings.Count(file.String(), old))
+		text := strings.Replace(file.String(), old, changed, 1)
+		_, err = Exported(strings.NewReader(text))
+		typed(t, err, "import/invalid")
+		_, err = to.Import(t.Context(), strings.NewReader(text))
+		typed(t, err, "import/invalid")
+	}
+	id, err := to.Import(t.Context(), &file)
+	require.NoError(t, err)
+	assert.Equal(t, "run_1", id)
+	file.Reset()
+	require.NoError(t, to.Export(t.Context(), id, &file))
+	assert.Equal(t, run, file.String())
 }

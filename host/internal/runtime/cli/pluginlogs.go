@@ -75,21 +75,38 @@ func (c *command) logsCommand() *cobra.Command {
 	return cmd
 }
 
-// logsThere prints the last lines of the log of a plugin of the daemon of --server.
+// remoteLines is the most lines that a daemon returns at once.
+const remoteLines = 1000
+
+// logsThere prints the last lines of the log of a plugin of the daemon of --server, and
+// those to come.
 func (c *command) logsThere(ctx context.Context, name string, lines int, follow bool) error {
+	if lines < 1 || lines > remoteLines {
+		return usagef("--lines %d: with --server expected 1 to %d", lines, remoteLines)
+	}
+	show := func(line edn.Value) error {
+		if text, ok := line.AsString(); ok { // it is not JSON
+			return c.logLine([]byte(text))
+		}
+		text, err := edn.WriteJSON(line)
+		if err != nil {
+			return err
+		}
+		return c.logLine(text)
+	}
 	if follow {
-		return usagef("--server: expected no --follow with it")
+		err := c.remote.Logs(ctx, name, lines, show)
+		if errors.Is(err, errInterrupted) {
+			return quietError{exit.Interrupted}
+		}
+		return err
 	}
 	v, err := c.order(ctx, actionOf("plugin-logs", edn.K("plugin"), edn.Text(name), edn.K("lines"), edn.Int(int64(lines))))
 	if err != nil {
 		return err
 	}
 	for line := range v.Key("lines").Elems() {
-		text, err := edn.WriteJSON(line)
-		if err == nil {
-			err = c.logLine(text)
-		}
-		if err != nil {
+		if err := show(line); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,12 +48,12 @@ func (c *command) repairCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if c.format != formatText {
-				err = c.value(c.env.Stdout, result)
-			} else {
-				_, err = io.WriteString(c.env.Stdout, repairText(result))
+			text, damaged := repairText(result), result.Key("damaged?").Truthy()
+			if dry && damaged {
+				text += "\nnothing was done (dry run)"
 			}
-			if err == nil && dry && result.Key("damaged?").Truthy() {
+			err = c.done(result, text)
+			if err == nil && dry && damaged {
 				err = quietError{exit.Code(contract.Errorf("journal/damaged", "damage was found"))}
 			}
 			return err
@@ -80,11 +79,11 @@ func (c *command) unserved(ctx context.Context, what string) (*config.Config, er
 	return cfg, err
 }
 
-// repairText formats the result of a repair for people.
+// repairText formats the result of a repair for people, or what it would do.
 func repairText(v edn.Value) string {
 	runs := diag.Counted(number(v.Key("runs")), "run")
 	if !v.Key("damaged?").Truthy() {
-		return runs + " verified, none damaged\n"
+		return runs + " verified, none damaged"
 	}
 	var b strings.Builder
 	if v.HasKey("file") {
@@ -111,9 +110,9 @@ func repairText(v edn.Value) string {
 	}
 	end := fmt.Sprintf("repaired: the journal has %s; the damaged files and what was cut off are in %s", runs, plain(v.Key("kept")))
 	if v.Key("dry-run?").Truthy() {
-		end = fmt.Sprintf("nothing was done (dry run); the repaired journal would have %s", runs)
+		end = fmt.Sprintf("the repaired journal would have %s", runs)
 	}
-	b.WriteString(diag.Wrap(end, 0, 2) + "\n")
+	b.WriteString(diag.Wrap(end, 0, 2))
 	return b.String()
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -23,17 +24,14 @@ func (c *command) runsExportCommand() *cobra.Command {
 		Use:   "export RUN [FILE]",
 		Short: "write a finished run with its values to a file",
 		Long: "export writes the records and values of a finished run as lines of EDN, to a file that only its owner can\n" +
-			"read, or to standard output. Secrets are not in it; requests and answers are, and what the plugins say that\n" +
-			"they provide.",
+			"read, or to standard output. Secrets are not in it; requests and answers are, and for administrators what the\n" +
+			"plugins say that they provide, which runs replay FILE needs.",
 		Example: "  ferment runs export last last.edn\n  ferment runs export last > last.edn",
 		Args:    cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.onRuns(cmd.Context(), false, func(d runsDesk) error {
-				if !d.there { // else the daemon has them
-					d.under(c.described(cmd.Context()))
-				}
 				if len(args) == 1 {
-					_, _, err := exportTo(cmd.Context(), d, args[0], c.env.Stdout)
+					_, _, err := c.exportTo(cmd.Context(), d, args[0], c.env.Stdout)
 					return err
 				}
 				return c.exportFile(cmd.Context(), d, args[0], args[1])
@@ -42,16 +40,24 @@ func (c *command) runsExportCommand() *cobra.Command {
 	}
 }
 
-// described returns the configuration with what is known of its plugins; nil if it cannot be
-// read.
-func (c *command) described(ctx context.Context) *setup.Loaded {
+// exportedPlugins returns the lines of an exported file that describe the plugins, as far as
+// it is known without a daemon what they provide.
+func (c *command) exportedPlugins(ctx context.Context) string {
 	o := c.options()
 	o.Lockfile, o.NoStart = setup.LockfileShown, true
 	loaded, err := setup.Load(ctx, o)
-	if err != nil {
-		return nil
+	if err == nil && loaded.Generation == nil {
+		err = &setup.InvalidConfigError{Config: loaded.Config}
 	}
-	return loaded
+	if err != nil {
+		c.warn("the file does not say what the plugins provide: %s", err)
+		return ""
+	}
+	if names := loaded.Unasked(); len(names) > 0 {
+		c.warn("the file does not say what plugin %s provides, which is not known: \"ferment validate --describe\" asks it",
+			strings.Join(names, ", "))
+	}
+	return store.ExportedPlugins(loaded.Descriptions())
 }
 
 func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) error {
@@ -63,7 +69,7 @@ func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) 
 		return unwritten(err)
 	}
 	defer func() { _ = f.Cleanup() }()
-	run, size, err := exportTo(ctx, d, run, f)
+	run, size, err := c.exportTo(ctx, d, run, f)
 	if err != nil {
 		return err
 	}
@@ -75,7 +81,7 @@ func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) 
 }
 
 // exportTo writes the file of a run part by part. The first part fixes the run.
-func exportTo(ctx context.Context, d runsDesk, run string, to io.Writer) (id string, size int, err error) {
+func (c *command) exportTo(ctx context.Context, d runsDesk, run string, to io.Writer) (id string, size int, err error) {
 	for {
 		part, err := d.do(ctx, actionOf("runs-export", edn.K("run"), edn.Text(run), edn.K("offset"), edn.Int(int64(size))))
 		if err != nil {
@@ -87,9 +93,17 @@ func exportTo(ctx context.Context, d runsDesk, run string, to io.Writer) (id str
 			return run, size, err
 		}
 		size += len(text)
-		if !part.HasKey("next") {
-			return run, size, nil
+		if part.HasKey("next") {
+			continue
 		}
+		plugins := plain(part.Key("plugins"))
+		if !d.there {
+			plugins = c.exportedPlugins(ctx)
+		} else if plugins == "" {
+			c.warn("the file does not say what the plugins provide: only administrators may know that")
+		}
+		_, err = io.WriteString(to, plugins)
+		return run, size + len(plugins), err
 	}
 }
 

@@ -67,7 +67,7 @@ func TestExamplePlansReplayFromFiles(t *testing.T) {
 		assert.Contains(t, got.stderr, "import/invalid", part)
 	}
 	const candidates = "candidates  = [\"text/template\"]\n  role        = \"voice\"\n  constraints = { max_chars = "
-	refusing := strings.Replace(config, candidates+"12000", candidates+"5", 1)
+	refusing := strings.Replace(config, candidates+"12000 }", candidates+"5 }\n  done { must = [\"max-chars\"] }", 1)
 	require.NotEqual(t, config, refusing)
 	bare.write("ferment.hcl", refusing)
 	got = bare.run("runs", "replay", "hello.edn")

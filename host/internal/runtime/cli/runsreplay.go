@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
+	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +29,9 @@ func (c *command) runsReplayCommand() *cobra.Command {
 			"all nodes and the result. No plugin is called and nothing is recorded. A difference, such as a call or a gate\n" +
 			"that has no record, ends with the place of the first node that differs. A gate whose condition was changed\n" +
 			"has its recorded verdict; --mode fill evaluates it again.\n\n" +
-			"FILE is one that runs export wrote. Its run is replayed under the configuration found here, without a daemon\n" +
-			"and without the plugins: what they provide is in the file. So an exported run is a test of a configuration.\n\n" +
+			"FILE is one that runs export wrote; its name has a separator or a dot. Its run is replayed under the\n" +
+			"configuration found here, without a daemon and without the plugins: what they provide is in the file. So an\n" +
+			"exported run is a test of a configuration.\n\n" +
 			"With --mode fill the daemon makes a new run under its configuration. An attempt with a recorded request has\n" +
 			"the recorded end and costs nothing; checks of the host run again; every other call is made, without effects\n" +
 			"that --effects does not name. --swap A=B calls capability B in place of A, and with that --mode fill. The\n" +
@@ -40,12 +41,14 @@ func (c *command) runsReplayCommand() *cobra.Command {
 			"  ferment runs replay last --mode fill",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ofFile := strings.ContainsRune(args[0], filepath.Separator) || c.isFile(args[0])
+			ofFile := strings.ContainsAny(args[0], string(filepath.Separator)+".") // no id of a run has one
 			action := actionOf("runs-replay", edn.K("run"), edn.Text(args[0]))
 			if (len(swap) > 0 || len(effects) > 0) && !cmd.Flags().Changed("mode") {
 				mode = journal.ReplayFill
 			}
 			switch {
+			case ofFile && c.remote != nil:
+				return usagef("%s is a file of this machine: omit --server", args[0])
 			case mode == strictReplay && len(swap)+len(effects) > 0:
 				return usagef("--swap and --effects need --mode fill: a strict replay makes no calls")
 			case mode == strictReplay && ofFile:
@@ -117,16 +120,33 @@ func filling(action edn.Value, swap map[string]string, effects []string) (edn.Va
 
 // replayFile replays the run of an exported file.
 func (c *command) replayFile(ctx context.Context, name string) error {
-	v, err := history.ReplayFile(ctx, c.path(name), func(recorded map[string]edn.Value) (*setup.Loaded, error) {
-		return c.usable(setup.LoadRecorded(ctx, c.options(), recorded))
-	})
-	if errors.As(err, new(*fs.PathError)) {
-		return &fileError{err: fmt.Errorf("read %s: %w", name, cause(err))}
-	}
+	file, err := c.readFile(name, math.MaxInt-1)
 	if err != nil {
 		return err
 	}
+	var unknown []string
+	v, err := history.ReplayFile(ctx, file, func(recorded map[string]edn.Value) (*setup.Loaded, error) {
+		loaded, err := c.usable(setup.LoadRecorded(ctx, c.options(), recorded))
+		if err == nil {
+			unknown = loaded.Unasked()
+		}
+		return loaded, err
+	})
+	if err != nil {
+		return unlessUnknown(err, unknown, "the file does not say what plugin %s provides: export the run again where the plugins are")
+	}
 	return c.replayed(v)
+}
+
+// unlessUnknown adds a hint to the error of a strict replay that may differ only because it
+// is not known what plugins provide; the hint names the first one.
+func unlessUnknown(err error, plugins []string, hint string) error {
+	e := contract.AsError(err)
+	of := []string{"cap", "plan", "replay", "unsupported"}
+	if len(plugins) == 0 || !slices.Contains(of, contract.Namespace(e.Type)) || e.Type == "replay/values-purged" {
+		return err
+	}
+	return e.WithHint(fmt.Sprintf(hint, plugins[0]))
 }
 
 func (c *command) replayStrictly(ctx context.Context, d runsDesk, action edn.Value) error {
@@ -142,12 +162,8 @@ func (c *command) replayStrictly(ctx context.Context, d runsDesk, action edn.Val
 		unasked = loaded.Unasked()
 	}
 	v, err := d.do(ctx, action)
-	if err != nil && len(unasked) > 0 {
-		return contract.Errorf("runtime/not-ready", "replay: what plugin %s provides is not known here, and a strict replay asks no plugin",
-			unasked[0]).WithCause(contract.AsError(err)).WithHint("\"ferment validate --describe\" asks it")
-	}
 	if err != nil {
-		return err
+		return unlessUnknown(err, unasked, "it is not known what plugin %s provides: \"ferment validate --describe\" asks it")
 	}
 	return c.replayed(v)
 }

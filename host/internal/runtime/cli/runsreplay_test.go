@@ -24,6 +24,9 @@ func TestRunsReplay(t *testing.T) {
 	hash := got.value(t).Key("hash").String()
 	assert.Equal(t, ":completed", got.value(t).Key("status").String())
 	assert.Len(t, processesUnder(w.dir), before)
+	got = w.run("runs", "export", "last", "daemon.edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Empty(t, got.stderr)
 	s.stop()
 
 	got = w.run("runs", "replay", "last", "--edn")
@@ -40,14 +43,38 @@ func TestRunsReplay(t *testing.T) {
 	got = cold.run("runs", "replay", "last")
 	assert.NotZero(t, got.code)
 	assert.Contains(t, got.stderr, "\"ferment validate --describe\" asks it")
+	got = cold.run("runs", "replay", "run_absent")
+	assert.Equal(t, 5, got.code, got.stderr)
+	assert.Contains(t, got.stderr, "run/not-found", "what is not known of the plugin is not the cause")
+	got = cold.run("runs", "export", "last", "cold.edn")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stderr, "plugin mine")
+	got = cold.run("runs", "replay", "cold.edn")
+	assert.NotZero(t, got.code)
+	assert.Contains(t, got.stderr, "the file does not say what plugin mine provides")
 	got = cold.run("validate", "--describe")
 	require.Equal(t, 0, got.code, got.stderr)
 	got = cold.run("runs", "replay", "last")
 	assert.Equal(t, 0, got.code, got.stderr)
 
-	got = w.run("runs", "replay", "run_nobody")
+	got = w.run("runs", "replay", "run_absent")
 	assert.NotZero(t, got.code)
 	assert.Contains(t, got.stderr, "run/not-found")
+
+	for _, name := range []string{"last", "warm.edn"} {
+		got = w.run("runs", "export", "last", name)
+		require.Equal(t, 0, got.code, got.stderr)
+		assert.Empty(t, got.stderr)
+	}
+	for _, name := range []string{"daemon.edn", "warm.edn"} {
+		got = w.run("runs", "replay", name, "--edn")
+		require.Equal(t, 0, got.code, got.stderr)
+		assert.Equal(t, hash, got.value(t).Key("hash").String())
+	}
+	got = w.run("runs", "replay", "last", "--mode", "fill")
+	assert.Contains(t, got.stderr, "runtime/not-ready", "the run, not the file of that name")
+	got = w.run("--server", "https://127.0.0.1:1", "runs", "replay", "warm.edn")
+	assert.Equal(t, 2, got.code, got.stderr)
 }
 
 // JRN-051, CLI-002, CLI-007: a replay with --mode fill is a new run of the daemon,

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 )
 
 // identified is a profile under which callers of the listener need credentials.
@@ -300,8 +302,12 @@ func (w *world) fromElsewhere(s *served, ann, eve, run string) {
 	}
 	assert.Contains(w.t, there(chief, "config", "show", "--only", "plugin.mine").stdout, "plugin \"mine\"")
 	assert.Contains(w.t, there(chief, "plugin", "list").stdout, "mine")
+	w.logsElsewhere(there, "http://"+s.address, chief)
 	for name, args := range map[string][]string{
 		"local work":           {"validate"},
+		"a file to replay":     {"runs", "replay", "./x"},
+		"too many lines":       {"plugin", "logs", "mine", "--lines", "1001"},
+		"no lines":             {"plugin", "logs", "mine", "--lines", "0"},
 		"files to compare":     {"diff", "--against", "x"},
 		"a path":               {"admin", "backup", "x"},
 		"a file of this host":  {"runs", "import", "x"},
@@ -325,4 +331,29 @@ func (w *world) fromElsewhere(s *served, ann, eve, run string) {
 	} {
 		assert.Equal(w.t, code, w.run("--server", server, "runs", "list").code, server)
 	}
+}
+
+// logsElsewhere reads the log of a plugin of a daemon with --server, and follows it; there
+// executes commands with a token.
+func (w *world) logsElsewhere(there func(token string, args ...string) ended, server, token string) {
+	w.t.Helper()
+	log, err := os.OpenFile(plugin.LogPath(filepath.Join(w.dir, "var"), "mine"), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(w.t, err)
+	_, err = log.WriteString("not \"JSON\"\n")
+	require.NoError(w.t, err)
+	require.NoError(w.t, log.Close())
+	for _, format := range []string{"text", "json"} {
+		args := []string{"plugin", "logs", "mine", "--lines", "1", "-o", format}
+		here := w.run(args...)
+		require.Equal(w.t, 0, here.code, here.stderr)
+		assert.Equal(w.t, here.stdout, there(token, args...).stdout, format)
+	}
+	other := *w
+	other.env = append(slices.Clone(w.env), "FERMENT_TOKEN="+token)
+	p := other.launch("", "/bin/sh", "-c", "exec "+built.ferment+" --server "+server+" plugin logs mine --lines 1 -f >&2")
+	line, ok := p.line(0)
+	require.True(w.t, ok)
+	assert.Equal(w.t, "not \"JSON\"\n", line)
+	p.signal(syscall.SIGINT)
+	assert.Equal(w.t, 130, p.wait().code)
 }

@@ -55,8 +55,9 @@ type Options struct {
 	// Attached maps labels of plugin blocks to running plugins, usually under a
 	// debugger. It is allowed in the profiles dev and test.
 	Attached map[string]plugins.Attachment
-	// Recorded, if not nil, has the descriptions of all plugins, by their labels, and
-	// no program has to exist. For a replay of records.
+	// Recorded, if not nil, has the descriptions of all plugins, by their labels. Neither
+	// their programs nor the secrets and files that the configuration names have to exist.
+	// For a replay of records.
 	Recorded map[string]contract.Description
 	// HostVersion is compared with ferment.requires. A text that is not a version
 	// number, such as that of a development build, satisfies every constraint.
@@ -199,6 +200,7 @@ func (l *loader) run(ctx context.Context, path string) {
 	}
 	in := expression.NewInputs(l.set.Root, l.set.Lookup, slices.Sorted(maps.Keys(l.set.Variables))...)
 	l.Document = decode.NewDocument(l.set.Tree, l.set.Root, l.set.Profile, in, l.report)
+	l.Elsewhere = l.opts.Recorded != nil
 	l.host()
 	if l.opts.HostOnly {
 		return

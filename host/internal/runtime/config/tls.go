@@ -50,6 +50,9 @@ func (l *loader) tls(s *decode.Section) *TLS {
 			return nil
 		}
 	}
+	if l.Elsewhere {
+		return nil
+	}
 	pair, err := l.readPair(s, t)
 	if err != nil {
 		return nil

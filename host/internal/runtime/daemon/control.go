@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin"
 	"github.com/fermenthq/ferment/host/internal/adapters/plugin/logfile"
+	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
@@ -400,4 +401,10 @@ func (c control) Show(q httpapi.ShowQuery) (edn.Value, *contract.Error) {
 func (c control) Runs() httpapi.Runs {
 	h, l := c.now()
 	return &history.Runs{Store: c.store, Live: live{h}, Loaded: l, Content: journal.Content(l.Telemetry.Content)}
+}
+
+// ExportedPlugins implements httpapi.Control.
+func (c control) ExportedPlugins() string {
+	_, l := c.now()
+	return store.ExportedPlugins(l.Descriptions())
 }

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -14,17 +15,12 @@ import (
 
 // ReplayFile executes the run of an exported file once more from its records, as a strict
 // replay (JRN-050, JRN-053). load returns the configuration with the descriptions of
-// plugins in the file; no daemon, store or plugin has to be there. Errors: fs.PathError,
-// import/invalid, and those of load and Replay.
+// plugins in the file; no daemon, store or plugin has to be there. Errors: import/invalid,
+// those of load and Replay, and of the temporary files.
 func ReplayFile(
-	ctx context.Context, name string, load func(recorded map[string]edn.Value) (*setup.Loaded, error),
+	ctx context.Context, file []byte, load func(recorded map[string]edn.Value) (*setup.Loaded, error),
 ) (_ edn.Value, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return edn.Nil(), err
-	}
-	defer func() { _ = f.Close() }()
-	recorded, err := store.Exported(f)
+	recorded, err := store.Exported(bytes.NewReader(file))
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -42,10 +38,7 @@ func ReplayFile(
 		return edn.Nil(), Failure(err)
 	}
 	defer func() { _ = s.Close() }()
-	if _, err := f.Seek(0, 0); err != nil {
-		return edn.Nil(), err
-	}
-	run, err := s.Import(ctx, f)
+	run, err := s.Import(ctx, bytes.NewReader(file))
 	if err != nil {
 		return edn.Nil(), Failure(err)
 	}

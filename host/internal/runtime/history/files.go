@@ -75,11 +75,7 @@ func (j *Runs) Export(ctx context.Context, name string, offset int64) (edn.Value
 		return edn.Nil(), missing
 	}
 	part := &part{skip: offset}
-	var plugins map[string]edn.Value
-	if j.Loaded != nil {
-		plugins = j.Loaded.Descriptions()
-	}
-	if err := j.Store.Export(ctx, run.ID, part, plugins); err != nil && !errors.Is(err, errPartFull) {
+	if err := j.Store.Export(ctx, run.ID, part); err != nil && !errors.Is(err, errPartFull) {
 		return edn.Nil(), Failure(err)
 	}
 	text := part.text

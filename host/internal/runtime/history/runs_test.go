@@ -21,6 +21,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -401,6 +402,13 @@ func TestMovesRuns(t *testing.T) {
 	_, failed = there.Import(t.Context(), path)
 	assert.Equal(t, "invalid-request", typeOf(failed))
 	assert.Contains(t, failed.Message, "recorded here already")
+	said := map[string]edn.Value{"a": edn.MustRead(`{:plugin/name "first"}`)}
+	file.WriteString(store.ExportedPlugins(said))
+	_, err := ReplayFile(t.Context(), []byte(file.String()), func(recorded map[string]edn.Value) (*setup.Loaded, error) {
+		assert.Equal(t, fmt.Sprint(said), fmt.Sprint(recorded))
+		return nil, contract.Errorf("config/missing", "no configuration")
+	})
+	assert.ErrorIs(t, err, contract.OfType("config/missing"))
 	cut := filepath.Join(t.TempDir(), "cut.edn")
 	require.NoError(t, os.WriteFile(cut, []byte(file.String()[:pageBytes]), 0o600))
 	_, failed = j.Import(t.Context(), cut)

@@ -69,6 +69,9 @@ type Control interface {
 	Calibrate(ctx context.Context, c Calibration) (edn.Value, *contract.Error)
 	// Runs returns the recorded runs, never nil.
 	Runs() Runs
+	// ExportedPlugins returns the lines that describe the plugins in the file of a run;
+	// empty for a caller that may not know them.
+	ExportedPlugins() string
 	// Database does the upkeep of the database of the journal, never nil.
 	Database() Database
 	// SetLogLevel changes the level of a module of the log, of all of it with an empty
@@ -595,3 +598,6 @@ type ownRuns struct {
 
 // Runs implements Control.
 func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs()) }
+
+// ExportedPlugins implements Control.
+func (ownRuns) ExportedPlugins() string { return "" }

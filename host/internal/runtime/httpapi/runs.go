@@ -263,11 +263,17 @@ func runActions() []Action {
 				}
 				return r.Replay(ctx, q)
 			})},
-		{Name: "runs-export", Reads: true, Also: policy.ReadRuns, Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part",
+		{Name: "runs-export", Reads: true, Also: policy.ReadRuns,
+			Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part. " +
+				"For administrators the last part has :plugins, lines that may end the file: they describe the plugins",
 			Input: runEntry + ` [:offset {:optional true :doc "in bytes" :default 0} [:int {:min 0}]]`,
-			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
-				return r.Export(ctx, text(in, "run"), intOr(in, "offset", 0))
-			})},
+			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
+				part, err := c.Runs().Export(ctx, text(in, "run"), intOr(in, "offset", 0))
+				if plugins := c.ExportedPlugins(); err == nil && plugins != "" && !part.HasKey("next") {
+					part = part.AssocKey("plugins", edn.Text(plugins))
+				}
+				return part, err
+			}},
 		{Name: "runs-import", Doc: "verify an exported run and store it, read-only",
 			Input: `[:file {:doc "absolute path of the file"} [:string {:min 1 :max 4096}]]`,
 			do: onRuns(func(ctx context.Context, r Runs, in edn.Value) (edn.Value, *contract.Error) {
@@ -334,6 +340,9 @@ type runsOnly struct {
 
 // Runs implements Control.
 func (r runsOnly) Runs() Runs { return r.runs }
+
+// ExportedPlugins implements Control: no daemon has plugins.
+func (runsOnly) ExportedPlugins() string { return "" }
 
 // DoOnRuns executes an action on runs without a daemon, as POST /v1/admin does
 // with one.

@@ -334,6 +334,7 @@ func (c control) FollowLog(string, int) (httpapi.FollowingLog, *contract.Error) 
 		return ctx.Err()
 	}, nil
 }
+func (control) ExportedPlugins() string                                   { return "lines" }
 func (c control) Restart(string) *contract.Error                          { return c.err() }
 func (c control) DrainPlugin(string) *contract.Error                      { return c.err() }
 func (c control) Release(string) *contract.Error                          { return c.err() }

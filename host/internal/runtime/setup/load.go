@@ -54,6 +54,7 @@ type Options struct {
 type Loaded struct {
 	*config.Config
 	cached, started, unchecked int
+	recorded                   bool // by LoadRecorded
 
 	protocol sync.Once
 	packaged edn.Value // the protocol package, built at the first use
@@ -140,13 +141,14 @@ func LoadRecorded(ctx context.Context, o Options, recorded map[string]edn.Value)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return &Loaded{Config: cfg}, nil
+	return &Loaded{Config: cfg, recorded: true}, nil
 }
 
-// Unasked returns the enabled plugins whose descriptions are not known.
+// Unasked returns the enabled plugins that were not asked what they provide, although their
+// programs exist, or of LoadRecorded those whose descriptions were not recorded.
 func (l *Loaded) Unasked() (names []string) {
 	for _, p := range l.Plugins {
-		if p.Enabled && !p.Described {
+		if p.Enabled && !p.Described && (l.recorded || p.Binary != "") {
 			names = append(names, p.Name)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally"
+	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally/tallytest"
 	"github.com/fermenthq/ferment/host/internal/runtime/telemetry"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -238,6 +239,53 @@ func TestMetricsGiveKPIs(t *testing.T) {
 	}
 	assert.Equal(t, "{:eval/must-failed 7}", kpi.Key("failure-taxonomy").Key("by-type").String())
 }
+
+// TEL-002, TEL-004: the metrics of any stream of records are those of a naive recount.
+func TestMetricsAreARecount(t *testing.T) {
+	sum := func(of map[string]int64, by func(key string) string) map[string]float64 {
+		out := map[string]float64{}
+		for key, n := range of {
+			if n > 0 {
+				out[by(key)] += float64(n)
+			}
+		}
+		return out
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := tallytest.Draw(t)
+		o := &owner{meter: tally.NewMeter(tallytest.Boot)}
+		for _, rec := range s.Records {
+			o.meter.Observe(rec, nil)
+		}
+		acts, rows, failures, ended := map[string]float64{}, map[string]float64{}, map[string]float64{}, 0.0
+		text := textOf(t, telemetry.NewMetrics(o, &telemetry.Commits{}, tally.MaxSeries))
+		for name, n := range series(t, text) {
+			labels := map[string]string{}
+			for _, l := range label.FindAllStringSubmatch(name, -1) {
+				labels[l[1]] = l[2]
+			}
+			switch {
+			case n == 0:
+			case familyOf(name) == "ferment_acts_total":
+				acts[labels["status"]] += n
+				if labels["status"] != "rejected" {
+					rows[labels["intent"]+" "+labels["status"]] += n
+				}
+			case familyOf(name) == "ferment_failures_total":
+				failures[labels["type"]] += n
+			case familyOf(name) == "ferment_attempts_total":
+				ended += n
+			}
+		}
+		itself := func(key string) string { return key }
+		assert.Equal(t, sum(s.Want.Acts, itself), acts)
+		assert.Equal(t, sum(s.Want.Rows, func(row string) string { return strings.Join(strings.Fields(row)[:2], " ") }), rows)
+		assert.Equal(t, sum(s.Want.Failures, itself), failures)
+		assert.InDelta(t, s.Want.Ended, ended, 0)
+	})
+}
+
+var label = regexp.MustCompile(`(\w+)="([^"]*)"`)
 
 // full is an owner whose families have about 2,000 series in all.
 func full() *telemetry.Metrics {

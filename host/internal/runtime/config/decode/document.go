@@ -25,6 +25,9 @@ type Document struct {
 	Report  *diag.Collector
 	Decoder *Decoder
 	ByType  map[string][]*Section // the top-level blocks
+	// Elsewhere is set if the configuration is that of another machine: its files and
+	// secrets need not be here.
+	Elsewhere bool
 }
 
 // NewDocument evaluates and checks every attribute of a tree.
@@ -49,6 +52,9 @@ func NewDocument(tree *syntax.Node, dir, profile string, in *expression.Inputs, 
 // KindOf rejects a file in place of a directory, and a directory in place of a file.
 func (d *Document) KindOf(s *Section, attr, wanted string) {
 	name := s.Text(attr)
+	if d.Elsewhere {
+		return
+	}
 	info, err := os.Stat(name)
 	for errors.Is(err, syscall.ENOTDIR) { // a parent is a file
 		name, wanted = filepath.Dir(name), Folder
@@ -71,7 +77,7 @@ func (d *Document) KindOf(s *Section, attr, wanted string) {
 // There rejects a configured path that does not exist.
 func (d *Document) There(s *Section, attr string) {
 	v, name := s.Attrs[attr], s.Text(attr)
-	if !v.Written {
+	if !v.Written || d.Elsewhere {
 		return
 	}
 	if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
@@ -125,7 +131,7 @@ func kindOf(info fs.FileInfo) string {
 func (d *Document) OnDisk(s *Section, attr, wanted string) {
 	for _, item := range s.Attrs[attr].Items {
 		path, _ := item.EDN.AsString()
-		if !filepath.IsAbs(path) { // the name of a program
+		if d.Elsewhere || !filepath.IsAbs(path) { // the name of a program
 			continue
 		}
 		info, err := os.Stat(path)

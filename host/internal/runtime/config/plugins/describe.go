@@ -257,16 +257,19 @@ func (r *Reader) describe(s *decode.Section, p *Plugin) {
 }
 
 // recorded sets the description that was recorded with a run. Nothing else of the plugin is
-// needed, so its keys may be missing: it is enabled if it was.
+// needed, so its keys may be missing: it is enabled although their variables are not set.
 func (r *Reader) recorded(s *decode.Section, p *Plugin) {
 	if config := ConfigBlock(s); config != nil {
 		r.names(config.Layers, config.Path)
 	}
-	var ok bool
-	if p.Description, ok = r.Options.Recorded[p.Name]; ok {
-		p.Enabled, p.Described, p.Disabled = true, true, nil
+	description, known := r.Options.Recorded[p.Name]
+	switch {
+	case !p.Enabled && !errors.Is(p.Disabled, contract.OfType("provider/not-configured")):
+	case known:
+		p.Description, p.Described = description, true
+		p.Enabled, p.Disabled = true, nil
 		r.accepts(s, p)
-	} else if p.Enabled {
+	case p.Enabled:
 		r.unchecked(s, p, "its description was not recorded")
 	}
 }

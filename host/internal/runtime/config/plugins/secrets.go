@@ -22,6 +22,9 @@ func (r *Reader) secretsOf(p *Plugin) {
 
 // SecretThere reports a missing secret; subject is the attribute that refers to it.
 func (r *Reader) SecretThere(s decode.SecretAt, subject string, path []string) {
+	if r.Elsewhere {
+		return
+	}
 	r.exposed(s.Secret, path, s.At)
 	text, err := s.Secret.Read(r.Set.Lookup)
 	if err == nil {

@@ -1,0 +1,2 @@
+// Package tallytest draws records of runs with the counts that they have to give.
+package tallytest
