@@ -122,6 +122,10 @@ func TestExampleModelsWithAServer(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/ps" { // asks a server like Ollama for its window
+			http.NotFound(w, r)
+			return
+		}
 		body, _ := io.ReadAll(r.Body)
 		mu.Lock()
 		asked = append(asked, r.URL.Path+" "+r.Header.Get("Authorization"))
