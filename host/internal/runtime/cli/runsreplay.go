@@ -26,9 +26,10 @@ func (c *command) runsReplayCommand() *cobra.Command {
 		Use:   "replay RUN|FILE",
 		Short: "execute a finished run once more from its records, and compare",
 		Long: "replay executes a run with the attempts, answers and verdicts that are recorded, and compares the values of\n" +
-			"all nodes and the result. No plugin is called and nothing is recorded. A difference, such as a call or a gate\n" +
-			"that has no record, ends with the place of the first node that differs. A gate whose condition was changed\n" +
-			"has its recorded verdict; --mode fill evaluates it again.\n\n" +
+			"all nodes and the result. No plugin is called and nothing is recorded. A difference, such as a call that has\n" +
+			"no record, ends with the place of the first node that differs. A gate that the run did not have is evaluated\n" +
+			"if the host checks it by itself. One whose condition was changed has its recorded verdict; --mode fill\n" +
+			"evaluates it again.\n\n" +
 			"FILE is one that runs export wrote; its name has a separator or a dot. Its run is replayed under the\n" +
 			"configuration found here, without a daemon and without the plugins: what they provide is in the file. So an\n" +
 			"exported run is a test of a configuration.\n\n" +
