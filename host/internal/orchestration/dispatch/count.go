@@ -52,7 +52,7 @@ func (q *callRequest) Output(c *registry.Capability) (n, headroom int64, ok bool
 		return 0, 0, false
 	}
 	declared := int64(c.Limits.HeadroomTokens)
-	headroom = max(declared, q.n.w.Policy.stats[c.ID].Headroom())
+	headroom = max(declared, q.n.w.Policy.stats[c.ID].Headroom(q.n.d.Executor.State(c.ID).Edition))
 	if n, asked := q.n.w.Input.Key("reasoning").Key("budget-tokens").AsInt(); asked && n <= maxReasoning {
 		headroom = max(headroom, n)
 	}

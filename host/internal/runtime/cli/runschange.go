@@ -42,22 +42,30 @@ func (c *command) runsExportCommand() *cobra.Command {
 
 // exportedPlugins returns the lines of an exported file that describe the plugins, as far as
 // it is known without a daemon what they provide.
-func (c *command) exportedPlugins(ctx context.Context) string {
+func (c *command) exportedPlugins(ctx context.Context) (string, error) {
 	o := c.options()
 	o.Lockfile, o.NoStart = setup.LockfileShown, true
 	loaded, err := setup.Load(ctx, o)
 	if err == nil && loaded.Generation == nil {
 		err = &setup.InvalidConfigError{Config: loaded.Config}
 	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	if err != nil {
 		c.warn("the file does not say what the plugins provide: %s", err)
-		return ""
+		return "", nil
 	}
-	if names := loaded.Unasked(); len(names) > 0 {
+	c.warnUnknown(loaded.Unasked())
+	return store.ExportedPlugins(loaded.Descriptions()), nil
+}
+
+// warnUnknown names the plugins that an exported file does not describe.
+func (c *command) warnUnknown(names []string) {
+	if len(names) > 0 {
 		c.warn("the file does not say what plugin %s provides, which is not known: \"ferment validate --describe\" asks it",
 			strings.Join(names, ", "))
 	}
-	return store.ExportedPlugins(loaded.Descriptions())
 }
 
 func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) error {
@@ -96,10 +104,19 @@ func (c *command) exportTo(ctx context.Context, d runsDesk, run string, to io.Wr
 		if part.HasKey("next") {
 			continue
 		}
-		plugins := plain(part.Key("plugins"))
-		if !d.there {
-			plugins = c.exportedPlugins(ctx)
-		} else if plugins == "" {
+		plugins := plain(part.Key("plugins").Key("text"))
+		switch {
+		case !d.there:
+			if plugins, err = c.exportedPlugins(ctx); err != nil {
+				return run, size, err
+			}
+		case part.HasKey("plugins"):
+			var unknown []string
+			for name := range part.Key("plugins").Key("unknown").Elems() {
+				unknown = append(unknown, plain(name))
+			}
+			c.warnUnknown(unknown)
+		default:
 			c.warn("the file does not say what the plugins provide: only administrators may know that")
 		}
 		_, err = io.WriteString(to, plugins)

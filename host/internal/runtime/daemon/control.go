@@ -404,7 +404,12 @@ func (c control) Runs() httpapi.Runs {
 }
 
 // ExportedPlugins implements httpapi.Control.
-func (c control) ExportedPlugins() string {
+func (c control) ExportedPlugins() edn.Value {
 	_, l := c.now()
-	return store.ExportedPlugins(l.Descriptions())
+	names := l.Unasked()
+	unknown := make([]edn.Value, len(names))
+	for i, name := range names {
+		unknown[i] = edn.Text(name)
+	}
+	return edn.MustMap(edn.K("text"), edn.Text(store.ExportedPlugins(l.Descriptions())), edn.K("unknown"), edn.Vector(unknown...))
 }

@@ -165,7 +165,7 @@ func (e *LockedError) isCommand() bool {
 // both are empty if there is none.
 func danglingLink(path string) (link, target string) {
 	for ; ; path = filepath.Dir(path) {
-		if _, err := os.Stat(path); err == nil || path == filepath.Dir(path) {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
 			return "", ""
 		}
 		if target, err := os.Readlink(path); err == nil {

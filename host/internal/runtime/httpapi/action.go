@@ -69,9 +69,10 @@ type Control interface {
 	Calibrate(ctx context.Context, c Calibration) (edn.Value, *contract.Error)
 	// Runs returns the recorded runs, never nil.
 	Runs() Runs
-	// ExportedPlugins returns the lines that describe the plugins in the file of a run;
-	// empty for a caller that may not know them.
-	ExportedPlugins() string
+	// ExportedPlugins returns the lines that describe the plugins in the file of a run, as
+	// :text, and the names of those that are not described, as :unknown; nil for a caller
+	// that may not know them.
+	ExportedPlugins() edn.Value
 	// Database does the upkeep of the database of the journal, never nil.
 	Database() Database
 	// SetLogLevel changes the level of a module of the log, of all of it with an empty
@@ -600,4 +601,4 @@ type ownRuns struct {
 func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs()) }
 
 // ExportedPlugins implements Control.
-func (ownRuns) ExportedPlugins() string { return "" }
+func (ownRuns) ExportedPlugins() edn.Value { return edn.Nil() }

@@ -265,12 +265,13 @@ func runActions() []Action {
 			})},
 		{Name: "runs-export", Reads: true, Also: policy.ReadRuns,
 			Doc: "a part of the file of a finished run, with its records and values; :next is the offset of the next part. " +
-				"For administrators the last part has :plugins, lines that may end the file: they describe the plugins",
+				"For administrators the last part has :plugins, a map: :text are lines that may end the file and describe the plugins, " +
+				":unknown names those whose description is not known",
 			Input: runEntry + ` [:offset {:optional true :doc "in bytes" :default 0} [:int {:min 0}]]`,
 			do: func(ctx context.Context, c Control, in edn.Value) (edn.Value, *contract.Error) {
 				part, err := c.Runs().Export(ctx, text(in, "run"), intOr(in, "offset", 0))
-				if plugins := c.ExportedPlugins(); err == nil && plugins != "" && !part.HasKey("next") {
-					part = part.AssocKey("plugins", edn.Text(plugins))
+				if plugins := c.ExportedPlugins(); err == nil && !plugins.IsNil() && !part.HasKey("next") {
+					part = part.AssocKey("plugins", plugins)
 				}
 				return part, err
 			}},
@@ -342,7 +343,7 @@ type runsOnly struct {
 func (r runsOnly) Runs() Runs { return r.runs }
 
 // ExportedPlugins implements Control: no daemon has plugins.
-func (runsOnly) ExportedPlugins() string { return "" }
+func (runsOnly) ExportedPlugins() edn.Value { return edn.Nil() }
 
 // DoOnRuns executes an action on runs without a daemon, as POST /v1/admin does
 // with one.

@@ -334,7 +334,7 @@ func (c control) FollowLog(string, int) (httpapi.FollowingLog, *contract.Error) 
 		return ctx.Err()
 	}, nil
 }
-func (control) ExportedPlugins() string                                   { return "lines" }
+func (control) ExportedPlugins() edn.Value                                { return edn.MustRead(`{:text "lines" :unknown ["x"]}`) }
 func (c control) Restart(string) *contract.Error                          { return c.err() }
 func (c control) DrainPlugin(string) *contract.Error                      { return c.err() }
 func (c control) Release(string) *contract.Error                          { return c.err() }

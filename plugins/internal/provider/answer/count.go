@@ -43,10 +43,12 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 	}
 	n, way := c.countOnce(ctx, true)
 	least := pricing.Least(c.request)
-	if least <= window && (n <= window || way == pricing.Estimate && n <= 2*window) {
+	switch {
+	case way != pricing.Estimate && n <= window, way == pricing.Estimate && least <= window && n <= 2*window:
 		return nil
+	case way == pricing.Estimate:
+		n = max(n, least)
 	}
-	n = max(n, least)
 	return c.fail(failure.ContextExceeded, "the request has %d tokens, the model reads %d", n, window).
 		WithDetail("tokens-in", edn.Int(n)).
 		WithDetail("context-tokens", edn.Int(window)).

@@ -35,7 +35,7 @@ func TestOpaqueDataInManyEvents(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		assert.Equal(t, events, strings.Count(signature, "a word of it "))
-		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(events*8<<10), preset)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(events*16<<10), preset)
 	}
 }
 

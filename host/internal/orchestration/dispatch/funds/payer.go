@@ -117,7 +117,8 @@ func (p *Payer) worstCase(ctx context.Context, c *registry.Capability, counts po
 
 // size returns the most tokens that a call can have as input and output. An
 // unbounded answer may take all that is left. Headroom is reserved as far as
-// there is room: the plugin grants the model no more than is reserved.
+// there is room, but at least half of it: with less, the model would use up what
+// is left without an answer. The plugin grants it no more than is reserved.
 func (p *Payer) size(ctx context.Context, c *registry.Capability) policy.Size {
 	if !policy.CountsTokens(c) {
 		return policy.Size{InKnown: true, OutKnown: true}
@@ -135,7 +136,7 @@ func (p *Payer) size(ctx context.Context, c *registry.Capability) policy.Size {
 	switch room := left.Amounts().Count(policy.TokensOut); {
 	case err != nil:
 	case bounded:
-		size.Out = max(n-headroom, min(n, room))
+		size.Out = max(n-headroom/2, min(n, room))
 	default: // with nothing left, one token already exceeds the budget
 		size.Out, size.OutKnown = max(1, room), true
 	}

@@ -44,24 +44,35 @@ func newCandidate(t *Table, c *registry.Capability, intent string, settings regi
 	return cs
 }
 
-// Headroom returns the number of tokens that the model was found to need for
-// reasoning; 0: nothing is known. A nil Candidate knows nothing.
-func (cs *Candidate) Headroom() int64 {
+// Headroom returns the number of tokens that the model of an edition was found to
+// need for reasoning; 0: nothing is known. A nil Candidate knows nothing.
+func (cs *Candidate) Headroom(edition int) int64 {
 	if cs == nil {
 		return 0
 	}
-	return cs.headroom.Load()
+	if h := cs.headroom.Load(); h != nil && h.edition == edition {
+		return h.tokens
+	}
+	return 0
+}
+
+// headroom is what an edition needs for reasoning.
+type headroom struct {
+	edition int
+	tokens  int64
 }
 
 // learnHeadroom reads the headroom from the error of an answer that was empty
 // because reasoning had used up its limit.
-func (cs *Candidate) learnHeadroom(err *contract.Error) {
+func (cs *Candidate) learnHeadroom(err *contract.Error, edition int) {
 	if err == nil || err.Type != "provider/empty" {
 		return
 	}
 	n, _ := err.Details.Key("tokens/headroom").AsInt()
-	for known := cs.headroom.Load(); n > known && n <= maxHeadroom; known = cs.headroom.Load() {
-		if cs.headroom.CompareAndSwap(known, n) {
+	for n > 0 && n <= maxHeadroom {
+		known := cs.headroom.Load()
+		if known != nil && (edition < known.edition || edition == known.edition && n <= known.tokens) ||
+			cs.headroom.CompareAndSwap(known, &headroom{edition, n}) {
 			return
 		}
 	}

@@ -25,7 +25,7 @@ type End struct {
 // Record takes how a call ended. draw returns a random value in [0, 1) and is
 // called at most once.
 func (cs *Candidate) Record(now time.Time, permit breaker.Permit, e End, draw func() float64) {
-	cs.learnHeadroom(e.Err)
+	cs.learnHeadroom(e.Err, e.Edition)
 	outcome := outcomeOf(e.Err)
 	if e.Ignored {
 		outcome = breaker.Ignored

@@ -328,7 +328,7 @@ func (cs *Candidate) reset(now time.Time) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	ejected := cs.breaker.Ejected(now)
-	cs.headroom.Store(0)
+	cs.headroom.Store(nil)
 	cs.breaker.Reset(now)
 	cs.health.renewed(now)
 	if ejected {

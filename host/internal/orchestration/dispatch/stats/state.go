@@ -27,9 +27,9 @@ type state struct {
 	edition  int
 	version  string
 
-	// headroom is the largest number of tokens that the model was found to need
-	// for reasoning; it is read without the lock.
-	headroom atomic.Int64
+	// headroom is the largest that the model was found to need; nil: none is known.
+	// It is read without the lock.
+	headroom atomic.Pointer[headroom]
 }
 
 // configure applies the settings of a call and keeps what was recorded: calls
@@ -56,14 +56,13 @@ func (s *state) reopens(now time.Time) time.Time {
 	return at
 }
 
-// observeInstance resets breaker, window and headroom if another edition or
-// version of the capability serves.
+// observeInstance resets breaker and window if another edition or version of
+// the capability serves.
 func (s *state) observeInstance(now time.Time, edition int, version string) {
 	if s.edition == edition && s.version == version {
 		return
 	}
 	s.edition, s.version, s.drift = edition, version, ""
-	s.headroom.Store(0)
 	s.breaker.Replaced(now)
 	s.health.window.Replaced()
 	s.health.renewed(now)

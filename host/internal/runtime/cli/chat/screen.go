@@ -39,6 +39,7 @@ type screen struct {
 	written string   // that line, while another one is shown
 	draft   Offer    // the message without an answer that the line is made of; zero: none
 	offers  []Offer  // for the next times that the input is empty
+	earlier []string // ids of the messages without an answer that are older than this chat
 
 	where    Moved
 	busy     bool
@@ -98,12 +99,11 @@ func (s screen) step(msg tea.Msg) (screen, []effect) {
 	}
 }
 
-// edited changes the input. A line of which nothing is left is no longer that of a draft:
-// what is typed next leaves the draft alone, and it is offered again.
+// edited changes the input. What is typed after an earlier message was deleted from it leaves
+// that message alone. One of this chat is replaced by what is typed in its place.
 func (s screen) edited(msg tea.Msg) screen {
 	s.input, _ = s.input.Update(msg)
-	if s.input.Value() == "" && s.at == len(s.past) && s.draft != (Offer{}) {
-		s = s.ahead(s.draft)
+	if s.input.Value() == "" && s.at == len(s.past) && slices.Contains(s.earlier, s.draft.Draft) {
 		s.draft = Offer{}
 	}
 	return s
@@ -276,7 +276,7 @@ func (s screen) event(e Event) (screen, []effect) {
 		if e.Draft == "" { // it was asked for now
 			return s.ahead(e).offered(), nil
 		}
-		s.offers = append(slices.Clip(s.offers), e)
+		s.offers, s.earlier = append(slices.Clip(s.offers), e), append(slices.Clip(s.earlier), e.Draft)
 		return s.offered(), nil
 	case Failed:
 		return s.failed(e)

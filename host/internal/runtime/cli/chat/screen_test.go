@@ -181,15 +181,18 @@ func TestOffers(t *testing.T) {
 	d.keys("<up>", "<down>", "<enter>")
 	assert.Equal(t, []string{"", "", "d-1"}, d.replaced)
 
-	// One that is deleted from the input is left alone and offered again.
+	// An earlier one that is deleted from the input is left alone.
 	for _, deleted := range [][]string{{"<ctrl+u>"}, slices.Repeat([]string{"<backspace>"}, len("first"))} {
 		for _, other := range []string{"other", "/edit #1 other"} {
 			d = plainScreen().send(first).keys(deleted...).keys(other, "<enter>").send(ended{})
 			assert.Equal(t, []string{""}, d.replaced, other)
-			assert.Equal(t, "first", d.input.Value(), other)
-			d.keys("!", "<enter>")
-			assert.Equal(t, []string{"", "d-1"}, d.replaced, other)
+			assert.Empty(t, d.input.Value(), other)
 		}
+		// One of this chat is replaced.
+		d = plainScreen().keys("one", "<enter>").send(Failed{Err: contract.Errorf("canceled", "interrupt"), Again: Offer{"first", "d-2"}}, ended{})
+		assert.Equal(t, "first", d.input.Value())
+		d.keys(deleted...).keys("two", "<enter>")
+		assert.Equal(t, []string{"", "d-2"}, d.replaced)
 	}
 
 	// Of the commands only /edit sends a message.
