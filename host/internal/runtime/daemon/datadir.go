@@ -54,6 +54,9 @@ func makeDataDir(path string) error {
 		return &DirectoryError{Dir: path, Problem: text, Fix: fix, code: ExitConfig}
 	}
 	err := os.MkdirAll(path, 0o700)
+	if errors.Is(err, fs.ErrExist) { // a link that cannot be followed
+		_, err = os.Stat(path)
+	}
 	link, target := danglingLink(path)
 	switch {
 	case err == nil:

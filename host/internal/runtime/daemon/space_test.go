@@ -141,6 +141,17 @@ func TestDataDirBehindADanglingLink(t *testing.T) {
 	}
 }
 
+// OPS-002: a link to itself is no dangling link, and no place for a directory either.
+func TestDataDirBehindALoop(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink("link", link))
+	_, err := openDataDir(filepath.Join(link, "var"), "boot")
+	var refused *DirectoryError
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, ExitConfig, ExitCode(err))
+	assert.NotContains(t, err.Error(), "does not exist")
+}
+
 // OPS-001: a finding in the log has its place and its next step.
 func TestFindingsInTheLog(t *testing.T) {
 	report := edn.MustRead(`{:diagnostics [
