@@ -136,7 +136,6 @@ func TestKilledSendIsWhole(t *testing.T) {
 // CNV-021, JRN-030: a write-ahead log that is cut at any write of a send has the message as
 // a draft or with its answer, as soon as it was acknowledged as such.
 func TestCutLogOfASend(t *testing.T) {
-	const logHeader, frame = 32, 24 + pageSize
 	dir := t.TempDir()
 	s := openAt(t, dir)
 	var asked, done []int64 // lengths of the log
@@ -156,12 +155,7 @@ func TestCutLogOfASend(t *testing.T) {
 	require.Equal(t, done[len(done)-1], int64(len(log)))
 
 	random := rand.New(rand.NewPCG(3, 2))
-	cuts := []int{0, len(log)}
-	frames := (len(log) - logHeader) / frame
-	some := proof.Size(t, "frames that end a log of sends", frames/9, frames)
-	for at := logHeader; at <= len(log); at += max(frames/max(some, 1), 1) * frame {
-		cuts = append(cuts, at, max(0, at-1-random.IntN(frame)))
-	}
+	cuts := append([]int{0, len(log)}, cutsOf(t, log, "frames that end a log of sends", random)...)
 	for _, bound := range append(asked, done...) {
 		cuts = append(cuts, int(bound)-1, int(bound))
 	}

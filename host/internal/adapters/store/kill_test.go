@@ -190,10 +190,22 @@ func killAfter(t *testing.T, on backend, dir string, at, lines int) map[string]i
 	return acknowledged
 }
 
+// cutsOf returns lengths of a write-ahead log: the ends of some or all of its frames, and a
+// random place within the frame before each of them.
+func cutsOf(t *testing.T, log []byte, what string, random *rand.Rand) (cuts []int) {
+	t.Helper()
+	const logHeader, frame = 32, 24 + pageSize
+	frames := (len(log) - logHeader) / frame
+	some := proof.Size(t, what, frames/9, frames)
+	for at := logHeader; at <= len(log); at += max(frames/max(some, 1), 1) * frame {
+		cuts = append(cuts, at, max(0, at-1-random.IntN(frame)))
+	}
+	return cuts
+}
+
 // JRN-030: a write-ahead log that is cut anywhere gives a prefix of what was
 // committed.
 func TestCutLogGivesAPrefix(t *testing.T) {
-	const logHeader, frame = 32, 24 + pageSize
 	dir := t.TempDir()
 	s := openAt(t, dir)
 	checkpoint(t, s)
@@ -214,12 +226,7 @@ func TestCutLogGivesAPrefix(t *testing.T) {
 	require.Equal(t, lengths[len(lengths)-1], int64(len(log)))
 
 	random := rand.New(rand.NewPCG(1, 2))
-	var cuts []int
-	frames := (len(log) - logHeader) / frame
-	some := proof.Size(t, "frames that end a log", frames/9, frames)
-	for at := logHeader; at <= len(log); at += max(frames/max(some, 1), 1) * frame {
-		cuts = append(cuts, at, max(0, at-1-random.IntN(frame)))
-	}
+	cuts := cutsOf(t, log, "frames that end a log", random)
 	for _, at := range append(cuts, 0, len(log)) {
 		other := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(other, "ferment.db"), file, 0o600))

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TEL-004: a restart is a start that follows an earlier one, whoever asked for it and
-// whatever state the process was in. The first start of a process is none.
+// TEL-004: every start after the first counts as a restart, whatever its cause and
+// the state before it.
 func TestRestartsAreCounted(t *testing.T) {
 	var f figures
 	f.restarts.Expect(restartCauses...)

@@ -141,7 +141,7 @@ func TestDataDirBehindADanglingLink(t *testing.T) {
 	}
 }
 
-// OPS-002: a link to itself is no dangling link, and no place for a directory either.
+// OPS-002: a link to itself is rejected, and not called a dangling link.
 func TestDataDirBehindALoop(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	require.NoError(t, os.Symlink("link", link))

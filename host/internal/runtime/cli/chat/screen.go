@@ -273,7 +273,7 @@ func (s screen) event(e Event) (screen, []effect) {
 	case Note:
 		return s, []effect{scroll{append(s.wrapped(dim, e.Text), "")}}
 	case Offer:
-		if e.Draft == "" { // it was asked for now
+		if e.Draft == "" { // /edit asked for it
 			return s.ahead(e).offered(), nil
 		}
 		s.offers, s.earlier = append(slices.Clip(s.offers), e), append(slices.Clip(s.earlier), e.Draft)
@@ -297,7 +297,7 @@ func (s screen) failed(e Failed) (screen, []effect) {
 	} else {
 		lines = append(lines, s.wrapped(red, e.Err.Text(contract.SourceText{Brief: true}))...)
 	}
-	if s.input.Value() == "" || e.Again.Draft != "" { // a line that is no message can be recalled
+	if s.input.Value() == "" || e.Again.Draft != "" { // a command is in the history anyway
 		s = s.ahead(e.Again)
 	}
 	return s, []effect{scroll{append(lines, "")}}
