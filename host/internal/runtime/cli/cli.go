@@ -431,7 +431,7 @@ func (c *command) exit(ctx context.Context, err error) int {
 		return exit.Done
 	case errors.As(err, &quiet):
 		return quiet.code
-	case errors.Is(context.Cause(ctx), errInterrupted):
+	case errors.Is(err, errInterrupted), errors.Is(context.Cause(ctx), errInterrupted):
 		c.problem(contract.Errorf("canceled", "interrupted"))
 		return exit.Interrupted
 	case errors.As(err, &usage):

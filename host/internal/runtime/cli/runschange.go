@@ -264,7 +264,7 @@ func (c *command) typed(read func() (string, error)) (string, error) {
 	case in := <-got:
 		return in.text, in.err
 	case <-c.ctx.Done():
-		c.printf("\n")
+		c.printf("\r\n") // the terminal may be raw
 		return "", context.Cause(c.ctx)
 	}
 }

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -55,32 +56,78 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// CLI-002: an interrupt ends a command that asks on the terminal, and leaves the terminal
-// as it was.
+// CLI-002: an interrupt, by signal or by key, ends a command that asks on the terminal, and
+// leaves the terminal as it was.
 func TestInterruptedQuestion(t *testing.T) {
 	t.Parallel()
 	w := shop(t)
-	mine, its := terminal(t)
-	defer func() { _ = its.Close() }()
-	before, err := term.GetState(int(its.Fd()))
-	require.NoError(t, err)
-	cmd := exec.Command(built.ferment, "user", "add", "ann")
-	cmd.Dir, cmd.Env = w.dir, w.env
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = its, its, its
-	require.NoError(t, cmd.Start())
+	for name, interrupt := range map[string]func(p *os.Process, keys io.Writer) error{
+		"signal": func(p *os.Process, _ io.Writer) error { return p.Signal(syscall.SIGINT) },
+		"key":    func(_ *os.Process, keys io.Writer) error { _, err := keys.Write([]byte{3}); return err },
+	} {
+		mine, its := terminal(t)
+		before, err := term.GetState(int(its.Fd()))
+		require.NoError(t, err)
+		cmd := exec.Command(built.ferment, "user", "add", "ann")
+		cmd.Dir, cmd.Env = w.dir, w.env
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = its, its, its
+		require.NoError(t, cmd.Start())
+		shown := readTo(t, mine, "password: ")
+		require.NoError(t, interrupt(cmd.Process, mine))
+		_ = cmd.Wait()
+		assert.Equal(t, 130, cmd.ProcessState.ExitCode(), "%s: %s", name, shown)
+		after, err := term.GetState(int(its.Fd()))
+		require.NoError(t, err)
+		assert.Equal(t, before, after, name)
+		require.NoError(t, its.Close())
+	}
+}
+
+// A password typed on a terminal is asked for twice and not shown.
+func TestTypedPassword(t *testing.T) {
+	t.Parallel()
+	w := answering(t, identified)
+	w.serve()
+	for _, c := range []struct {
+		second string
+		code   int
+		says   string
+	}{
+		{"three other words", 2, "the two passwords differ"},
+		{"three small words", 0, "ann (user/1): added"},
+	} {
+		mine, its := terminal(t)
+		cmd := exec.Command(built.ferment, "user", "add", "ann")
+		cmd.Dir, cmd.Env = w.dir, w.env
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = its, its, its
+		require.NoError(t, cmd.Start())
+		require.NoError(t, its.Close())
+		shown := readTo(t, mine, "password: ")
+		_, err := io.WriteString(mine, "three small words\r")
+		require.NoError(t, err)
+		shown += readTo(t, mine, "once more: ")
+		_, err = io.WriteString(mine, c.second+"\r")
+		require.NoError(t, err)
+		rest, _ := io.ReadAll(mine) // the end of a terminal is an error
+		_ = cmd.Wait()
+		shown += string(rest)
+		assert.Equal(t, c.code, cmd.ProcessState.ExitCode(), shown)
+		assert.Contains(t, shown, c.says)
+		assert.NotContains(t, shown, "three")
+	}
+}
+
+// readTo reads from a terminal to a text and returns all that it read.
+func readTo(t *testing.T, from io.Reader, text string) string {
+	t.Helper()
 	seen := ""
-	for !strings.Contains(seen, "password: ") {
+	for !strings.Contains(seen, text) {
 		part := make([]byte, 100)
-		n, err := mine.Read(part)
+		n, err := from.Read(part)
 		require.NoError(t, err, seen)
 		seen += string(part[:n])
 	}
-	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	_ = cmd.Wait()
-	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
-	after, err := term.GetState(int(its.Fd()))
-	require.NoError(t, err)
-	assert.Equal(t, before, after)
+	return seen
 }
 
 // TestInterruptedTwice: a second interrupt exits immediately.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -98,27 +99,34 @@ func (c *command) password(hint string) (string, error) {
 		}
 		return password, nil
 	}
+	// Raw before the first question: an interrupt finds the echo off and restores it.
+	shown, err := term.MakeRaw(int(file.Fd()))
+	if err != nil {
+		return "", fmt.Errorf("read the password: %w", err)
+	}
+	defer func() { _ = term.Restore(int(file.Fd()), shown) }()
+	screen := term.NewTerminal(terminalIO{file, c.env.Stderr}, "")
 	var typed [2]string
-	shown, _ := term.GetState(int(file.Fd()))
 	for i, ask := range []string{"password: ", "once more: "} {
-		c.printf("%s", ask)
-		text, err := c.typed(func() (string, error) {
-			b, err := term.ReadPassword(int(file.Fd()))
-			return string(b), err
-		})
+		typed[i], err = c.typed(func() (string, error) { return screen.ReadPassword(ask) })
+		if errors.Is(err, io.EOF) { // Ctrl-C or Ctrl-D; a raw terminal makes no signal of them
+			c.printf("\r\n")
+			err = errInterrupted
+		}
 		if err != nil {
-			if shown != nil { // an interrupt leaves the terminal without echo
-				_ = term.Restore(int(file.Fd()), shown)
-			}
 			return "", fmt.Errorf("read the password: %w", err)
 		}
-		c.printf("\n")
-		typed[i] = text
 	}
 	if typed[0] != typed[1] {
 		return "", usagef("the two passwords differ; nothing was done")
 	}
 	return typed[0], nil
+}
+
+// terminalIO is the two directions of a terminal.
+type terminalIO struct {
+	io.Reader
+	io.Writer
 }
 
 // orderUser executes an action on a user and shows the user.
