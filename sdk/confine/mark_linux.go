@@ -56,6 +56,15 @@ func MarkRunning(pid int) uint64 {
 	return mark
 }
 
+// Foreign reports whether a process has a mark that this process does not have: another
+// process confined it, or an ancestor of it. It is true as well for a process that has
+// ended, because what it opened may be with a descendant. The process id must be one of
+// this process's namespace.
+func Foreign(pid int) bool {
+	mark := Mark(pid)
+	return mark != 0 && mark != Mark(os.Getpid()) || unix.Kill(pid, 0) == unix.ESRCH
+}
+
 // Mark returns the mark of a process; 0: no mark, or no such process.
 func Mark(pid int) uint64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")

@@ -46,4 +46,13 @@ func TestMarkRunning(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotEqual(t, cmd.Process.Pid, child)
 	assert.Equal(t, mark, Mark(child))
+
+	assert.True(t, Foreign(child))
+	assert.True(t, Foreign(cmd.Process.Pid))
+	assert.False(t, Foreign(os.Getpid()))
+	assert.False(t, Foreign(os.Getppid()), "it has no mark")
+	_, err = in.Write([]byte("\n"))
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	assert.True(t, Foreign(cmd.Process.Pid), "it has ended")
 }

@@ -132,17 +132,20 @@ func (x *exchange) admit() *contract.Error {
 	return nil
 }
 
-// identifyOperator requires both the user id of the daemon or root, as
-// reported by the kernel, and the token of this daemon process: a plugin has
-// the same user, but cannot read the token file.
+// identifyOperator requires the user id of the daemon or root, as reported by the
+// kernel, a process that no plugin started, and the token of this daemon process: a
+// plugin has the same user, and may be allowed to read the token file (FX-012).
 func (x *exchange) identifyOperator(shown []string) *contract.Error {
-	uid, known := peerOf(x.r.Context())
-	x.shown, x.claimed = "the token of the admin socket", fmt.Sprintf("uid/%d", uid) // also where it is missing
+	peer, known := peerOf(x.r.Context())
+	x.shown, x.claimed = "the token of the admin socket", fmt.Sprintf("uid/%d", peer.uid) // also where it is missing
 	if !known {
 		x.claimed = "" // the kernel has not reported the user
 	}
-	if !known || uid != ownUID() && uid != 0 {
+	switch {
+	case !known || peer.uid != ownUID() && peer.uid != 0:
 		return contract.Errorf("auth/forbidden", "the admin socket is for the user of the daemon and for root")
+	case peer.contained:
+		return contract.Errorf("auth/forbidden", "the admin socket is not for plugins and the programs that they start")
 	}
 	token, ok := "", false
 	if len(shown) == 1 {
@@ -154,7 +157,7 @@ func (x *exchange) identifyOperator(shown []string) *contract.Error {
 		return contract.Errorf("auth/unauthorized", "the admin socket requires the token of this daemon process").
 			WithHint("send the content of run/admin.token in the data directory as \"Authorization: Bearer\"")
 	}
-	x.who = identity.Principal{Name: fmt.Sprintf("uid/%d", uid), Type: "local", Roles: []string{policy.RoleAdmin}}
+	x.who = identity.Principal{Name: fmt.Sprintf("uid/%d", peer.uid), Type: "local", Roles: []string{policy.RoleAdmin}}
 	return nil
 }
 

@@ -33,29 +33,31 @@ func TestLimitsBeforeConfiguration(t *testing.T) {
 	assert.Equal(t, want, defaultLimits)
 }
 
-// AUTH-030: the admin socket requires both the user of the daemon, or root,
-// and the token. TestPeerOfAnotherUser shows the same with processes of other
-// users where the tests may start them.
+// AUTH-030, FX-012: the admin socket requires the user of the daemon, or root, the
+// token, and a process outside of plugins. TestPeerOfAnotherUser and TestPeerOfAPlugin
+// show the same with processes where the tests may start them.
 func TestIdentifyOperator(t *testing.T) {
 	const token, stranger = "the token", 1 << 30
 	for _, row := range []struct {
 		name  string
-		uid   any // nil: the kernel reported none
+		peer  any // nil: the kernel reported none
 		shown string
 		typ   string // of the error; empty: admitted
 	}{
-		{"user of the daemon", ownUID(), "Bearer " + token, ""},
-		{"root", 0, "Bearer " + token, ""},
-		{"user of the daemon, no token", ownUID(), "", "auth/unauthorized"},
-		{"root, wrong token", 0, "Bearer another", "auth/unauthorized"},
-		{"another user", stranger, "Bearer " + token, "auth/forbidden"},
-		{"another user, no token", stranger, "", "auth/forbidden"},
+		{"user of the daemon", peer{uid: ownUID()}, "Bearer " + token, ""},
+		{"root", peer{}, "Bearer " + token, ""},
+		{"user of the daemon, no token", peer{uid: ownUID()}, "", "auth/unauthorized"},
+		{"root, wrong token", peer{}, "Bearer another", "auth/unauthorized"},
+		{"another user", peer{uid: stranger}, "Bearer " + token, "auth/forbidden"},
+		{"another user, no token", peer{uid: stranger}, "", "auth/forbidden"},
+		{"plugin of the daemon", peer{uid: ownUID(), contained: true}, "Bearer " + token, "auth/forbidden"},
+		{"plugin as root", peer{contained: true}, "Bearer " + token, "auth/forbidden"},
 		{"unknown user", nil, "Bearer " + token, "auth/forbidden"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			ctx := t.Context()
-			if row.uid != nil {
-				ctx = context.WithValue(ctx, peerKey{}, row.uid)
+			if row.peer != nil {
+				ctx = context.WithValue(ctx, peerKey{}, row.peer)
 			}
 			r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/admin", nil)
 			if row.shown != "" {

@@ -56,8 +56,8 @@ func (x *exchange) auditFailure(err *contract.Error) {
 		if _, ok := x.api.buckets.take("refused "+x.claimed, time.Now(), rate, 2*rate.Events); !ok {
 			return
 		}
-		if pid, _ := x.r.Context().Value(pidKey{}).(int); pid > 0 {
-			message += fmt.Sprintf(" (process id %d)", pid)
+		if peer, _ := peerOf(x.r.Context()); peer.pid > 0 {
+			message += fmt.Sprintf(" (process id %d)", peer.pid)
 		}
 	}
 	x.api.backend.Denied(Denial{

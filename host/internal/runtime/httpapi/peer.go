@@ -4,14 +4,22 @@ import (
 	"context"
 	"net"
 	"os"
+
+	"github.com/fermenthq/ferment/sdk/confine"
 )
 
-type (
-	peerKey struct{}
-	pidKey  struct{}
-)
+// peerKey is the key of a peer in a context.
+type peerKey struct{}
 
-// withPeer stores the user id and the process id of the peer of a unix socket connection.
+// peer is the process at the other end of a unix socket, as reported by the kernel.
+type peer struct {
+	uid int
+	pid int // 0: unknown
+	// contained: it is a plugin, or was started by one.
+	contained bool
+}
+
+// withPeer stores the peer of a unix socket connection.
 func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = c.NetConn()
@@ -20,16 +28,18 @@ func withPeer(ctx context.Context, conn net.Conn) context.Context {
 	if !ok {
 		return ctx
 	}
-	if uid, err := peerUID(unix); err == nil {
-		ctx = context.WithValue(ctx, peerKey{}, uid)
+	uid, err := peerUID(unix)
+	if err != nil {
+		return ctx
 	}
-	return context.WithValue(ctx, pidKey{}, peerPID(unix))
+	pid := peerPID(unix)
+	return context.WithValue(ctx, peerKey{}, peer{uid, pid, pid != 0 && confine.Foreign(pid)})
 }
 
-// peerOf returns the user id of the peer, as reported by the kernel.
-func peerOf(ctx context.Context) (uid int, known bool) {
-	uid, known = ctx.Value(peerKey{}).(int)
-	return uid, known
+// peerOf returns the peer of the connection of a request.
+func peerOf(ctx context.Context) (p peer, known bool) {
+	p, known = ctx.Value(peerKey{}).(peer)
+	return p, known
 }
 
 func ownUID() int { return os.Geteuid() }

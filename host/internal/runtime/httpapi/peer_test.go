@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -31,6 +33,7 @@ const (
 	peerServes = "FERMENT_TEST_PEER_SERVES" // it listens and prints the path of its admin socket
 	peerAsks   = "FERMENT_TEST_PEER_ASKS"   // the path of an admin socket: it sends an act and prints the outcome
 	peerToken  = "FERMENT_TEST_PEER_TOKEN"
+	peerWaits  = "FERMENT_TEST_PEER_WAITS" // it asks after the end of its standard input
 )
 
 // TestPeerProcess is the main function of the processes that
@@ -44,6 +47,9 @@ func TestPeerProcess(t *testing.T) {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes the pipe
 	}
 	if path := os.Getenv(peerAsks); path != "" {
+		if os.Getenv(peerWaits) != "" {
+			_, _ = io.Copy(io.Discard, os.Stdin) // until the parent has marked this process
+		}
 		fmt.Println("peer:", asked(path, os.Getenv(peerToken)))
 	}
 }
@@ -157,4 +163,34 @@ func TestPeerOfAnotherUser(t *testing.T) {
 	require.NoError(t, in.Close())
 	_, _ = io.Copy(io.Discard, out)
 	assert.NoError(t, daemon.Wait())
+}
+
+// FX-012, AUTH-030: a process that carries the mark of a plugin cannot use the admin socket,
+// whatever files it can read.
+func TestPeerOfAPlugin(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return // there are no marks
+	}
+	w := newWorld(t)
+	w.exec.On("t/any", dispatchtest.Step{Value: edn.MustRead(`{:n 1}`)})
+	ask := func(marked bool) string {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestPeerProcess$")
+		cmd.Env = append(os.Environ(), peerAsks+"="+w.socket, peerToken+"="+token, peerWaits+"=1")
+		in, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		if marked {
+			require.NotZero(t, confine.MarkRunning(cmd.Process.Pid))
+		}
+		require.NoError(t, in.Close())
+		got := said(t, out)
+		_, _ = io.Copy(io.Discard, out)
+		require.NoError(t, cmd.Wait())
+		return got
+	}
+	assert.Equal(t, "200", ask(false))
+	assert.Equal(t, "403 auth/forbidden", ask(true))
+	assert.Len(t, w.exec.Calls(), 1)
 }
