@@ -137,7 +137,6 @@ func (g *generation) choose() error {
 	case FromModel:
 		g.call = &callRecipe{
 			Intent:          store.Word(cmp.Or(g.r.Intent, "context/summarize")),
-			Layers:          g.r.PromptLayersHash,
 			Params:          g.r.Params,
 			prompt:          g.r.Prompt,
 			model:           cmp.Or(g.r.Model, g.agent.Model),

@@ -28,7 +28,6 @@ type callRecipe struct {
 	Selection *store.Selection `edn:"selection,omitempty"` // of a directory
 	// Prompt is the content id of a prompt that replaces that of the agent.
 	Prompt id.ID     `edn:"prompt"`
-	Layers string    `edn:"layers,omitempty"` // hash of the host's prompt layers
 	Params edn.Value `edn:"params"`
 
 	prompt          string // text of Prompt
@@ -80,14 +79,15 @@ func (c *callRecipe) recipe() (edn.Value, error) {
 	return store.Recipe("generate", edn.Nil(), params), nil
 }
 
-// promptID identifies the prompt: that of the agent or of the request, the
-// system prompt, and the layers of the host.
-func (c *callRecipe) promptID(scheme id.Scheme, a *agent.Agent, layers string) id.ID {
+// promptID identifies the prompt: that of the agent or of the request, and the system
+// prompt of the agent, which takes the place of all prompt layers of the host (PRM-003).
+// Ids have an empty third part where those would be.
+func (c *callRecipe) promptID(scheme id.Scheme, a *agent.Agent) id.ID {
 	user := "request " + c.Prompt.String()
 	if c.Prompt.IsZero() {
 		user = "agent " + c.template(a)
 	}
-	return scheme.Prompt(a.Prompts.System, user, layers)
+	return scheme.Prompt(a.Prompts.System, user, "")
 }
 
 // template returns the prompt before its placeholders are filled in.
@@ -112,7 +112,7 @@ func (e *Engine) promptNow(f *store.Frame) (id.ID, bool) {
 	if err != nil {
 		return id.ID{}, false
 	}
-	return c.promptID(e.o.Store.Scheme, a, c.Layers), true
+	return c.promptID(e.o.Store.Scheme, a), true
 }
 
 // paramsID identifies everything else that the call is made with. The model is
@@ -173,7 +173,7 @@ func (e *Engine) lookCall(ctx context.Context, v *store.Snapshot, j *job) (a *ag
 		from = selected.Context(scheme)
 	}
 	j.inputs = []store.Input{
-		{Kind: id.InputPrompt, ID: j.call.promptID(scheme, a, j.call.Layers)},
+		{Kind: id.InputPrompt, ID: j.call.promptID(scheme, a)},
 		{Kind: id.InputContext, ID: from},
 		{Kind: id.InputParams, ID: params},
 	}

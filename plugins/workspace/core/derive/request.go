@@ -196,15 +196,14 @@ type GenerateRequest struct {
 	// Params are more keys of the input of the intent; they are part of the basis.
 	Params edn.Value
 	// Call is passed on with every call: :done :dispatch :constraints :budget.
-	Call             edn.Value
-	Force            bool
-	IfModelChanged   bool
-	AcceptTruncated  bool
-	Concurrency      int // 0 means that of the options
-	OnFailure        OnFailure
-	Deltas           func(Delta)    // provisional text; may be nil
-	Progress         func(Progress) // may be nil
-	PromptLayersHash string         // as the host states it; empty if it does not
+	Call            edn.Value
+	Force           bool
+	IfModelChanged  bool
+	AcceptTruncated bool
+	Concurrency     int // 0 means that of the options
+	OnFailure       OnFailure
+	Deltas          func(Delta)    // provisional text; may be nil
+	Progress        func(Progress) // may be nil
 }
 
 // Delta is provisional text of one call.
