@@ -128,7 +128,8 @@ func (p Policy) Weaknesses(s Support) []Weakness {
 		"unix sockets that the user may open can be reached, "+
 			"also those of services that start programs on request (Landlock revision 9 would refuse)")
 	open(p.Attributes, "attributes-open", "modes, owners and times of files of the same user can be changed")
-	open(p.runs() && !s.Processes, "processes-open", "the number of processes is not limited for root")
+	open(p.runs() && !s.Processes, "processes-open", "the number of processes and threads is not limited for root")
+	open(!p.runs() && !s.Processes, "threads-open", "the number of threads is not limited for root")
 	return found
 }
 

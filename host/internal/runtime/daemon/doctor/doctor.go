@@ -92,7 +92,7 @@ func (e *Examination) Isolation(s confine.Support) {
 		"open: a plugin can connect to any socket that the user of the host may open, including those of container engines and session buses, which start programs for any client; other plugins reject it by mutual TLS (needs Landlock revision 9)")
 	e.held("udp", s.UDP(), "confined to ports", "refused to plugins without network = \"ports\", open to those (needs Landlock revision 10)")
 	e.held("processes", s.Processes, "their number can be limited",
-		"their number is not limited for root: run the host as another user")
+		"the number of processes and threads is not limited for root: run the host as another user")
 	e.held("descendants", s.Marks,
 		"processes that leave the session of their plugin end with it, and with a host that is killed",
 		"processes that leave the session of their plugin outlive it: the host cannot mark what it starts")
@@ -205,7 +205,7 @@ func (e *Examination) Plugin(loaded *setup.Loaded, p plugins.Plugin) {
 	e.Add("plugin", p.Name, OK, "%s %s, lock %s, level %s, enforcement %s, %s, program %s", p.Description.Name,
 		p.Description.Version, setup.Locked(p), held.Level, held.Enforcement, needs, p.Binary)
 	for _, w := range held.Weaknesses {
-		if w.Name == "unix-sockets-open" || w.Name == "processes-open" {
+		if w.Name == "unix-sockets-open" || w.Name == "processes-open" || w.Name == "threads-open" {
 			continue // reported once for the machine
 		}
 		e.Add("plugin", p.Name, Weak, "%s", w.Text)
