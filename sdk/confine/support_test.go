@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// ISO-001: what stays open under a strict policy is said, and nothing that is held.
+// HCL-021: what stays open under a strict policy is said, and nothing that is held.
 func TestWeaknesses(t *testing.T) {
 	able := Support{
 		System: "linux", NoNewPrivs: true, Seccomp: true, LandlockABI: abiUDP, Rlimits: true, Processes: true, Marks: true,
