@@ -57,19 +57,29 @@ func MarkRunning(pid int) uint64 {
 }
 
 // Foreign reports whether a process has a mark that this process does not have: another
-// process confined it, or an ancestor of it. It is true as well for a process that has
-// ended, because what it opened may be with a descendant. The process id must be one of
-// this process's namespace.
+// process confined it, or an ancestor of it. It is true as well where that is not known:
+// for a process that has ended, because what it opened may be with a descendant, and where
+// /proc cannot be read. The process id must be one of this process's namespace.
 func Foreign(pid int) bool {
-	mark := Mark(pid)
-	return mark != 0 && mark != Mark(os.Getpid()) || unix.Kill(pid, 0) == unix.ESRCH
+	mark, known := markOf(pid)
+	if known && mark == 0 {
+		return false
+	}
+	own, _ := markOf(os.Getpid())
+	return !known || mark != own
 }
 
 // Mark returns the mark of a process; 0: no mark, or no such process.
 func Mark(pid int) uint64 {
+	mark, _ := markOf(pid)
+	return mark
+}
+
+// markOf returns the mark of a process, 0 if it has none; false if that is not known.
+func markOf(pid int) (mark uint64, known bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits")
 	if err != nil {
-		return 0
+		return 0, false
 	}
 	for line := range bytes.Lines(text) {
 		values, ok := bytes.CutPrefix(line, []byte("Max file locks"))
@@ -78,8 +88,8 @@ func Mark(pid int) uint64 {
 		}
 		if fields := bytes.Fields(values); len(fields) > 1 { // soft limit, hard limit
 			mark, _ := strconv.ParseUint(string(fields[1]), 10, 64) // "unlimited" means no mark
-			return mark
+			return mark, true
 		}
 	}
-	return 0
+	return 0, false
 }

@@ -12,12 +12,13 @@ import (
 
 // Keys of inputs and answers.
 const (
-	keyID   = "conversation/id"
-	keyTurn = "turn/id"
-	keySpan = "span/id"
-	keyNew  = "new/id"
-	keyCall = "tool/id"
-	keyAt   = "at-turn"
+	keyID    = "conversation/id"
+	keyTurn  = "turn/id"
+	keySpan  = "span/id"
+	keyDraft = "draft/id"
+	keyNew   = "new/id"
+	keyCall  = "tool/id"
+	keyAt    = "at-turn"
 )
 
 // nameOf is an intent without its namespace.

@@ -71,7 +71,7 @@ func (st state) pathInto(b *edn.MapBuilder, version int64, window edn.Value) err
 	if len(drafts) > 0 {
 		values := make([]edn.Value, len(drafts))
 		for i, d := range drafts {
-			values[i] = edn.MustMap(edn.K("draft/id"), edn.Text(d.Key), edn.K("run/id"), edn.Text(d.Run), edn.K("at"), edn.Inst(d.At),
+			values[i] = edn.MustMap(edn.K(keyDraft), edn.Text(d.Key), edn.K("run/id"), edn.Text(d.Run), edn.K("at"), edn.Inst(d.At),
 				edn.K("message"), contract.MessageValue(d.Message))
 		}
 		b.Key("drafts", edn.Vector(values...))

@@ -38,7 +38,7 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	if at == nil {
 		return s.sent(ctx, c, id)
 	}
-	c.event("user-message-added", func(b *edn.MapBuilder) { b.Key("draft/id", edn.Text(draft.Key)) })
+	c.event("user-message-added", func(b *edn.MapBuilder) { b.Key(keyDraft, edn.Text(draft.Key)) })
 	at.said, at.path = append(at.said, []conversation.Message{draft.Message}), append(at.path, turns.Step{Role: conversation.RoleUser})
 	out, err := s.answer(ctx, c, at)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 		if err != nil {
 			return commit{}, err
 		}
-		drop, failure := st.drafted(draft, text(c.Input, "draft/id"))
+		drop, failure := st.drafted(draft, text(c.Input, keyDraft))
 		if failure != nil {
 			return commit{}, failed("read conversation "+st.ID, failure)
 		}
@@ -155,7 +155,7 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if at, failure = s.at(c, st, full.Keep); failure != nil {
 			return Change{}, failure
 		}
-		was := text(c.Input, "draft/id")
+		was := text(c.Input, keyDraft)
 		change := Change{AddDraft: &draft}
 		for _, d := range all { // a text has one draft besides the one that is sent again
 			if d.Key == was && c.replaces() || d.Key != was && d.Message.Equal(draft.Message) {
@@ -165,7 +165,7 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if n := len(all) - len(change.DropDrafts); n >= maxDrafts && (was == "" || c.replaces()) {
 			return Change{}, contract.Errorf("conversation/too-large", "the conversation has %d drafts, which is the limit", n).
 				WithDetail("limit", edn.Int(maxDrafts)).WithDetail("found", edn.Int(int64(n))).
-				WithHint(":conversation/get lists them, and :draft/id of a send sends one")
+				WithHint(":conversation/get lists them; :draft/id of a send sends one, of a delete deletes it")
 		}
 		return change, nil
 	})
@@ -177,19 +177,14 @@ func (c *Call) replaces() bool { return c.Input.HasKey("text") || c.Input.HasKey
 
 // message is the message of a call: its text, its parts, or one of the drafts.
 func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
-	if id := text(c.Input, "draft/id"); id != "" && !c.replaces() {
-		for _, d := range drafts {
-			if d.Key == id {
-				return d.Message, nil
-			}
-		}
-		return conversation.Message{}, contract.Errorf("conversation/invalid-message", "the conversation has no draft %q", id).
-			WithDetail("path", edn.Vector(edn.K("draft/id")))
+	if id := text(c.Input, keyDraft); id != "" && !c.replaces() {
+		d, err := draftOf(drafts, id)
+		return d.Message, err
 	}
 	if !c.replaces() {
 		return conversation.Message{}, contract.Errorf("conversation/invalid-message",
 			"the input has no message: expected one of :text, :content and :draft/id").
-			WithDetail("path", edn.Vector()).WithDetail("expected", edn.Vector(edn.K("text"), edn.K("content"), edn.K("draft/id")))
+			WithDetail("path", edn.Vector()).WithDetail("expected", edn.Vector(edn.K("text"), edn.K("content"), edn.K(keyDraft)))
 	}
 	switch hasText, hasContent := c.Input.HasKey("text"), c.Input.HasKey("content"); {
 	case hasText && hasContent:
@@ -204,6 +199,16 @@ func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 		return m, err
 	}
 	return m, turns.Check([]conversation.Message{m})
+}
+
+// draftOf returns the draft with an id.
+func draftOf(drafts []Draft, id string) (Draft, *contract.Error) {
+	i := slices.IndexFunc(drafts, func(d Draft) bool { return d.Key == id })
+	if i < 0 {
+		return Draft{}, contract.Errorf("conversation/invalid-message", "the conversation has no draft %q", id).
+			WithDetail("path", edn.Vector(edn.K(keyDraft))).WithHint(":conversation/get lists the drafts")
+	}
+	return drafts[i], nil
 }
 
 // drafted returns the keys of the drafts that a commit of a message replaces: its own,

@@ -196,10 +196,10 @@ func (s *Service) archive(ctx context.Context, c *Call) (edn.Value, *contract.Er
 	return b.Map(), failed("archive conversation "+id, failure)
 }
 
-// delete deletes a conversation with those that were spawned from it. Its forks keep the
-// turns that they share with it.
+// delete deletes a conversation with those that were spawned from it, or one of its
+// drafts. Its forks keep the turns that they share with it.
 func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
-	id := text(c.Input, keyID)
+	id, draft := text(c.Input, keyID), text(c.Input, keyDraft)
 	leave, err := s.lines.enter(ctx, id, c.holder())
 	if err != nil {
 		return edn.Nil(), err
@@ -216,10 +216,24 @@ func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Err
 		if err := s.thawed(ctx, st.Conversation); err != nil {
 			return Change{}, err
 		}
-		return Change{Delete: true}, nil
+		if draft == "" {
+			return Change{Delete: true}, nil
+		}
+		all, failure := st.Drafts()
+		if failure != nil {
+			return Change{}, failure
+		}
+		if _, err := draftOf(all, draft); err != nil {
+			return Change{}, err
+		}
+		return Change{DropDrafts: []string{draft}}, nil
 	})
 	if failure != nil {
 		return edn.Nil(), failed("delete conversation "+id, failure)
 	}
-	return edn.MustMap(edn.K(keyID), edn.Text(id), edn.K("deleted?"), edn.Bool(true)), nil
+	var b edn.MapBuilder
+	b.Key(keyID, edn.Text(id))
+	b.OptText(keyDraft, draft)
+	b.Key("deleted?", edn.Bool(true))
+	return b.Map(), nil
 }

@@ -209,6 +209,22 @@ func drafts(t *testing.T, store conversation.Store) {
 	x.must(x.call("send", fmt.Sprintf(`:draft/id %q :text "five"`, textOf(lastOf(left), "draft/id"))))
 	assert.Equal(t, "one|re: one|two|re: two|five|re: five", x.said())
 	assert.True(t, x.must(x.call("get", "")).Key("drafts").IsNil())
+
+	// One is deleted; the conversation and the others stay.
+	for _, text := range []string{"six", "seven"} {
+		_, err = x.call("send", fmt.Sprintf(":text %q", text), fail)
+		require.ErrorIs(t, err, contract.OfType("provider/unavailable"))
+	}
+	left = x.must(x.call("get", "")).Key("drafts")
+	require.Equal(t, 2, left.Len(), "%s", left)
+	seventh := textOf(lastOf(left), "draft/id")
+	assert.Equal(t, seventh, textOf(x.must(x.call("delete", fmt.Sprintf(":draft/id %q", seventh))), "draft/id"))
+	_, err = x.call("delete", fmt.Sprintf(":draft/id %q", seventh))
+	require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"))
+	left = x.must(x.call("get", "")).Key("drafts")
+	require.Equal(t, 1, left.Len(), "%s", left)
+	assert.Equal(t, "six", textOf(lastOf(left).Key("message"), "content"))
+	assert.Equal(t, "one|re: one|two|re: two|five|re: five", x.said())
 }
 
 // shared: forks share turns and content, live on when the other is deleted, and leave

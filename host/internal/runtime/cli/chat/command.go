@@ -28,6 +28,7 @@ func commands() []command {
 		{"select", "[#N] [K]", "use alternative K of the last answer, or of turn N; without K, list them", (*Talk).choose},
 		{"fork", "[#N] [NAME]", "go on in a copy of the conversation, up to turn N", (*Talk).fork},
 		{"model", "[NAME | default]", "show the models, or choose one", (*Talk).choosing},
+		{"discard", "", "delete the messages without an answer", (*Talk).discard},
 		{"cost", "", "show tokens and costs of the answers of this program", (*Talk).cost},
 		{"gates", "", "show the verdicts about the last answer", (*Talk).gates},
 		{"export", "FILE", "write the conversation to a new file: .md, .edn or .json", (*Talk).export},
@@ -223,6 +224,28 @@ func (t *Talk) undo(ctx context.Context, _ string, show func(Event)) error {
 	for m := range of.Key("messages").Elems() {
 		show(said(m))
 	}
+	return nil
+}
+
+func (t *Talk) discard(ctx context.Context, _ string, show func(Event)) error {
+	of, err := t.get(ctx, 1)
+	if err != nil {
+		return err
+	}
+	drafts := of.Key("drafts")
+	if drafts.Len() == 0 {
+		show(Note{"there are no messages without an answer"})
+		return nil
+	}
+	for d := range drafts.Elems() {
+		var in edn.MapBuilder
+		in.Key("draft/id", d.Key("draft/id"))
+		if _, err := t.ask(ctx, "delete", in, nil); err != nil {
+			return err
+		}
+	}
+	show(Discarded{})
+	show(Note{"deleted: " + counted(drafts.Len(), "message") + " without an answer"})
 	return nil
 }
 

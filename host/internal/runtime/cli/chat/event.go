@@ -30,6 +30,8 @@ type (
 	// Offer is a line for the input. Draft is the id of the message without an answer
 	// that the line is; empty: it is none.
 	Offer struct{ Line, Draft string }
+	// Discarded reports that there are no messages without an answer any more.
+	Discarded struct{}
 	// Failed ends a line that failed or was canceled. Again is what can be tried again.
 	Failed struct {
 		Err      *contract.Error

@@ -246,9 +246,11 @@ func (s screen) event(e Event) (screen, []effect) {
 	switch e := e.(type) {
 	case Moved:
 		if e.Conversation != s.where.Conversation { // the drafts are those of the one before
-			s.draft, s.offers = Offer{}, slices.DeleteFunc(slices.Clone(s.offers), func(o Offer) bool { return o.Draft != "" })
+			s = s.withoutDrafts()
 		}
 		s.where = e
+	case Discarded:
+		s = s.withoutDrafts()
 	case Asking:
 		s.asking = e.Capability
 	case Piece:
@@ -284,6 +286,12 @@ func (s screen) event(e Event) (screen, []effect) {
 		return s, []effect{leave{}}
 	}
 	return s, nil
+}
+
+// withoutDrafts forgets the offers of messages without an answer.
+func (s screen) withoutDrafts() screen {
+	s.draft, s.offers = Offer{}, slices.DeleteFunc(slices.Clone(s.offers), func(o Offer) bool { return o.Draft != "" })
+	return s
 }
 
 // failed shows why a line failed and offers it again. What has arrived stays readable.

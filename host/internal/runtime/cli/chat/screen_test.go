@@ -202,6 +202,13 @@ func TestOffers(t *testing.T) {
 	assert.Equal(t, []string{""}, d.replaced)
 	assert.Equal(t, "/cost", d.input.Value())
 
+	// They are gone once they are deleted.
+	d = plainScreen().send(first, second).keys("<ctrl+u>", "/discard", "<enter>").send(Discarded{}, ended{}).keys("three", "<enter>")
+	assert.Equal(t, []string{"/discard", "three"}, d.executed)
+	assert.Equal(t, []string{"", ""}, d.replaced)
+	d.send(ended{})
+	assert.Empty(t, d.input.Value())
+
 	// A message fails while something else is typed.
 	d = plainScreen().keys("one", "<enter>", "/model x")
 	d.send(Failed{Err: contract.Errorf("canceled", "interrupt"), Again: first}, ended{}).keys("<enter>").send(ended{})
