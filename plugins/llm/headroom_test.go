@@ -54,3 +54,38 @@ func TestHeadroomIsReserved(t *testing.T) {
 		assert.Equal(t, "Fine.", h.out(), "%s: %s", tt.name, h.raw)
 	}
 }
+
+// BUD-002: a call without a limit gets what is left as its limit where that is little, also
+// for reasoning. What one request allows for reasoning is not reserved for others.
+func TestReservedIsTheLimit(t *testing.T) {
+	server := wiretest.Serve(t)
+	k := talks()["openai-chat"]
+	block := accountBlock("openai", "openai", server.URL, []string{"voice"}, withKey)
+	bin := programs(t)
+	block = strings.NewReplacer(`"sample"`, `"gpt-5-mini"`, `"wall/plain"`, `"wall/plain", "model/chat"`).Replace(block)
+	d := daemonOf(t, bin, wallConfig(bin, block), map[string]string{"spare.edn": spareScript()}, "WALL_KEY="+canary)
+	fine, empty := k.whole("Fine."), k.says(k.start, k.finish("length"), k.end)
+	const chatted = `:messages [{:role :user :content "Hi"}]}`
+	for _, tt := range []struct {
+		name, budget, intent, input string
+		plays                       wiretest.Transcript
+		limit                       float64 // of the request
+	}{
+		{"little is left", "{:max-tokens-out 700}", "wall/plain", hello, fine, 700},
+		{"much is left", "{:max-tokens-out 70000}", "wall/plain", hello, fine, 0},
+		{"reasoning of one request", "{:max-tokens 100}", "model/chat", `{:reasoning {:budget-tokens 50000} ` + chatted, empty, 50100},
+		{"the next one", "{:max-tokens 100 :max-tokens-out 12000}", "model/chat", `{` + chatted, fine, 12000},
+	} {
+		before := len(server.Requests())
+		server.Then(tt.plays)
+		h := d.act(t.Context(), fmt.Sprintf(`{:proto 1 :trace {:id "headroom"} :input %s :budget %s
+		  :task {:intent :%s :dispatch {:candidates [:openai/voice] :retry {:same-cap-max 0}}}}`, tt.input, tt.budget, tt.intent), false)
+		requests := server.Requests()[before:]
+		require.Len(t, requests, 1, "%s: %s", tt.name, h.raw)
+		var body struct {
+			Limit float64 `json:"max_completion_tokens"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(requests[0].Body), &body))
+		assert.Equal(t, tt.limit, body.Limit, "%s: %s", tt.name, h.raw)
+	}
+}

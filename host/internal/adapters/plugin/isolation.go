@@ -307,7 +307,8 @@ func unmade(paths []string) []error {
 }
 
 // makeable returns nil for a path that exists, or whose nearest existing ancestor is a
-// directory that this process may write. It creates nothing.
+// directory that this process may write, and where this process may not look: the host can
+// run as another user. It creates nothing.
 func makeable(path string) error {
 	for at := path; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -316,6 +317,8 @@ func makeable(path string) error {
 			return &fs.PathError{Op: "create", Path: path, Err: fmt.Errorf("%s is a dangling link", at)}
 		case errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at):
 			continue
+		case errors.Is(err, fs.ErrPermission):
+			return nil
 		case err != nil:
 			return err
 		case at == path:

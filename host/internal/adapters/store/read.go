@@ -129,11 +129,12 @@ func (s *Store) run(ctx context.Context, id string) (runRow, error) {
 	return row, err
 }
 
-// Match returns up to limit ids of runs that begin with a prefix, the latest
-// first.
-func (s *Store) Match(ctx context.Context, prefix string, limit int) (ids []string, err error) {
+// Match returns up to limit ids of runs within a reach that begin with a prefix, the
+// latest first.
+func (s *Store) Match(ctx context.Context, prefix string, limit int, by Reach) (ids []string, err error) {
 	var id string
-	err = s.read.all(ctx, "runs_like", []any{prefix, prefix + "\U0010FFFF", limit}, []any{&id}, func() error {
+	args := []any{prefix, prefix + "\U0010FFFF", limit, by.Principal, by.Tenant, by.Session, by.limited()}
+	err = s.read.all(ctx, "runs_like", args, []any{&id}, func() error {
 		ids = append(ids, id)
 		return nil
 	})

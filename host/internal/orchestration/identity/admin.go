@@ -315,9 +315,8 @@ func (s *Service) Tokens(ctx context.Context, who string) ([]Token, *contract.Er
 
 // RevokeToken deletes a token.
 func (s *Service) RevokeToken(ctx context.Context, id string, dry bool) (t Token, err *contract.Error) {
-	id = strings.TrimPrefix(id, tokenPrefix)
-	if at := strings.IndexByte(id, '_'); at == idLength { // the whole text was given
-		id = id[:at]
+	if known, ok := IDOf(id); ok {
+		id = known
 	}
 	err = s.update(ctx, dry, func(a *Accounts) (Change, *contract.Error) {
 		i := slices.IndexFunc(a.Tokens, func(x Token) bool { return x.ID == id })

@@ -55,6 +55,19 @@ func check(text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// IDOf returns the id in what names a token: the id itself, or the text of a token of any
+// kind, also without its prefix or cut; false if it is none of these.
+func IDOf(name string) (id string, ok bool) {
+	for _, kind := range []TokenKind{ForPrograms, ForSession, ForBrowser} {
+		name = strings.TrimPrefix(name, kind.prefix())
+	}
+	if len(name) > idLength && name[idLength] == '_' {
+		name = name[:idLength]
+	}
+	_, err := idCode.DecodeString(name)
+	return name, err == nil && len(name) == idLength
+}
+
 // IsToken reports whether a bearer credential is meant to be a token of this host.
 func IsToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 

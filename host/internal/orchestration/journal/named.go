@@ -30,7 +30,7 @@ func SecretName(name string) bool {
 // secretForms are texts that are secrets wherever they occur; the first group of a form
 // stays.
 var secretForms = []*regexp.Regexp{
-	regexp.MustCompile(`()\bfmt_[0-9a-z]{8}_[0-9A-Za-z_-]{20,}`),                           // tokens of the host
+	regexp.MustCompile(`()\bfm[tsb]_[0-9a-z]{8}_[0-9A-Za-z_-]{20,}`),                       // tokens of the host
 	regexp.MustCompile(`(?i)\b((?:bearer|basic) +)[0-9a-z._~+/=-]{12,}`),                   // headers
 	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END[^-]*-----)?`), // keys of TLS
 	regexp.MustCompile(`(://[^\s/:@]*:)[^\s/@]+`),                                          // URLs with a password

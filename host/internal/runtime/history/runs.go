@@ -122,14 +122,15 @@ func notRecorded(name string) *contract.Error {
 		WithHint("\"ferment runs list\" shows the runs")
 }
 
-// named returns the run with a name, of any owner.
+// named returns the run with a name. The last run and prefixes are those of the reach; the
+// run with a whole id has any owner.
 func (j *Runs) named(ctx context.Context, name string) (store.Run, *contract.Error) {
 	s, missing := j.Kept()
 	if missing != nil {
 		return store.Run{}, missing
 	}
 	if name == lastRun {
-		runs, err := s.Runs(ctx, store.Filter{Limit: 1})
+		runs, err := s.Runs(ctx, store.Filter{Limit: 1, Reach: j.reach})
 		if err == nil && len(runs) == 0 {
 			return store.Run{}, contract.Errorf("run/not-found", "no run is recorded yet")
 		}
@@ -146,7 +147,7 @@ func (j *Runs) named(ctx context.Context, name string) (store.Run, *contract.Err
 	if !strings.HasPrefix(name, "run_") {
 		prefix = "run_" + strings.ToUpper(name)
 	}
-	ids, err := s.Match(ctx, prefix, 2)
+	ids, err := s.Match(ctx, prefix, 2, j.reach)
 	switch {
 	case err != nil:
 		return run, Failure(err)

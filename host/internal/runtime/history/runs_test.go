@@ -256,6 +256,31 @@ func TestNamesRuns(t *testing.T) {
 	}
 }
 
+// AUTH-012: names are those of the runs in the caller's reach.
+func TestNamesRunsInReach(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ferment.db")
+	s, err := store.Open(t.Context(), store.Options{Path: path, MinFree: 1})
+	require.NoError(t, err)
+	for id, who := range map[string]string{doneRun: "ann", lostRun: "bob"} {
+		(&runScript{t: t, to: s, run: id, at: recordedAt, epoch: 1, principal: who}).begin("a/good")
+	}
+	require.NoError(t, s.Close())
+	j := runsOf(t, path)
+	for who, own := range map[string]string{"ann": doneRun, "bob": lostRun} {
+		for _, name := range []string{"last", "run_01A", "01a", own} {
+			got, err := j.OwnedBy(who).(*Runs).find(t.Context(), name)
+			require.Nil(t, err, "%s: %s", who, name)
+			assert.Equal(t, own, got.ID, "%s: %s", who, name)
+		}
+	}
+	for _, name := range []string{"last", "run_01A", doneRun} {
+		_, failed := j.OwnedBy("eve").(*Runs).find(t.Context(), name)
+		assert.Equal(t, "run/not-found", typeOf(failed), name)
+	}
+	_, failed := j.find(t.Context(), "run_01A")
+	assert.Equal(t, "invalid-request", typeOf(failed))
+}
+
 func TestShows(t *testing.T) {
 	j := runsOf(t, recorded(t))
 	done, err := j.Show(t.Context(), doneRun, wholeRun)

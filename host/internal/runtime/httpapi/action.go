@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/schema"
@@ -582,13 +583,15 @@ func serveAdmin(x *exchange) reply {
 	})
 }
 
-// withTokenID returns a body whose :token, which is an id, has the name :token/id: the audit
-// trail hides the values of secret names.
+// withTokenID returns a body that has the id in its :token under the name :token/id: the
+// audit trail hides the values of secret names. What has no id stays hidden.
 func withTokenID(body edn.Value) edn.Value {
-	if !body.HasKey("token") {
+	name, _ := body.Key("token").AsString()
+	id, ok := identity.IDOf(name)
+	if !ok {
 		return body
 	}
-	return body.Dissoc(edn.K("token")).AssocKey("token/id", body.Key("token"))
+	return body.Dissoc(edn.K("token")).AssocKey("token/id", edn.Text(id))
 }
 
 // ownRuns is a Control whose runs are those in the reach of a caller (AUTH-012).

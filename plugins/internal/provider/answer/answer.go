@@ -146,6 +146,9 @@ func (c *call) requestID() string {
 	return c.answer.RequestID
 }
 
+// leastLimit is a limit of output tokens that every model accepts.
+const leastLimit = 4096
+
 // encode returns the body of the request, or an error if it cannot be
 // expressed.
 func (c *call) encode() ([]byte, *contract.Error) {
@@ -159,7 +162,15 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		Whole: q.Whole || len(q.Tools) > 0 && !m.Preset.ToolsStream,
 	}
 	r.Without = slices.Concat(m.Traits.Refuses(q.Options.Effort), m.Learned.Refused())
-	if r.Options.MaxTokens > 0 {
+	switch {
+	case r.Options.MaxTokens == 0 && c.reserved > 0:
+		// All that is left is reserved. A model may refuse a limit above its own, which is
+		// not known here, so only a small one is sent.
+		if c.reserved <= leastLimit {
+			r.Options.MaxTokens = c.reserved
+		}
+		r.Options.Budget = min(r.Options.Budget, max(c.reserved/2, c.reserved-leastLimit))
+	case r.Options.MaxTokens > 0:
 		c.headroom = c.room()
 		if c.reserved > 0 { // a request for more could exceed the budget of the call
 			c.headroom = min(c.headroom, max(0, c.reserved-r.Options.MaxTokens))

@@ -65,10 +65,12 @@ func (c *call) empty() *contract.Error {
 	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").
 		WithDetail("finish", edn.K(string(chat.Length)))
 	room := int64(0)
-	if limit := c.request.Options.MaxTokens; limit > 0 {
+	if limit := c.request.Options.MaxTokens; c.question.Options.MaxTokens > 0 {
 		c.model.Learned.widen(limit)
 		room = c.room()
-		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(room))
+		// Without the budget for reasoning of this request: the host reserves it for others too.
+		learned := c.model.Learned.room(c.model.Headroom)
+		e = e.WithDetail("max-tokens", edn.Int(limit)).WithDetail("tokens/headroom", edn.Int(learned))
 	}
 	if room <= c.headroom {
 		e = e.WithClass(contract.ClassSwitch)

@@ -179,6 +179,9 @@ func (t *Talk) edit(ctx context.Context, arg string, show func(Event)) error {
 	in := path[i].input()
 	in.Key("text", edn.Text(written))
 	_, err = t.change(ctx, "edit", in, nil)
+	if err == nil && t.draft != "" {
+		show(Unsent{})
+	}
 	return err
 }
 

@@ -30,6 +30,9 @@ type (
 	// Offer is a line for the input. Draft is the id of the message without an answer
 	// that the line is; empty: it is none.
 	Offer struct{ Line, Draft string }
+	// Unsent reports that the line succeeded and left the message without an answer that it
+	// was made of.
+	Unsent struct{}
 	// Discarded reports that there are no messages without an answer any more.
 	Discarded struct{}
 	// Failed ends a line that failed or was canceled. Again is what can be tried again.

@@ -39,6 +39,7 @@ type screen struct {
 	written string   // that line, while another one is shown
 	draft   Offer    // the message without an answer that the line is made of; zero: none
 	offers  []Offer  // for the next times that the input is empty
+	sent    Offer    // the message without an answer that the line being executed is made of
 	earlier []string // ids of the messages without an answer that are older than this chat
 
 	where    Moved
@@ -161,11 +162,20 @@ func (s screen) enter() (screen, []effect) {
 	}
 	line = strings.TrimSpace(line)
 	s, draft := s.taken(line)
-	if name, _, ok := commandOf(line); ok && name != "edit" && draft != (Offer{}) { // it sends no message
+	if draft != (Offer{}) && !sends(line) {
 		s, draft = s.ahead(draft), Offer{}
 	}
-	s.busy = true
+	s.busy, s.sent = true, draft
 	return s, []effect{scroll{s.spoken(line)}, execute{line, draft.Draft}}
+}
+
+// sends reports whether a line may send a message: /edit does with a text.
+func sends(line string) bool {
+	name, arg, ok := commandOf(line)
+	if first, rest, _ := strings.Cut(arg, " "); strings.HasPrefix(first, "#") {
+		arg = strings.TrimSpace(rest)
+	}
+	return !ok || name == "edit" && arg != ""
 }
 
 // taken empties the input. It returns the message without an answer that the input was
@@ -249,6 +259,8 @@ func (s screen) event(e Event) (screen, []effect) {
 			s = s.withoutDrafts()
 		}
 		s.where = e
+	case Unsent:
+		s = s.ahead(s.sent)
 	case Discarded:
 		s = s.withoutDrafts()
 	case Asking:

@@ -202,6 +202,16 @@ func TestOffers(t *testing.T) {
 	assert.Equal(t, []string{""}, d.replaced)
 	assert.Equal(t, "/cost", d.input.Value())
 
+	d = plainScreen().keys("one", "<enter>").send(Failed{Err: contract.Errorf("canceled", "interrupt"), Again: first}, ended{})
+	d.keys("<ctrl+u>", "/edit #1", "<enter>").send(Offer{Line: "/edit #1 old"}, ended{}).keys("<ctrl+u>", "<enter>").send(ended{})
+	assert.Equal(t, []string{"", ""}, d.replaced)
+	assert.Equal(t, "first", d.input.Value())
+	// An answer is edited, which sends nothing.
+	d = plainScreen().keys("one", "<enter>").send(Failed{Err: contract.Errorf("canceled", "interrupt"), Again: first}, ended{})
+	d.keys("<ctrl+u>", "/edit #2 better", "<enter>").send(Unsent{}, ended{})
+	assert.Equal(t, []string{"", "d-1"}, d.replaced)
+	assert.Equal(t, "first", d.input.Value())
+
 	// They are gone once they are deleted.
 	d = plainScreen().send(first, second).keys("<ctrl+u>", "/discard", "<enter>").send(Discarded{}, ended{}).keys("three", "<enter>")
 	assert.Equal(t, []string{"/discard", "three"}, d.executed)

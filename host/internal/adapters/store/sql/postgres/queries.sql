@@ -49,7 +49,12 @@ FROM runs WHERE n = $1
 -- name: unnamed_runs
 SELECT DISTINCT run FROM records WHERE NOT EXISTS (SELECT FROM runs WHERE n = run)
 -- name: runs_like
-SELECT id FROM runs WHERE id >= $1 AND id < $2 ORDER BY n DESC LIMIT $3
+SELECT r.id FROM runs r WHERE r.id >= $1 AND r.id < $2
+  AND ($4::text = '' OR r.principal = $4)
+  AND ($5::text = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = $5))
+  AND ($6::text = '' OR EXISTS (SELECT 1 FROM run_sessions t WHERE t.run = r.n AND t.session = $6))
+  AND ($7::bigint = 0 OR r.imported = false)
+ORDER BY r.n DESC LIMIT $3
 -- name: runs_open
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed

@@ -41,7 +41,12 @@ SELECT DISTINCT id >> 32 FROM records WHERE id >> 32 NOT IN (SELECT n FROM runs)
 -- name: count_runs
 SELECT count(*) FROM runs
 -- name: runs_like
-SELECT id FROM runs WHERE id >= ?1 AND id < ?2 ORDER BY n DESC LIMIT ?3
+SELECT r.id FROM runs r WHERE r.id >= ?1 AND r.id < ?2
+  AND (?4 = '' OR r.principal = ?4)
+  AND (?5 = '' OR EXISTS (SELECT 1 FROM run_tenants t WHERE t.run = r.n AND t.tenant = ?5))
+  AND (?6 = '' OR EXISTS (SELECT 1 FROM run_sessions t WHERE t.run = r.n AND t.session = ?6))
+  AND (?7 = 0 OR r.imported = 0)
+ORDER BY r.n DESC LIMIT ?3
 -- name: runs_open
 SELECT n, id, state, epoch, records, chain, bytes, accepted, finished, latency, intent, principal, cost, error,
   key, imported, pinned, purged, removed
