@@ -383,7 +383,9 @@ func (w faultWindow) places(t *testing.T, data string) (out []place) {
 
 // dataAt copies a data directory into a new one.
 func dataAt(t *testing.T, data string) string {
-	dir := filepath.Join(t.TempDir(), "data")
+	within, err := filepath.EvalSymlinks(t.TempDir()) // as strace prints it
+	require.NoError(t, err)
+	dir := filepath.Join(within, "data")
 	require.NoError(t, os.CopyFS(dir, os.DirFS(data)))
 	return dir
 }
