@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
+// children are processes that the test program becomes in place of the tests. Each reports
+// whether the environment asked for it.
+var children = []func() bool{killed}
+
 func TestMain(m *testing.M) {
-	if killed() {
+	if slices.ContainsFunc(children, func(child func() bool) bool { return child() }) {
 		return
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {

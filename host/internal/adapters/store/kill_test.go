@@ -67,32 +67,36 @@ func killed() bool {
 	if os.Getenv(killHost) != "" {
 		denyAll(s)
 	}
-	var say sync.Mutex
 	var done sync.WaitGroup
 	for n := range 4 {
 		done.Go(func() {
 			for i := 0; ; i++ {
-				run := fmt.Sprintf("run_%d_%d", n, i)
-				for _, rec := range killScript(run) {
-					if err := s.Append(context.Background(), rec); err != nil {
-						panic(err)
-					}
-					if rec.Seq%3 == 1 {
-						continue
-					}
-					if err := s.Sync(context.Background(), run); err != nil {
-						panic(err)
-					}
-					say.Lock()
-					fmt.Println(run, rec.Seq)
-					say.Unlock()
+				if err := writeRun(s, fmt.Sprintf("run_%d_%d", n, i), os.Stdout); err != nil {
+					panic(err)
 				}
-				s.Drop(run)
 			}
 		})
 	}
 	done.Wait()
 	return true
+}
+
+// writeRun appends the records of a run, and prints the number of each that is acknowledged.
+func writeRun(s *Store, run string, say io.Writer) error {
+	for _, rec := range killScript(run) {
+		if err := s.Append(context.Background(), rec); err != nil {
+			return err
+		}
+		if rec.Seq%3 == 1 {
+			continue
+		}
+		if err := s.Sync(context.Background(), run); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(say, run, rec.Seq)
+	}
+	s.Drop(run)
+	return nil
 }
 
 // killScript are the records of a run of the writing process, with a value that
@@ -119,41 +123,53 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 				}
 				acknowledged := killAfter(t, on, dir, at, lines)
 
-				s := on.openAt(t, dir)
-				damage, err := s.VerifyAll(context.Background())
-				require.NoError(t, err)
-				assert.Empty(t, damage)
-				runs, err := s.Runs(context.Background(), Filter{Limit: 10_000})
-				require.NoError(t, err)
-				found := map[string]int{}
-				for _, r := range runs {
-					found[r.ID] = r.Records
-					records, err := s.Read(context.Background(), r.ID, 0, maxRecords)
-					require.NoError(t, err)
-					require.Len(t, records, r.Records)
-					require.Equal(t, texts(killScript(r.ID)[:r.Records]), texts(records), "a prefix of what was appended")
-				}
-				for run, seq := range acknowledged {
-					assert.GreaterOrEqual(t, found[run], seq, run)
-				}
+				s, _ := assertKept(t, on, dir, acknowledged)
 				assertActRows(t, s)
-				open, err := s.Unfinished(context.Background())
-				require.NoError(t, err)
-				for _, o := range open {
-					sc := newScript(o.Run.ID)
-					sc.seq, sc.epoch = o.Last.Seq, o.Run.Epoch+1
-					appendAll(t, s, sc.finished(nothing))
-					require.NoError(t, s.Sync(context.Background(), o.Run.ID))
-					require.NoError(t, s.Verify(context.Background(), o.Run.ID))
-				}
-				_, err = s.Retain(context.Background())
-				require.NoError(t, err)
-				left, err := filepath.Glob(filepath.Join(dir, "blobs", tempPrefix+"*"))
-				require.NoError(t, err)
-				assert.Empty(t, left)
 			})
 		}
 	})
+}
+
+// assertKept opens the database of a writing process that has ended. All that was
+// acknowledged is there, nothing is damaged or there in part, and open runs can be continued.
+// It returns the store, and the runs before.
+func assertKept(t *testing.T, on backend, dir string, acknowledged map[string]int) (*Store, []Run) {
+	t.Helper()
+	s := on.openAt(t, dir)
+	damage, err := s.VerifyAll(context.Background())
+	require.NoError(t, err)
+	assert.Empty(t, damage)
+	runs, err := s.Runs(context.Background(), Filter{Limit: 10_000})
+	require.NoError(t, err)
+	found := map[string]int{}
+	for _, r := range runs {
+		found[r.ID] = r.Records
+		if !r.Removed.IsZero() {
+			continue
+		}
+		records, err := s.Read(context.Background(), r.ID, 0, maxRecords)
+		require.NoError(t, err)
+		require.Len(t, records, r.Records)
+		require.Equal(t, texts(killScript(r.ID)[:r.Records]), texts(records), "a prefix of what was appended")
+	}
+	for run, seq := range acknowledged {
+		assert.GreaterOrEqual(t, found[run], seq, run)
+	}
+	open, err := s.Unfinished(context.Background())
+	require.NoError(t, err)
+	for _, o := range open {
+		sc := newScript(o.Run.ID)
+		sc.seq, sc.epoch = o.Last.Seq, o.Run.Epoch+1
+		appendAll(t, s, sc.finished(nothing))
+		require.NoError(t, s.Sync(context.Background(), o.Run.ID))
+		require.NoError(t, s.Verify(context.Background(), o.Run.ID))
+	}
+	_, err = s.Retain(context.Background())
+	require.NoError(t, err)
+	left, err := filepath.Glob(filepath.Join(dir, "blobs", tempPrefix+"*"))
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	return s, runs
 }
 
 // killAfter runs the writing process until it killed itself or printed a number

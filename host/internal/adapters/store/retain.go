@@ -54,10 +54,14 @@ func (s *Store) change(ctx context.Context, do func(ctx context.Context) error) 
 	return s.queue.run(ctx, func(ctx context.Context) error { return s.transaction(ctx, do) })
 }
 
-// transaction is that of the writer; a failure ends the store. Without space the change is
-// refused.
+// transaction is that of the writer.
 func (s *Store) transaction(ctx context.Context, do func(ctx context.Context) error) error {
-	err := s.writer.transaction(ctx, do)
+	return s.changed(s.writer.transaction(ctx, do))
+}
+
+// changed returns the error of a change of the database. A failed write ends the store. Without
+// space the change is refused.
+func (s *Store) changed(err error) error {
 	if isFull(err) {
 		return s.noRoom(err)
 	}
@@ -96,9 +100,9 @@ func (s *Store) Purge(ctx context.Context, run string) error {
 		for more := true; more && err == nil; {
 			more, err = s.db.shrink(ctx)
 		}
+		err = s.changed(err)
 		whole, failed := s.db.flush(ctx)
-		if err := errors.Join(err, failed); err != nil {
-			s.fail(err)
+		if err := errors.Join(err, s.changed(failed)); err != nil {
 			return err
 		}
 		if !whole {
@@ -321,7 +325,7 @@ func (s *Store) Retain(ctx context.Context) (r Removal, err error) {
 	for more := r.Runs+r.Host > 0; more && err == nil; { // other callers of the writer go on in between
 		err = s.queue.run(ctx, func(ctx context.Context) (err error) {
 			more, err = s.db.shrink(ctx)
-			return err
+			return s.changed(err)
 		})
 	}
 	return r, errors.Join(damaged, err, s.dropCounters(ctx), s.dropAnswers(ctx))
