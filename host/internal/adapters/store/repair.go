@@ -36,7 +36,7 @@ type Repaired struct {
 	Kept string
 }
 
-// Sound reports whether there was nothing to repair.
+// Sound reports whether no damage was found.
 func (r *Repaired) Sound() bool {
 	return r.File == "" && len(r.Damaged) == 0 && r.Unnamed == 0 && r.HostDamage == nil && r.Sessions.Damage == nil
 }
