@@ -34,10 +34,11 @@ type Store struct {
 	KeyWindow time.Duration
 }
 
-// Lasts reports whether the journal outlives the host. Else runs are kept in memory.
+// Lasts reports whether the journal survives a restart of the host. Otherwise runs are kept in
+// memory.
 func (s Store) Lasts() bool { return s.File != "" || s.DSN != nil }
 
-// StoreDSN reads the connection string of the store.
+// StoreDSN reads the connection string of the store. Store.DSN must not be nil.
 func (c *Config) StoreDSN() (string, error) {
 	text, err := c.Store.DSN.Read(c.lookup)
 	if err != nil {

@@ -101,8 +101,8 @@ type turn struct {
 
 var _ httpapi.Turn = (*turn)(nil)
 
-// Take returns a hold on the current generation, or an error when no acts are
-// taken.
+// Take returns a hold on the current generation, or the error runtime/draining when acts are no
+// longer accepted. The caller must release the hold.
 func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	r := h.runs
 	r.mu.Lock()

@@ -25,11 +25,11 @@ type Control interface {
 	Protocol() edn.Value
 	// Logs returns the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
-	// FollowLog returns a function that reads the last lines of a plugin's log, then
-	// those to come.
+	// FollowLog returns a function that reads the last lines of a plugin's log and then new lines
+	// as they are written.
 	FollowLog(name string, lines int) (FollowingLog, *contract.Error)
-	// ResetBreaker closes the breakers of a capability, for one intent or, if it is
-	// empty, for all, and returns them.
+	// ResetBreaker closes the breakers of a capability for one intent, or for all if intent is
+	// empty, and returns them.
 	ResetBreaker(capability, intent string) (edn.Value, *contract.Error)
 	// Events returns the events of plugins and candidates after a cursor of
 	// the host's event stream. It waits for one until ctx ends.
@@ -73,7 +73,7 @@ type Control interface {
 	// :text, and the names of those that are not described, as :unknown; nil for a caller
 	// that may not know them.
 	ExportedPlugins() edn.Value
-	// Database does the upkeep of the database of the journal, never nil.
+	// Database performs maintenance of the database of the journal, never nil.
 	Database() Database
 	// SetLogLevel changes the level of a module of the log, of all of it with an empty
 	// module, and returns the levels. Without a level it changes nothing.
@@ -121,7 +121,7 @@ type Calibration struct {
 	Deadline time.Duration
 }
 
-// AuditEntry is an action that was executed or rejected (HTTP-008).
+// AuditEntry describes an action that was executed or rejected, for the audit trail (HTTP-008).
 type AuditEntry struct {
 	Action             string // with namespace
 	Principal, Address string

@@ -35,9 +35,9 @@ type Backend interface {
 	Control() Control
 	// Sessions executes session actions; nil during the start.
 	Sessions() *session.Service
-	// Identity tells who callers are; nil during the start.
+	// Identity identifies callers; nil during the start.
 	Identity() *identity.Service
-	// Telemetry returns what the daemon has counted; nil during the start.
+	// Telemetry returns the counters of the daemon; nil during the start.
 	Telemetry() Telemetry
 	// Denied and Identified write an audit record of a request that was denied, and
 	// of a login. They return when it is durable.
@@ -50,8 +50,8 @@ type Backend interface {
 	Rejected(Rejection)
 }
 
-// Rejection is an act that was rejected before it was accepted. Of the request
-// it has only the trace id, which is nil if the body was not read.
+// Rejection describes an act that was rejected before it was accepted. Of the request it has only
+// the trace id, which is nil if the body was not read.
 type Rejection struct {
 	Principal, Address string // Principal is empty if the caller was not identified
 	Trace              edn.Value
@@ -62,21 +62,21 @@ type Rejection struct {
 	Kept bool
 }
 
-// Turn is a hold of one act on a configuration generation, which stays in
-// force for the act across reloads.
+// Turn is a hold of one act on a configuration generation: the act uses this generation even if the
+// configuration is reloaded meanwhile.
 type Turn interface {
 	Registry() *registry.Registry
 	// Do runs the act and returns the response envelope; the error is the one
 	// in the envelope. Canceling ctx cancels the run.
 	Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error)
-	// Submit accepts an act that is answered before it runs, and returns its job:
-	// that of an earlier act if both have one idempotency key. An error is returned
-	// with the response envelope.
+	// Submit accepts an act whose response is sent before it runs, and returns its job. If an
+	// earlier act has the same idempotency key, it returns the job of that act. An error is
+	// returned with the response envelope.
 	Submit(a act.Act) (edn.Value, *contract.Error)
-	// Watch is Do for a caller that follows the run: show is called with its events in
-	// order, those together that became durable together, from acceptance to the end.
-	// A slow show exerts back pressure on plugins. With an error of show, or at the
-	// end of ctx, the reader is gone: the run is canceled, or goes on without it.
+	// Watch is Do for a caller that follows the run. show is called with the events in order, from
+	// acceptance to the end; events that became durable together are passed together. A slow show
+	// exerts back pressure on plugins. If show fails or ctx ends, the run is canceled or continues
+	// without a reader.
 	Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error)
 	// Release ends the hold. It must be called exactly once.
 	Release()
@@ -143,8 +143,8 @@ func (r Ready) Failed() []Condition {
 	return failed
 }
 
-// Value returns the body of GET /ready: every failed condition with the time
-// since when.
+// Value returns the body of GET /ready. It has each failed condition with the time since which it
+// fails.
 func (r Ready) Value() edn.Value {
 	failed := []edn.Value{}
 	for _, c := range r.Failed() {

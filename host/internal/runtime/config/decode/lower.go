@@ -126,8 +126,8 @@ type Lowering struct {
 	InputsOf map[string][]string
 }
 
-// Lower decodes the layers of the block, which may be empty. The value has nil for
-// every secret.
+// Lower decodes the layers of a config block (there may be none) and returns its value, with nil in
+// place of every secret. Errors are added to Report and set Good to false.
 func (l *Lowering) Lower(layers []syntax.Layer, header *diag.Range) edn.Value {
 	l.Good = true
 	return l.block(layers, l.Schema.Root, []string{"plugin", l.Plugin, "config"}, nil, header)
@@ -401,7 +401,8 @@ func numeric(s *schema.Schema) bool {
 	return slices.Contains([]schema.Kind{schema.KindInt, schema.KindNumber, schema.KindDouble}, present(s).Kind())
 }
 
-// Boundary returns the message for a number out of range, else otherwise.
+// Boundary returns the message for a number that is below or above the range of its schema;
+// otherwise it returns the text otherwise.
 func Boundary(s *schema.Schema, v edn.Value, otherwise string) string {
 	n, ok := v.AsNumber()
 	if !ok {
