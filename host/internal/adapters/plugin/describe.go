@@ -48,9 +48,9 @@ type Describer struct {
 	fresh  bool // ignore the file cache
 }
 
-// Distrust makes the describer ignore its file cache: an operator approves what
-// the program answers, not what a file says that any process of the user may
-// have written. It must be called before the describer is used.
+// Distrust makes the describer ignore its file cache, which any process of the user may have
+// written. It is for the approval of a program by an operator, and must be called before the
+// describer is used.
 func (d *Describer) Distrust() { d.fresh = true }
 
 // NewDescriber returns a describer with its cache in dir ("": memory only).

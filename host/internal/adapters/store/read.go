@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Filter selects runs. A zero field does not limit the selection.
+// Filter selects runs. A zero field, except Limit, does not limit the selection.
 type Filter struct {
 	Status    string // "open", "suspended", or the status of run/finished
 	Intent    string

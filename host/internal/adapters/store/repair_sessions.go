@@ -15,11 +15,12 @@ type Salvaged struct{ Kept, Lost int }
 // RepairedSessions reports what a repair kept and lost of the sessions and conversations.
 type RepairedSessions struct {
 	Sessions, Vars Salvaged
-	// Turns are those of sessions in a database of a version that kept them apart.
+	// Turns are the turns of sessions in a database of an older version, which stored them in a
+	// table of their own.
 	Turns Salvaged
-	// Conversations and Messages are those of conversations, with those of sessions.
+	// Conversations and Messages include those of sessions.
 	Conversations, Messages Salvaged
-	// Damage is the first one in a row; nil: all damage is in pages.
+	// Damage is the first damage in a row; nil if all damage is in pages.
 	Damage *Damage
 }
 

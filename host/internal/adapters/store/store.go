@@ -29,7 +29,7 @@ type Options struct {
 	NoMigrate bool
 	// MinFree is the free space in bytes below which new runs are rejected.
 	MinFree uint64
-	// Retain says what Retain removes.
+	// Retain configures what the method Retain removes.
 	Retain Retention
 	// QueueBytes limits the records that wait for the writer, by an estimate of
 	// their size; 0: 64 MiB. An append beyond it blocks.

@@ -36,7 +36,7 @@ type HTTP struct {
 	Limits HTTPLimits
 	// Heartbeat is the interval of keep-alive messages on an idle stream.
 	Heartbeat time.Duration
-	// OrphanTTL is how long a streamed run goes on without a reader.
+	// OrphanTTL is how long a streamed run continues without a reader.
 	OrphanTTL time.Duration
 }
 

@@ -16,18 +16,18 @@ import (
 
 // Store holds the settings of the journal.
 type Store struct {
-	// File is the absolute path of the database; empty: there is none.
+	// File is the absolute path of the SQLite database; empty: there is none.
 	File string
-	// DSN is where the connection string of a PostgreSQL database is; nil: there is
-	// none. Lease is that of this host in it.
+	// DSN is the secret with the connection string of the PostgreSQL database; nil: there is none.
+	// Lease is the lease of this host in it.
 	DSN     *expression.Secret
 	Lease   time.Duration
 	Sync    bool  // commits survive a power failure
 	MinFree int64 // bytes of free space that new acts require
 	// AllowNetworkFS accepts a File on a network file system.
 	AllowNetworkFS bool
-	// Age and FailedAge are those of finished runs that are removed, Size is the
-	// size of all runs in bytes.
+	// Age and FailedAge are the ages at which finished and failed runs are removed. Size is the
+	// maximum size of all runs in bytes.
 	Age, FailedAge time.Duration
 	Size           int64
 	// KeyWindow is how long runs with an idempotency key are kept at least.

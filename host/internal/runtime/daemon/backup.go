@@ -109,8 +109,8 @@ func findingsOf(found []backup.Finding) edn.Value {
 // Restoration configures the restore of a backup.
 type Restoration struct {
 	Path string
-	// Resume lets open runs go on at the next start. Else they are suspended: their
-	// original may still be alive.
+	// Resume lets open runs continue at the next start. Otherwise they are suspended, because the
+	// host from which the backup was made may still execute them.
 	Resume bool
 	// RevokeTokens deletes all API tokens.
 	RevokeTokens bool

@@ -82,7 +82,7 @@ type Host struct {
 // Options selects what to load and start.
 type Options struct {
 	setup.Options
-	// Levels are those of the log of a daemon; nil: they do not change.
+	// Levels are the levels of the log of a daemon; nil: they cannot be changed.
 	Levels *telemetry.Levels
 	// Admit, if set, checks the configuration before any plugin is started;
 	// its error fails the start.

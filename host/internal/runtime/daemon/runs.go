@@ -137,8 +137,8 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 	return t.perform(ctx, a, func(*act.Run) {})
 }
 
-// Watch implements httpapi.Turn. The run outlives its reader if its events can be read
-// again from the journal; then the response is nil for a reader that is gone.
+// Watch implements httpapi.Turn. If the journal is durable, its events can be read again: the run
+// then continues without its reader, and Watch returns a nil response when the reader is gone.
 func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
 	if _, durable := t.host.journal.(journal.Syncer); !durable {

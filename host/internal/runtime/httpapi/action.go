@@ -140,8 +140,8 @@ type Action struct {
 	// Input lists the action's own keys as entries of a closed map schema, in
 	// EDN.
 	Input string
-	// Also is another operation that permits the action, to callers who may not do the
-	// action itself; empty: none. They get their own runs only, unless they may use all.
+	// Also is another operation that permits the action to callers that are not permitted the
+	// action itself; empty: none. They get only their own runs, unless they are permitted all runs.
 	Also string
 	// Grants marks actions that make rights or credentials. A credential with a part of
 	// the rights of its user cannot do them, since it could make one with more (AUTH-003).

@@ -57,8 +57,8 @@ type Rejection struct {
 	Trace              edn.Value
 	Err                *contract.Error
 	Took               time.Duration
-	// Kept: the request was within the rate limits. Others have no record in the audit
-	// trail, because a flood of them would push out what is there.
+	// Kept is set if the request was within the rate limits. Other rejections are not recorded in
+	// the audit trail, because a flood of them would displace its content.
 	Kept bool
 }
 
@@ -92,7 +92,7 @@ type Settings struct {
 	TLS       *tls.Config
 	Limits    config.HTTPLimits
 	Heartbeat time.Duration // of streams
-	// Identity says who callers are, Access what they may do; both are not nil.
+	// Identity configures the identification of callers, Access what they may do; both are not nil.
 	Identity *identity.Settings
 	Access   *policy.Access
 	// Open: listeners may be reached from other machines (AUTH-030).

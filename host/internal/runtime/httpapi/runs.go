@@ -56,11 +56,11 @@ type Runs interface {
 	// Cancel requests the cancellation of a run. It returns when the request is durable; with
 	// c.Wait it also waits for the end of the run, at most that long.
 	Cancel(ctx context.Context, run string, c Cancellation) (edn.Value, *contract.Error)
-	// Job returns the state of a run as that of a job, in the schema res/job-status.
+	// Job returns the state of the job of a run in the schema res/job-status.
 	Job(ctx context.Context, run string) (edn.Value, *contract.Error)
-	// Resume continues a suspended run with a decision for each of its open
-	// questions, or one that has failed with a retryable error, and returns at once.
-	// by is the principal who continues it.
+	// Resume continues a suspended run with a decision for each of its open questions, or a run
+	// that has failed with a retryable error. It returns at once. by is the principal that
+	// continues the run.
 	Resume(ctx context.Context, run string, decisions []Decision, by string) (edn.Value, *contract.Error)
 	// Statistics counts the runs that a filter selects by intent, caller and time:
 	// outcomes, failures, latencies and costs, with attempts and gates.
@@ -101,7 +101,7 @@ func decisionsOf(in edn.Value, by string) (out []Decision) {
 	return out
 }
 
-// RunFilter selects runs. A zero field does not limit the selection.
+// RunFilter selects runs. A zero field, except Limit, does not limit the selection.
 type RunFilter struct {
 	Status, Intent, Principal string
 	Session                   string    // id

@@ -229,9 +229,8 @@ func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 	return true, nil
 }
 
-// Shutdown stops accepting connections, ends the streams of runs that go on, and
-// waits for responses in progress until ctx ends; then it closes their
-// connections and cancels their actions.
+// Shutdown stops accepting connections, ends the streams of runs that continue, and waits for
+// responses in progress until ctx ends; then it closes their connections and cancels their actions.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.api.end()
 	s.tending.Lock()

@@ -28,7 +28,8 @@ type Series struct {
 	Buckets []uint64
 }
 
-// Metrics returns what Text has of the families of the daemon itself.
+// Metrics returns the current metrics that the daemon defines, without those of the Go runtime and
+// of the process.
 func (m *Metrics) Metrics() ([]Metric, error) {
 	all, err := m.registry.Gather()
 	if err != nil {

@@ -25,8 +25,8 @@ type Document struct {
 	Report  *diag.Collector
 	Decoder *Decoder
 	ByType  map[string][]*Section // the top-level blocks
-	// Elsewhere is set if the configuration is that of another machine: its files and
-	// secrets need not be here.
+	// Elsewhere is set if the configuration belongs to another machine: its files and secrets need
+	// not exist here.
 	Elsewhere bool
 }
 

@@ -34,9 +34,9 @@ func (r Range) String() string {
 	return fmt.Sprintf("%s:%d:%d", r.File, r.Start.Line, r.Start.Column)
 }
 
-// Source is one file. text is the input of the parser, without a byte order mark
-// and with LF line ends; reported positions are those of the file on disk. After
-// parsing, only hide modifies a Source, and only during the load that read it.
+// Source is one file of the configuration. Text is the input of the parser, without a byte order
+// mark and with LF line ends; reported positions are those of the file on disk. After parsing, only
+// Hide modifies a Source, and only during the load that read it.
 type Source struct {
 	Name string // printed name: relative to the root, with slashes
 	Path string // absolute
