@@ -17,15 +17,15 @@ import (
 type Repaired struct {
 	Runs int    // in the journal
 	File string // what is wrong with the pages of the database; empty: nothing
-	// Damaged are the runs that are not what they were.
+	// Damaged are the runs in which damage was found.
 	Damaged []RepairedRun
-	// Unnamed is the number of records that belong to no run that is known.
+	// Unnamed is the number of records whose run is unknown.
 	Unnamed int
 	// Missing is the number of runs for which no record and no summary was found, as far as it is
 	// known. It is 0 unless pages of the database are damaged.
 	Missing int
-	// HostRecords and HostCut are the records of the host that were kept and cut off.
-	// Nothing is cut from a sound stream.
+	// HostRecords and HostCut are the numbers of records in the stream of the host that were kept
+	// and cut off. HostCut is 0 for a stream without damage.
 	HostRecords, HostCut int
 	// HostDamage is the first damage of that stream.
 	HostDamage *Damage

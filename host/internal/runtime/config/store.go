@@ -26,8 +26,9 @@ type Store struct {
 	MinFree int64 // bytes of free space that new acts require
 	// AllowNetworkFS accepts a File on a network file system.
 	AllowNetworkFS bool
-	// Age and FailedAge are the ages at which finished and failed runs are removed. Size is the
-	// maximum size of all runs in bytes.
+	// Age is the age at which finished runs are removed; 0: no limit. FailedAge replaces it for
+	// runs that were not completed, if it is longer. Size is the maximum size of all runs in bytes;
+	// 0: no limit.
 	Age, FailedAge time.Duration
 	Size           int64
 	// KeyWindow is how long runs with an idempotency key are kept at least.

@@ -28,7 +28,7 @@ type Runs struct {
 	Live Live
 	// Loaded is the configuration that runs are replayed with; nil: none.
 	Loaded *setup.Loaded
-	// Content is what transcripts have of inputs and outputs.
+	// Content selects how transcripts show inputs and outputs.
 	Content journal.Content
 
 	reach store.Reach // only these runs exist

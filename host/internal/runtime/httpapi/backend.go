@@ -27,9 +27,9 @@ type Backend interface {
 	// Settings returns the current settings of the http block; nil until the
 	// configuration is loaded.
 	Settings() *Settings
-	// Take returns a hold on the configuration for an act. The error is
-	// runtime/starting, runtime/draining or runtime/overloaded. The caller
-	// must call Release on the Turn.
+	// Take returns a hold on the configuration for an act. The error is runtime/starting,
+	// runtime/draining, or policy/blocked in a daemon that takes no acts. The caller must call
+	// Release on the Turn.
 	Take() (Turn, *contract.Error)
 	// Control executes admin actions; nil during the start.
 	Control() Control
@@ -39,8 +39,8 @@ type Backend interface {
 	Identity() *identity.Service
 	// Telemetry returns the counters of the daemon; nil during the start.
 	Telemetry() Telemetry
-	// Denied and Identified write an audit record of a request that was denied, and
-	// of a login. They return when it is durable.
+	// Denied and Identified write an audit record of a request that was denied, and of a login.
+	// They return when the record is durable, when it cannot be written, or after a time limit.
 	Denied(Denial)
 	Identified(Identified)
 	// Traced counts the outcome of the trace context of a request.
@@ -85,7 +85,7 @@ type Turn interface {
 // Settings are the settings that this package takes from the configuration.
 type Settings struct {
 	AllowedHosts []string
-	// Origins are those whose pages may call the API, but not with a cookie.
+	// Origins are the web origins whose pages may call the API, but not with a cookie.
 	Origins []string
 	// TLS applies to new connections; nil disables TLS. The admin socket never
 	// uses it.
@@ -97,9 +97,9 @@ type Settings struct {
 	Access   *policy.Access
 	// Open: listeners may be reached from other machines (AUTH-030).
 	Open bool
-	// Proxies are the networks whose header X-Forwarded-For is believed.
+	// Proxies are the networks whose header X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
-	// Keys: the host keeps idempotency keys.
+	// Keys is set if the host stores idempotency keys.
 	Keys bool
 }
 

@@ -139,9 +139,9 @@ type ReplayQuery struct {
 	Run string
 	// Fill makes the calls that are not recorded. The other fields need it.
 	Fill bool
-	// Swap maps capabilities to those that are called in their place.
+	// Swap maps capabilities to the ones that are called instead.
 	Swap map[string]string
-	// Effects are those that calls may have, besides reading.
+	// Effects are the effects, besides reading, that calls may have.
 	Effects []string
 }
 
