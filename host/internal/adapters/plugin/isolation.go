@@ -293,7 +293,7 @@ func (c Confinement) UnmadeText() string {
 	return "a write path does not exist and cannot be created: " + errors.Join(c.Unmade...).Error()
 }
 
-// UnmadeHint is the hint for a plugin with Unmade.
+// UnmadeHint is the hint for a plugin that is not started because of Confinement.Unmade.
 const UnmadeHint = "create it for the user of the daemon, or name another directory in isolation.write_paths"
 
 // unmade returns an error for each path that is missing and cannot be created.

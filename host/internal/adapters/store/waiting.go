@@ -53,7 +53,7 @@ func (s *Store) Waiting() (records, lost int) {
 	return len(s.queue.waiting.records) + s.queue.waiting.trying, s.queue.waiting.lost
 }
 
-// Short reports whether host records wait in memory for disk space.
+// Short reports whether the disk was full, so that host records now wait in memory.
 func (s *Store) Short() bool {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()

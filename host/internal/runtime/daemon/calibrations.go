@@ -89,8 +89,8 @@ func (c calibrated) at(now time.Time) dispatch.Calibration {
 	return c.is
 }
 
-// Served implements dispatch.ModelObserver. It reports a grade by a model that the calibration did
-// not measure (JDG-011), because its verdicts are those of an uncalibrated judge.
+// Served implements dispatch.ModelObserver. It reports a grade that was given by a model other than
+// those that the calibration measured (JDG-011): such a grade is not calibrated.
 func (c *calibrationCache) Served(judge, capID, model string) {
 	c.mu.Lock()
 	r := c.known[judge].record

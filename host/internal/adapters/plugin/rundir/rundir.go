@@ -44,9 +44,8 @@ type Dir struct {
 	next int
 }
 
-// Base is the parent of the directories of all hosts of a user: below
-// xdgRuntimeDir (the value of XDG_RUNTIME_DIR) if that is a directory, else
-// below /tmp.
+// Base returns the parent of the directories of all hosts of a user: below xdgRuntimeDir (the value
+// of XDG_RUNTIME_DIR) if that is a directory, else below /tmp.
 func Base(xdgRuntimeDir string, uid int) string {
 	if info, err := os.Stat(xdgRuntimeDir); xdgRuntimeDir != "" && err == nil && info.IsDir() {
 		return filepath.Join(xdgRuntimeDir, "ferment")

@@ -17,7 +17,8 @@ type Terminal struct {
 	Color bool
 }
 
-// Run runs a talk on a terminal until it ends. Canceling ctx cancels the line that is executed.
+// Run runs a talk on a terminal until it ends. Canceling ctx cancels the line that is executed and
+// ends the talk. The error is that of the start of the talk, of the terminal, or of ctx.
 func Run(ctx context.Context, t *Talk, on Terminal) error {
 	ctx, stop := context.WithCancel(ctx)
 	d := &driver{ctx: ctx, talk: t}

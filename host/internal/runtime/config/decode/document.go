@@ -30,7 +30,8 @@ type Document struct {
 	Elsewhere bool
 }
 
-// NewDocument evaluates and checks every attribute of a tree.
+// NewDocument evaluates and checks every attribute of a tree and returns the decoded configuration.
+// Problems are added to report.
 func NewDocument(tree *syntax.Node, dir, profile string, in *expression.Inputs, report *diag.Collector) *Document {
 	eval := expression.NewEvaluator(report, in)
 	eval.Declare(tree)

@@ -302,7 +302,8 @@ func (l *Lowering) names(v edn.Value, at *diag.Range) {
 
 func unitOf(e schema.Entry) string { return cmp.Or(e.Props.Unit, e.Schema.Props().Unit) }
 
-// UnitType returns the type of an entry with a unit.
+// UnitType returns the type of an entry whose unit has a syntax of its own, such as a duration;
+// false for other entries.
 func UnitType(e schema.Entry) (language.Type, bool) {
 	switch unitOf(e) {
 	case "ms":
@@ -454,8 +455,8 @@ func Takes(e schema.Entry) string {
 	return out
 }
 
-// Place returns the range of a part of a value, or that of its nearest ancestor
-// with a range.
+// Place returns the range of a part of a value, or that of its nearest ancestor with a range; nil
+// if there is none.
 func (l *Lowering) Place(path []string, inner []edn.Value) *diag.Range {
 	key := RangeKey(path)
 	at := l.ranges[key]
