@@ -63,7 +63,8 @@ type shared struct {
 	work      string // scratch directories of the plugins
 }
 
-// Supervisor starts, watches and stops the processes of plugins.
+// Supervisor starts, watches and stops the processes of plugins. Create it with New. Its methods
+// are safe for concurrent use.
 type Supervisor struct {
 	shared  *shared
 	dataDir string
@@ -139,8 +140,9 @@ func (discardSink) Log(Line)              {}
 // calls fail with runtime/not-ready.
 func (s *Supervisor) AnswerCalls(calls HostCalls) { s.shared.calls.Store(&calls) }
 
-// Start adds plugins and starts them in parallel. It does not wait for them;
-// [Supervisor.Await] does.
+// Start adds plugins and starts them in parallel. It does not wait for them; [Supervisor.Await]
+// does. If settings are invalid, a name exists already or the supervisor is closed, it starts none.
+// If the log of a plugin cannot be opened, the plugins before it stay started.
 func (s *Supervisor) Start(plugins ...Settings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

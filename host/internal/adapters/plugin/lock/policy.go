@@ -51,8 +51,8 @@ type Policy struct {
 	Listed bool
 }
 
-// Lenient reports whether the mode compares with the lock file and accepts a plugin without an
-// entry. Listed is not considered. With the mode Ignored it is false.
+// Lenient reports whether a missing entry is accepted: in mode Shown, and in mode Checked unless
+// Strict is set. Listed is not considered.
 func (p Policy) Lenient() bool { return p.Mode == Shown || p.Mode == Checked && !p.Strict }
 
 // MayStart reports whether a program in a state may be started.

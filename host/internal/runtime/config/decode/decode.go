@@ -46,7 +46,8 @@ type Section struct {
 	Blocks []*Section
 }
 
-// Decoder evaluates the tree and checks every value against the specification.
+// Decoder evaluates the tree of one load and checks every value against the specification. It is
+// not safe for concurrent use.
 type Decoder struct {
 	*expression.Evaluator
 	ranges   map[string]*diag.Range // by path: the place of every part of a data value

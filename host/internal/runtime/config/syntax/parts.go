@@ -19,7 +19,7 @@ type Parts struct {
 	Blocks map[string][]*Piece // by type, in the order of first appearance
 }
 
-// Piece is one nested block of parts.
+// Piece is one nested block of a Parts, merged from all layers.
 type Piece struct {
 	spot
 	Labels []string
