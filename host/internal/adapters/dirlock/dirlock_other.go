@@ -5,5 +5,5 @@ package dirlock
 // Wait locks nothing on systems without flock.
 func Wait(string) (release func(), err error) { return func() {}, nil }
 
-// Try fails on systems without flock.
+// Try always returns false on systems without flock.
 func Try(string) (release func(), ok bool) { return nil, false }

@@ -7,11 +7,12 @@ import (
 	"syscall"
 )
 
-// Wait locks a directory as soon as no other process, and no other caller in this one,
-// holds its lock.
+// Wait locks a directory. It blocks while another process, or another caller in this one, holds the
+// lock. release unlocks it.
 func Wait(dir string) (release func(), err error) { return lock(dir, syscall.LOCK_EX) }
 
-// Try locks a directory unless its lock is held.
+// Try locks a directory without waiting. ok is false if the lock is held or the directory cannot be
+// locked; otherwise release unlocks it.
 func Try(dir string) (release func(), ok bool) {
 	release, err := lock(dir, syscall.LOCK_EX|syscall.LOCK_NB)
 	return release, err == nil

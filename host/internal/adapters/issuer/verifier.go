@@ -18,7 +18,8 @@ import (
 // there can be more than the configuration has.
 const maxSources = 64
 
-// Verifier checks tokens.
+// Verifier verifies tokens of OpenID Connect issuers and caches their keys. It is safe for
+// concurrent use.
 type Verifier struct {
 	now func() time.Time
 
@@ -31,7 +32,7 @@ var _ identity.Verifier = (*Verifier)(nil)
 // place is what the keys of an issuer depend on.
 type place struct{ url, authorities string }
 
-// New creates a verifier without keys. now is the clock.
+// New returns a verifier without cached keys. now is the clock.
 func New(now func() time.Time) *Verifier {
 	return &Verifier{now: now, sources: map[place]*source{}}
 }
@@ -52,7 +53,7 @@ func (v *Verifier) source(by *identity.Issuer) *source {
 	return s
 }
 
-// Reach reads the keys of an issuer, unless they are known.
+// Reach fetches the keys of an issuer, unless usable keys are cached.
 func (v *Verifier) Reach(ctx context.Context, by *identity.Issuer) error {
 	s := v.source(by)
 	s.reading.Lock()

@@ -39,7 +39,7 @@ func (c Change) Empty() bool {
 	return len(c.Start)+len(c.Replace)+len(c.Update)+len(c.Remove) == 0
 }
 
-// ChangeError is the plugin that makes a change fail.
+// ChangeError is the error of a change that fails because of one plugin.
 type ChangeError struct {
 	Plugin string
 	Err    *contract.Error
@@ -382,8 +382,8 @@ func (e *edition) worst() Status {
 	return e.face()
 }
 
-// Rollback stops what Prepare started, in reverse order, and returns when it
-// has ended.
+// Rollback stops the processes that Prepare started, in reverse order, and returns when they have
+// ended. It does nothing after Commit.
 func (p *Prepared) Rollback() {
 	p.once.Do(func() {
 		for _, st := range slices.Backward(p.staged) {
@@ -400,15 +400,14 @@ func (p *Prepared) Rollback() {
 	})
 }
 
-// Commit promotes the new editions, each by one pointer, updates the settings
-// of running processes, and drains and stops what was replaced or removed. It
-// does not wait for that; the channel is closed when it is done. No call fails
-// or waits because of it: calls in flight end in their process, waiting calls
-// move. It cannot fail and is not undone: if a new process has ended since
-// Prepare, the old ones serve until it is back.
+// Commit makes the new editions current, updates the settings of running processes, and drains and
+// stops what was replaced or removed. It does not wait for that; the returned channel is closed
+// when it is done. No call fails or waits because of it: calls in flight end in their process, and
+// waiting calls move to the new one. Commit cannot fail and is not undone: if a new process has
+// ended since Prepare, the old ones serve until it is back.
 //
-// With a swap mode other than direct, the old edition stays current until the
-// trial of the new one is over, if both have the same description.
+// With a swap mode other than direct, the old edition stays current until the trial of the new one
+// is over, if both have the same description.
 func (p *Prepared) Commit() <-chan struct{} {
 	p.once.Do(func() {
 		s := p.supervisor

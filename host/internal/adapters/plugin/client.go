@@ -77,8 +77,8 @@ func (s *Supervisor) Client(routes map[string]Route) (*Client, error) {
 	return c, nil
 }
 
-// Close ends the use of this client, so that removed plugins can stop. It is
-// safe to call more than once.
+// Close ends the use of the client, so that plugins removed from the configuration can stop.
+// Further calls of Close do nothing.
 func (c *Client) Close() {
 	c.closing.Do(func() {
 		units := map[*unit]bool{}

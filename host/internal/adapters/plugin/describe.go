@@ -48,9 +48,9 @@ type Describer struct {
 	fresh  bool // ignore the file cache
 }
 
-// Distrust makes the describer ignore its file cache: an operator approves what
-// the program answers, not what a file says that any process of the user may
-// have written. It must be called before the describer is used.
+// Distrust makes the describer ignore its file cache, which any process of the user may have
+// written. It is for the approval of a program by an operator, and must be called before the
+// describer is used.
 func (d *Describer) Distrust() { d.fresh = true }
 
 // NewDescriber returns a describer with its cache in dir ("": memory only).
@@ -66,8 +66,8 @@ func NewDescriber(dir string, runtime *rundir.Dir, reaper *launch.Reaper, host w
 	}
 }
 
-// Inquiry asks one program several times and starts it at most once. It must be
-// closed.
+// Inquiry asks one program for descriptions with several configurations. The process is reused
+// between questions where possible. An Inquiry must be closed; it is not safe for concurrent use.
 type Inquiry struct {
 	d        *Describer
 	settings Settings
@@ -75,7 +75,8 @@ type Inquiry struct {
 	readable []string // files of the configuration that p may read
 }
 
-// Ask begins an inquiry. The program is started at the first uncached question.
+// Ask returns an inquiry for the program in s. The program is started when a description is not
+// cached. The caller must close the inquiry.
 func (d *Describer) Ask(s Settings) *Inquiry { return &Inquiry{d: d, settings: s} }
 
 // Describe returns the description of the program for config and the files that
@@ -153,7 +154,7 @@ func (q *Inquiry) Known(config edn.Value, files []string) bool {
 	return ok
 }
 
-// Close ends the process of the inquiry, if any.
+// Close stops the process of the inquiry, if it was started.
 func (q *Inquiry) Close() {
 	if q.p != nil {
 		q.p.discard(context.Canceled)

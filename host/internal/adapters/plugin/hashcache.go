@@ -8,9 +8,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HashProgram is HashProgram with a file cache: a program that has not changed
-// since an earlier host is not read. It identifies programs while a
-// configuration is loaded; a program that is started is hashed again (see
+// HashProgram is HashProgram with a file cache: the program is not read if its file is unchanged
+// since it was hashed, according to the metadata of the file system. Use it only to identify
+// programs while a configuration is loaded; a program that is started is hashed again (see
 // approve).
 func (d *Describer) HashProgram(program string, files []string) (string, error) {
 	info, err := os.Stat(program)

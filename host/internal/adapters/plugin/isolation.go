@@ -37,8 +37,8 @@ type Isolation struct {
 	Unheld Unheld
 }
 
-// Unheld lists needs and effects of a plugin that are not enforced. The zero
-// value means that all are enforced.
+// Unheld lists the needs and effects of a plugin that are not enforced. The zero value means that
+// all are enforced.
 type Unheld struct {
 	What []string // needs and effects, sorted
 	Why  string
@@ -48,7 +48,7 @@ type Unheld struct {
 // Any reports whether anything is not enforced.
 func (u Unheld) Any() bool { return len(u.What) > 0 }
 
-// Error is the error of a plugin that is not started because of u.
+// Error returns the error for a plugin that is not started because of u.
 func (u Unheld) Error() *contract.Error {
 	return contract.Errorf("runtime/not-ready", "%s", u.Text()).WithDetail("unheld", edn.Keywords(u.What...)).
 		WithHint(u.Hint)
@@ -102,8 +102,8 @@ func (i Isolation) Ungranted(needs []string) []Ungranted {
 	return missing
 }
 
-// UngrantedError is the error of a plugin that is not started because of
-// missing.
+// UngrantedError returns the error for a plugin that is not started because its isolation does not
+// grant the needs in missing.
 func UngrantedError(missing []Ungranted) *contract.Error {
 	needs, lines := make([]string, len(missing)), make([]string, len(missing))
 	for i, m := range missing {
@@ -114,7 +114,7 @@ func UngrantedError(missing []Ungranted) *contract.Error {
 		WithDetail("needs", edn.Keywords(needs...)).WithHint(GrantHint(missing))
 }
 
-// GrantHint is the configuration that grants the needs.
+// GrantHint returns the hint with the configuration that grants the needs.
 func GrantHint(missing []Ungranted) string {
 	lines := make([]string, len(missing))
 	for i, m := range missing {
@@ -127,7 +127,7 @@ func GrantHint(missing []Ungranted) string {
 		" }, or take needs away with needs = [...]"
 }
 
-// Narrowed returns the described needs that are in left; nil leaves all.
+// Narrowed returns the described needs that left contains. If left is nil, it returns all of them.
 func Narrowed(described, left []string) []string {
 	if left == nil {
 		return described
@@ -135,7 +135,7 @@ func Narrowed(described, left []string) []string {
 	return slices.DeleteFunc(slices.Clone(described), func(n string) bool { return !slices.Contains(left, n) })
 }
 
-// Confinement is what is enforced for the processes of a plugin.
+// Confinement describes what is enforced for the processes of a plugin.
 type Confinement struct {
 	Level confine.Level // in force
 	// Written is set if the operator configured the level, BestEffort if weaker
@@ -166,7 +166,8 @@ const enforcedPorts = "port-only"
 // isolation is not enforced in full.
 const weaknessBestEffort = "best-effort"
 
-// UDPOpen reports whether the processes may send datagrams.
+// UDPOpen reports whether the processes can send UDP datagrams, because the level is not strict or
+// the kernel cannot restrict UDP.
 func (c Confinement) UDPOpen() bool {
 	return c.Level != confine.Strict ||
 		slices.ContainsFunc(c.Weaknesses, func(w confine.Weakness) bool { return w.Name == "udp-open" })
@@ -292,7 +293,7 @@ func (c Confinement) UnmadeText() string {
 	return "a write path does not exist and cannot be created: " + errors.Join(c.Unmade...).Error()
 }
 
-// UnmadeHint is the next step for a plugin with Unmade.
+// UnmadeHint is the hint for a plugin that is not started because of Confinement.Unmade.
 const UnmadeHint = "create it for the user of the daemon, or name another directory in isolation.write_paths"
 
 // unmade returns an error for each path that is missing and cannot be created.

@@ -11,9 +11,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Reach returns the isolation extended by what the scopes of a plugin's effects
-// allow (FX-003): the sandbox of a process that serves many calls is the union of
-// their scopes. Paths that do not exist are left out.
+// Reach returns the isolation extended by what the scopes of the effects of a plugin allow
+// (FX-003). A process serves many calls, so its sandbox is the union of their scopes. Paths that do
+// not exist are left out.
 func (i Isolation) Reach(scopes policy.Scopes) Isolation {
 	for _, scoped := range scopes {
 		s := scoped.Scope
@@ -39,7 +39,7 @@ func (i Isolation) Reach(scopes policy.Scopes) Isolation {
 	return i
 }
 
-// DatabaseReach is what the databases of a configuration need.
+// DatabaseReach lists the directories and TCP ports that the databases of a configuration need.
 type DatabaseReach struct {
 	// Dirs are the directories of database files and of sockets. A file is not
 	// enough: an engine creates others beside it.
@@ -47,7 +47,7 @@ type DatabaseReach struct {
 	Ports []uint16
 }
 
-// Databases returns an isolation that also grants the databases.
+// Databases returns the isolation extended by access to the databases.
 func (i Isolation) Databases(d DatabaseReach) Isolation {
 	i.WritePaths = joined(i.WritePaths, there(d.Dirs))
 	if len(d.Ports) > 0 {

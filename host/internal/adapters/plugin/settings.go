@@ -108,7 +108,7 @@ const (
 	PinSession Pin = "session" // the calls of one session
 )
 
-// SwapMode is how a new edition of a plugin replaces the old one.
+// SwapMode selects how a new edition of a plugin replaces the old one.
 type SwapMode string
 
 // The modes.
@@ -144,7 +144,7 @@ const (
 	Never     RestartPolicy = "never"
 )
 
-// Restart configures what follows a process that ends by itself.
+// Restart configures the restarts after a process has ended by itself.
 type Restart struct {
 	Policy RestartPolicy
 	// Max restarts are made within Window; one more failure leads to
@@ -189,8 +189,8 @@ func DefaultSettings(name string, command ...string) Settings {
 	}
 }
 
-// Validate reports settings that would make the supervisor misbehave. The
-// configuration checks more rules and gives positions.
+// Validate returns an error for settings with which the supervisor cannot work. The check of the
+// configuration has more rules and reports positions.
 func (s Settings) Validate() error {
 	var all []error
 	wrong := func(bad bool, format string, args ...any) {

@@ -28,7 +28,7 @@ func (s State) live() bool {
 	return s == Configuring || s == Ready || s == Degraded
 }
 
-// Cause is the reason of a transition.
+// Cause is the reason for a transition.
 type Cause string
 
 // The causes.
@@ -89,8 +89,8 @@ const (
 	Leaving Role = "leaving" // finishes its calls and stops
 )
 
-// Transition is one change of state. A crash is one transition, however many
-// calls it cuts.
+// Transition is one change of state of an instance. A crash is one transition, however many calls
+// it interrupts.
 type Transition struct {
 	Plugin   string
 	Instance int

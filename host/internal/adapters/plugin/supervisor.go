@@ -63,7 +63,8 @@ type shared struct {
 	work      string // scratch directories of the plugins
 }
 
-// Supervisor starts, watches and stops the processes of plugins.
+// Supervisor starts, watches and stops the processes of plugins. Create it with New. Its methods
+// are safe for concurrent use.
 type Supervisor struct {
 	shared  *shared
 	dataDir string
@@ -135,12 +136,13 @@ func (discardSink) Transition(Transition) {}
 func (discardSink) Health(Statement)      {}
 func (discardSink) Log(Line)              {}
 
-// AnswerCalls sets the handler of the calls that plugins make to their host.
-// Before, they get runtime/not-ready.
+// AnswerCalls sets the handler of the calls that plugins make to their host. Until then, these
+// calls fail with runtime/not-ready.
 func (s *Supervisor) AnswerCalls(calls HostCalls) { s.shared.calls.Store(&calls) }
 
-// Start adds plugins and starts them in parallel. It does not wait for them;
-// [Supervisor.Await] does.
+// Start adds plugins and starts them in parallel. It does not wait for them; [Supervisor.Await]
+// does. If settings are invalid, a name exists already or the supervisor is closed, it starts none.
+// If the log of a plugin cannot be opened, the plugins before it stay started.
 func (s *Supervisor) Start(plugins ...Settings) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +188,8 @@ func (s *Supervisor) newUnit(name string) (*unit, error) {
 	return u, nil
 }
 
-// LogPath is the newest log file of a plugin; the older ones have the suffix
-// ".1" and higher.
+// LogPath returns the path of the newest log file of a plugin. Older files have the suffixes ".1"
+// and higher.
 func LogPath(dataDir, plugin string) string {
 	return filepath.Join(dataDir, "plugins", plugin, "log", "plugin.log")
 }
@@ -213,8 +215,8 @@ func (s *Supervisor) all() []*unit {
 	return append(slices.Collect(maps.Values(s.units)), slices.Collect(maps.Values(s.leaving))...)
 }
 
-// Await returns nil when the plugin takes calls. It returns an error if the
-// plugin will not take calls by itself.
+// Await waits until the plugin takes calls. It returns an error if ctx ends, or if the plugin will
+// not take calls without an operator.
 func (s *Supervisor) Await(ctx context.Context, plugin string) error {
 	u, err := s.unit(plugin)
 	if err != nil {
@@ -248,7 +250,8 @@ func (s *Supervisor) Status() []Status {
 // begun, and must not be called from a Sink.
 func (s *Supervisor) Restart(plugin string) error { return s.deliver(plugin, evRestart{}, false) }
 
-// Drain stops the processes of a plugin gracefully and starts none.
+// Drain stops the processes of a plugin gracefully and does not start new ones until Release or
+// Restart.
 func (s *Supervisor) Drain(plugin string) error { return s.deliver(plugin, evStop{}, true) }
 
 // Release starts a plugin that is quarantined or was stopped.
@@ -270,8 +273,8 @@ func (s *Supervisor) deliver(plugin string, event any, held bool) error {
 	return nil
 }
 
-// EndRun notifies the plugins that served the run of its end. It waits for them
-// at most endRunWait.
+// EndRun notifies the plugins that served a run of its end, in parallel. It returns after at most
+// endRunWait.
 func (s *Supervisor) EndRun(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(ctx, endRunWait)
 	defer cancel()

@@ -10,15 +10,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Answer is what the store has of an idempotency key of an admin action.
+// Answer is the stored entry of the idempotency key of an admin action: the action, and its
+// response if the action has ended.
 type Answer struct {
 	Print  string // hash of the action
 	Status int    // of the answer; 0: the action has begun
 	Body   edn.Value
 }
 
-// BeginAnswer notes that an action begins under a key, and forgets the keys that were noted
-// before a time. If the key is known, it only returns what is known.
+// BeginAnswer records, in one transaction, that an action begins under an idempotency key. print is
+// the hash of the action. If the key is recorded already, BeginAnswer returns its entry and does
+// not change it; otherwise known is nil. In both cases it first deletes the keys that were recorded
+// before the time before.
 func (s *Store) BeginAnswer(ctx context.Context, key, print string, now, before time.Time) (known *Answer, err error) {
 	err = s.change(ctx, func(ctx context.Context) error {
 		known = nil
@@ -51,7 +54,8 @@ func (s *Store) dropAnswers(ctx context.Context) error {
 	})
 }
 
-// EndAnswer keeps the answer of an action that has begun.
+// EndAnswer stores the response of the action that BeginAnswer recorded under key. It does nothing
+// if the key is not recorded.
 func (s *Store) EndAnswer(ctx context.Context, key string, status int, body edn.Value) error {
 	return s.change(ctx, func(ctx context.Context) error {
 		_, err := s.write.exec(ctx, "end_answer", key, status, []byte(body.String()))
@@ -59,7 +63,8 @@ func (s *Store) EndAnswer(ctx context.Context, key string, status int, body edn.
 	})
 }
 
-// ForgetAnswer removes a key.
+// ForgetAnswer deletes an idempotency key, so that BeginAnswer accepts it again. An unknown key is
+// not an error.
 func (s *Store) ForgetAnswer(ctx context.Context, key string) error {
 	return s.change(ctx, func(ctx context.Context) error {
 		_, err := s.write.exec(ctx, "forget_answer", key)

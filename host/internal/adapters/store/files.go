@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Faults are hooks for tests of failing disks. The zero value has none.
+// Faults are test hooks that simulate a failing disk. The zero value has no hooks.
 type Faults struct {
 	// Before is called before each operation on files and the database, and can
 	// fail it: "blob/write", "blob/sync", "blob/rename", "blob/dir", "begin",
@@ -41,7 +41,7 @@ type blobs struct {
 	lock   *os.File // the folder; holds the lock of the database
 }
 
-// LockedError is a database that another Store has open.
+// LockedError is the error of opening a database that another Store has open.
 type LockedError struct{ Path string }
 
 // Error implements error.
@@ -49,8 +49,8 @@ func (e *LockedError) Error() string {
 	return "store: open " + e.Path + ": another process has the database open; stop it first"
 }
 
-// NetworkError is a database file on a network file system, where the memory that
-// SQLite shares, its locks and its syncs do not hold what they promise.
+// NetworkError is the error of opening an SQLite file on a network file system, on which shared
+// memory, locks and syncs are not reliable.
 type NetworkError struct{ Path, FileSystem string }
 
 // Error implements error.
@@ -59,7 +59,7 @@ func (e *NetworkError) Error() string {
 		e.Path, e.FileSystem)
 }
 
-// Fix says what to do.
+// Fix returns the next step for the operator.
 func (*NetworkError) Fix() string {
 	return `name a directory of a local disk in ferment.data_dir, or use driver = "postgres" in the block store; ` +
 		`allow_network_fs = true there accepts the risk`

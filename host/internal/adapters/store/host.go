@@ -41,9 +41,9 @@ type hostEnd struct {
 	known bool
 }
 
-// HostStream returns the stream of the host in the database. The writer appends to it
-// with the records of runs, and adds a row in the transaction of each run/finished. In
-// a database that hosts share it is one stream of all of them.
+// HostStream returns the stream of the records of the host. The writer appends them together with
+// the records of runs, and adds an entry in the transaction of each run/finished. Hosts that share
+// a database share one stream.
 func (s *Store) HostStream() *HostStream { return &HostStream{s} }
 
 // HostStream is the journal.HostStream of a Store.

@@ -14,11 +14,11 @@ import (
 
 var _ act.Sharer = (*Store)(nil)
 
-// Name names the database in messages.
+// Name returns the name of the database for messages, without credentials.
 func (s *Store) Name() string { return s.db.name() }
 
-// Shared reports whether other hosts may use the database, and for how long a host
-// keeps its runs without writing.
+// Shared reports whether other hosts may use the database. lease is then the time without a write
+// of a host after which another host may take over its runs.
 func (s *Store) Shared() (lease time.Duration, ok bool) {
 	if s.shared == nil {
 		return 0, false
@@ -26,9 +26,9 @@ func (s *Store) Shared() (lease time.Duration, ok bool) {
 	return s.shared.leased(), true
 }
 
-// Take makes the open runs of hosts whose lease has lapsed runs of this host, and
-// returns them as Unfinished does. The appends of those hosts get journal/fenced from
-// then on.
+// Take assigns the open runs of hosts whose lease has lapsed to this host, and returns them as
+// Unfinished does. Later appends of those hosts fail with journal/fenced. Without a shared database
+// it does nothing.
 func (s *Store) Take(ctx context.Context) ([]Unfinished, error) {
 	if s.shared == nil {
 		return nil, nil
@@ -69,8 +69,9 @@ func (s *Store) Take(ctx context.Context) ([]Unfinished, error) {
 	return out, err
 }
 
-// HandOver gives the open runs of this host that it does not execute to the next host
-// that calls Take, and returns their number. What they have reserved stays reserved.
+// HandOver releases the open runs of this host that it is not executing, so that the next host that
+// calls Take gets them, and returns their number. Their budget reservations are kept. Without a
+// shared database it does nothing.
 func (s *Store) HandOver(ctx context.Context) (n int, err error) {
 	if s.shared == nil {
 		return 0, nil

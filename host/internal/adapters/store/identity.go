@@ -28,8 +28,8 @@ func (x Identity) Version(ctx context.Context) (version int64, err error) {
 	return version, err
 }
 
-// Accounts implements identity.Store. The version is read first: what is changed after
-// that is read again at the next look.
+// Accounts implements identity.Store. The version is read before the accounts, so a change during
+// the read has a higher version and causes another read.
 func (x Identity) Accounts(ctx context.Context) (identity.Accounts, error) {
 	return readAccounts(ctx, x.s.read, accountsSchema{})
 }

@@ -39,8 +39,9 @@ func readAllLearned(ctx context.Context, from *statements) (map[learned.Key]stri
 	return out, err
 }
 
-// Learn implements learned.Store. Transactions of hosts that share the database follow
-// each other, so each reads what the one before has written.
+// Learn implements learned.Store. It queues the change and returns; done is called after the
+// commit, and is not called if the change fails. Transactions of hosts that share the database are
+// serialized, so each change sees the result of the previous one.
 func (s *Store) Learn(k learned.Key, change func(text string) string, done func()) {
 	j := &job{done: make(chan struct{})}
 	j.do = func(ctx context.Context) error {

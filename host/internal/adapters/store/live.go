@@ -188,8 +188,7 @@ func (s *Store) enliven(ctx context.Context, row runRow, records []journal.Recor
 	return run, nil
 }
 
-// Sync implements journal.Syncer. A run that is not live has nothing to wait
-// for.
+// Sync implements journal.Syncer. For a run that is not in memory it returns nil at once.
 func (s *Store) Sync(ctx context.Context, run string) error {
 	if r := s.liveRun(run); r != nil {
 		return s.sync(ctx, r)
@@ -225,9 +224,9 @@ func (s *Store) breakRun(r *liveRun, err *contract.Error) {
 	r.fault = err
 }
 
-// Records implements act.Journal: the records of a live run, durable or not, or
-// those of a stored one with values that are what was stored. An unknown run has
-// none.
+// Records implements act.Journal. For a live run it returns all records, durable or not. For a
+// stored run it also verifies that no record is missing and that the values are as they were
+// stored. An unknown run has no records and no error.
 func (s *Store) Records(run string) ([]journal.Record, error) {
 	if s.liveRun(run) != nil {
 		return s.memory.Records(run)
@@ -256,7 +255,7 @@ func (s *Store) Records(run string) ([]journal.Record, error) {
 	return records, err
 }
 
-// Follow implements journal.Source. A live run is read as it becomes durable.
+// Follow implements journal.Source. The records of a live run are delivered as they become durable.
 func (s *Store) Follow(run string, seq int) *journal.Cursor {
 	if c := s.followLive(run, seq); c != nil {
 		return c

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// SchemaError is a database whose schema this program cannot use.
+// SchemaError is the error of opening a database whose schema this program cannot use.
 type SchemaError struct {
 	Path  string
 	Found int // version of the database
@@ -144,7 +144,8 @@ func (m *migrator) up(ctx context.Context, apply bool) error {
 	return nil
 }
 
-// LossError is a change of the schema that would delete data.
+// LossError is the error of a migration to an older schema that would delete data, without
+// acceptLoss.
 type LossError struct {
 	Path     string
 	From, To int // versions
@@ -156,7 +157,7 @@ func (e *LossError) Error() string {
 		e.Path, e.To, e.From)
 }
 
-// Migration is a change of the schema of a database.
+// Migration describes a change of the schema of a database.
 type Migration struct {
 	Database string
 	From, To int      // versions
@@ -173,7 +174,8 @@ func (m *Migration) plan(steps []migration) {
 	}
 }
 
-// Plan returns what Migrate would do with the database of an open store.
+// Plan returns the migration of an open store to version to; a negative or unknown version means
+// the latest. It changes nothing.
 func (s *Store) Plan(ctx context.Context, to int) (m Migration, err error) {
 	steps, err := readMigrations(sqlFiles, "sql/"+s.db.dialect())
 	if err != nil {
@@ -189,10 +191,9 @@ func (s *Store) Plan(ctx context.Context, to int) (m Migration, err error) {
 	return m, err
 }
 
-// Migrate brings the database of a store that is not open to a version of the
-// schema; a negative one is the latest. A lower version deletes data, which
-// acceptLoss must allow: else the error is a *LossError. With dryRun it only returns
-// what it would do.
+// Migrate changes the schema of a database to version to; a negative or unknown version means the
+// latest. The store must not be open. A lower version deletes data: without acceptLoss the error is
+// then a *LossError. With dryRun it changes nothing. It returns the migration in each case.
 func Migrate(ctx context.Context, opts Options, to int, acceptLoss, dryRun bool) (_ Migration, err error) {
 	db, err := openAlone(ctx, opts)
 	if err != nil {

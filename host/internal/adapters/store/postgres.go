@@ -48,11 +48,11 @@ const (
 	readerConnections = 8
 )
 
-// ErrFenced is the error of a writer whose host id another Store uses now.
+// ErrFenced is the error of a writer whose host id another Store has taken over.
 var ErrFenced = errors.New("another process has opened the database as this host")
 
-// SettingError is a setting of a server with which the store cannot keep what it
-// promises.
+// SettingError is the error of opening a database whose server has a setting under which commits
+// are not durable or not isolated as required.
 type SettingError struct{ Database, Setting, Found, Want string }
 
 // Error implements error.
@@ -60,7 +60,8 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("store: open %s: the server has %s = %s, expected %s", e.Database, e.Setting, e.Found, e.Want)
 }
 
-// UnreachableError is a server that cannot be reached, or that refuses this host.
+// UnreachableError is the error of opening a database whose server cannot be reached or rejects
+// this host.
 type UnreachableError struct {
 	Database string
 	Err      error

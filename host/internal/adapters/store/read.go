@@ -17,7 +17,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Filter selects runs. Zero fields select all.
+// Filter selects runs. A zero field, except Limit, does not limit the selection.
 type Filter struct {
 	Status    string // "open", "suspended", or the status of run/finished
 	Intent    string
@@ -33,12 +33,12 @@ type Filter struct {
 	Limit     int       // 0: 100
 }
 
-// Reach are the runs of a caller, of the callers of a tenant, or of a session; an empty field
-// does not limit. A limited reach has no imported runs: their callers, tenants and sessions
-// are those of another host (AUTH-012).
+// Reach limits queries to the runs of a caller, a tenant or a session; an empty field does not
+// limit. A limited reach excludes imported runs, because their callers, tenants and sessions belong
+// to another host (AUTH-012).
 type Reach struct{ Principal, Tenant, Session string }
 
-// All reports whether the reach is not limited.
+// All reports whether the reach does not limit anything.
 func (r Reach) All() bool { return r == Reach{} }
 
 // limited is 1 for a limited reach, as statements have it.
@@ -66,7 +66,7 @@ func (f *Filter) narrow() bool {
 	return true
 }
 
-// Runs returns summaries, the latest first.
+// Runs returns the summaries of the runs that f selects, the latest first.
 func (s *Store) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
@@ -94,14 +94,13 @@ func (s *Store) Runs(ctx context.Context, f Filter) ([]Run, error) {
 	return out, nil
 }
 
-// Run returns the summary of one run; the error of an unknown one is
-// run/not-found.
+// Run returns the summary of one run. The error for an unknown id is run/not-found.
 func (s *Store) Run(ctx context.Context, id string) (Run, error) {
 	row, err := s.run(ctx, id)
 	return row.Run, err
 }
 
-// InReach reports whether a run is in a limited reach.
+// InReach reports whether a run is within a limited reach. An unknown or imported run is not.
 func (s *Store) InReach(ctx context.Context, id string, r Reach) (bool, error) {
 	var n int64
 	err := s.read.one(ctx, "run_in_reach", []any{id, r.Principal, r.Tenant, r.Session}, []any{&n})
@@ -111,8 +110,8 @@ func (s *Store) InReach(ctx context.Context, id string, r Reach) (bool, error) {
 	return err == nil, err
 }
 
-// Keyed returns the id of the run that was accepted with an idempotency key, by
-// the hash of the key; empty if there is none.
+// Keyed returns the id of the run that was accepted with the idempotency key of a hash; empty if
+// there is no such run.
 func (s *Store) Keyed(ctx context.Context, hash string) (run string, err error) {
 	err = s.read.one(ctx, "run_by_key", []any{hash}, []any{&run})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -141,15 +140,15 @@ func (s *Store) Match(ctx context.Context, prefix string, limit int, by Reach) (
 	return ids, err
 }
 
-// Unfinished is a run without run/finished, and its last record.
+// Unfinished is a run without run/finished, with its last record.
 type Unfinished struct {
 	Run  Run
 	Last journal.Record
 	Left bool // another host had it, which was shut down
 }
 
-// Unfinished returns the open runs of this host with their last records, the oldest
-// first. An append with a higher epoch continues one.
+// Unfinished returns the open runs of this host with their last records, the oldest first. To
+// continue a run, append a record with a higher epoch.
 func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
 	rows, err := s.ownOpen(ctx)
 	if err != nil {
@@ -180,14 +179,15 @@ func (s *Store) unfinished(ctx context.Context, rows []runRow) ([]Unfinished, er
 	return out, nil
 }
 
-// Stored is a record as it is stored.
+// Stored is a record in its stored form.
 type Stored struct {
 	Seq   int
 	Chain string
 	Bytes []byte // canonical EDN
 }
 
-// Bytes returns up to limit records of a run after seq, as they are stored.
+// Bytes returns, in stored form, up to limit records of a run with sequence numbers above after.
+// The error for an unknown run is run/not-found.
 func (s *Store) Bytes(ctx context.Context, run string, after, limit int) ([]Stored, error) {
 	row, err := s.run(ctx, run)
 	if err != nil {
@@ -234,8 +234,8 @@ func (s *Store) stored(ctx context.Context, run int64, after, limit int, each fu
 	return nil
 }
 
-// Read returns up to limit records of a run after seq. Their values are read
-// when they are asked for.
+// Read returns up to limit records of a run with sequence numbers above after. The values of a
+// record are loaded when they are first used. The error for an unknown run is run/not-found.
 func (s *Store) Read(ctx context.Context, run string, after, limit int) ([]journal.Record, error) {
 	row, err := s.run(ctx, run)
 	if err != nil {
@@ -327,9 +327,8 @@ func (s *Store) journalDecoder() *journal.Decoder {
 	}}
 }
 
-// Value returns a value by its hash. It is compared with the hash; the error is
-// replay/values-purged if it is not kept, a *Damage if it is not what was
-// stored.
+// Value returns a value by its hash and verifies it. The error is replay/values-purged if the value
+// is not stored, and a *Damage if it does not have its hash.
 func (s *Store) Value(ctx context.Context, hash string) (edn.Value, error) {
 	return readValue(ctx, hash, s)
 }
@@ -371,8 +370,7 @@ const (
 	byNumber = "content"
 )
 
-// Readable reports whether a value is kept that a run of a principal names, by its
-// hash; an empty principal is any.
+// Readable reports whether the value with a hash is stored and a run within the reach names it.
 func (s *Store) Readable(ctx context.Context, hash string, by Reach) (bool, error) {
 	want, err := parseSum(hash)
 	if err != nil {

@@ -17,31 +17,31 @@ import (
 type Repaired struct {
 	Runs int    // in the journal
 	File string // what is wrong with the pages of the database; empty: nothing
-	// Damaged are the runs that are not what they were.
+	// Damaged are the runs in which damage was found.
 	Damaged []RepairedRun
-	// Unnamed is the number of records that belong to no run that is known.
+	// Unnamed is the number of records whose run is unknown.
 	Unnamed int
-	// Missing is the number of runs of which nothing was found, as far as it is
-	// known. Only a database with damaged pages has them.
+	// Missing is the number of runs for which no record and no summary was found, as far as it is
+	// known. It is 0 unless pages of the database are damaged.
 	Missing int
-	// HostRecords and HostCut are the records of the host that were kept and cut off.
-	// Nothing is cut from a sound stream.
+	// HostRecords and HostCut are the numbers of records in the stream of the host that were kept
+	// and cut off. HostCut is 0 for a stream without damage.
 	HostRecords, HostCut int
 	// HostDamage is the first damage of that stream.
 	HostDamage *Damage
-	// Sessions is what became of sessions; zero for a sound database.
+	// Sessions reports what was kept and lost of sessions; zero for a sound database.
 	Sessions RepairedSessions
 	// Kept is the folder with the damaged files and the records that were cut off;
 	// empty: nothing was changed.
 	Kept string
 }
 
-// Sound reports whether there was nothing to repair.
+// Sound reports whether no damage was found.
 func (r *Repaired) Sound() bool {
 	return r.File == "" && len(r.Damaged) == 0 && r.Unnamed == 0 && r.HostDamage == nil && r.Sessions.Damage == nil
 }
 
-// RepairedRun is a run that had damage.
+// RepairedRun describes a run that was damaged, and what was kept of it.
 type RepairedRun struct {
 	Run     string
 	Damage  *Damage  // the first one
@@ -49,8 +49,8 @@ type RepairedRun struct {
 	Cut     int      // that were not
 	Lost    []string // hashes of values that were not kept
 	State   string   // after the repair
-	// Halted reports that the repair has suspended or ended the run, because it
-	// cannot be known what else it had recorded.
+	// Halted reports that the repair has suspended or ended the run, because records of its further
+	// progress may be lost.
 	Halted bool
 }
 
@@ -62,19 +62,18 @@ const (
 	cutName       = "cut.edn"   // in it: records that were cut off
 )
 
-// Repair rebuilds the file of a store that is not open, if any of it is
-// damaged: it copies each record up to the first one of its run that does not
-// verify, and each value that has its hash. It changes no record. The damaged
-// files are kept beside the database. With dryRun it only returns what it would
-// do.
+// Repair rebuilds the database file of a store that is not open, if any of it is damaged. It copies
+// the records of each run up to the first one that does not verify, and each value that has its
+// hash. It changes no record. The damaged files are kept beside the database. With dryRun it only
+// returns what it would do.
 //
-// A run that lost its end, or records while it was open, is suspended: what else it
-// did is not known. One that has also lost values fails with journal/damaged. A run
-// that lost values is marked as purged. Of a run without any record its summary
-// stays, as that of a removed one with the error journal/damaged.
+// A run that lost its end, or records while it was open, is suspended, because its further progress
+// is unknown. If it also lost values, it fails with journal/damaged. A run that lost values is
+// marked as purged. A run without any record keeps its summary, like a removed run, with the error
+// journal/damaged.
 //
-// The errors are *LockedError, *NetworkError, *SchemaError and those of the file system;
-// then the damaged files are where they were.
+// The errors are *LockedError, *NetworkError, *SchemaError and those of the file system. After an
+// error the damaged files are in their place.
 func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -8,19 +8,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Salvaged counts the rows of a table that a repair kept, and those that it did not,
-// as far as their number is known.
+// Salvaged is the number of rows of a table that a repair kept and lost. Lost is a lower bound if
+// pages are damaged.
 type Salvaged struct{ Kept, Lost int }
 
-// RepairedSessions is what a repair did with the sessions and conversations of a
-// database.
+// RepairedSessions reports what a repair kept and lost of the sessions and conversations.
 type RepairedSessions struct {
 	Sessions, Vars Salvaged
-	// Turns are those of sessions in a database of a version that kept them apart.
+	// Turns are the turns of sessions in a database of an older version, which stored them in a
+	// table of their own.
 	Turns Salvaged
-	// Conversations and Messages are those of conversations, with those of sessions.
+	// Conversations and Messages include those of sessions.
 	Conversations, Messages Salvaged
-	// Damage is the first one in a row; nil: all damage is in pages.
+	// Damage is the first damage in a row; nil if all damage is in pages.
 	Damage *Damage
 }
 
@@ -28,8 +28,7 @@ func (s *RepairedSessions) of(table string) *Salvaged {
 	return map[string]*Salvaged{"sessions": &s.Sessions, "session_vars": &s.Vars, "session_turns": &s.Turns}[table]
 }
 
-// Value returns the numbers as the result of a repair and its file of what was cut off
-// have them.
+// Value returns the numbers as an EDN map, with keys such as :sessions/kept and :sessions/lost.
 func (s *RepairedSessions) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, part := range []struct {

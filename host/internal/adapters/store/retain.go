@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Retention says how long finished runs are kept. Open and pinned runs are
-// always kept, and runs with an idempotency key as long as the key is valid.
+// Retention configures how long finished runs are kept. Open and pinned runs are always kept, and a
+// run with an idempotency key is kept at least as long as the key is valid.
 type Retention struct {
 	Age       time.Duration // since the end of a run; 0: no limit
 	FailedAge time.Duration // of runs that were not completed, if longer than Age
@@ -32,10 +32,10 @@ func (r Retention) keeps(row *runRow, now time.Time) (must, young bool) {
 	return must, age == 0 || r.Age == 0 || now.Sub(row.Finished) < age
 }
 
-// Pin exempts a run from Retain.
+// Pin exempts a run from Retain. The error for an unknown run is run/not-found.
 func (s *Store) Pin(ctx context.Context, run string) error { return s.pin(ctx, run, true) }
 
-// Unpin takes Pin back.
+// Unpin reverts Pin. The error for an unknown run is run/not-found.
 func (s *Store) Unpin(ctx context.Context, run string) error { return s.pin(ctx, run, false) }
 
 func (s *Store) pin(ctx context.Context, run string, on bool) error {
@@ -73,8 +73,8 @@ func (s *Store) changed(err error) error {
 	return err
 }
 
-// Probe returns when the writer has made a transaction: it does not return while the
-// writer is stuck, for example in a disk that does not answer.
+// Probe waits until the writer has executed a job. It blocks while the writer is stuck, for example
+// on a disk that does not respond, until ctx ends.
 func (s *Store) Probe(ctx context.Context) error { return s.queue.run(ctx, s.renew) }
 
 // renew renews the lease of this host.
@@ -82,10 +82,11 @@ func (s *Store) renew(ctx context.Context) error {
 	return s.transaction(ctx, func(context.Context) error { return nil })
 }
 
-// Purge deletes the values of a finished run from the disk. Records and hashes
-// stay, so the chain can still be verified. A value that another kept run names
-// stays for that run. The turns that the run added to a session, and the conversations of
-// the agents that its agents asked, are deleted too.
+// Purge deletes the values of a finished run from the disk. Records and hashes stay, so the chain
+// can still be verified. A value that another stored run names is kept for that run. The turns that
+// the run added to a session are deleted too, as are the conversations of its subagents. If a
+// concurrent reader keeps the deleted pages in the log of the database, the error is
+// journal/unavailable: purge the run again.
 func (s *Store) Purge(ctx context.Context, run string) error {
 	return s.queue.run(ctx, func(ctx context.Context) error {
 		var files []sum
@@ -287,7 +288,7 @@ func (s *Store) inherit(ctx context.Context, n, from, to int64) error {
 	return err
 }
 
-// Removal is what retention removes.
+// Removal counts what Retain has removed, or would remove.
 type Removal struct {
 	Runs  int
 	Bytes int64 // of their records and of the values that they stored first
@@ -297,11 +298,12 @@ type Removal struct {
 	Host      int // records of the host
 }
 
-// Retain removes finished runs that are too old, then the oldest ones until the
-// rest fits, old records of the host, old answers of actions, and files that no value
-// names. Of a removed run its summary and its final chain value stay. A damaged run is
-// kept and reported. The conversations of the agents that its agents asked are removed with
-// a run, if they are still archived. The costs of removed runs stay counted.
+// Retain applies Options.Retain: it removes finished runs that are too old, then the oldest ones
+// until the size limit is met, and also old records of the host, old responses to admin actions,
+// and files that no value names. The summary of a removed run and its final chain value stay, and
+// its costs stay counted. Conversations of its subagents are removed with it if they are still
+// archived. A damaged run is kept and reported in the error, and does not stop the removal of
+// others.
 func (s *Store) Retain(ctx context.Context) (r Removal, err error) {
 	var damaged error
 	err = s.removable(ctx, func(row runRow) (bool, error) {
@@ -331,7 +333,7 @@ func (s *Store) Retain(ctx context.Context) (r Removal, err error) {
 	return r, errors.Join(damaged, err, s.dropCounters(ctx), s.dropAnswers(ctx))
 }
 
-// Removable returns what Retain would remove.
+// Removable returns what Retain would remove. It changes nothing.
 func (s *Store) Removable(ctx context.Context) (r Removal, err error) {
 	err = s.removable(ctx, func(row runRow) (bool, error) {
 		r.Runs, r.Bytes = r.Runs+1, r.Bytes+row.bytes

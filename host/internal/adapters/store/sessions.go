@@ -62,7 +62,7 @@ func (w *writer) updateSession(ctx context.Context, id string, change func(sessi
 	return w.saveSession(ctx, row.n, id, c)
 }
 
-// KeepsSessions implements act.SessionKeeper.
+// KeepsSessions implements act.SessionKeeper. It is a marker without effect.
 func (s *Store) KeepsSessions() {}
 
 // addTurns adds the turns of a finished run to their session, in the transaction of
@@ -323,9 +323,9 @@ func (s *Store) readThrough(ctx context.Context, id string, turns int) error {
 	return err
 }
 
-// VerifySessions checks the pages of the tables of sessions and conversations, and reads
-// every session with its variables and turns. It returns their number and all damage that
-// it found; nothing shows whether a row that can be read is as it was written.
+// VerifySessions checks the pages of the tables of sessions and conversations, and decodes every
+// session with its variables and turns. It returns the number of sessions and all damage that it
+// found. These rows have no hashes: a changed row that can still be decoded is not detected.
 func (s *Store) VerifySessions(ctx context.Context) (n int, out []*Damage, err error) {
 	var there int
 	if err := s.read.one(ctx, "sessions_table", nil, []any{&there}); err != nil || there == 0 {

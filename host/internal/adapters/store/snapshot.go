@@ -13,10 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Snapshot writes a consistent copy of the database to a new file, while the store is
-// in use. The larger values are files beside the database, which it does not copy:
-// [SnapshotFile.Files] names those that the copy needs. A database of a server has no
-// file to copy; the error is db/not-configured.
+// Snapshot writes a consistent copy of the database to a new file, while the store is in use. Large
+// values are files beside the database and are not copied: [SnapshotFile.Files] lists those that
+// the copy needs. For a PostgreSQL database the error is db/not-configured.
 func (s *Store) Snapshot(ctx context.Context, path string) error {
 	db, ok := s.db.(*sqliteDB)
 	if !ok {
@@ -49,11 +48,11 @@ func (db *sqliteDB) copyTo(ctx context.Context, path string) (err error) {
 	return f.Sync()
 }
 
-// SnapshotFile is a file that Snapshot has written, with the folder blobs beside it.
-// Nothing is written to either.
+// SnapshotFile is a file that Snapshot has written, open for reading, with the folder blobs beside
+// it. It writes to neither.
 type SnapshotFile struct{ s *Store }
 
-// OpenSnapshot opens such a file for reading. The errors are those of Open.
+// OpenSnapshot opens the file of a snapshot for reading. The errors are those of Open.
 func OpenSnapshot(ctx context.Context, path string) (*SnapshotFile, error) {
 	files := &blobs{dir: filepath.Join(filepath.Dir(path), "blobs")}
 	s, err := open(ctx, Options{Path: path, asIs: true, still: true}, files)
@@ -66,7 +65,7 @@ func OpenSnapshot(ctx context.Context, path string) (*SnapshotFile, error) {
 // Close closes the file.
 func (x *SnapshotFile) Close() error { return x.s.closeFiles() }
 
-// Files returns the names of the files below the folder blobs that the snapshot needs.
+// Files returns the names, relative to the folder blobs, of the files that the snapshot needs.
 func (x *SnapshotFile) Files(ctx context.Context) (out []string, err error) {
 	var h sum
 	err = x.s.read.all(ctx, "all_files", nil, []any{&h}, func() error {
@@ -77,11 +76,11 @@ func (x *SnapshotFile) Files(ctx context.Context) (out []string, err error) {
 	return out, err
 }
 
-// Position returns what the journal of the snapshot holds.
+// Position returns the counts of the journal in the snapshot.
 func (x *SnapshotFile) Position(ctx context.Context) (Position, error) { return x.s.Position(ctx) }
 
-// Verify checks the pages of the file, every run and every session, and returns all
-// damage.
+// Verify checks the pages of the file and then, if they are sound, every run and session and the
+// stream of the host. It returns all damage.
 func (x *SnapshotFile) Verify(ctx context.Context) ([]*Damage, error) {
 	found, err := lite(x.s).check(ctx)
 	if err != nil || found != "" {
@@ -90,7 +89,7 @@ func (x *SnapshotFile) Verify(ctx context.Context) ([]*Damage, error) {
 	return x.s.VerifyAll(ctx)
 }
 
-// Position is what a journal holds.
+// Position counts the content of a journal. Last is the id of the newest run.
 type Position struct {
 	Runs, Open, Suspended int
 	Records               int64 // of the runs that are not removed
@@ -99,7 +98,7 @@ type Position struct {
 	Schema                int // version
 }
 
-// Position returns what the journal holds.
+// Position returns the counts of the journal.
 func (s *Store) Position(ctx context.Context) (p Position, err error) {
 	if p.Schema, err = s.version(ctx); err != nil {
 		return p, err
@@ -113,8 +112,8 @@ func (s *Store) version(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// SuspendOpen suspends the open runs of this host for a reason, which is an error type,
-// and returns their number. The time since the last record of a run counts as suspended.
+// SuspendOpen suspends the open runs of this host and returns their number. why is an error type.
+// The suspension begins at the time of the last record of each run.
 func (s *Store) SuspendOpen(ctx context.Context, why string) (n int, err error) {
 	open, err := s.Unfinished(ctx)
 	if err != nil {

@@ -19,7 +19,7 @@ type Status struct {
 	FileBytes  int64
 }
 
-// Status returns the state of the database.
+// Status returns the state of the database, with its sizes in bytes.
 func (s *Store) Status(ctx context.Context) (st Status, err error) {
 	st.Database, st.Driver = s.db.name(), s.db.dialect()
 	if st.Known, err = knownSchema(st.Driver); err != nil {

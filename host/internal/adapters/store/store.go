@@ -29,7 +29,7 @@ type Options struct {
 	NoMigrate bool
 	// MinFree is the free space in bytes below which new runs are rejected.
 	MinFree uint64
-	// Retain says what Retain removes.
+	// Retain configures what the method Retain removes.
 	Retain Retention
 	// QueueBytes limits the records that wait for the writer, by an estimate of
 	// their size; 0: 64 MiB. An append beyond it blocks.
@@ -95,9 +95,9 @@ var (
 	_ journal.Syncer = (*Store)(nil)
 )
 
-// Open opens or creates a database, migrates it, and verifies the chains of
-// unfinished runs. The errors are *LockedError, *NetworkError, *SchemaError, *Damage
-// and those of the file system.
+// Open opens or creates a database, migrates it, and verifies the chains of unfinished runs. The
+// errors include *LockedError, *NetworkError, *SchemaError, *SettingError, *UnreachableError,
+// *Damage and those of the file system. The caller must close the store.
 func Open(ctx context.Context, opts Options) (*Store, error) {
 	var files *blobs
 	if opts.Postgres == nil {
@@ -233,7 +233,7 @@ func (s *Store) openFiles(ctx context.Context) error {
 	return s.blobs.syncFolder(dir) // the files may be new
 }
 
-// Close writes what is queued and closes the database.
+// Close writes the queued records and closes the database. Further calls do nothing and return nil.
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
@@ -285,11 +285,11 @@ func closedError() *contract.Error {
 	return contract.Errorf("journal/unavailable", "journal: append: the store is closed")
 }
 
-// Failed is closed when a commit, a sync or a file write failed: nothing can be
-// recorded any more, and the process must end.
+// Failed returns a channel that is closed when a commit, a sync or a file write has failed. The
+// store then records nothing any more, and the process must end.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
-// Err returns the failure; nil while the store works.
+// Err returns the failure that closed the channel of Failed; nil while the store works.
 func (s *Store) Err() error {
 	select {
 	case <-s.failed:

@@ -30,7 +30,9 @@ import (
 // installed; the hash is that of the rest of the line. A file need not have them.
 const exportVersion = 1
 
-// Export writes a finished run with its values.
+// Export writes a finished run with its values as lines of EDN and verifies them. The error is
+// run/not-found for an unknown run or one whose records were removed, and queue/invalid-transition
+// for a run that is not finished. After an error, to may hold a part of the run.
 func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 	row, err := s.finished(ctx, run, "export")
 	if err != nil {
@@ -73,7 +75,8 @@ func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 	return out.Flush()
 }
 
-// ExportedPlugins returns the lines of an exported file that describe plugins, by name.
+// ExportedPlugins returns the lines that describe plugins for an export file, sorted by plugin
+// name.
 func ExportedPlugins(descriptions map[string]edn.Value) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(descriptions)) {
@@ -84,7 +87,7 @@ func ExportedPlugins(descriptions map[string]edn.Value) string {
 	return b.String()
 }
 
-// Exported returns the descriptions of plugins in an exported file, by name. The error is
+// Exported returns the descriptions of plugins in an export file, by plugin name. The error is
 // import/invalid.
 func Exported(from io.Reader) (map[string]edn.Value, error) {
 	lines, err := readLines(from)
@@ -182,9 +185,9 @@ func (e *exporter) value(n int64) (sum, error) {
 	return c.hash, nil
 }
 
-// Import reads an exported run, verifies its chain and its values, and stores it
-// as a finished run. It returns the id; the error of a file that Export did not
-// write is import/invalid, that of a run which is already here has ErrRecorded.
+// Import reads an export file, verifies the chain and the values of its run, and stores it as a
+// finished run. It returns the id of the run. The error is import/invalid for a file that Export
+// did not write; for a run that is stored already it wraps ErrRecorded.
 func (s *Store) Import(ctx context.Context, from io.Reader) (run string, err error) {
 	lines, err := readLines(from) // before the writer is kept busy
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // rejected.
 func (s *Store) Full() bool { return s.full.Load() != nil }
 
-// Since returns the time of the failure of Err, else the time since when Full reports true;
-// zero if neither does.
+// Since returns the time of the failure that Err returns; without a failure, the time since which
+// Full reports true; zero if neither applies.
 func (s *Store) Since() time.Time {
 	if s.Err() != nil {
 		return s.failedAt

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Damage is a record or a value that is not what was written, or is missing.
+// Damage is the error for a record or a value that is missing or differs from what was written.
 type Damage struct {
 	Run  string // empty: a value that was read by its hash
 	Seq  int    // record; 0: the run itself
@@ -79,9 +79,9 @@ func (s *Store) unnamed(ctx context.Context) (out []*Damage, err error) {
 	return out, nil
 }
 
-// Verify compares every record of a run with its chain value, the summary with
-// the records, and every value with its hash. The error is a *Damage at the
-// first difference. A removed run has nothing to verify, a purged one no values.
+// Verify compares every record of a run with its chain value, the summary with the records, and
+// every value with its hash. The error is a *Damage at the first difference. The records of a
+// removed run and the values of a purged run are not verified.
 func (s *Store) Verify(ctx context.Context, run string) error {
 	row, err := s.run(ctx, run)
 	if err != nil {

@@ -45,16 +45,15 @@ func (w *waiting) admit(items []hostItem) (kept []hostItem) {
 	return kept
 }
 
-// Waiting returns the number of records of the host that wait in memory for space, and the
-// number of those that were dropped since the store was opened, because maxWaiting others
-// waited.
+// Waiting returns the number of host records that wait in memory for disk space, and the number of
+// those dropped since the store was opened because maxWaiting others waited.
 func (s *Store) Waiting() (records, lost int) {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
 	return len(s.queue.waiting.records) + s.queue.waiting.trying, s.queue.waiting.lost
 }
 
-// Short reports whether records of the host wait for space.
+// Short reports whether the disk was full, so that host records now wait in memory.
 func (s *Store) Short() bool {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()

@@ -350,7 +350,7 @@ func chained(previous sum, body []byte) sum {
 	return blake3.Sum256(append(append(make([]byte, 0, 32+len(body)), previous[:]...), body...))
 }
 
-// ErrRecorded is in the error of a new run whose id the database has already.
+// ErrRecorded is wrapped by the error for a new run whose id is already in the database.
 var ErrRecorded = errors.New("the run was already recorded")
 
 // newRun gives a run its number. first is its first record.

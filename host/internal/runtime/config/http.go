@@ -23,20 +23,20 @@ type HTTP struct {
 	// Open: the listeners may be reached from other machines, because callers are
 	// identified and read over TLS (AUTH-030).
 	Open bool
-	// Proxies are the networks whose header X-Forwarded-For is believed (AUTH-021).
+	// Proxies are the networks whose header X-Forwarded-For is trusted (AUTH-021).
 	Proxies []netip.Prefix
 	// AdminSocket is absolute.
 	AdminSocket string
 	// AllowedHosts are names accepted in the Host header besides the addresses.
 	AllowedHosts []string
-	// Origins are those whose pages may call the daemon.
+	// Origins are the web origins whose pages may call the daemon.
 	Origins []string
 	// TLS is nil if the listeners do not use TLS.
 	TLS    *TLS
 	Limits HTTPLimits
 	// Heartbeat is the interval of keep-alive messages on an idle stream.
 	Heartbeat time.Duration
-	// OrphanTTL is how long a streamed run goes on without a reader.
+	// OrphanTTL is how long a streamed run continues without a reader.
 	OrphanTTL time.Duration
 }
 
@@ -48,8 +48,8 @@ type HTTPLimits struct {
 	// StreamWrite is the time limit of one write to a stream.
 	StreamWrite             time.Duration
 	Connections, PerAddress int
-	// RunSubscribers and PrincipalSubscribers are the numbers of concurrent streams of
-	// one run and of one caller.
+	// RunSubscribers and PrincipalSubscribers are the maximum numbers of concurrent streams of one
+	// run and of one caller.
 	RunSubscribers, PrincipalSubscribers int
 	// ActRate and ActBurst limit the requests of one principal for one operation,
 	// AnonymousRate those of one address that need no identity or have none.

@@ -24,7 +24,7 @@ type Queue struct {
 	Intents   map[string]string // class by intent
 }
 
-// QueueRetry says how often failed jobs are executed, and when.
+// QueueRetry configures how often failed jobs are executed, and the delays between.
 type QueueRetry struct {
 	MaxAttempts     int
 	Backoff, Jitter time.Duration

@@ -31,7 +31,8 @@ func (c *Config) Located(d diag.Diagnostic) diag.Diagnostic {
 	return d
 }
 
-// Place returns a range with the file relative to the working directory of the load.
+// Place returns a copy of a range with the file relative to the working directory of the load; nil
+// for nil.
 func (c *Config) Place(r *diag.Range) *diag.Range {
 	if r == nil {
 		return nil

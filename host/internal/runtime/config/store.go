@@ -16,28 +16,30 @@ import (
 
 // Store holds the settings of the journal.
 type Store struct {
-	// File is the absolute path of the database; empty: there is none.
+	// File is the absolute path of the SQLite database; empty: there is none.
 	File string
-	// DSN is where the connection string of a PostgreSQL database is; nil: there is
-	// none. Lease is that of this host in it.
+	// DSN is the secret with the connection string of the PostgreSQL database; nil: there is none.
+	// Lease is the lease of this host in it.
 	DSN     *expression.Secret
 	Lease   time.Duration
 	Sync    bool  // commits survive a power failure
 	MinFree int64 // bytes of free space that new acts require
 	// AllowNetworkFS accepts a File on a network file system.
 	AllowNetworkFS bool
-	// Age and FailedAge are those of finished runs that are removed, Size is the
-	// size of all runs in bytes.
+	// Age is the age at which finished runs are removed; 0: no limit. FailedAge replaces it for
+	// runs that were not completed, if it is longer. Size is the maximum size of all runs in bytes;
+	// 0: no limit.
 	Age, FailedAge time.Duration
 	Size           int64
 	// KeyWindow is how long runs with an idempotency key are kept at least.
 	KeyWindow time.Duration
 }
 
-// Lasts reports whether the journal outlives the host. Else runs are kept in memory.
+// Lasts reports whether the journal survives a restart of the host. Otherwise runs are kept in
+// memory.
 func (s Store) Lasts() bool { return s.File != "" || s.DSN != nil }
 
-// StoreDSN reads the connection string of the store.
+// StoreDSN reads the connection string of the store. Store.DSN must not be nil.
 func (c *Config) StoreDSN() (string, error) {
 	text, err := c.Store.DSN.Read(c.lookup)
 	if err != nil {

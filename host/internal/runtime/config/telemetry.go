@@ -97,7 +97,8 @@ func (l *loader) otelSecrets(r *plugins.Reader) {
 	}
 }
 
-// OTelHeaders reads the headers of the export.
+// OTelHeaders reads the headers of the export, which may be secrets. Telemetry.OTel must not be
+// nil.
 func (c *Config) OTelHeaders() (map[string]string, error) {
 	out := map[string]string{}
 	for name, secret := range c.Telemetry.OTel.Headers {

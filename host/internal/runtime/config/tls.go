@@ -27,7 +27,7 @@ type TLS struct {
 	CertFile, KeyFile string // absolute
 	// Config is the server configuration; it must not be modified.
 	Config *tls.Config
-	// Print is a hash of the certificate chain and of the authorities of clients.
+	// Print is a hash of the certificate chain and of the authorities for client certificates.
 	Print string
 }
 

@@ -98,8 +98,8 @@ type unhealthy struct{ expected, observed string }
 
 func (u *unhealthy) Error() string { return u.observed }
 
-// Host returns the result of the check with a fixture, which the program serves. It
-// takes 11 minutes at most; without a plugin that hangs it takes seconds.
+// Host checks the host with a fixture, which program serves, and returns the result. It takes at
+// most 11 minutes, and seconds without a plugin that hangs.
 func Host(ctx context.Context, program string, f fixture.Fixture) conformance.Result {
 	t := &trial{fixture: f, program: program}
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Answers implements httpapi.Control. They are kept for store.retain.key_window, like the
+// Answers implements httpapi.Control. The answers are kept for store.retain.key_window, like the
 // idempotency keys of acts.
 func (c control) Answers() httpapi.Answers {
 	if c.store == nil {

@@ -9,10 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Approve implements httpapi.Control: it writes the lock file entry of a
-// plugin from the present description of its program, then reloads. If the
-// reload is refused for another reason, the entry stays written and the error
-// says so.
+// Approve implements httpapi.Control. It writes the lock file entry of a plugin from the current
+// description of its program, then reloads. If the reload fails, the entry stays written, and the
+// error states this.
 func (c control) Approve(ctx context.Context, name string) (edn.Value, *contract.Error) {
 	outcome, err := c.approve(ctx, name)
 	if err != nil {

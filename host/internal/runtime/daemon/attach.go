@@ -8,9 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Attach implements httpapi.Control: it reloads with the attached process
-// instead of the plugin's own. If that process does not become ready, nothing
-// changes.
+// Attach implements httpapi.Control. It reloads with the attached process in place of the plugin's
+// own. If that process does not become ready, nothing changes.
 func (c control) Attach(ctx context.Context, name, file string) (edn.Value, *contract.Error) {
 	_, l := c.now()
 	if _, missing := l.Find(name); missing != nil {

@@ -79,7 +79,8 @@ func below(path, folder string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// VerifyBackup reads a backup back and returns what it holds and what differs.
+// VerifyBackup verifies a backup and returns its manifest with all findings. Differences are not an
+// error.
 func VerifyBackup(ctx context.Context, path string) (_ edn.Value, err error) {
 	b, err := backup.Open(ctx, path)
 	if err != nil {
@@ -105,11 +106,11 @@ func findingsOf(found []backup.Finding) edn.Value {
 	return edn.Vector(out...)
 }
 
-// Restoration says how a backup is restored.
+// Restoration configures the restore of a backup.
 type Restoration struct {
 	Path string
-	// Resume lets open runs go on at the next start. Else they are suspended: their
-	// original may still be alive.
+	// Resume lets open runs continue at the next start. Otherwise they are suspended, because the
+	// host from which the backup was made may still execute them.
 	Resume bool
 	// RevokeTokens deletes all API tokens.
 	RevokeTokens bool
@@ -119,9 +120,9 @@ type Restoration struct {
 // restoring is the content of FORMAT while a restore fills a data directory.
 const restoring = "restoring"
 
-// RestoreBackup fills the empty data directory of a configuration from a backup, which
-// is verified first. An interrupted restore leaves a directory that no daemon takes;
-// another restore begins it anew.
+// RestoreBackup restores a backup into the data directory of a configuration, which must be empty.
+// It verifies the backup first. A daemon rejects a data directory whose restore was interrupted;
+// repeat the restore.
 func RestoreBackup(ctx context.Context, cfg *config.Config, how Restoration) (_ edn.Value, err error) {
 	b, err := backup.Open(ctx, how.Path)
 	if err != nil {

@@ -89,8 +89,8 @@ func (c calibrated) at(now time.Time) dispatch.Calibration {
 	return c.is
 }
 
-// Served implements dispatch.ModelObserver: a model that was not measured has graded
-// (JDG-011). Its verdicts are those of another, uncalibrated judge.
+// Served implements dispatch.ModelObserver. It reports a grade that was given by a model other than
+// those that the calibration measured (JDG-011): such a grade is not calibrated.
 func (c *calibrationCache) Served(judge, capID, model string) {
 	c.mu.Lock()
 	r := c.known[judge].record

@@ -155,7 +155,7 @@ func healthOf(all []wire.CapabilityHealth) edn.Value {
 	return m.Map()
 }
 
-// ErrorOrNil returns e as a value, or nil.
+// ErrorOrNil returns e as an EDN value; nil for nil.
 func ErrorOrNil(e *contract.Error) edn.Value {
 	if e == nil {
 		return edn.Nil()

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Database does the upkeep of the database of a data directory. Its methods are safe
-// for concurrent use.
+// Database performs maintenance of the database of a data directory. Its methods are safe for
+// concurrent use.
 type Database struct {
 	store   *store.Store
 	cfg     *config.Config
@@ -37,8 +37,9 @@ func (c control) Database() httpapi.Database {
 	return &Database{store: c.store, cfg: l.Config, program: c.options.Version, missing: missing, writing: &c.writing}
 }
 
-// OpenDatabase opens the database of a configuration while no daemon serves its data
-// directory, and locks the directory.
+// OpenDatabase locks a data directory that no daemon serves, and opens its database. If this
+// program cannot use the schema of the database, only the method DatabaseStatus of the result
+// works, and the error is nil.
 func OpenDatabase(ctx context.Context, cfg *config.Config, program string) (*Database, error) {
 	j, err := OpenJournal(ctx, cfg, false)
 	var schema *store.SchemaError
@@ -52,7 +53,7 @@ func OpenDatabase(ctx context.Context, cfg *config.Config, program string) (*Dat
 	return &Database{store: j.Store, cfg: cfg, program: program, missing: missing, writing: &sync.Mutex{}, dir: j.dir}, nil
 }
 
-// Close closes what OpenDatabase has opened.
+// Close closes the database and unlocks the data directory, if OpenDatabase opened them.
 func (d *Database) Close() error {
 	return (&Journal{Runs: history.Runs{Store: d.store}, dir: d.dir}).Close()
 }
@@ -120,8 +121,8 @@ func (d *Database) DatabaseStatus(ctx context.Context) (edn.Value, *contract.Err
 	return b.Map(), nil
 }
 
-// Migrate implements httpapi.Database: a database in use only tells what a migration
-// would do.
+// Migrate implements httpapi.Database. The database is in use, so it only plans: without DryRun the
+// error is admin/conflict.
 func (d *Database) Migrate(ctx context.Context, m httpapi.Migration) (edn.Value, *contract.Error) {
 	if d.missing != nil {
 		return edn.Nil(), d.missing
@@ -155,8 +156,8 @@ func target(m httpapi.Migration, from int) (int, *contract.Error) {
 	return to, nil
 }
 
-// MigrateDatabase brings the database of a journal to a version of its schema while no
-// daemon serves the data directory.
+// MigrateDatabase migrates the database of a data directory that no daemon serves. With DryRun it
+// only returns the plan.
 func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migration) (edn.Value, error) {
 	j := &history.Runs{Missing: cfg.Store.File}
 	_, err := os.Stat(j.Missing)

@@ -139,8 +139,8 @@ func (d *dataDir) await(ctx context.Context, may func(*LockedError) bool) error 
 	}
 }
 
-// Held returns who has a data directory, which may be coming up or going down while it
-// does not answer on its admin socket; nil if no daemon has it.
+// Held returns an error that names the daemon that holds a data directory; nil if no daemon holds
+// it. The daemon may be starting or stopping, and not respond on its admin socket.
 func Held(path string) error {
 	f, err := os.Open(filepath.Join(path, "LOCK"))
 	if err != nil {

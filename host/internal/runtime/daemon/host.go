@@ -82,7 +82,7 @@ type Host struct {
 // Options selects what to load and start.
 type Options struct {
 	setup.Options
-	// Levels are those of the log of a daemon; nil: they do not change.
+	// Levels are the levels of the log of a daemon; nil: they cannot be changed.
 	Levels *telemetry.Levels
 	// Admit, if set, checks the configuration before any plugin is started;
 	// its error fails the start.
@@ -217,7 +217,7 @@ func (h *Host) awaitOne(ctx context.Context, p plugins.Plugin) error {
 	return &UnavailableError{&setup.EnvironmentError{Op: fmt.Sprintf("start the required plugin %s", p.Name), Err: err}}
 }
 
-// Loaded returns the configuration of new acts.
+// Loaded returns the configuration that new acts use.
 func (h *Host) Loaded() *setup.Loaded { return h.runs.now().loaded }
 
 // Plugins returns a snapshot of every plugin process.
@@ -272,12 +272,11 @@ func (h *Host) recordHealth(s plugin.Statement) {
 	}
 }
 
-// Ended tells the plugins that a run has ended, so that they release its
-// state.
+// Ended notifies the plugins that a run has ended, so that they release its state.
 func (h *Host) Ended(ctx context.Context, run string) { h.supervisor.EndRun(ctx, run) }
 
-// Close stops the plugins and waits for the end of everything that the host
-// started. It is safe to call more than once.
+// Close stops the plugins and waits for the end of everything that the host started. Further calls
+// do nothing.
 func (h *Host) Close() { h.close(context.Background()) }
 
 // close is Close with a time limit: when ctx ends, the plugins that are left

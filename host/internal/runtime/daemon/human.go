@@ -66,7 +66,8 @@ func (x executor) Await(ctx context.Context, capID string) error {
 	return unasked(capID)
 }
 
-// Invoke implements dispatch.Executor. Calls of plans do not come here for people.
+// Invoke implements dispatch.Executor. Nodes of plans that people answer do not use it; a check or
+// a judge that people would have to answer is an error.
 func (x executor) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	if x.human(call.CapID) {
 		return dispatch.Answer{}, contract.Errorf("runtime/invoke-failed", "people answer :%s, and cannot be a check or a judge", call.CapID)

@@ -12,15 +12,14 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/history"
 )
 
-// Journal is the journal of a configuration while no daemon serves its data directory.
+// Journal is the journal in a data directory that no daemon serves.
 type Journal struct {
 	history.Runs
 	dir *dataDir // locked, unless there is no store
 }
 
-// OpenJournal opens the journal of a configuration while no daemon serves its
-// data directory, and locks the directory. A journal that does not exist has no
-// runs; create makes one.
+// OpenJournal locks a data directory that no daemon serves, and opens its journal. Without a
+// journal the result has no runs, unless create is set: then an empty journal is created.
 func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal, error) {
 	if !cfg.Store.Lasts() {
 		return &Journal{}, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// RepairJournal makes a damaged journal usable again while no daemon serves its data
-// directory. With dryRun it only returns what it would do.
+// RepairJournal repairs a damaged journal in a data directory that no daemon serves. With dryRun it
+// only returns what it would do. A journal in PostgreSQL is rejected with db/not-configured.
 func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.Value, err error) {
 	if cfg.Store.DSN != nil {
 		return edn.Nil(), contract.Errorf("db/not-configured", "the journal is in PostgreSQL, whose server keeps its own files").

@@ -85,8 +85,8 @@ func (c control) Judges() edn.Value {
 	return JudgesValue(h.Judges(), h.runs.now().judges.share)
 }
 
-// JudgesValue returns the list in the form of the action judge-list. share
-// returns what is known of the answers that a judge graded; it may be nil.
+// JudgesValue returns the list in the form of the action judge-list. share returns the statistics
+// of the answers that a judge graded, nil if there are none; share itself may be nil.
 func JudgesValue(all []rescore.Status, share func(judge string) edn.Value) edn.Value {
 	list := make([]edn.Value, len(all))
 	for i, s := range all {
@@ -121,8 +121,8 @@ func (c control) Calibrate(ctx context.Context, how httpapi.Calibration) (edn.Va
 	return CalibratedValue(out, l.Host.DataDir), nil
 }
 
-// CalibratedValue returns the outcome of a measurement with the path of the
-// calibration file.
+// CalibratedValue returns the outcome of a measurement as EDN, with the path of the calibration
+// file.
 func CalibratedValue(out rescore.Outcome, dataDir string) edn.Value {
 	return out.Value().AssocKey("file", edn.Text(calibrations.Dir(dataDir).File(out.Judge.Name)))
 }

@@ -44,7 +44,7 @@ func (d *Daemon) hangup() {
 	d.spawn(func() { _, _ = d.Reload(d.life, "SIGHUP") }) // the log has the outcome
 }
 
-// Drain starts the shutdown and returns at once.
+// Drain starts the shutdown and returns at once. Further calls do nothing.
 func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
 
 // stop drains and closes the daemon. A further signal skips the waiting.

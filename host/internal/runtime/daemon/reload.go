@@ -40,8 +40,9 @@ type reloads struct {
 	one     sync.Mutex // held while the configuration is read to compare it
 }
 
-// Reload applies the configuration files. Calls that arrive during a reload
-// share one that starts after it.
+// Reload applies the configuration files and returns the result; why is written to the log.
+// Concurrent reloads are serialized: all calls during a reload share the next one. If ctx ends, the
+// reload continues.
 func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.Error) {
 	answer := make(chan reloaded, 1)
 	r := &d.reloads
@@ -88,7 +89,7 @@ func (d *Daemon) serveReloads(why string) {
 	}
 }
 
-// DryReload reports what a reload would do.
+// DryReload returns what a reload would do, without a change.
 func (d *Daemon) DryReload(ctx context.Context) (edn.Value, *contract.Error) {
 	out := d.guarded(func() reloaded { return d.reload(ctx, true) })
 	return out.value, out.err
@@ -377,9 +378,8 @@ func planned(c plugin.Change) edn.Value {
 	)
 }
 
-// Swap replaces the processes of a plugin with new ones and returns at once.
-// The outcome is in the log, in the plugin list, and in the event stream of
-// the host after the cursor.
+// Swap starts to replace the processes of a plugin with new ones, and returns at once. The outcome
+// is written to the log, to the plugin list, and to the event stream of the host after the cursor.
 func (d *Daemon) Swap(name string) (cursor string, _ *contract.Error) {
 	h := d.host.Load()
 	_, last, failed := h.events.Bounds(d.life)

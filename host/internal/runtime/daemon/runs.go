@@ -101,8 +101,8 @@ type turn struct {
 
 var _ httpapi.Turn = (*turn)(nil)
 
-// Take returns a hold on the current generation, or an error when no acts are
-// taken.
+// Take returns a hold on the current generation, or the error runtime/draining when acts are no
+// longer accepted. The caller must release the hold.
 func (h *Host) Take() (httpapi.Turn, *contract.Error) {
 	r := h.runs
 	r.mu.Lock()
@@ -137,8 +137,8 @@ func (t *turn) Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error) {
 	return t.perform(ctx, a, func(*act.Run) {})
 }
 
-// Watch implements httpapi.Turn. The run outlives its reader if its events can be read
-// again from the journal; then the response is nil for a reader that is gone.
+// Watch implements httpapi.Turn. If the journal is durable, its events can be read again: the run
+// then continues without its reader, and Watch returns a nil response when the reader is gone.
 func (t *turn) Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error) {
 	a.Watched = true
 	if _, durable := t.host.journal.(journal.Syncer); !durable {

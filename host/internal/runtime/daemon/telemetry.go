@@ -41,7 +41,7 @@ func (d *Daemon) count() {
 	d.figures.export = otlp.New(d.log.Named("otel"), otlp.Source{Begin: d.begun, Metrics: d.figures.metrics.Metrics})
 }
 
-// Observe implements journal.Observer: it counts a record and exports what it ends.
+// Observe implements journal.Observer. It counts a record, and exports the spans that it completes.
 func (f *figures) Observe(rec journal.Record, past func() []journal.Record) {
 	f.meter.Observe(rec, past)
 	f.export.Observe(rec, past)

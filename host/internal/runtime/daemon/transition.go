@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Transition is a change of a plugin's state.
+// Transition is one change of the state of a plugin process. Generation is its incarnation number.
 type Transition struct {
 	Plugin     string
 	Instance   int
@@ -21,8 +21,8 @@ type Transition struct {
 	Fault      *contract.Error // nil if the change is not a failure
 }
 
-// Value is the transition as one flat map, with the keys of the journal's
-// plugin/transition record and :event :plugin.
+// Value returns the transition as one flat map, with the keys of the journal's plugin/transition
+// record and :event :plugin.
 func (t Transition) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("event", edn.K("plugin"))

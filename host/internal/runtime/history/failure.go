@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Failure returns the error of the store for a caller.
+// Failure converts an error of the store to a typed error for callers; nil for nil.
 func Failure(err error) *contract.Error {
 	var damage *store.Damage
 	var schema *store.SchemaError
@@ -36,7 +36,7 @@ func Failure(err error) *contract.Error {
 	return contract.AsError(err)
 }
 
-// DamageValue returns a damage of the store as a value.
+// DamageValue returns a damage as an EDN map with :what and, if known, :run, :seq and :hash.
 func DamageValue(d *store.Damage) edn.Value {
 	var b edn.MapBuilder
 	for key, text := range map[string]string{"run": d.Run, "hash": d.Hash} {

@@ -13,10 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReplayFile executes the run of an exported file once more from its records, as a strict
-// replay (JRN-050, JRN-053). load returns the configuration with the descriptions of
-// plugins in the file; no daemon, store or plugin has to be there. Errors: import/invalid,
-// those of load and Replay, and of the temporary files.
+// ReplayFile replays the run of an export file strictly from its records (JRN-050, JRN-053). load
+// returns the configuration for the descriptions of plugins in the file. No daemon, store or plugin
+// is needed. Errors: import/invalid, those of load and Replay, and of the temporary files.
 func ReplayFile(
 	ctx context.Context, file []byte, load func(recorded map[string]edn.Value) (*setup.Loaded, error),
 ) (_ edn.Value, err error) {

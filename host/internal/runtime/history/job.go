@@ -7,9 +7,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// JobValue returns the payload of an accepted run: the schema res/job-accepted for one
-// with the state queued, else res/job-status. State is that of the run as the host
-// executes it.
+// JobValue returns the payload of an accepted run: in the schema res/job-accepted if its state is
+// queued, else in res/job-status. records must not be empty. state is the state of the run in the
+// host that executes it; "open" if no host does.
 func JobValue(records []journal.Record, state string) edn.Value {
 	past := journal.NewHistory(records)
 	last := records[len(records)-1]

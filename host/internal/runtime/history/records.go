@@ -53,8 +53,7 @@ func (j *Runs) Records(ctx context.Context, q httpapi.RecordsQuery) (edn.Value, 
 	), nil
 }
 
-// Value implements httpapi.Runs. A value that a run shares with others is a value of
-// each of them.
+// Value implements httpapi.Runs. A value that several runs share is a value of each of them.
 func (j *Runs) Value(ctx context.Context, hash, name string) (edn.Value, *contract.Error) {
 	s, missing := j.Kept()
 	if missing != nil {
@@ -98,8 +97,8 @@ func (j *Runs) names(ctx context.Context, run store.Run, hash string) (found boo
 	return true, nil
 }
 
-// Watch implements httpapi.Runs. The events before the first one that is shown are
-// read too: they say which capability an attempt was of.
+// Watch implements httpapi.Runs. The returned function also reads the events before the first one
+// that it shows, because they name the capabilities of attempts.
 func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watching, *contract.Error) {
 	run, missing := j.find(ctx, name)
 	switch {

@@ -17,25 +17,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Runs reads and changes the recorded runs of a data directory. Its fields must not
-// change once it is in use; its methods are safe for concurrent use. The zero value is
-// that of a daemon which keeps its runs in memory.
+// Runs reads and changes the recorded runs of a data directory. Its fields must not change after
+// the first use; its methods are safe for concurrent use. The zero value is for a daemon that keeps
+// its runs in memory.
 type Runs struct {
 	Store *store.Store
 	// Missing is the file of the journal, if it does not exist.
 	Missing string
-	// Live has the runs in progress; nil: no daemon is there.
+	// Live gives access to the runs in progress; nil: no daemon runs.
 	Live Live
 	// Loaded is the configuration that runs are replayed with; nil: none.
 	Loaded *setup.Loaded
-	// Content is what transcripts have of inputs and outputs.
+	// Content selects how transcripts show inputs and outputs.
 	Content journal.Content
 
 	reach store.Reach // only these runs exist
 }
 
-// Live is what a daemon does with its runs in progress. It must be safe for concurrent
-// use.
+// Live gives access to the runs that a daemon executes. It must be safe for concurrent use.
 type Live interface {
 	// State returns the state of a run that has not ended: queued, waiting or running,
 	// or open if this daemon does not execute it.
@@ -46,9 +45,8 @@ type Live interface {
 	Reading(run string) (leave func())
 	// Resume continues a run that is suspended or has failed.
 	Resume(run string, how act.Resumption) (*act.Run, *contract.Error)
-	// Fill replays a run in a new one, which makes the calls that are not recorded, and
-	// returns that one when it has ended. The error is that of a replay which was not
-	// accepted.
+	// Fill replays a run in a new run, which makes the calls that are not recorded, and returns the
+	// new run when it has ended. An error means that the replay was not accepted.
 	Fill(ctx context.Context, of string, records []journal.Record, how dispatch.Fill) (*act.Run, *contract.Error)
 }
 
@@ -83,7 +81,8 @@ func (j *Runs) sees(ctx context.Context, run *store.Run) (bool, error) {
 	return j.Store.InReach(ctx, run.ID, j.reach)
 }
 
-// Kept returns the store; the error is that of a host without one.
+// Kept returns the store. Without a store the error is run/not-found if the journal does not exist
+// yet, and db/not-configured if runs are kept in memory.
 func (j *Runs) Kept() (*store.Store, *contract.Error) {
 	switch {
 	case j.Store != nil:

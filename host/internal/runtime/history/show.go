@@ -81,8 +81,8 @@ func (j *Runs) Show(ctx context.Context, name string, with httpapi.RunParts) (ed
 	return b.Map(), nil
 }
 
-// Diff implements httpapi.Runs. Runs whose values were purged are compared by what
-// is kept.
+// Diff implements httpapi.Runs. For runs whose values were purged it compares the records and
+// hashes that are left.
 func (j *Runs) Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error) {
 	var both [2][]journal.Record
 	for i, name := range []string{a, b} {

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// DirHeader is the working directory of a caller on the admin socket, for
-// relative paths in inputs. Other listeners ignore it.
+// DirHeader is the request header with the working directory of a caller on the admin socket, the
+// base of relative paths in inputs. Other listeners ignore it.
 const DirHeader = "Ferment-Dir"
 
 // A caller that sends AnnounceHeader with the value "run" receives the id of
@@ -109,8 +109,8 @@ func (x *exchange) bound(request edn.Value) (edn.Value, *contract.Error) {
 	return request.AssocKey("session/id", edn.Text(of)), nil
 }
 
-// CacheHeader says how an act used the cache of answers: hit, miss or bypass. It is
-// absent if the intent is not cacheable (RUN-032).
+// CacheHeader is the response header that reports how an act used the cache of answers: hit, miss
+// or bypass. It is absent if the intent is not cacheable (RUN-032).
 const CacheHeader = "Ferment-Cache"
 
 // cacheUse returns what the header Cache-Control lets the act take from the cache of
@@ -282,9 +282,8 @@ func onlyValues(request edn.Value, events bool, accept string) *contract.Error {
 	return nil
 }
 
-// RequestFromJSON gives untyped JSON values of a request envelope the types of
-// the envelope schema. The input is unchanged: its types are those of the
-// intent's schema.
+// RequestFromJSON converts the untyped JSON values of a request envelope to the types of the
+// envelope schema. The input is unchanged, because its types are those of the schema of the intent.
 func RequestFromJSON(v edn.Value) edn.Value {
 	if !v.IsMap() || request.IsV03(v) {
 		return v
@@ -292,9 +291,8 @@ func RequestFromJSON(v edn.Value) edn.Value {
 	return typedRequest().CoerceJSON(v)
 }
 
-// FromJSON gives untyped JSON values of a request the types of the envelope
-// and of the intent's input schema, and those of a plan the types of plans
-// (VAL-006).
+// FromJSON converts the untyped JSON values of a request to the types of the envelope, of the input
+// schema of the intent, and, in a plan, of plans (VAL-006).
 func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	if !v.IsMap() || request.IsV03(v) {
 		return v

@@ -26,11 +26,11 @@ type Control interface {
 	Protocol() edn.Value
 	// Logs returns the last lines of a plugin's log, oldest first.
 	Logs(name string, lines int) (edn.Value, *contract.Error)
-	// FollowLog returns a function that reads the last lines of a plugin's log, then
-	// those to come.
+	// FollowLog returns a function that reads the last lines of a plugin's log and then new lines
+	// as they are written.
 	FollowLog(name string, lines int) (FollowingLog, *contract.Error)
-	// ResetBreaker closes the breakers of a capability, for one intent or, if it is
-	// empty, for all, and returns them.
+	// ResetBreaker closes the breakers of a capability for one intent, or for all if intent is
+	// empty, and returns them.
 	ResetBreaker(capability, intent string) (edn.Value, *contract.Error)
 	// Events returns the events of plugins and candidates after a cursor of
 	// the host's event stream. It waits for one until ctx ends.
@@ -74,10 +74,11 @@ type Control interface {
 	// :text, and the names of those that are not described, as :unknown; nil for a caller
 	// that may not know them.
 	ExportedPlugins() edn.Value
-	// Database does the upkeep of the database of the journal, never nil.
+	// Database performs maintenance of the database of the journal, never nil.
 	Database() Database
-	// SetLogLevel changes the level of a module of the log, of all of it with an empty
-	// module, and returns the levels. Without a level it changes nothing.
+	// SetLogLevel changes the level of a module of the log, or of all modules without a level of
+	// their own if module is empty, and returns the levels. If both arguments are empty it changes
+	// nothing.
 	SetLogLevel(module, level string) (edn.Value, *contract.Error)
 	// Status returns an overview of the daemon.
 	Status() edn.Value
@@ -87,8 +88,8 @@ type Control interface {
 	Answers() Answers
 	// Audit records an executed action and its principal.
 	Audit(AuditEntry)
-	// Auditable returns the error of an action that changes something while its record
-	// could not be written: :journal/full.
+	// Auditable returns journal/full if the record of an action cannot be written; the action must
+	// then not be executed. Otherwise it returns nil.
 	Auditable() *contract.Error
 }
 
@@ -122,7 +123,7 @@ type Calibration struct {
 	Deadline time.Duration
 }
 
-// AuditEntry is an action that was executed or rejected (HTTP-008).
+// AuditEntry describes an action that was executed or rejected, for the audit trail (HTTP-008).
 type AuditEntry struct {
 	Action             string // with namespace
 	Principal, Address string
@@ -141,20 +142,21 @@ type Action struct {
 	// Input lists the action's own keys as entries of a closed map schema, in
 	// EDN.
 	Input string
-	// Also is another operation that permits the action, to callers who may not do the
-	// action itself; empty: none. They get their own runs only, unless they may use all.
+	// Also is another operation that permits the action to callers that are not permitted the
+	// action itself; empty: none. They get only their own runs, unless they are permitted all runs.
 	Also string
-	// Grants marks actions that make rights or credentials. A credential with a part of
-	// the rights of its user cannot do them, since it could make one with more (AUTH-003).
+	// Grants marks actions that create rights or credentials. They are denied to a credential with
+	// only a part of the rights of its user, because it could create one with more rights
+	// (AUTH-003).
 	Grants bool
 	// Secret is a key of the result that is in the first response only: a repeated
 	// request with its idempotency key gets the result without it.
 	Secret string
-	// Made is a key of the result that the audit trail has too: the id of what the action
-	// created or deleted, which the input may not name; empty: none.
+	// Made is a key of the result that is also written to the audit trail: the id of the object
+	// that the action created or deleted, which the input may not name; empty: none.
 	Made string
-	// Reads marks actions that change nothing. Of a repeated request with its idempotency
-	// key each is executed, and no answer is kept, which may be content of runs.
+	// Reads marks actions that change nothing. A repeated request with the same idempotency key is
+	// executed again, and its answer, which may contain content of runs, is not stored.
 	Reads bool
 	// Frees marks actions that an operator needs on a full disk: they are executed although
 	// their record has to wait for space.

@@ -10,18 +10,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Answers keeps the answers of admin actions by idempotency key (HTTP-008). Keys and
-// prints are hashes. Its methods are safe for concurrent use.
+// Answers stores the responses to admin actions by idempotency key (HTTP-008). Keys and prints are
+// hashes. Its methods are safe for concurrent use.
 type Answers interface {
-	// Begin notes that an action begins under a key, unless the key is known: then it
-	// returns what is known and changes nothing.
+	// Begin records that an action begins under a key and returns nil. If the key is known, it
+	// returns the stored entry and changes nothing.
 	Begin(ctx context.Context, key, print string) (*KnownAnswer, error)
-	// End keeps the answer of an action that has begun, Forget its key as unknown.
+	// End stores the response of an action that has begun. Forget deletes its key.
 	End(ctx context.Context, key string, status int, body edn.Value) error
 	Forget(ctx context.Context, key string) error
 }
 
-// KnownAnswer is what is known of an idempotency key.
+// KnownAnswer is the stored entry of an idempotency key.
 type KnownAnswer struct {
 	Print  string // of the action
 	Status int    // 0: the action has begun, and its end is not known
@@ -163,7 +163,8 @@ func (e *executing) hold(ctx context.Context, key string) (release func(), err *
 // maxAnswers is the number of answers that MemoryAnswers keeps.
 const maxAnswers = 1024
 
-// MemoryAnswers keeps the latest answers in memory. The zero value is empty.
+// MemoryAnswers keeps the latest maxAnswers entries in memory. The zero value is empty and ready to
+// use. It is safe for concurrent use.
 type MemoryAnswers struct {
 	mu    sync.Mutex
 	byKey map[string]KnownAnswer

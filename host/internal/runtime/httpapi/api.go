@@ -40,7 +40,7 @@ type API struct {
 	stop    context.CancelFunc
 }
 
-// New creates the API of a daemon. log may be nil.
+// New returns the API of a daemon. log may be nil.
 func New(b Backend, log hclog.Logger) *API {
 	if log == nil {
 		log = hclog.NewNullLogger()

@@ -27,20 +27,20 @@ type Backend interface {
 	// Settings returns the current settings of the http block; nil until the
 	// configuration is loaded.
 	Settings() *Settings
-	// Take returns a hold on the configuration for an act. The error is
-	// runtime/starting, runtime/draining or runtime/overloaded. The caller
-	// must call Release on the Turn.
+	// Take returns a hold on the configuration for an act. The error is runtime/starting,
+	// runtime/draining, or policy/blocked in a daemon that takes no acts. The caller must call
+	// Release on the Turn.
 	Take() (Turn, *contract.Error)
 	// Control executes admin actions; nil during the start.
 	Control() Control
 	// Sessions executes session actions; nil during the start.
 	Sessions() *session.Service
-	// Identity tells who callers are; nil during the start.
+	// Identity identifies callers; nil during the start.
 	Identity() *identity.Service
-	// Telemetry returns what the daemon has counted; nil during the start.
+	// Telemetry returns the counters of the daemon; nil during the start.
 	Telemetry() Telemetry
-	// Denied and Identified write an audit record of a request that was denied, and
-	// of a login. They return when it is durable.
+	// Denied and Identified write an audit record of a request that was denied, and of a login.
+	// They return when the record is durable, when it cannot be written, or after a time limit.
 	Denied(Denial)
 	Identified(Identified)
 	// Traced counts the outcome of the trace context of a request.
@@ -50,33 +50,33 @@ type Backend interface {
 	Rejected(Rejection)
 }
 
-// Rejection is an act that was rejected before it was accepted. Of the request
-// it has only the trace id, which is nil if the body was not read.
+// Rejection describes an act that was rejected before it was accepted. Of the request it has only
+// the trace id, which is nil if the body was not read.
 type Rejection struct {
 	Principal, Address string // Principal is empty if the caller was not identified
 	Trace              edn.Value
 	Err                *contract.Error
 	Took               time.Duration
-	// Kept: the request was within the rate limits. Others have no record in the audit
-	// trail, because a flood of them would push out what is there.
+	// Kept is set if the request was within the rate limits. Other rejections are not recorded in
+	// the audit trail, because a flood of them would displace its content.
 	Kept bool
 }
 
-// Turn is a hold of one act on a configuration generation, which stays in
-// force for the act across reloads.
+// Turn is a hold of one act on a configuration generation: the act uses this generation even if the
+// configuration is reloaded meanwhile.
 type Turn interface {
 	Registry() *registry.Registry
 	// Do runs the act and returns the response envelope; the error is the one
 	// in the envelope. Canceling ctx cancels the run.
 	Do(ctx context.Context, a act.Act) (edn.Value, *contract.Error)
-	// Submit accepts an act that is answered before it runs, and returns its job:
-	// that of an earlier act if both have one idempotency key. An error is returned
-	// with the response envelope.
+	// Submit accepts an act whose response is sent before it runs, and returns its job. If an
+	// earlier act has the same idempotency key, it returns the job of that act. An error is
+	// returned with the response envelope.
 	Submit(a act.Act) (edn.Value, *contract.Error)
-	// Watch is Do for a caller that follows the run: show is called with its events in
-	// order, those together that became durable together, from acceptance to the end.
-	// A slow show exerts back pressure on plugins. With an error of show, or at the
-	// end of ctx, the reader is gone: the run is canceled, or goes on without it.
+	// Watch is Do for a caller that follows the run. show is called with the events in order, from
+	// acceptance to the end; events that became durable together are passed together. A slow show
+	// exerts back pressure on plugins. If show fails or ctx ends, the run is canceled or continues
+	// without a reader.
 	Watch(ctx context.Context, a act.Act, show func([]journal.Event) error) (edn.Value, *contract.Error)
 	// Release ends the hold. It must be called exactly once.
 	Release()
@@ -85,21 +85,21 @@ type Turn interface {
 // Settings are the settings that this package takes from the configuration.
 type Settings struct {
 	AllowedHosts []string
-	// Origins are those whose pages may call the API, but not with a cookie.
+	// Origins are the web origins whose pages may call the API, but not with a cookie.
 	Origins []string
 	// TLS applies to new connections; nil disables TLS. The admin socket never
 	// uses it.
 	TLS       *tls.Config
 	Limits    config.HTTPLimits
 	Heartbeat time.Duration // of streams
-	// Identity says who callers are, Access what they may do; both are not nil.
+	// Identity configures the identification of callers, Access what they may do; both are not nil.
 	Identity *identity.Settings
 	Access   *policy.Access
 	// Open: listeners may be reached from other machines (AUTH-030).
 	Open bool
-	// Proxies are the networks whose header X-Forwarded-For is believed.
+	// Proxies are the networks whose header X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
-	// Keys: the host keeps idempotency keys.
+	// Keys is set if the host stores idempotency keys.
 	Keys bool
 }
 
@@ -143,8 +143,8 @@ func (r Ready) Failed() []Condition {
 	return failed
 }
 
-// Value returns the body of GET /ready: every failed condition with the time
-// since when.
+// Value returns the body of GET /ready. It has each failed condition with the time since which it
+// fails.
 func (r Ready) Value() edn.Value {
 	failed := []edn.Value{}
 	for _, c := range r.Failed() {

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// SessionTokenHeader has the token of a session (AUTH-004).
+// SessionTokenHeader is the request header that carries the token of a session (AUTH-004).
 const SessionTokenHeader = "X-Session-Token" //nolint:gosec // the name of a header
 
 // credential is one way in which a request says who its caller is.

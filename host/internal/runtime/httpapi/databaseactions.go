@@ -7,19 +7,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Database does the upkeep of the database of the journal (OPS-007, OPS-008). Its
-// methods are safe for concurrent use.
+// Database performs maintenance of the database of the journal (OPS-007, OPS-008). Its methods are
+// safe for concurrent use.
 type Database interface {
-	// Backup writes a backup of the data directory and returns what it holds. An empty
-	// target is a new one below the data directory.
+	// Backup writes a backup of the data directory and returns its manifest. An empty target
+	// selects a new path below the data directory.
 	Backup(ctx context.Context, target string) (edn.Value, *contract.Error)
 	// Collect removes the runs and files that retention does not keep; with dryRun it
 	// only returns what it would remove.
 	Collect(ctx context.Context, dryRun bool) (edn.Value, *contract.Error)
 	// DatabaseStatus returns the version of the schema, the sizes and the number of runs.
 	DatabaseStatus(ctx context.Context) (edn.Value, *contract.Error)
-	// Migrate brings the schema to another version. A host that uses the database only
-	// tells what that would do.
+	// Migrate migrates the schema to another version. With DryRun, or in a host that uses the
+	// database, it changes nothing; such a host rejects a call without DryRun.
 	Migrate(ctx context.Context, m Migration) (edn.Value, *contract.Error)
 }
 
@@ -86,8 +86,8 @@ type databaseOnly struct {
 // Database implements Control.
 func (d databaseOnly) Database() Database { return d.database }
 
-// DoOnDatabase executes an action on the database without a daemon, as POST /v1/admin
-// does with one.
+// DoOnDatabase executes an action on the database without a daemon, in the same way as POST
+// /v1/admin.
 func DoOnDatabase(ctx context.Context, database Database, action edn.Value) (edn.Value, *contract.Error) {
 	return doAlone(ctx, databaseActions(), databaseOnly{database: database}, action)
 }

@@ -195,16 +195,15 @@ func (x *exchange) holds(ctx context.Context) bool {
 	return service != nil && service.Holds(ctx, &x.who)
 }
 
-// Identified is a login or a logout for the audit trail.
+// Identified describes a login or a logout for the audit trail.
 type Identified struct {
 	Event                         string
 	Principal, Address, Operation string
 	Message                       string
 }
 
-// Denial is a denied request for the audit trail. Decision is nil if no rule
-// has decided. The Principal of credentials that were refused is whose they would be,
-// empty if that is not known.
+// Denial describes a denied request for the audit trail. Decision is nil if no rule has decided.
+// For rejected credentials, Principal is the caller that they name, empty if that is not known.
 type Denial struct {
 	Event                         string
 	Principal, Address, Operation string

@@ -16,14 +16,14 @@ import (
 // of one that no other run shares, or by the word last. The methods are safe for
 // concurrent use.
 type Runs interface {
-	// OwnedBy returns the runs of one principal; the others do not exist for its
-	// methods (AUTH-012).
+	// OwnedBy returns a view of the runs of one principal. For its methods, other runs do not exist
+	// (AUTH-012).
 	OwnedBy(principal string) Runs
-	// OfTenant does so with the runs of the callers of one tenant.
+	// OfTenant returns such a view of the runs of the callers of one tenant.
 	OfTenant(tenant string) Runs
-	// InSession does so with the runs of one session (AUTH-004).
+	// InSession returns such a view of the runs of one session (AUTH-004).
 	InSession(session string) Runs
-	// List returns summaries, the latest first.
+	// List returns the summaries of the selected runs, the latest first.
 	List(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
 	// Show returns the summary of a run, its epochs and nodes, and the parts that
 	// are asked for.
@@ -32,9 +32,9 @@ type Runs interface {
 	Records(ctx context.Context, q RecordsQuery) (edn.Value, *contract.Error)
 	// Diff compares two runs node by node.
 	Diff(ctx context.Context, a, b string) (edn.Value, *contract.Error)
-	// Watch returns a function that reads the events after a record, which exist or
-	// will; nil if that record is the last of a finished run. The errors are
-	// stream/cursor-ahead for a record that does not exist, and stream/gone.
+	// Watch returns a function that reads the events after a record, those of the past and of the
+	// future; nil if that record is the last of a finished run. The errors are stream/cursor-ahead
+	// for a record that does not exist, and stream/gone.
 	Watch(ctx context.Context, run string, after int) (Watching, *contract.Error)
 	// Verify compares one run, or all if run is empty, with the hashes that were
 	// recorded. Damage is a result, not an error.
@@ -44,29 +44,29 @@ type Runs interface {
 	// Fill it makes the calls that are not recorded, in a new run, and compares the
 	// runs.
 	Replay(ctx context.Context, q ReplayQuery) (edn.Value, *contract.Error)
-	// Export returns a part of the file of a finished run, from a byte on.
+	// Export returns a part of the export file of a finished run, beginning at the byte offset.
 	Export(ctx context.Context, run string, offset int64) (edn.Value, *contract.Error)
-	// Import stores the run of an exported file.
+	// Import stores the run of an export file.
 	Import(ctx context.Context, file string) (edn.Value, *contract.Error)
-	// Pin exempts a run from removal, or takes that back.
+	// Pin exempts a run from removal if on is set; otherwise it reverts that.
 	Pin(ctx context.Context, run string, on bool) (edn.Value, *contract.Error)
 	// Purge deletes the values of a finished run; with dryRun it only returns
 	// what it would delete.
 	Purge(ctx context.Context, run string, dryRun bool) (edn.Value, *contract.Error)
-	// Cancel requests the cancellation of a run. It returns once the request is
-	// durable, or later if it is to wait.
+	// Cancel requests the cancellation of a run. It returns when the request is durable; with
+	// c.Wait it also waits for the end of the run, at most that long.
 	Cancel(ctx context.Context, run string, c Cancellation) (edn.Value, *contract.Error)
-	// Job returns the state of a run as that of a job, in the schema res/job-status.
+	// Job returns the state of the job of a run in the schema res/job-status.
 	Job(ctx context.Context, run string) (edn.Value, *contract.Error)
-	// Resume continues a suspended run with a decision for each of its open
-	// questions, or one that has failed with a retryable error, and returns at once.
-	// by is the principal who continues it.
+	// Resume continues a suspended run with a decision for each of its open questions, or a run
+	// that has failed with a retryable error. It returns at once. by is the principal that
+	// continues the run.
 	Resume(ctx context.Context, run string, decisions []Decision, by string) (edn.Value, *contract.Error)
 	// Statistics counts the runs that a filter selects by intent, caller and time:
 	// outcomes, failures, latencies and costs, with attempts and gates.
 	Statistics(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
-	// Learned returns what learned dispatch believes of the candidates of each intent, and
-	// what the decisions of the selected runs say about them.
+	// Learned returns the current estimates of learned dispatch for the candidates of each intent,
+	// and statistics of the decisions in the selected runs.
 	Learned(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
 	// Value returns a value that a run names by its hash: a recorded run by its id, or
 	// any run if it is empty. The error is not-found, or replay/values-purged if the
@@ -101,7 +101,7 @@ func decisionsOf(in edn.Value, by string) (out []Decision) {
 	return out
 }
 
-// RunFilter selects runs. Zero fields select all.
+// RunFilter selects runs. A zero field, except Limit, does not limit the selection.
 type RunFilter struct {
 	Status, Intent, Principal string
 	Session                   string    // id
@@ -115,9 +115,9 @@ type RunFilter struct {
 // RunParts selects parts of a run besides its summary.
 type RunParts struct{ Response, Transcript bool }
 
-// Watching calls show with the events of a run, in order and each after its record
-// is durable, those together that are durable by then, until the run is finished, ctx
-// ends, or show fails. The error is that of ctx, of show, or of reading the run.
+// Watching calls show with the events of a run, in order. An event is passed when its record is
+// durable; events that are durable by then are passed together. It returns nil when the run is
+// finished, and otherwise the error of ctx, of show, or of reading the run.
 type Watching func(ctx context.Context, show func([]journal.Event) error) error
 
 // Cancellation is a request to cancel a run.
@@ -139,9 +139,9 @@ type ReplayQuery struct {
 	Run string
 	// Fill makes the calls that are not recorded. The other fields need it.
 	Fill bool
-	// Swap maps capabilities to those that are called in their place.
+	// Swap maps capabilities to the ones that are called instead.
 	Swap map[string]string
-	// Effects are those that calls may have, besides reading.
+	// Effects are the effects, besides reading, that calls may have.
 	Effects []string
 }
 
@@ -342,11 +342,10 @@ type runsOnly struct {
 // Runs implements Control.
 func (r runsOnly) Runs() Runs { return r.runs }
 
-// ExportedPlugins implements Control: no daemon has plugins.
+// ExportedPlugins implements Control. Without a daemon there are no plugins, and it returns nil.
 func (runsOnly) ExportedPlugins() edn.Value { return edn.Nil() }
 
-// DoOnRuns executes an action on runs without a daemon, as POST /v1/admin does
-// with one.
+// DoOnRuns executes an action on runs without a daemon, in the same way as POST /v1/admin.
 func DoOnRuns(ctx context.Context, runs Runs, action edn.Value) (edn.Value, *contract.Error) {
 	return doAlone(ctx, runActions(), runsOnly{runs: runs}, action)
 }

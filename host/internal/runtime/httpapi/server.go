@@ -191,7 +191,7 @@ func (s *Server) Addresses() []string {
 // Streams returns the number of open streams of events.
 func (s *Server) Streams() int { return s.api.streams.open() }
 
-// Serve starts to accept connections.
+// Serve starts to accept connections and returns at once.
 func (s *Server) Serve() {
 	for _, x := range s.serving {
 		s.serve(x, x.now())
@@ -207,9 +207,8 @@ func (s *Server) serve(x *serving, l net.Listener) {
 	})
 }
 
-// RestoreSocket binds the admin socket again if its file was deleted; open
-// connections are kept. It reports whether it did so. It must be called after
-// Serve.
+// RestoreSocket binds the admin socket again if its file was deleted, and reports whether it did.
+// Open connections are kept. It must be called after Serve.
 func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 	s.tending.Lock()
 	defer s.tending.Unlock()
@@ -230,9 +229,8 @@ func (s *Server) RestoreSocket(ctx context.Context) (bound bool, err error) {
 	return true, nil
 }
 
-// Shutdown stops accepting connections, ends the streams of runs that go on, and
-// waits for responses in progress until ctx ends; then it closes their
-// connections and cancels their actions.
+// Shutdown stops accepting connections, ends the streams of runs that continue, and waits for
+// responses in progress until ctx ends; then it closes their connections and cancels their actions.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.api.end()
 	s.tending.Lock()
@@ -251,7 +249,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.wait.Wait()
 }
 
-// Close closes a server that does not serve yet.
+// Close closes the listeners of a server on which Serve was not called. Use Shutdown after Serve.
 func (s *Server) Close() {
 	for _, x := range s.serving {
 		_ = x.now().Close()

@@ -17,8 +17,7 @@ const (
 	OpReadDiag    Operation = policy.ReadDiag
 )
 
-// Telemetry is what the daemon counts about itself. Its methods are safe for
-// concurrent use.
+// Telemetry provides the counters of the daemon. Its methods are safe for concurrent use.
 type Telemetry interface {
 	// Metrics returns all metrics as text of the media type typeMetrics.
 	Metrics() ([]byte, error)

@@ -9,7 +9,7 @@ import (
 // traceParentHeader has the trace context of the caller.
 const traceParentHeader = "Traceparent"
 
-// What became of the trace context of a request.
+// Outcomes of the trace context of a request.
 const (
 	TraceJoined    = "joined"
 	TraceMalformed = "malformed"
@@ -48,8 +48,8 @@ func (x *exchange) traced(ctx context.Context) context.Context {
 	return ctx
 }
 
-// TraceParent returns the trace context of the caller for whom a method of [Control] or
-// [Runs] is called; empty: none.
+// TraceParent returns the trace context of the caller on whose behalf a method of [Control] or
+// [Runs] is called; empty if there is none.
 func TraceParent(ctx context.Context) string {
 	parent, _ := ctx.Value(traceParentKey{}).(string)
 	return parent

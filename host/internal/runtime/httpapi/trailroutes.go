@@ -83,8 +83,9 @@ func serveTrail(x *exchange) reply {
 	return reply{status: http.StatusOK, text: lines}
 }
 
-// InJSON returns a row of the trail as JSON can have it: one that has a map with two keys
-// of one name in JSON is its number and its text as EDN. It must not hide the rows behind it.
+// InJSON returns a row of the trail in a form that JSON can represent. A row that JSON cannot
+// represent, such as one with two keys that have the same name in JSON, is replaced by its sequence
+// number and its text as EDN, so that the rows after it can still be read.
 func InJSON(row edn.Value) edn.Value {
 	if _, err := edn.WriteJSON(row); err == nil {
 		return row

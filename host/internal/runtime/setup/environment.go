@@ -12,9 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// Environment is that in which plugins start: the private directory
-// of their sockets, the reaper that outlives this process, and the cache of
-// descriptions.
+// Environment holds what plugins need to start: the private directory of their sockets, the reaper,
+// which outlives this process, and the cache of descriptions.
 type Environment struct {
 	Runtime   *rundir.Dir
 	Reaper    *launch.Reaper
@@ -22,8 +21,8 @@ type Environment struct {
 	Describer *plugin.Describer
 }
 
-// Prepare creates the environment and removes what killed hosts left
-// behind.
+// Prepare creates the environment and removes the runtime directories of hosts that were killed.
+// The error is an *EnvironmentError.
 func Prepare(o Options) (*Environment, error) {
 	base := rundir.Base(os.Getenv("XDG_RUNTIME_DIR"), os.Getuid())
 	if _, err := rundir.Sweep(base); err != nil && !errors.Is(err, fs.ErrNotExist) {

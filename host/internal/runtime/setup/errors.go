@@ -29,8 +29,8 @@ func (e *InvalidConfigError) Error() string {
 	return text
 }
 
-// EnvironmentError reports that something around the host is missing or
-// broken.
+// EnvironmentError is the error for a missing or broken part of the environment of the host, such
+// as a directory. Op is the operation that failed.
 type EnvironmentError struct {
 	Op  string
 	Err error

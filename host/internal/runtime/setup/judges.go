@@ -21,9 +21,8 @@ func (l *Loaded) JudgeStates(now time.Time) []rescore.Status {
 	return out
 }
 
-// JudgesDue returns the judges in use whose measurement is to be repeated: those
-// that have anchors and a record that is expired or soon will be. An empty name
-// stands for all.
+// JudgesDue returns the judges in use that must be measured again: those that have anchors and a
+// record that has expired or expires soon. name selects one judge; empty: all.
 func (l *Loaded) JudgesDue(name string, now time.Time) ([]*registry.Judge, error) {
 	var out []*registry.Judge
 	for _, used := range l.Generation.JudgesInUse() {

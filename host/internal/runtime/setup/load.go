@@ -87,7 +87,7 @@ func Load(ctx context.Context, o Options) (*Loaded, error) {
 	return LoadIn(ctx, o, env)
 }
 
-// LoadIn is Load in an environment that is there already.
+// LoadIn is Load in an existing environment.
 func LoadIn(ctx context.Context, o Options, env *Environment) (*Loaded, error) {
 	d := &describer{
 		noStart:   o.NoStart,
@@ -124,8 +124,8 @@ func LoadIn(ctx context.Context, o Options, env *Environment) (*Loaded, error) {
 	return loaded, nil
 }
 
-// LoadRecorded reads the configuration for a replay with the descriptions of plugins that
-// were recorded, by name. It asks no plugin, and their programs need not exist.
+// LoadRecorded reads the configuration for a replay. recorded holds the recorded descriptions of
+// plugins by name. No plugin is started, and their programs need not exist.
 func LoadRecorded(ctx context.Context, o Options, recorded map[string]edn.Value) (*Loaded, error) {
 	all := make(map[string]contract.Description, len(recorded))
 	for name, v := range recorded {
@@ -144,8 +144,8 @@ func LoadRecorded(ctx context.Context, o Options, recorded map[string]edn.Value)
 	return &Loaded{Config: cfg, recorded: true}, nil
 }
 
-// Unasked returns the enabled plugins that were not asked what they provide, although their
-// programs exist, or of LoadRecorded those whose descriptions were not recorded.
+// Unasked returns the enabled plugins that have a program but were not described. After
+// LoadRecorded it returns those without a recorded description.
 func (l *Loaded) Unasked() (names []string) {
 	for _, p := range l.Plugins {
 		if p.Enabled && !p.Described && (l.recorded || p.Binary != "") {
@@ -155,8 +155,8 @@ func (l *Loaded) Unasked() (names []string) {
 	return names
 }
 
-// Descriptions returns what the described plugins say of themselves, by name, for
-// LoadRecorded.
+// Descriptions returns the descriptions of the described plugins by name, in the form that
+// LoadRecorded reads.
 func (l *Loaded) Descriptions() map[string]edn.Value {
 	all := map[string]edn.Value{}
 	for _, p := range l.Plugins {

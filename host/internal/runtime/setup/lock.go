@@ -395,7 +395,7 @@ func (o *LockOutcome) Value() edn.Value {
 	)
 }
 
-// LockedVersion returns the version of a plugin in the lock file.
+// LockedVersion returns the version of a plugin in the lock file; empty if it has no entry.
 func (l *Loaded) LockedVersion(name string) string {
 	entry, _ := l.Lock.Plugin(name)
 	return entry.Version

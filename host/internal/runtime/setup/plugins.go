@@ -28,7 +28,7 @@ func (l *Loaded) Condition(p plugins.Plugin) string {
 	return "required"
 }
 
-// Provided lists the capabilities of a plugin under the ids that plans use.
+// Provided returns the capabilities of a plugin, sorted, under the ids that plans use.
 func (l *Loaded) Provided(name string) []string {
 	var ids []string
 	reg := l.Generation.Registry

@@ -6,7 +6,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/plugins"
 )
 
-// Settings returns the supervisor settings of a plugin block.
+// Settings returns the supervisor settings of a plugin block, without its secrets.
 func Settings(p plugins.Plugin) plugin.Settings {
 	approved, parts := "", []string(nil)
 	if p.Lock == lock.StateMatches {
@@ -53,7 +53,8 @@ func Settings(p plugins.Plugin) plugin.Settings {
 	return s
 }
 
-// WithSecrets adds the secrets in the form that Configure receives.
+// WithSecrets returns s with the secrets of the plugin in the form that Configure receives. The
+// error means that a secret cannot be read.
 func WithSecrets(s plugin.Settings, p plugins.Plugin) (plugin.Settings, error) {
 	secrets, err := p.SecretTexts()
 	if err != nil {

@@ -109,8 +109,8 @@ var families = []Family{
 	{Name: "ferment_journal_bytes_total", Kind: Counter, source: fromJournal, Help: "Bytes that records and values have added."},
 }
 
-// Families lists every metric that the daemon has of its own.
+// Families returns the metrics that the daemon defines. The slice must not be modified.
 func Families() []Family { return families }
 
-// Owned reports whether the values of a family are samples of their owners.
+// Owned reports whether the values of a family come from Owner.Samples.
 func (f Family) Owned() bool { return f.source == fromOwners }

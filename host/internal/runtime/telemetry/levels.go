@@ -8,8 +8,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Levels are the levels of a log: one for all of it, and those of its modules. They
-// can be changed at any time; a Levels is safe for concurrent use.
+// Levels holds the level of a log, and the levels of its modules that differ. They can be changed
+// at any time. It is safe for concurrent use.
 type Levels struct {
 	log hclog.Logger
 
@@ -26,8 +26,8 @@ func (l *Levels) Set(base string, by map[string]string) {
 	l.apply()
 }
 
-// SetModule changes the level of one module, or with an empty one that of all modules
-// without a level of their own.
+// SetModule changes the level of one module. With an empty module it changes the level of all
+// modules without a level of their own.
 func (l *Levels) SetModule(module, level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *Levels) SetModule(module, level string) {
 	l.apply()
 }
 
-// Now returns the present levels.
+// Now returns the level of the log and the levels of modules. The map must not be modified.
 func (l *Levels) Now() (base string, by map[string]string) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -12,17 +12,17 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally"
 )
 
-// Sample is one value of a family whose owner is asked for it.
+// Sample is one value of a family that is not counted from records.
 type Sample struct {
 	Family string
 	Labels []string // in the order of the family
 	Value  float64
 }
 
-// Owner is what metrics read at each scrape. Its methods are safe for concurrent
+// Owner provides the data that metrics read at each scrape. Its methods are safe for concurrent
 // use.
 type Owner interface {
-	// Counts returns what records have counted since the start; nil before it.
+	// Counts returns the counts of records since the start; nil before the start.
 	Counts() *tally.Counts
 	// Samples returns the values of families that are not counted from records.
 	Samples() []Sample
@@ -46,8 +46,8 @@ type Metrics struct {
 	shown map[string]map[tally.Key]bool
 }
 
-// NewMetrics returns the metrics of an owner and of the transactions of its journal,
-// with at most maxSeries series of each.
+// NewMetrics returns the metrics of an owner and of the transactions of its journal. A family has
+// at most maxSeries series.
 func NewMetrics(owner Owner, commits *Commits, maxSeries int) *Metrics {
 	m := &Metrics{
 		owner: owner, commits: commits, registry: prometheus.NewRegistry(), max: maxSeries,
@@ -60,7 +60,8 @@ func NewMetrics(owner Owner, commits *Commits, maxSeries int) *Metrics {
 	return m
 }
 
-// SetMaxSeries changes the limit of series. Those that were shown stay.
+// SetMaxSeries changes the maximum number of series of a family. Series that were reported already
+// stay.
 func (m *Metrics) SetMaxSeries(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,14 +214,15 @@ func (m *Metrics) label(f *Family, k tally.Key, lines int) tally.Key {
 	return k
 }
 
-// Reasons counts by a word, such as the cause of a restart. The zero value is empty;
-// it is safe for concurrent use.
+// Reasons counts events by a word, such as the cause of a restart. The zero value is empty; it is
+// safe for concurrent use.
 type Reasons struct {
 	mu sync.Mutex
 	n  map[string]int64
 }
 
-// Add counts one.
+// Add counts one event. Beyond tally.MaxSeries different reasons, new ones are counted as
+// tally.Other.
 func (r *Reasons) Add(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,7 +235,7 @@ func (r *Reasons) Add(reason string) {
 	r.n[reason]++
 }
 
-// Expect has reasons counted from 0 on, so that a rate of their first event can be seen.
+// Expect adds reasons with the count 0, so that a rate includes their first event.
 func (r *Reasons) Expect(reasons ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

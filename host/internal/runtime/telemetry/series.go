@@ -20,15 +20,16 @@ type Metric struct {
 type Series struct {
 	Attrs map[string]string
 	Value float64 // of a counter or gauge
-	// Of a histogram: the number of values, their sum, and how many are in each bucket.
-	// The last bucket has no bound.
+	// Count, Sum, Bounds and Buckets describe a histogram: the number of values, their sum, the
+	// upper bounds, and the number of values in each bucket. The last bucket has no bound.
 	Count   uint64
 	Sum     float64
 	Bounds  []float64
 	Buckets []uint64
 }
 
-// Metrics returns what Text has of the families of the daemon itself.
+// Metrics returns the current metrics that the daemon defines, without those of the Go runtime and
+// of the process.
 func (m *Metrics) Metrics() ([]Metric, error) {
 	all, err := m.registry.Gather()
 	if err != nil {

@@ -24,14 +24,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Issuer is a running issuer.
+// Issuer is a running OpenID Connect issuer for tests.
 type Issuer struct {
 	t  testing.TB
 	on *mockoidc.MockOIDC
-	// URL and Audience are those of its tokens, CA is its authority in PEM.
+	// URL and Audience are the issuer and the audience of its tokens. CA is the certificate of its
+	// authority in PEM.
 	URL, Audience, CA string
-	// Reads counts the requests of its keys; Down: all requests fail; CacheControl is a
-	// header of its answers.
+	// Reads counts the requests for its keys. While Down is set, all requests fail. CacheControl is
+	// the header of that name in its responses.
 	Reads        atomic.Int64
 	Down         atomic.Bool
 	CacheControl atomic.Pointer[string]
@@ -104,7 +105,7 @@ func (x *Issuer) Rotate() {
 	x.on.Keypair = pair
 }
 
-// Key returns the key of the issuer and its id.
+// Key returns the current signing key of the issuer and its id.
 func (x *Issuer) Key() (key crypto.Signer, id string) {
 	x.t.Helper()
 	id, err := x.on.Keypair.KeyID()
@@ -112,7 +113,8 @@ func (x *Issuer) Key() (key crypto.Signer, id string) {
 	return x.on.Keypair.PrivateKey, id
 }
 
-// Login logs a person in as a program of the issuer does, and returns the ID token.
+// Login performs the authorization code flow for a subject, as a client of the issuer does, and
+// returns the ID token.
 func (x *Issuer) Login(subject string, groups ...string) string {
 	x.t.Helper()
 	x.on.QueueUser(&mockoidc.MockUser{Subject: subject, Groups: groups})

@@ -61,8 +61,8 @@ func Dirs(dataDir string, env func(string) (string, bool)) []string {
 	return dirs
 }
 
-// ParseReference parses store:NAME@VERSION. ok reports whether the text has the
-// prefix store:.
+// ParseReference parses store:NAME@VERSION. ok reports whether the text has the prefix store:;
+// without it, err is nil. A malformed reference is input/invalid.
 func ParseReference(text string) (name, version string, ok bool, err error) {
 	if !strings.HasPrefix(text, "store:") {
 		return "", "", false, nil
@@ -177,8 +177,9 @@ type Source struct {
 	Identify func(ctx context.Context, program string) (name, version string, err error)
 }
 
-// Add installs a program. It returns the existing one if it is installed
-// already.
+// Add installs a program in the first directory of the store. If the same program is installed
+// already, it returns that installation. The error is import/conflict if the name and version are
+// installed with another content.
 func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if len(s.dirs) == 0 {
 		return Installed{}, contract.Errorf("invalid-request",

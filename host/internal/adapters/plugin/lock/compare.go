@@ -65,7 +65,7 @@ func (d Difference) Message() string {
 	return what + "the lock file says otherwise about " + d.Subject
 }
 
-// Hint is the next step: the command and its effect.
+// Hint returns the next step: the command of Command and its effect.
 func (d Difference) Hint() string {
 	switch d.Level {
 	case Escalation:
@@ -98,7 +98,7 @@ func (d Difference) detailed(e *contract.Error) *contract.Error {
 // missing is the value of a side without one.
 const missing = "nothing"
 
-// NotLocked is the difference of a plugin without an entry.
+// NotLocked returns the difference for a plugin without an entry.
 func NotLocked(plugin string) Difference {
 	return Difference{
 		Plugin:  plugin,

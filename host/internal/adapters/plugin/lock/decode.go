@@ -26,7 +26,7 @@ type Problem struct {
 // reads it too, so the file has to go first.
 const rewrite = "restore the file, or remove it and run \"ferment plugin lock\", which approves the programs as they are now"
 
-// DecodeError is a text that is not a valid lock file.
+// DecodeError is the error for a text that is not a valid lock file.
 type DecodeError struct {
 	Name     string
 	Problems []Problem // at least one, in the order of the text

@@ -68,7 +68,7 @@ type Capability struct {
 	Intents []string // sorted
 }
 
-// Platform is the platform that this program was built for.
+// Platform returns the platform that this program was built for, such as linux/amd64.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
 var (
@@ -81,7 +81,8 @@ var (
 // ValidPlatform reports whether s names a platform, such as linux/arm64.
 func ValidPlatform(s string) bool { return platformForm.MatchString(s) }
 
-// Plugin returns the entry of a name.
+// Plugin returns the entry with that name; false if there is none. The entries must be sorted, as
+// by NewFile.
 func (f File) Plugin(name string) (Plugin, bool) {
 	i, ok := slices.BinarySearchFunc(f.Plugins, name, func(p Plugin, name string) int { return cmp.Compare(p.Name, name) })
 	if !ok {
@@ -90,14 +91,14 @@ func (f File) Plugin(name string) (Plugin, bool) {
 	return f.Plugins[i], true
 }
 
-// With returns the file with p added or replaced.
+// With returns a copy of the file in which p is added, or replaces the entry of the same name.
 func (f File) With(p Plugin) File {
 	kept := slices.DeleteFunc(slices.Clone(f.Plugins), func(x Plugin) bool { return x.Name == p.Name })
 	return NewFile(append(kept, p)...)
 }
 
-// NewFile returns a file of entries, in the order in which it is written. Of
-// several entries with the same name the last is kept.
+// NewFile returns a file with the entries sorted and normalized. If several entries have the same
+// name, the last one is kept.
 func NewFile(plugins ...Plugin) File {
 	byName := map[string]Plugin{}
 	for _, p := range plugins {
@@ -111,7 +112,7 @@ func NewFile(plugins ...Plugin) File {
 	return f
 }
 
-// Binary returns the hash for a platform.
+// Binary returns the hash of the program for a platform; false if there is none.
 func (p Plugin) Binary(platform string) (string, bool) {
 	for _, b := range p.Binaries {
 		if b.Platform == platform {
@@ -121,14 +122,14 @@ func (p Plugin) Binary(platform string) (string, bool) {
 	return "", false
 }
 
-// WithBinary returns the entry with the hash for a platform added or replaced.
+// WithBinary returns a copy of the entry in which the hash for a platform is added or replaced.
 func (p Plugin) WithBinary(platform, hash string) Plugin {
 	kept := slices.DeleteFunc(slices.Clone(p.Binaries), func(b Binary) bool { return b.Platform == platform })
 	p.Binaries = append(kept, Binary{platform, hash})
 	return p.normal()
 }
 
-// Capability returns the approved capability with an advertised id.
+// Capability returns the approved capability with an advertised id; false if there is none.
 func (p Plugin) Capability(id string) (Capability, bool) {
 	for _, c := range p.Capabilities {
 		if c.ID == id {

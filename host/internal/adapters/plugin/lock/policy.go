@@ -1,6 +1,6 @@
 package lock
 
-// Mode is how the lock file applies when a configuration is read.
+// Mode selects how the lock file is applied when a configuration is read.
 type Mode int
 
 // The modes. A program that differs from its entry is never started.
@@ -51,7 +51,8 @@ type Policy struct {
 	Listed bool
 }
 
-// Lenient reports whether a plugin may run without an entry.
+// Lenient reports whether a missing entry is accepted: in mode Shown, and in mode Checked unless
+// Strict is set. Listed is not considered.
 func (p Policy) Lenient() bool { return p.Mode == Shown || p.Mode == Checked && !p.Strict }
 
 // MayStart reports whether a program in a state may be started.

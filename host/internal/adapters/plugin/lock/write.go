@@ -16,8 +16,8 @@ import (
 // mode of a lock file: it is committed and contains no secrets.
 const mode = 0o644
 
-// Read reads the file at path. exists is false if there is no file. name is the
-// name of the file in errors.
+// Read reads the lock file at path; name is its name in errors. If there is no file, there is false
+// and err is nil. A file that is not valid is a [*DecodeError].
 func Read(name, path string) (f File, there bool, err error) {
 	// Checked before the open, which would block on a pipe without a writer.
 	info, err := os.Stat(path)
@@ -43,13 +43,12 @@ func Read(name, path string) (f File, there bool, err error) {
 	return f, true, err
 }
 
-// Update replaces the lock file at path by the result of change; the file need
-// not exist. Readers see the old content or the new one, also after a power
-// cut. Updates of one directory wait for each other. If change or the write
-// fails, the old file stays unchanged.
+// Update replaces the lock file at path by the result of change; the file need not exist. Readers
+// see the old content or the new one, also after a power failure. Concurrent updates of files in
+// one directory are serialized. If change or the write fails, the old file stays unchanged.
 //
-// change receives an empty file if there is none. err is the error of reading
-// the file; change may return it, or replace the file.
+// change receives the results of Read: an empty file and false if there is none. It may return err
+// to keep the file, or ignore err to replace it.
 func Update(name, path string, change func(old File, there bool, err error) (File, error)) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {

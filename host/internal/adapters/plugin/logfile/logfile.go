@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Sizes of the log of one plugin.
+// Limits of the log of one plugin: the bytes of one file, and the number of files.
 const (
 	Size  = 4 << 20
 	Count = 2

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Reader reads the lines of a [File], which another process may write and
-// rotate meanwhile. It loses no line unless it falls behind by more than the
-// files hold. It is not safe for concurrent use.
+// Reader reads the lines of a [File] while another process writes and rotates it. No line is lost
+// unless the reader falls behind by more than the rotated files hold. It is not safe for concurrent
+// use.
 type Reader struct {
 	path  string
 	files []*os.File // oldest first; only the last one may still grow
@@ -53,8 +53,8 @@ func OpenReader(path string) (*Reader, error) {
 	}
 }
 
-// Await is OpenReader for a log that may not have been written yet: it waits for it.
-// When ctx ends, the error is its cause.
+// Await is OpenReader for a log that may not exist yet: it waits until the log is written. When ctx
+// ends, the error is the cause of ctx.
 func Await(ctx context.Context, path string) (*Reader, error) {
 	for {
 		r, err := OpenReader(path)
@@ -99,8 +99,8 @@ func (r *Reader) Last(n int) ([][]byte, error) {
 	return lines, nil
 }
 
-// Next returns the next line and waits for it if necessary. When ctx ends, the
-// error is its cause.
+// Next returns the next line and waits for it if necessary. When ctx ends, the error is the cause
+// of ctx.
 func (r *Reader) Next(ctx context.Context) ([]byte, error) {
 	for {
 		if len(r.lines) > 0 {

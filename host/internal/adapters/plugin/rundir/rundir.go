@@ -21,7 +21,7 @@ const (
 	socketSuffix  = "/plugin-dir4294967295/plugin4294967295"
 )
 
-// PathTooLongError means that sockets in a directory could not be bound.
+// PathTooLongError is the error for a directory whose path is too long for Unix sockets in it.
 type PathTooLongError struct {
 	Path   string // the longest socket path that may occur
 	Length int
@@ -34,8 +34,8 @@ func (e *PathTooLongError) Error() string {
 		e.Length, e.Limit)
 }
 
-// Dir is the private directory of one host process. A lock that ends
-// with the process marks it as in use.
+// Dir is the private directory of one host process. A file lock, which ends with the process, marks
+// it as in use. It is safe for concurrent use.
 type Dir struct {
 	path string
 	lock *os.File
@@ -44,9 +44,8 @@ type Dir struct {
 	next int
 }
 
-// Base is the parent of the directories of all hosts of a user: below
-// xdgRuntimeDir (the value of XDG_RUNTIME_DIR) if that is a directory, else
-// below /tmp.
+// Base returns the parent of the directories of all hosts of a user: below xdgRuntimeDir (the value
+// of XDG_RUNTIME_DIR) if that is a directory, else below /tmp.
 func Base(xdgRuntimeDir string, uid int) string {
 	if info, err := os.Stat(xdgRuntimeDir); xdgRuntimeDir != "" && err == nil && info.IsDir() {
 		return filepath.Join(xdgRuntimeDir, "ferment")
@@ -121,10 +120,10 @@ func newLockedDir(base string) (string, *os.File, error) {
 	return path, lock, nil
 }
 
-// Path is the directory.
+// Path returns the path of the directory.
 func (d *Dir) Path() string { return d.path }
 
-// Instance creates a directory for the sockets of one process. The caller
+// Instance creates a directory for the sockets of one process and returns its path. The caller
 // removes it after the end of the process.
 func (d *Dir) Instance() (string, error) {
 	d.mu.Lock()

@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Source is a data directory to copy.
+// Source describes the data directory that Create copies.
 type Source struct {
 	Dir    string // absolute
 	Format int    // of the directory
@@ -37,10 +37,13 @@ const archiveSuffix = ".tar"
 // while a host removes runs.
 const maxSnapshots = 5
 
-// Folder is the folder of a data directory for backups. Create does not copy it.
+// Folder is the name of the folder for backups in a data directory. Create does not copy it.
 const Folder = "backups"
 
-// Create writes a backup. The target must not exist, except as an empty folder.
+// Create writes a backup to target: a folder, or an archive if the name ends in .tar. The target
+// must not exist, except as an empty folder; otherwise the error is invalid-request. Other errors
+// that have no specific type are backup/failed. The backup appears at target only when it is
+// complete.
 func Create(ctx context.Context, src Source, target string) (*Manifest, error) {
 	if err := vacant(target); err != nil {
 		return nil, err

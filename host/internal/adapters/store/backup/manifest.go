@@ -24,7 +24,7 @@ const (
 	dataName     = "data"
 )
 
-// Manifest says what a backup holds.
+// Manifest describes the content of a backup.
 type Manifest struct {
 	Version  int       `edn:"ferment/backup"`
 	At       time.Time `edn:"at"`
@@ -35,7 +35,8 @@ type Manifest struct {
 	Files    []File    `edn:"-"`
 }
 
-// Database is the database of the journal. One of a server is not in the backup.
+// Database describes the database of the journal. A backup contains an SQLite database, but not a
+// PostgreSQL database.
 type Database struct {
 	Driver string `edn:"driver"`         // sqlite or postgres
 	Name   string `edn:"name"`           // of the file, or of the database of a server
@@ -52,7 +53,8 @@ type Journal struct {
 	Last      string `edn:"last"` // id of the newest run
 }
 
-// File is a file of the data directory. Path is relative, with slashes.
+// File is one file of a backup. Path is relative to the data directory, with slashes. Runs is set
+// if the file is executable.
 type File struct {
 	Path  string `edn:"path"`
 	Bytes int64  `edn:"bytes"`
@@ -60,7 +62,7 @@ type File struct {
 	Runs  bool   `edn:"executable?,omitempty"`
 }
 
-// Bytes returns the size of all files.
+// Bytes returns the sum of the sizes of all files.
 func (m *Manifest) Bytes() (n int64) {
 	for _, f := range m.Files {
 		n += f.Bytes
@@ -68,7 +70,8 @@ func (m *Manifest) Bytes() (n int64) {
 	return n
 }
 
-// Value returns the manifest without the list of files.
+// Value returns the manifest as an EDN map with the number of files and the sum of their sizes in
+// place of the list.
 func (m *Manifest) Value() edn.Value {
 	v, err := edn.Encode(m)
 	if err != nil {

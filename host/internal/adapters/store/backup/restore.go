@@ -14,15 +14,15 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 )
 
-// Backup is an open backup. Create it with Open.
+// Backup is a backup that is open for reading. Create it with Open, and close it.
 type Backup struct {
 	Manifest *Manifest
 	dir      string
 	remove   func() error // removes the folder of an unpacked archive; nil: none
 }
 
-// Open opens a backup and reads its manifest. An archive is unpacked beside its place
-// for the time in which it is open.
+// Open opens the backup at a path, a folder or an archive, and reads its manifest. An archive is
+// unpacked to a temporary folder beside it, which Close removes.
 func Open(ctx context.Context, at string) (_ *Backup, err error) {
 	info, err := os.Stat(at)
 	if err != nil {
@@ -54,7 +54,8 @@ func Open(ctx context.Context, at string) (_ *Backup, err error) {
 	return b, err
 }
 
-// Close removes what Open has unpacked.
+// Close removes the temporary folder of an unpacked archive. For a backup that is a folder it does
+// nothing.
 func (b *Backup) Close() error {
 	if b.remove == nil {
 		return nil
@@ -62,12 +63,14 @@ func (b *Backup) Close() error {
 	return b.remove()
 }
 
-// Finding is a part of a backup that is not what was written. Path is empty for the
-// content of the database.
+// Finding is one difference between a backup and its manifest, or damage to the database in it
+// (Path is then empty).
 type Finding struct{ Path, What string }
 
-// Verify reads everything back: it compares every file with its hash, and in the
-// database every page, record, value and session. It changes nothing.
+// Verify compares every file with its hash in the manifest. If there is no difference and the
+// backup contains an SQLite database, it also checks every page, record, value and session of it.
+// The differences are returned as findings; the error means that a file could not be read. It
+// changes nothing.
 func (b *Backup) Verify(ctx context.Context) (found []Finding, err error) {
 	known := map[string]bool{}
 	for _, f := range b.Manifest.Files {
@@ -148,9 +151,10 @@ func (b *Backup) verifyDatabase(ctx context.Context) (found []Finding, err error
 	return found, err
 }
 
-// Restore copies the files into a data directory in which no file of the backup is.
-// database is the file of its journal; empty: it is in a database of a server. Each file
-// is compared with its hash again, and is durable when Restore returns.
+// Restore copies the files of the backup into the data directory dir. database is the path of the
+// database file of its journal; empty: the journal is in PostgreSQL. A file that exists already is
+// an error. Each file is compared with its hash during the copy, and is durable when Restore
+// returns nil. After an error, files that were already copied remain.
 func (b *Backup) Restore(ctx context.Context, dir, database string) error {
 	from, err := os.OpenRoot(filepath.Join(b.dir, dataName))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Dir is the data directory with the calibrations.
+// Dir is the path of a data directory. The calibrations are in its folder calibration.
 type Dir string
 
 var _ rescore.Store = Dir("")
@@ -27,8 +27,8 @@ const maxFile = 64 << 10
 // File returns the path of the calibration file of a judge.
 func (d Dir) File(judge string) string { return filepath.Join(string(d), "calibration", judge+".edn") }
 
-// Record implements rescore.Store: the calibration of a judge, nil without an
-// error if it was never calibrated.
+// Record implements rescore.Store. It returns the calibration of a judge; nil without an error if
+// the judge was never calibrated.
 func (d Dir) Record(judge string) (*calibration.Record, error) {
 	r, err := d.read(judge)
 	if err != nil {
@@ -58,7 +58,7 @@ func (d Dir) read(judge string) (*calibration.Record, error) {
 	return &r, nil
 }
 
-// Keep implements rescore.Store.
+// Keep implements rescore.Store. It replaces the calibration file of the judge atomically.
 func (d Dir) Keep(r calibration.Record) error {
 	file := d.File(r.Judge)
 	first := []edn.Value{edn.K("calibration/version"), edn.K("judge"), edn.K("cap/id")}
@@ -73,8 +73,8 @@ func (d Dir) Keep(r calibration.Record) error {
 	return nil
 }
 
-// Anchors implements rescore.Store: the labelled answers of a file, JSON if its
-// name ends in .json, else EDN.
+// Anchors implements rescore.Store. It reads labelled answers from a file, which is JSON if its
+// name ends in .json, else EDN. A file that cannot be read is not-found.
 func (Dir) Anchors(file string) (calibration.Anchors, error) {
 	info, err := os.Stat(file)
 	if err == nil && info.Size() > int64(edn.Body.Bytes) {

@@ -10,27 +10,27 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 )
 
-// Streams are what a talk without cursor control reads and writes.
+// Streams configure the input and output of a talk without cursor control.
 type Streams struct {
 	In  io.Reader
 	Out io.Writer
 	// Prompt is written before each line, and notes and messages are shown; empty for
 	// a script, which ends with the first line that fails.
 	Prompt string
-	// Interrupted has the next interrupt cancel a line, until done is called; nil: an
-	// interrupt ends the talk.
+	// Interrupted makes the next interrupt call cancel, until done is called; nil: an interrupt
+	// ends the talk.
 	Interrupted func(cancel func()) (done func())
-	// Live shows text while it arrives, on a terminal that cannot take it back.
+	// Live shows text while it arrives, for a terminal on which it cannot be removed.
 	Live bool
-	// Problem reports what a line that failed said.
+	// Problem reports the error of a line that failed.
 	Problem func(error)
 	// Value writes an answer in another format; nil: as text.
 	Value func(Answer) error
 }
 
-// Lines has a talk line by line: each is a message or a command, and \ at its end
-// continues it. The error is that of a script, or of the streams. If ctx is canceled
-// while a line is awaited, one more line of the input is read and ignored.
+// Lines runs a talk line by line. Each line is a message or a command; a \ at its end continues it
+// on the next line. The error is that of a script, or of the streams. If ctx is canceled while
+// Lines waits for a line, the next line of the input is read and ignored.
 func Lines(ctx context.Context, t *Talk, s Streams) error {
 	l := lines{Streams: s}
 	if err := t.Begin(ctx, l.show); err != nil {

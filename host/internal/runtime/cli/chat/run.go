@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// Terminal is where a talk is shown.
+// Terminal configures the terminal of a talk.
 type Terminal struct {
 	In    io.Reader
 	Out   io.Writer
@@ -17,7 +17,8 @@ type Terminal struct {
 	Color bool
 }
 
-// Run has a talk on a terminal until it ends. Ending ctx cancels what is executed.
+// Run runs a talk on a terminal until it ends. Canceling ctx cancels the line that is executed and
+// ends the talk. The error is that of the start of the talk, of the terminal, or of ctx.
 func Run(ctx context.Context, t *Talk, on Terminal) error {
 	ctx, stop := context.WithCancel(ctx)
 	d := &driver{ctx: ctx, talk: t}

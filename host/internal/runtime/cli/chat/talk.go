@@ -11,13 +11,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Caller calls an intent. show gets the events of the run. Canceling ctx cancels the
-// run, and Call returns when it has ended.
+// Caller calls an intent and returns the response envelope. show receives the events of the run.
+// Canceling ctx cancels the run; Call returns when the run has ended.
 type Caller interface {
 	Call(ctx context.Context, request edn.Value, show func(event edn.Value) error) (edn.Value, error)
 }
 
-// Settings are those of a talk.
+// Settings configure a talk.
 type Settings struct {
 	Conversation string   // its name; empty: a new one
 	Model        string   // a capability; empty: one that serves model/chat
@@ -31,7 +31,7 @@ type Settings struct {
 	WriteFile func(name string, content []byte) error
 }
 
-// Talk is a conversation and the place in it. Its methods must be called one at a time.
+// Talk is a dialog in one conversation at a time. Its methods must not be called concurrently.
 type Talk struct {
 	Settings
 	caller Caller
@@ -134,9 +134,9 @@ func typed(text string) string {
 // model is what answers.
 func (t *Talk) model() string { return cmp.Or(t.Agent, t.Model, first(t.Models)) }
 
-// Do executes a line and reports what happens. draft is the id of the message without an
-// answer that the line was made of, which it then replaces; empty: of none. Canceling ctx
-// cancels the line.
+// Do executes a line, which is a message or a command, and reports its events, errors included, to
+// show. draft is the id of the unanswered message that the line replaces; empty: none. Canceling
+// ctx cancels the line.
 func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	var err error
 	t.draft = draft

@@ -25,12 +25,12 @@ func Shown(w io.Writer, text string) string {
 	return Clean(text)
 }
 
-// Clean returns lines of text without control characters.
+// Clean returns text, which may have several lines, with control characters escaped.
 func Clean(text string) string {
 	return visible(text, func(r rune) bool { return r == '\t' || r == '\n' })
 }
 
-// Printable returns one line of text without control characters.
+// Printable returns one line of text with control characters escaped.
 func Printable(line string) string {
 	return visible(line, func(r rune) bool { return r == '\t' })
 }

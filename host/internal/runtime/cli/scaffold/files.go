@@ -87,8 +87,8 @@ var interpreters = map[string]struct{ variable, path string }{
 	Node:   {"NODE", "/usr/bin/node"},
 }
 
-// DefaultInterpreter returns the interpreter of a language if none is
-// specified.
+// DefaultInterpreter returns the path of the default interpreter of a language; empty if it needs
+// none.
 func DefaultInterpreter(lang string) string { return interpreters[lang].path }
 
 // program returns the command of the plugin block, and the files that it

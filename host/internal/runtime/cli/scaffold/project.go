@@ -45,7 +45,7 @@ var projectName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 // maxName keeps names and derived ids readable in a table.
 const maxName = 40
 
-// Check returns one sentence for each problem of p.
+// Check returns an error with one sentence for each problem of p; nil if there is none.
 func (p Project) Check() error {
 	var wrong []string
 	if len(p.Name) > maxName || !projectName.MatchString(p.Name) {
@@ -93,7 +93,7 @@ func (p Project) sample() sample {
 	return sample{p.Name + "/tool", p.Name + "/count", `{:text "to be or not to be"}`, `:distinct 4`}
 }
 
-// Try returns the command that tries the plugin once it is built.
+// Try returns a command line that calls the plugin after it is built.
 func (p Project) Try() string {
 	s := p.sample()
 	return fmt.Sprintf("ferment act %s '%s'", s.Intent, s.Try)

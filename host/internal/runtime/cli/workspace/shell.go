@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Shell is the command line around the verbs.
+// Shell gives the verbs access to the command line in which they run.
 type Shell struct {
 	Dir            string // the working directory
 	Getenv         func(string) (string, bool)
@@ -28,7 +28,7 @@ type Shell struct {
 	// input, up to one byte beyond a limit; WriteFile writes one.
 	ReadFile  func(name string, limit int) ([]byte, error)
 	WriteFile func(name string, content []byte) error
-	// Confirm asks on the terminal whether to go on; the error ends the command.
+	// Confirm asks on the terminal whether to continue. An error means no, and ends the command.
 	Confirm func(what string) error
 
 	// Open prepares calls of the intent of a request.
@@ -42,14 +42,13 @@ type Shell struct {
 	Quiet   func(code int) error
 }
 
-// Opening says how an intent is called.
+// Opening configures the calls of an intent.
 type Opening struct {
 	Local bool // in this process, even if a daemon serves
 	Quiet bool // without a word about plugins that start
 }
 
-// Caller calls an intent, in a daemon or in this process. Close stops what Open
-// has started.
+// Caller calls an intent, in a daemon or in this process. Close releases the resources of Open.
 type Caller interface {
 	// Call sends a request and returns the response envelope. show, unless it is
 	// nil, gets the events of the run; its error cancels the run. Canceling ctx

@@ -78,7 +78,7 @@ type Settings struct {
 	MinStability string
 	// Kept are paths that no effect may access, besides the data directory.
 	Kept []string
-	// Limits are those of plans, also of the templates of intents.
+	// Limits are the limits on plans, including the templates of intents.
 	Limits plan.Limits
 }
 

@@ -54,7 +54,8 @@ func Chess() contract.Description {
 	}
 }
 
-// Write creates a directory with the file and a program for the plugins.
+// Write creates a temporary directory with the text as ferment.hcl and a placeholder program
+// bin/chess, and returns the path of the file.
 func Write(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()

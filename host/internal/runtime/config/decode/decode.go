@@ -46,7 +46,8 @@ type Section struct {
 	Blocks []*Section
 }
 
-// Decoder evaluates the tree and checks every value against the specification.
+// Decoder evaluates the tree of one load and checks every value against the specification. It is
+// not safe for concurrent use.
 type Decoder struct {
 	*expression.Evaluator
 	ranges   map[string]*diag.Range // by path: the place of every part of a data value
@@ -145,8 +146,8 @@ func (d *Decoder) missing(n *syntax.Node, lacks []*language.Attr) {
 // same in each file that is read.
 var defaults sync.Map
 
-// Fallback decodes the default of the specification with the same decoder, so
-// paths and durations are treated alike.
+// Fallback decodes the default that the specification has for an attribute in the profile of the
+// decoder; false if there is none. Relative paths in it are below Base.
 func (d *Decoder) Fallback(n *syntax.Node, spec *language.Attr) (Value, bool) {
 	text := spec.DefaultIn(d.Profile)
 	if text == "" {

@@ -25,12 +25,13 @@ type Document struct {
 	Report  *diag.Collector
 	Decoder *Decoder
 	ByType  map[string][]*Section // the top-level blocks
-	// Elsewhere is set if the configuration is that of another machine: its files and
-	// secrets need not be here.
+	// Elsewhere is set if the configuration belongs to another machine: its files and secrets need
+	// not exist here.
 	Elsewhere bool
 }
 
-// NewDocument evaluates and checks every attribute of a tree.
+// NewDocument evaluates and checks every attribute of a tree and returns the decoded configuration.
+// Problems are added to report.
 func NewDocument(tree *syntax.Node, dir, profile string, in *expression.Inputs, report *diag.Collector) *Document {
 	eval := expression.NewEvaluator(report, in)
 	eval.Declare(tree)
@@ -49,7 +50,8 @@ func NewDocument(tree *syntax.Node, dir, profile string, in *expression.Inputs, 
 	return out
 }
 
-// KindOf rejects a file in place of a directory, and a directory in place of a file.
+// KindOf reports config/type if the path in attr exists and is not of the wanted kind (File or
+// Folder), or if a parent of it is a file. It does nothing if Elsewhere is set.
 func (d *Document) KindOf(s *Section, attr, wanted string) {
 	name := s.Text(attr)
 	if d.Elsewhere {
@@ -74,7 +76,8 @@ func (d *Document) KindOf(s *Section, attr, wanted string) {
 	})
 }
 
-// There rejects a configured path that does not exist.
+// There reports config/include if the path in attr is written and does not exist. It does nothing
+// if Elsewhere is set.
 func (d *Document) There(s *Section, attr string) {
 	v, name := s.Attrs[attr], s.Text(attr)
 	if !v.Written || d.Elsewhere {
@@ -95,7 +98,7 @@ func (d *Document) There(s *Section, attr string) {
 	})
 }
 
-// All returns the decoded blocks of one type, in the order of the file.
+// All returns the decoded top-level blocks of one type, in the order of the files.
 func (d *Document) All(name string) []*Section { return d.ByType[name] }
 
 // chosenProfile replaces the value of ferment.profile by the effective profile.
@@ -126,8 +129,9 @@ func kindOf(info fs.FileInfo) string {
 	return File
 }
 
-// OnDisk rejects paths of another kind of file than wanted and warns about
-// missing paths, which otherwise fail only in a call.
+// OnDisk checks the absolute paths in a list attribute: a file of another kind than wanted is an
+// error, and a missing one a warning, because it fails only when it is used in a call. It does
+// nothing if Elsewhere is set.
 func (d *Document) OnDisk(s *Section, attr, wanted string) {
 	for _, item := range s.Attrs[attr].Items {
 		path, _ := item.EDN.AsString()

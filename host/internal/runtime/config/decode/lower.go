@@ -126,8 +126,8 @@ type Lowering struct {
 	InputsOf map[string][]string
 }
 
-// Lower decodes the layers of the block, which may be empty. The value has nil for
-// every secret.
+// Lower decodes the layers of a config block (there may be none) and returns its value, with nil in
+// place of every secret. Errors are added to Report and set Good to false.
 func (l *Lowering) Lower(layers []syntax.Layer, header *diag.Range) edn.Value {
 	l.Good = true
 	return l.block(layers, l.Schema.Root, []string{"plugin", l.Plugin, "config"}, nil, header)
@@ -302,7 +302,8 @@ func (l *Lowering) names(v edn.Value, at *diag.Range) {
 
 func unitOf(e schema.Entry) string { return cmp.Or(e.Props.Unit, e.Schema.Props().Unit) }
 
-// UnitType returns the type of an entry with a unit.
+// UnitType returns the type of an entry whose unit has a syntax of its own, such as a duration;
+// false for other entries.
 func UnitType(e schema.Entry) (language.Type, bool) {
 	switch unitOf(e) {
 	case "ms":
@@ -401,7 +402,8 @@ func numeric(s *schema.Schema) bool {
 	return slices.Contains([]schema.Kind{schema.KindInt, schema.KindNumber, schema.KindDouble}, present(s).Kind())
 }
 
-// Boundary returns the message for a number out of range, else otherwise.
+// Boundary returns the message for a number that is below or above the range of its schema;
+// otherwise it returns the text otherwise.
 func Boundary(s *schema.Schema, v edn.Value, otherwise string) string {
 	n, ok := v.AsNumber()
 	if !ok {
@@ -453,8 +455,8 @@ func Takes(e schema.Entry) string {
 	return out
 }
 
-// Place returns the range of a part of a value, or that of its nearest ancestor
-// with a range.
+// Place returns the range of a part of a value, or that of its nearest ancestor with a range; nil
+// if there is none.
 func (l *Lowering) Place(path []string, inner []edn.Value) *diag.Range {
 	key := RangeKey(path)
 	at := l.ranges[key]

@@ -389,7 +389,8 @@ type versionNumber struct {
 	pre   string
 }
 
-// ParseVersion parses a version number.
+// ParseVersion parses a version number such as 1.2.3-rc1; a prefix v and build metadata are
+// ignored. It returns false if the text is not a version number.
 func ParseVersion(s string) (versionNumber, bool) {
 	var v versionNumber
 	s = strings.TrimPrefix(s, "v")

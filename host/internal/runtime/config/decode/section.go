@@ -25,7 +25,7 @@ func (s *Section) Number(name string) float64 {
 	return f
 }
 
-// Mapping returns a map of texts.
+// Mapping returns an attribute that is a map of strings.
 func (s *Section) Mapping(name string) map[string]string {
 	v := s.Attrs[name]
 	out := make(map[string]string, len(v.Keys))
@@ -35,7 +35,7 @@ func (s *Section) Mapping(name string) map[string]string {
 	return out
 }
 
-// All returns the nested blocks of a type; none of a nil section.
+// All returns the nested blocks of a type. s may be nil.
 func (s *Section) All(name string) []*Section {
 	if s == nil {
 		return nil
@@ -49,7 +49,7 @@ func (s *Section) All(name string) []*Section {
 	return out
 }
 
-// Twin returns the nested block with the same identity as of.
+// Twin returns the nested block with the type and labels of another block; nil if there is none.
 func (s *Section) Twin(of *Section) *Section {
 	for _, b := range s.Blocks {
 		if b.Node.Identity() == of.Node.Identity() {
@@ -75,13 +75,14 @@ func (s *Section) Label() string {
 	return s.Node.Labels[0]
 }
 
-// Where is the place of the block as "file:line:column".
+// Where returns the place of the block as "file:line:column".
 func (s *Section) Where() string { return s.At().String() }
 
 // At returns the place of the block.
 func (s *Section) At() *diag.Range { return s.Node.Source.Range(s.Node.Header) }
 
-// Block returns the nested block of that type, with defaults if the file has none.
+// Block returns the nested block of that type. A block without a label that no file has is decoded
+// from its defaults; nil if there is no such block.
 func (s *Section) Block(name string) *Section {
 	for _, b := range s.Blocks {
 		if b.Node.Spec.Name == name {
@@ -100,13 +101,13 @@ func (s *Section) Unread(name string) bool {
 	return there && !s.Attrs[name].Written && !s.Attrs[name].Reset
 }
 
-// Text returns an attribute that is a text.
+// Text returns an attribute that is a string; empty if it has no value.
 func (s *Section) Text(name string) string {
 	t, _ := s.Attrs[name].EDN.AsString()
 	return t
 }
 
-// Integer returns an attribute that is a whole number.
+// Integer returns an attribute that is a whole number; 0 if it has no value.
 func (s *Section) Integer(name string) int {
 	i, _ := s.Attrs[name].EDN.AsInt()
 	return int(i)
@@ -115,7 +116,8 @@ func (s *Section) Integer(name string) int {
 // Flag returns an attribute that is a bool.
 func (s *Section) Flag(name string) bool { return s.Attrs[name].EDN.Truthy() }
 
-// Texts returns the members of a list or set, and whether it has a value.
+// Texts returns the members of a list or set of strings, and reports whether the attribute has a
+// value.
 func (s *Section) Texts(name string) ([]string, bool) {
 	v, ok := s.Attrs[name]
 	if !ok || v.EDN.IsNil() {
@@ -129,8 +131,8 @@ func (s *Section) Texts(name string) ([]string, bool) {
 	return out, true
 }
 
-// ScopeValue returns a scope block as a value of the contract, where names of
-// durations include the unit.
+// ScopeValue returns a scope block as a value of the contract, without on_unknown. The keys of
+// durations have the suffix -ms.
 func ScopeValue(s *Section) edn.Value {
 	var m edn.MapBuilder
 	for i := range s.Node.Spec.Attrs {

@@ -84,7 +84,7 @@ func (p Printer) SpellSecret(s expression.Secret) string {
 	return "secret(" + SpellText(s.Kind+":"+name) + ")"
 }
 
-// SpellKey returns a key of an object.
+// SpellKey returns the key of an object in native syntax, quoted unless it is an identifier.
 func SpellKey(k string) string {
 	if hclsyntax.ValidIdentifier(k) {
 		return k

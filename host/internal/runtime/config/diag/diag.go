@@ -57,7 +57,7 @@ type Diagnostic struct {
 	Context bool   // the excerpt shows the line before
 }
 
-// Diagnostics are the findings of a load, in the order of the files.
+// Diagnostics are the findings of a load, in the order of the files and of the places in them.
 type Diagnostics []Diagnostic
 
 // HasErrors reports whether there is an error.
@@ -76,8 +76,8 @@ func (ds Diagnostics) Count(s Severity) int {
 	return n
 }
 
-// MaxKept is the maximum number of errors of one load, and that of its other diagnostics. Further errors are only
-// counted, further warnings are left out.
+// MaxKept is the maximum number of errors that one load keeps, and also the maximum number of other
+// diagnostics. Further errors are only counted, further warnings are discarded.
 const MaxKept = 1000
 
 // Collector collects the diagnostics of one load. It is not safe for concurrent use.
@@ -157,7 +157,8 @@ func (c *Collector) Poisoned(d Diagnostic) {
 	}
 }
 
-// Add adds a diagnostic.
+// Add adds a diagnostic. An error with the same place, type and message as an earlier one is
+// ignored.
 func (c *Collector) Add(d Diagnostic) {
 	c.Poisoned(d)
 	isError := d.Severity == SeverityError

@@ -34,9 +34,9 @@ func (r Range) String() string {
 	return fmt.Sprintf("%s:%d:%d", r.File, r.Start.Line, r.Start.Column)
 }
 
-// Source is one file. text is the input of the parser, without a byte order mark
-// and with LF line ends; reported positions are those of the file on disk. After
-// parsing, only hide modifies a Source, and only during the load that read it.
+// Source is one file of the configuration. Text is the input of the parser, without a byte order
+// mark and with LF line ends; reported positions are those of the file on disk. After parsing, only
+// Hide modifies a Source, and only during the load that read it.
 type Source struct {
 	Name string // printed name: relative to the root, with slashes
 	Path string // absolute
@@ -100,7 +100,8 @@ func (s *Source) withoutCarriageReturns(raw []byte) []byte {
 	return out
 }
 
-// Position converts an offset in the parsed text.
+// Position returns the position in the file of a byte offset in the parsed text. An offset outside
+// the text is moved to its nearest end.
 func (s *Source) Position(offset int) Position {
 	offset = min(max(offset, 0), len(s.Text))
 	line := sort.SearchInts(s.Lines, offset+1) // first line that starts after offset
@@ -117,11 +118,11 @@ func (s *Source) Span(from, to int) *Range {
 	return &Range{File: s.Name, Start: s.Position(from), End: s.Position(max(from, to))}
 }
 
-// Range converts a range of the library.
+// Range converts a range of the HCL library, whose offsets refer to the parsed text.
 func (s *Source) Range(r hcl.Range) *Range { return s.Span(r.Start.Byte, r.End.Byte) }
 
-// Line returns the text of a line without its end. Hidden ranges are replaced by
-// one asterisk per code point.
+// Line returns line n, counted from 1, without its end. Hidden ranges are replaced by one asterisk
+// per code point. It returns false if the file is private or has no such line.
 func (s *Source) Line(n int) (string, bool) {
 	if s.Private || n < 1 || n > len(s.Lines) {
 		return "", false
@@ -182,7 +183,8 @@ func (s *Source) SetPiece(at int, text string) {
 	s.pieces[at] = text
 }
 
-// Piece returns the text of an expression of a JSON file in native syntax.
+// Piece returns the native syntax of an expression in a JSON file; false if SetPiece has not
+// recorded it.
 func (s *Source) Piece(r hcl.Range) (string, bool) {
 	for _, base := range slices.Sorted(maps.Keys(s.pieces)) {
 		text := s.pieces[base]

@@ -14,7 +14,7 @@ import (
 // Quote returns a name in quotes.
 func Quote(s string) string { return strconv.Quote(s) }
 
-// Article puts a or an before a word.
+// Article returns a word, which must not be empty, with a or an before it.
 func Article(word string) string {
 	if strings.ContainsRune("aeiou", rune(word[0])) {
 		return "an " + word
@@ -83,7 +83,7 @@ func begunBy(name string, known []string) []string {
 	return out
 }
 
-// Short shortens a text for a diagnostic.
+// Short cuts a text to 80 code points for a diagnostic.
 func Short(s string) string {
 	const most = 80
 	if utf8.RuneCountInString(s) <= most {
@@ -92,7 +92,8 @@ func Short(s string) string {
 	return string([]rune(s)[:most]) + "..."
 }
 
-// Sentence returns the text of an error in one line. It is long enough for what was expected and what was found.
+// Sentence returns the text of an error on one line, cut to 600 code points, so that what was
+// expected and found fits.
 func Sentence(text string) string {
 	const most = 600
 	text = strings.Join(strings.Fields(text), " ")

@@ -15,7 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 )
 
-// ReadError is a file that cannot be used, with the type of its diagnostic.
+// ReadError is the error for a file that cannot be used, with the type of its diagnostic.
 type ReadError struct {
 	Type    string
 	Message string
@@ -90,7 +90,8 @@ func (e *ReadError) absent(name, path string) {
 	}
 }
 
-// IrregularError describes a path that is not a regular file; the text follows the path in a message.
+// IrregularError is the error for a path that is not a regular file. Its text follows the path in a
+// message.
 type IrregularError string
 
 // Error implements error.
@@ -179,7 +180,7 @@ func outermost(path string) string {
 	return first
 }
 
-// Cause returns a file error without its path, which the message already contains.
+// Cause returns the text of a file error without the path, which the message already contains.
 func Cause(err error) string {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -188,8 +189,8 @@ func Cause(err error) string {
 	return err.Error()
 }
 
-// ReadBelow reads a regular text file below a directory; symbolic links must not
-// leave it.
+// ReadBelow reads a regular text file of at most most bytes below a directory; symbolic links must
+// not leave it.
 func ReadBelow(dir, name string, most int64) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -35,8 +35,8 @@ func ednProblem(d *hcl.Diagnostic, s *diag.Source) (*diag.Range, string, bool) {
 	return LiteralPlace(s, call.Args[0].Range(), syntax.Pos), message, true
 }
 
-// LiteralPlace maps a position inside a literal to the file. It supports heredocs
-// and quoted strings without escapes.
+// LiteralPlace maps a position inside a literal to the file. It supports heredocs and quoted
+// strings without escapes, and returns nil for others.
 func LiteralPlace(s *diag.Source, arg hcl.Range, pos edn.Position) *diag.Range {
 	if !arg.CanSliceBytes(s.Text) {
 		return nil

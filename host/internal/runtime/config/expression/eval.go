@@ -74,7 +74,7 @@ func (e *Evaluator) Declare(root *syntax.Node) {
 	}
 }
 
-// AddLocals collects the names of all locals blocks.
+// AddLocals registers the locals of all locals blocks. They are evaluated when they are first used.
 func (e *Evaluator) AddLocals(root *syntax.Node) {
 	for _, b := range root.Blocks {
 		if !b.Spec.Open {
@@ -138,7 +138,8 @@ func (e *Evaluator) pay(expr hcl.Expression) {
 	}
 }
 
-// Context checks the names in an expression and returns their values.
+// Context returns the values of the names in an expression for its evaluation. Unknown names are
+// reported, and the result is then false.
 func (e *Evaluator) Context(expr hcl.Expression, s *diag.Source, path []string) (*hcl.EvalContext, bool) {
 	ok := true
 	used := map[string]cty.Value{}
@@ -258,7 +259,8 @@ func (e *Evaluator) knownLabel(t hcl.Traversal, s *diag.Source, path []string) b
 	return false
 }
 
-// StepName returns the first step of a traversal: local.NAME or block["LABEL"].
+// StepName returns the name in the first step of a traversal: NAME of local.NAME, LABEL of
+// block["LABEL"]. It returns false if there is no such step.
 func StepName(t hcl.Traversal) (string, bool) {
 	if len(t) < 2 {
 		return "", false

@@ -32,8 +32,8 @@ type Input struct {
 	Hash string // of the value; empty: absent
 }
 
-// Inputs reads environment variables and files for expressions, once each, and
-// records them.
+// Inputs reads environment variables and files for expressions, each once, and records them. It is
+// not safe for concurrent use.
 type Inputs struct {
 	root  string
 	env   func(string) (string, bool)

@@ -55,7 +55,7 @@ func secretHint(ref string) string {
 	return `write secret("env:NAME") or secret("file:PATH")`
 }
 
-// ErrNoSecret distinguishes a missing secret from an unreadable one.
+// ErrNoSecret is wrapped by the error of Secret.Read for a secret that is missing or empty.
 var ErrNoSecret = errors.New("is missing or empty")
 
 // Read returns the value. A file must not be readable by the group or by others;
@@ -89,7 +89,7 @@ func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 	return text, nil
 }
 
-// Handle identifies a secret independent of the file that refers to it.
+// Handle returns a key of the secret that does not depend on the file that refers to it.
 func (s Secret) Handle() string {
 	if s.Kind == "file" {
 		return s.Kind + ":" + s.Path

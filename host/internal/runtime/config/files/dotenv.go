@@ -189,7 +189,8 @@ func (g *gatherer) loadEnv(full string) {
 	}
 }
 
-// Lookup returns a variable; the process environment takes precedence over .env files.
+// Lookup returns the value of an environment variable, and reports whether it is set. The process
+// environment takes precedence over .env files.
 func (s *Set) Lookup(name string) (string, bool) {
 	if v, ok := s.env(name); ok {
 		return v, true

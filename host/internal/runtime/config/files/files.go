@@ -64,8 +64,8 @@ type gatherer struct {
 	profiled []*diag.Source  // files that may contain ferment.profile
 }
 
-// Find returns the default configuration in a directory: ferment.hcl, its JSON
-// form, or the directory config.
+// Find returns the path of the default configuration in a directory: ferment.hcl, its JSON form, or
+// the directory config, whichever exists first. If none exists, it returns the path of ferment.hcl.
 func Find(dir string) string {
 	for _, name := range []string{DefaultFile, DefaultFile + ".json", DefaultDirectory} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {

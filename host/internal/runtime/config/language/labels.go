@@ -43,7 +43,8 @@ func (b *Block) Shape() string {
 	return b.Name + ` "NAME" { ... }`
 }
 
-// Home returns the hint with the nested block that has the name; empty if there is none.
+// Home returns a hint that names the nested block of b that accepts the attribute or block name;
+// empty if no nested block does, or if b is the root.
 func (b *Block) Home(name string) string {
 	if b == Specification() {
 		return "" // not the only place
@@ -56,7 +57,8 @@ func (b *Block) Home(name string) string {
 	return ""
 }
 
-// Elsewhere returns the hint with the blocks that accept the name, at any depth; empty if there are none or too many.
+// Elsewhere returns a hint that names the blocks, at any depth, that accept the attribute or block
+// name; empty if there are none or too many.
 func Elsewhere(name string) string {
 	return belongs(name, func(b *Block) bool { return b.accepts(name) })
 }
@@ -104,7 +106,8 @@ func accepting(b *Block, in func(*Block) bool, outer func(inner string) string) 
 	return slices.Compact(homes)
 }
 
-// Settings returns the hint for settings that a plugin defines; empty if the block has no such place.
+// Settings returns a hint with the place for attributes that a plugin defines; empty if b has no
+// such nested block or kind is not "attribute".
 func (b *Block) Settings(kind string) string {
 	for _, inner := range b.Blocks {
 		if inner.Foreign && kind == "attribute" {

@@ -80,7 +80,7 @@ func (b *Block) Variant(label string) (*Block, bool) {
 	return &b.Variants[i], true
 }
 
-// Attr returns the attribute with that name.
+// Attr returns the attribute of b with that name; false if there is none.
 func (b *Block) Attr(name string) (*Attr, bool) {
 	i := slices.IndexFunc(b.Attrs, func(a Attr) bool { return a.Name == name })
 	if i < 0 {
@@ -89,7 +89,7 @@ func (b *Block) Attr(name string) (*Attr, bool) {
 	return &b.Attrs[i], true
 }
 
-// Block returns the nested block with that name.
+// Block returns the nested block of b with that name; false if there is none.
 func (b *Block) Block(name string) (*Block, bool) {
 	i := slices.IndexFunc(b.Blocks, func(x Block) bool { return x.Name == name })
 	if i < 0 {

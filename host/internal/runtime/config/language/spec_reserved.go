@@ -28,7 +28,7 @@ var reservedTable = []Reserved{
 	{path: "http.console", What: "the console"},
 }
 
-// ReservedAt returns the reserved name at a dotted path.
+// ReservedAt returns the reserved name at a dotted path; false if the path is not reserved.
 func ReservedAt(path string) (Reserved, bool) {
 	for _, r := range reservedTable {
 		if r.path == path {

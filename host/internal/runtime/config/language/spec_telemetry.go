@@ -1,12 +1,12 @@
 package language
 
-// OTLPProtocols are the protocols of a collector, the default first.
+// OTLPProtocols returns the protocols of a collector, the default first.
 func OTLPProtocols() []string { return []string{"grpc", "http"} }
 
-// LogLevels are the levels of log lines, the most talkative first.
+// LogLevels returns the levels of log lines, the most verbose first.
 func LogLevels() []string { return []string{"trace", "debug", "info", "warn", "error"} }
 
-// LogModules are the parts of the host whose log has a level of its own.
+// LogModules returns the parts of the host whose log level can be set separately.
 func LogModules() []string { return []string{"host", "http", "runs", "plugin", "candidates"} }
 
 // telemetryBlock configures what a daemon reports about itself.

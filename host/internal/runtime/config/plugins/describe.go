@@ -34,7 +34,7 @@ type Describer interface {
 	Describe(ctx context.Context, p Plugin, config edn.Value) (contract.Description, error)
 }
 
-// Hasher is a Describer that also hashes programs and caches the hashes, which are
+// Hasher is implemented by a Describer that also hashes programs and caches the hashes, which are
 // those of plugin.HashProgram.
 type Hasher interface {
 	Hash(program string, files []string) (string, error)

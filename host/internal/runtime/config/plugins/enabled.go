@@ -49,7 +49,8 @@ func Alternatives(names []string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// Problem returns why an enabled plugin serves nothing; nil if it serves.
+// Problem returns why the capabilities of an enabled plugin cannot be used; nil if they can. For a
+// disabled plugin it returns Unusable.
 func (p *Plugin) Problem() *contract.Error {
 	if !p.Enabled || p.Unusable != nil {
 		return p.Unusable

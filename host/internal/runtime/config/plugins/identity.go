@@ -89,7 +89,7 @@ func hashRead(name string) string {
 // print returns the keyed hash of a secret; empty if it was not read or the load has no key.
 func (r *Reader) print(s expression.Secret) string { return r.Prints[s.Handle()] }
 
-// ReadHash returns the hash of a file of Reads.
+// ReadHash returns the hash of a file in Reads; empty for another file.
 func (p *Plugin) ReadHash(name string) string { return p.hashes[name] }
 
 // fingerprint records a keyed hash of a secret.
@@ -116,7 +116,8 @@ func (p *Plugin) Resolved(with decode.Printer) edn.Value {
 	return edn.Vector(v, edn.Vector(secrets...))
 }
 
-// Shown returns a value of a plugin's config with secrets as handles.
+// Shown returns a value of the config of a plugin for display: the handle of s if v is that secret
+// (s is nil otherwise), and files that the config names relative to the root.
 func (p *Plugin) Shown(with decode.Printer, v edn.Value, s *expression.Secret) edn.Value {
 	if s != nil {
 		return edn.Text(with.Handle(*s))

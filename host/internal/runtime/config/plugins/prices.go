@@ -57,8 +57,8 @@ func (m ModelPrice) From() string {
 	return "configuration"
 }
 
-// Remark returns advice about a price that is unknown or old, empty if there is
-// none.
+// Remark returns advice about a price that is unknown, or was read longer than pricelist.Stale ago;
+// empty if there is none.
 func (m ModelPrice) Remark(now time.Time) string {
 	if !m.Known() {
 		return "what it costs is unknown: " + m.Missing()

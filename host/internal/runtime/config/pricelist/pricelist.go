@@ -126,7 +126,7 @@ func (l List) Install(dataDir string) (string, error) {
 	return name, nil
 }
 
-// Value returns the list as the data of a file.
+// Value returns the list as EDN in the form of its file.
 func (l List) Value() edn.Value {
 	v, err := edn.Encode(l)
 	if err != nil {
@@ -158,7 +158,9 @@ func (l List) VendorAt(host string) string {
 // version matches the date suffix of a model version.
 var version = regexp.MustCompile(`^-(\d{4}-\d{2}-\d{2}|20\d{6})$`)
 
-// Find returns the price of a model of a vendor on a day.
+// Find returns the price of a model of a vendor that applies at the time now; false if there is
+// none. A model name with a date suffix also matches the name without it; an exact match takes
+// precedence.
 func (l List) Find(vendor, model string, now time.Time) (Entry, bool) {
 	var dated Entry
 	found := false

@@ -37,7 +37,7 @@ type bound struct {
 	Hint     string
 }
 
-// ScanText returns the first byte that is not valid text.
+// ScanText returns the first byte or mark that is not valid UTF-8 text; nil if the text is valid.
 func ScanText(text []byte) *bound {
 	if i := bytes.IndexByte(text, 0); i >= 0 {
 		if bytes.HasPrefix(text, []byte{0xFF, 0xFE}) || bytes.HasPrefix(text, []byte{0xFE, 0xFF}) {
@@ -322,7 +322,7 @@ func Parse(s *diag.Source, report *diag.Collector) *hclsyntax.Body {
 	return parseBody(s, report)
 }
 
-// ParseTokens is parse that also returns the tokens of the file.
+// ParseTokens is Parse and also returns the tokens of the file; nil if the file exceeds a limit.
 func ParseTokens(s *diag.Source, report *diag.Collector) (*hclsyntax.Body, hclsyntax.Tokens) {
 	if b := ScanText(s.Text); b != nil {
 		reportBound(report, s, b)

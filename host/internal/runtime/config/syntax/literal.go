@@ -10,7 +10,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 )
 
-// Literal returns the value of a literal expression without evaluating it.
+// Literal returns the value of a literal expression without evaluating it; false if the expression
+// is not a literal.
 func Literal(expr hcl.Expression) (cty.Value, bool) {
 	switch e := expr.(type) {
 	case *hclsyntax.LiteralValueExpr:
@@ -30,7 +31,7 @@ func IsNull(expr hcl.Expression) bool {
 	return ok && v.IsNull()
 }
 
-// LiteralKey returns the literal key of an object entry.
+// LiteralKey returns the literal key of an object entry; false if the key is computed.
 func LiteralKey(expr hcl.Expression) (string, bool) {
 	if word := hcl.ExprAsKeyword(expr); word != "" {
 		return word, true
@@ -89,7 +90,7 @@ func (a *Attribute) Objects() []ExprIn {
 	return out
 }
 
-// AsText returns a known string.
+// AsText returns the string in v. The result is false if v is null, unknown or not a string.
 func AsText(v cty.Value) (string, bool) {
 	if v.IsNull() || !v.IsKnown() || v.Type() != cty.String {
 		return "", false
@@ -97,7 +98,7 @@ func AsText(v cty.Value) (string, bool) {
 	return v.AsString(), true
 }
 
-// SourceText returns the text of an expression in native syntax.
+// SourceText returns the text of an expression in native syntax; empty if it is not part of s.
 func SourceText(s *diag.Source, expr hcl.Expression) string {
 	r := expr.Range()
 	if text, ok := s.Piece(r); ok {

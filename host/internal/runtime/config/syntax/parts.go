@@ -19,7 +19,7 @@ type Parts struct {
 	Blocks map[string][]*Piece // by type, in the order of first appearance
 }
 
-// Piece is one nested block of parts.
+// Piece is one nested block of a Parts, merged from all layers.
 type Piece struct {
 	spot
 	Labels []string
@@ -107,7 +107,7 @@ func (p Parts) json(l Layer, s *schema.Schema, report *diag.Collector) {
 // LabelNames are the names of the labels of a block in the reference.
 var LabelNames = []string{"name", "name 2"}
 
-// EntriesOf returns the entries of a map schema, which may be optional.
+// EntriesOf returns the entries of a map schema. s may be nil.
 func EntriesOf(s *schema.Schema) []schema.Entry {
 	if s == nil {
 		return nil
@@ -115,7 +115,8 @@ func EntriesOf(s *schema.Schema) []schema.Entry {
 	return s.Deref().Entries()
 }
 
-// IsMap reports whether an object is a map in the schema, whose keys merge.
+// IsMap reports whether s is a map schema, possibly an optional one. Layers of such a value are
+// merged by key.
 func IsMap(s *schema.Schema) bool {
 	s = s.Deref()
 	if s.Kind() == schema.KindMaybe {

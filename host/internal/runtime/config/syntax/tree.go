@@ -335,7 +335,8 @@ func ReservedDiagnostic(r language.Reserved, subject string, at *diag.Range, pat
 	}
 }
 
-// Within returns the words after the name of a part of the block; empty for the root.
+// Within returns the words that follow the name of a part of the block in a message: " in " and the
+// title of the block; empty for the root.
 func Within(n *Node) string {
 	if len(n.Path) == 0 {
 		return ""

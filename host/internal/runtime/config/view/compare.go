@@ -399,7 +399,7 @@ func (p PluginActions) lists() []pluginList {
 		{"keep", p.Keep}}
 }
 
-// Text lays the difference out for people; empty if there is none.
+// Text returns the difference as text for people; empty if a reload has no effect.
 func (d Diff) Text() string {
 	if d.Empty() {
 		return ""

@@ -200,7 +200,8 @@ func referenceAttr(a *language.Attr, block string) string {
 	return text + " [" + a.Serves + "]"
 }
 
-// ReferenceValue returns the reference as data: one map per attribute.
+// ReferenceValue returns the reference as data: one map per attribute. Like Reference, it fails
+// with an UnknownPathError if the block does not exist.
 func ReferenceValue(block string) (edn.Value, error) {
 	at, path, err := findBlock(block)
 	if err != nil {

@@ -456,10 +456,10 @@ type Weakness struct {
 	At                   *diag.Range // nil: a default of the profile
 }
 
-// Weaker returns, for the attributes with profile-specific defaults, the values that
-// differ from the default of prod, in the order of the specification. A limit that
-// is lower than in prod, or that prod does not have, is not weaker; nor are fewer names
-// than prod has, or a value that its attribute says is as strict.
+// Weaker returns, for the attributes with profile-specific defaults, the values that differ from
+// the default of prod, in the order of the specification. Not weaker are a limit that is lower than
+// in prod or that prod does not have, a subset of the names in prod, and a value that the
+// specification lists in AsStrict.
 func Weaker(c *config.Config) []Weakness {
 	if c.Tree == nil {
 		return nil

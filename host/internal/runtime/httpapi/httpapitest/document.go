@@ -89,8 +89,8 @@ type Exchange struct {
 	Body           []byte
 }
 
-// Check reports how an exchange differs from the document. A request that was refused
-// need not fit it.
+// Check returns an error if an exchange does not match the document. The request is not checked if
+// the response rejects it.
 func (d *Document) Check(x Exchange) error {
 	at, err := url.Parse(x.Target)
 	if err != nil {

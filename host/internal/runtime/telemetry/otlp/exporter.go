@@ -21,7 +21,7 @@ const (
 	HTTP = "http"
 )
 
-// Settings say what is exported, and where to.
+// Settings configure what is exported, and the collector.
 type Settings struct {
 	// Endpoint is the URL of the collector: with scheme http there is no TLS. Over
 	// HTTP, v1/traces, v1/logs and v1/metrics are appended to its path.
@@ -35,7 +35,8 @@ type Settings struct {
 	Version, Instance string
 }
 
-// Exporter observes runs, and sends metrics. The zero value is not ready: use New.
+// Exporter exports the spans and events of the runs that it observes, and metrics. Create it with
+// New. It is safe for concurrent use.
 type Exporter struct {
 	outage outage
 	spans  dropped
@@ -52,13 +53,15 @@ type Exporter struct {
 
 var _ journal.Observer = (*Exporter)(nil)
 
-// New returns an exporter that exports nothing yet. Its metrics are those of a source.
+// New returns an exporter that exports nothing until Configure is called. metrics is the source of
+// its metrics.
 func New(log hclog.Logger, metrics Source) *Exporter {
 	return &Exporter{outage: outage{log: log, now: time.Now}, source: metrics, runs: map[string]*spans.Run{}}
 }
 
-// Configure changes the settings; nil exports nothing. What waits under other settings
-// is sent in the background. The collector need not be there.
+// Configure changes the settings; nil stops the export. Data that is queued under earlier settings
+// is sent in the background. The collector need not be reachable. After an error the earlier
+// settings stay.
 func (x *Exporter) Configure(s *Settings) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -87,8 +90,8 @@ func (x *Exporter) Configure(s *Settings) error {
 // closeLimit bounds the time in which what still waits is sent.
 const closeLimit = 2 * time.Second
 
-// Close sends what waits, for at most 2 seconds, and ends the exporter. No record may
-// come later.
+// Close flushes the queue for at most 2 seconds and stops the exporter. Nothing may be recorded
+// after Close.
 func (x *Exporter) Close() {
 	_ = x.Configure(nil) // cannot fail
 	x.ending.Wait()

@@ -19,7 +19,8 @@ import (
 // metricsEvery is the time between two exports of metrics.
 const metricsEvery = 10 * time.Second
 
-// Source returns the present metrics; begin is the time since when they count.
+// Source provides the metrics to export. Begin is the time since which they count; Metrics returns
+// the current values and may be nil.
 type Source struct {
 	Begin   time.Time
 	Metrics func() ([]telemetry.Metric, error)
