@@ -57,9 +57,9 @@ func WithToken(token string) Option { return func(c *Client) { c.token = token }
 func WithTransport(t http.RoundTripper) Option { return func(c *Client) { c.http.Transport = t } }
 
 // New returns a client of the daemon at a URL, such as http://127.0.0.1:7180. It does not
-// connect. The error is invalid-request for an invalid URL, and for a token that would be
-// sent unencrypted to another machine. Redirects are not followed, so that the token
-// reaches only this daemon.
+// connect. The error is invalid-request for an invalid URL, and http/insecure-listener if
+// a token would be sent unencrypted to another machine. Redirects are not followed, so
+// that the token reaches only this daemon.
 func New(server string, options ...Option) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
