@@ -26,9 +26,8 @@ func Tokens(limit int, count func(conversation.Message) int) Option {
 	return func(w *window) { w.limit, w.count = limit, count }
 }
 
-// Windowed returns the last n messages of c. It returns fewer if the window
-// would begin with the result of a tool without its call, which providers
-// reject.
+// Windowed returns the last n messages of c. It returns fewer if they would
+// contain the result of a tool without its call, which providers reject.
 func Windowed(c conversation.Context, n int, options ...Option) conversation.Context {
 	w := window{messages: max(n, 0)}
 	for _, option := range options {

@@ -35,7 +35,8 @@ func (v *Snapshot) Frame(ctx context.Context, frame id.ID) (*Frame, error) {
 
 // Head returns the head of a path and a type: that of the current state of the
 // path, or else of the latest earlier state that has one. If there is none, the
-// error is frame/no-head.
+// error is frame/no-head, or path/not-in-tree if the path never was in the
+// tree.
 func (v *Snapshot) Head(ctx context.Context, path, frameType string) (*Head, error) {
 	h, err := v.frames().head(ctx, path, frameType)
 	return h, readError(err)
