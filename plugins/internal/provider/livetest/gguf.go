@@ -68,8 +68,9 @@ func Model(scripts ...Script) []byte {
 	return g.file()
 }
 
-// Script is what the model says after each of its triggers. The words of all
-// scripts differ; a script without an end begins again after its last word.
+// Script is the text that the model generates after each of its triggers. The
+// words of all scripts differ; a script without an end repeats after its last
+// word.
 type Script struct {
 	Triggers []string
 	Words    []string
