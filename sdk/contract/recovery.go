@@ -32,7 +32,8 @@ func (c RecoveryClass) String() string {
 	return "invalid"
 }
 
-// ParseRecoveryClass reads the name of a recovery class, without a colon.
+// ParseRecoveryClass reads the name of a recovery class, without a colon. For
+// an unknown name it returns RecoveryNone and false.
 func ParseRecoveryClass(name string) (RecoveryClass, bool) {
 	i := slices.Index(recoveryNames[:], name)
 	return RecoveryClass(max(i, 0)), i >= 0

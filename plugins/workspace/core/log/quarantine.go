@@ -27,7 +27,7 @@ func moveAway(path, quarantine string) error {
 	return os.Rename(path, filepath.Join(quarantine, quarantineName(filepath.Base(path), sum)))
 }
 
-// MoveAway moves a file to the quarantine and makes that durable.
+// MoveAway moves a file to the quarantine directory and makes the move durable.
 func MoveAway(path, quarantine string) error {
 	if err := moveAway(path, quarantine); err != nil {
 		return ioError("quarantine", path, err)
