@@ -15,9 +15,9 @@ import (
 const AgentIntent = "agent/run"
 
 // AgentRun is one call of an agent. The function of [AgentFunc] may change its
-// fields before it returns the agent.
+// fields before it returns the agent. It is not safe for concurrent use.
 type AgentRun struct {
-	// Messages is the conversation that the agent goes on with.
+	// Messages is the conversation that the agent continues.
 	Messages conversation.Context
 	// Model is the :model of the request: a language model by its handle, or an
 	// intent that language models serve. If the function leaves it zero, it is
@@ -25,14 +25,13 @@ type AgentRun struct {
 	Model Ref
 	// Tools are the :tools of the request, for Functions.
 	Tools []Ref
-	// Depth is the number of agents that wait for this one.
+	// Depth is the number of agents above this one: 0 if no agent called it.
 	Depth int
-	// Input is the whole input, for keys of your own.
+	// Input is the whole input, for keys that AgentRun has no field for.
 	Input edn.Value
 }
 
-// AgentFunc makes a capability of kind agent from a function that returns the agent
-// of a call:
+// AgentFunc makes a capability of kind agent from a function that returns the agent of a call:
 //
 //	sdk.AgentFunc("demo/helper", func(ctx context.Context, run *sdk.AgentRun) (conversation.Agent, error) {
 //		tools, err := run.Functions(ctx)
@@ -42,20 +41,20 @@ type AgentRun struct {
 //		return agent.Tool(tools, run.Iterations(5))
 //	})
 //
-// The input has the form of req/agent.run: {:messages [..]} with the optional keys
-// :model, a handle or an intent, and :tools, a vector of these. With
-// :conversation/id in the place of :messages the host adds the messages, which the
-// plugin never reads from a store. The output has the form of res/agent.run:
+// The input has the form of req/agent.run: {:messages [..]} with the optional keys :model, a handle
+// or an intent, and :tools, a vector of these. With :conversation/id in the place of :messages the
+// host adds the messages, which the plugin never reads from a store. The output has the form of
+// res/agent.run:
 //
 //	{:messages [..] :text "..." :agent/stop :done}
 //
-// :messages are those that the agent adds, with their attribution, and :text is
-// what it says in them. :agent/stop is :length if the last message was cut at the
-// limit of its tokens, and :refused if the model refused to answer.
+// :messages are those that the agent adds, with their attribution, and :text is the text of these
+// messages. :agent/stop is :length if the last message was cut at the limit of its tokens, and
+// :refused if the model refused to answer.
 //
-// The agent streams: text as it comes, and each complete message, results of tools
-// included, as {:kind :message :message m}. An agent of package agent that reaches
-// a bound fails with :agent/iteration-limit or :agent/tool-loop.
+// The agent streams: text as it comes, and each complete message, results of tools included, as
+// {:kind :message :message m}. An agent of package agent that reaches a limit fails with
+// :agent/iteration-limit or :agent/tool-loop.
 func AgentFunc(
 	id string, fn func(ctx context.Context, run *AgentRun) (conversation.Agent, error), opts ...Option,
 ) Capability {
@@ -146,8 +145,9 @@ func at(err error, path ...edn.Value) error {
 	return contract.AsError(err).WithDetail("path", edn.Vector(path...))
 }
 
-// Iterations returns how often the agent may ask its model: n, at most 5 if another
-// agent waits for it. 0 is 5.
+// Iterations returns the largest number of requests that the agent may make to its
+// model, for [agent.Tool]: n, but 5 if n is 0, and at most 5 for a sub-agent (Depth
+// above 0).
 func (r *AgentRun) Iterations(n int) int {
 	if n == 0 || r.Depth > 0 && n > subIterations {
 		return subIterations

@@ -15,20 +15,22 @@ import (
 
 // Functions returns the tools of the run for [agent.Tool]. Their descriptions and
 // schemas are those of the capabilities behind r.Tools; a capability with several
-// intents is one tool for each. A tool has the name of its intent, or of its
-// capability where two would have the same name. Results are JSON.
+// intents is one tool for each. A tool has the name of its intent; an agent, and a
+// capability whose intent occurs twice, has the name of its capability. Results are
+// JSON.
 //
 // An agent among the tools is called as a sub-agent: the model gives it a :task, and
-// gets its last message. It receives the Model of the run, asks at most 5 times, and
-// has none of the tools of the run. The third sub-agent below the first
-// agent has no agents among its tools. The host keeps what a sub-agent does in a
-// conversation that it spawns from that of the run. If the run has none, the call
-// fails with :agent/context-incomplete.
+// gets its last message. It receives the Model of the run, makes at most 5 requests
+// to it, and has none of the tools of the run. The third sub-agent below the first
+// agent has no agents among its tools. The host stores the messages of a sub-agent
+// in a conversation that it derives from that of the run. If the run has no
+// conversation, the call of the sub-agent fails with :agent/context-incomplete.
 //
-// An error of a tool is shown to the model, except one that the model must not
-// pass over: of a suspended run, an effect with an unknown outcome, or a failure
-// of the host. A tool with an effect that the call may not have is
-// :effects/missing-required.
+// An error of a tool is shown to the model, except an error that must end the run: a
+// suspended run, an effect with an unknown outcome, a missing conversation, or a
+// final failure of the host. Functions returns :effects/missing-required if a tool
+// has an effect that the call does not permit, and :input/invalid if two tools have
+// the same name.
 func (r *AgentRun) Functions(ctx context.Context) ([]agent.Function, error) {
 	all, err := HostFrom(ctx).Describe(ctx, r.Tools...)
 	if err != nil {

@@ -30,8 +30,8 @@ func (c Capability) ID() string { return c.meta.ID }
 // IntentNames are the intents that a capability serves.
 type IntentNames []string
 
-// Intents names the intents that a capability serves, without colon. Without
-// names, the capability serves every intent.
+// Intents returns the names of the intents that a capability serves, without
+// colon. Without names, the capability serves every intent.
 func Intents(names ...string) IntentNames { return names }
 
 // Option sets metadata of a capability.
@@ -47,12 +47,14 @@ func In(schema string) Option { return func(c *Capability) { c.meta.InSchema.Nam
 // Out names the output schema instead of deriving it, for example "res/text".
 func Out(schema string) Option { return func(c *Capability) { c.meta.OutSchema.Name = schema } }
 
-// InFor names the input schema for one intent.
+// InFor names the input schema for one intent; other intents keep the schema of
+// [In].
 func InFor(intent, schema string) Option {
 	return func(c *Capability) { setFor(&c.meta.InSchema, intent, schema) }
 }
 
-// OutFor names the output schema for one intent.
+// OutFor names the output schema for one intent; other intents keep the schema
+// of [Out].
 func OutFor(intent, schema string) Option {
 	return func(c *Capability) { setFor(&c.meta.OutSchema, intent, schema) }
 }
@@ -65,10 +67,11 @@ func setFor(ref *contract.SchemaRef, intent, schema string) {
 }
 
 // Effects declares what a call changes or reads in the user's world, such as
-// "fs/write". The default is "none": the call only computes an answer.
+// "fs/write". The default is "none": the call only computes an answer. A second
+// Effects replaces the first.
 func Effects(names ...string) Option { return func(c *Capability) { c.meta.Effects = sorted(names) } }
 
-// Tags are words that requests can select by.
+// Tags sets the words by which requests can select the capability.
 func Tags(names ...string) Option { return func(c *Capability) { c.meta.Tags = sorted(names) } }
 
 // Cost sets the known cost of a call.
@@ -81,14 +84,14 @@ func Limits(limits contract.Limits) Option { return func(c *Capability) { c.meta
 // rejected with :runtime/overloaded.
 func MaxInFlight(n int) Option { return func(c *Capability) { c.meta.Limits.MaxInFlight = n } }
 
-// Timeout is the longest duration of one call.
+// Timeout sets the longest duration of one call.
 func Timeout(d time.Duration) Option { return func(c *Capability) { c.meta.Limits.Timeout = d } }
 
 // Deterministic promises that equal requests get equal answers.
 func Deterministic() Option { return func(c *Capability) { c.meta.Deterministic = true } }
 
-// Idempotent promises that two calls with the same effect key have the effect
-// once.
+// Idempotent promises that repeated calls with the same effect key have the
+// effect only once.
 func Idempotent() Option { return func(c *Capability) { c.meta.Idempotent = true } }
 
 // Repairs declares that the capability can correct its answer when the request
@@ -103,10 +106,12 @@ func Produces(types ...string) Option {
 	return func(c *Capability) { c.meta.CanProduce = sorted(types) }
 }
 
-// Description is one sentence about the capability, at most 500 characters.
+// Description sets the description of the capability: one sentence, at most 500
+// characters.
 func Description(text string) Option { return func(c *Capability) { c.meta.Description = text } }
 
-// Metadata changes any other field of the metadata.
+// Metadata changes any other field of the metadata; change is called once, at
+// once.
 func Metadata(change func(*contract.Capability)) Option {
 	return func(c *Capability) { change(&c.meta) }
 }

@@ -40,10 +40,10 @@ type Config[T any] struct {
 	// secrets.
 	Check func(cfg T) error
 
-	// Offer returns what follows from the configuration. It must be pure: equal
-	// settings give an equal offer, and it reads at most files that the
-	// settings name. Secrets are empty when it runs for Describe. Calls use the
-	// capabilities that it returned last.
+	// Offer returns the capabilities, schemas and needs that depend on the
+	// configuration. It must be pure: equal settings give an equal offer, and
+	// it reads at most files that the settings name. Secrets are empty when it
+	// runs for Describe. Calls use the capabilities of its latest result.
 	Offer func(ctx context.Context, cfg T) (Offer, error)
 
 	// Start is called once, in Configure, after validation, Offer and Check.
@@ -59,8 +59,8 @@ type Offer struct {
 	Ports        []uint16 // of the network needs
 }
 
-// Problem returns an error about the setting at path, such as Problem("no such
-// file", edn.K("script")).
+// Problem returns an error about the setting at path, for Config.Check, such as
+// Problem("no such file", edn.K("script")).
 func Problem(message string, path ...edn.Value) error {
 	return &problem{schema.Finding{Path: path, Message: message}}
 }

@@ -8,28 +8,30 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Callable describes an intent that a call can request, of one capability or of
-// those that the host chooses from.
+// Callable describes what a call can request: one intent of a capability, or an
+// intent for which the host chooses the capability.
 type Callable struct {
-	// Ref has the intent, and the handle if the callable was found by one.
+	// Ref has the intent, and the handle if Describe was given a handle.
 	Ref Ref
 	// Kind is the kind of the capability, such as tool or agent. For an intent it
 	// is that of its first candidate, empty if it has none.
 	Kind string
-	// Description is that of the capability.
+	// Description is the description of the capability.
 	Description string
 	// In and Out are the schemas of input and output. They contain no :ref.
 	In, Out edn.Value
-	// Effects are those of the capability; for an intent, those that each of its
-	// candidates has. A call that may not have all of them cannot be answered.
+	// Effects are the effects of the capability; for an intent, those that all
+	// of its candidates have. A request fails unless the call permits all of
+	// them.
 	Effects []string
 }
 
-// Describe returns what the references name, in their order: one callable for an
-// intent and for a handle with an intent, one for each intent of the capability
-// for another handle. The errors are those of a request to the reference:
-// :auth/forbidden for a handle that the call did not receive, :cap/not-found,
-// :runtime/not-ready, and :invalid-request for an unknown intent.
+// Describe returns the callables of the references, in their order: one for an
+// intent, and for a handle with an intent; for a handle without an intent, one
+// for each intent of the capability. The errors are those of a request to the
+// reference: :auth/forbidden for a handle that the call did not receive,
+// :cap/not-found, :runtime/not-ready, and :invalid-request for an unknown
+// intent. Without refs it returns nil.
 func (h *Host) Describe(ctx context.Context, refs ...Ref) ([]Callable, error) {
 	if len(refs) == 0 {
 		return nil, nil

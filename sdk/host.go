@@ -36,7 +36,8 @@ type Ask struct {
 	// Capability selects the capability by name. The host rejects it with
 	// :auth/forbidden unless the call received a handle of that capability.
 	Capability string
-	// Input is the input map: a struct, a map or an edn.Value, see Encode.
+	// Input is the input map: a struct, a map or an edn.Value, converted by
+	// [Encode].
 	Input any
 	// Fields are additional keys of the request envelope, such as :constraints,
 	// :done or :budget; nil for none.
@@ -61,8 +62,9 @@ func (a Answer) Out() edn.Value { return a.Response.Key("result").Key("out") }
 // map.
 func (a Answer) Decode(dst any) error { return edn.Decode(a.Out(), dst) }
 
-// Invoke sends a request within the trace, the budget, the deadline and the
-// effects of the call of ctx. The errors of the host are typed errors.
+// Invoke sends a request within the trace, budget, deadline and effects of the
+// call of ctx, and waits for the answer. Every error is a *[contract.Error];
+// without a host it is :runtime/not-ready.
 func (h *Host) Invoke(ctx context.Context, ask Ask) (Answer, error) {
 	if err := h.reachable("host call"); err != nil {
 		return Answer{}, err
@@ -146,7 +148,7 @@ func (h *Host) State() State { return State{h} }
 // most 64 KiB of canonical text.
 type State struct{ host *Host }
 
-// Get reads a key. If it does not exist, v is nil and version is 0.
+// Get reads a key. If it does not exist, v is nil, version is 0 and err is nil.
 func (s State) Get(ctx context.Context, key string) (v edn.Value, version uint64, err error) {
 	stored, err := s.change(ctx, wire.StateChange{Op: wire.StateGet, Key: key})
 	return stored.Value, stored.Version, err
@@ -159,7 +161,8 @@ func (s State) Put(ctx context.Context, key string, v edn.Value) (version uint64
 }
 
 // Swap writes a key if its version is the given one; 0 means that the key must
-// not exist. Otherwise ok is false and current is the stored value.
+// not exist. If the version differs, ok is false, err is nil and current is the
+// stored value.
 func (s State) Swap(
 	ctx context.Context, key string, version uint64, v edn.Value,
 ) (current wire.Stored, ok bool, err error) {

@@ -15,22 +15,24 @@ const ChatIntent = "model/chat"
 
 // Model is a language model behind the host, for agents and for functions that
 // hold a conversation. The zero Model is the one that the host chooses for
-// [ChatIntent]; a Handle of the call selects a capability. Each message is a
-// request of its own, with the bindings, gates, budgets and records of any other.
+// [ChatIntent]; a Handle of the call selects a capability. Each message is one
+// request to the host, to which bindings, gates and budgets apply and which is
+// recorded like any other.
 //
 // A Model is used with the context of a call, and while that call runs. It is safe
 // for concurrent use. Its errors are those of [Host.Invoke]; an answer that is not
-// a message is :runtime/invalid-result.
+// a message gives :runtime/invalid-result.
 type Model struct {
 	// Handle selects the capability; with the zero Handle the host chooses.
 	Handle Handle
-	// Intent is served by the model, [ChatIntent] if it is empty. Input and output
-	// have the form of req/chat and res/chat.
+	// Intent is the intent to request, [ChatIntent] if it is empty. Its input and
+	// output must have the form of req/chat and res/chat.
 	Intent string
 	// Fields are additional keys of the request envelope; nil for none.
 	Fields edn.Value
-	// OnAnswer, if set, receives each answer, which has the usage and the model
-	// under :result and :invoke/meta, before its message is returned.
+	// OnAnswer, if set, is called with each answer before its message is
+	// returned. The usage is under :result and the model under :invoke/meta of
+	// the answer.
 	OnAnswer func(Answer)
 }
 

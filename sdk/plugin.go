@@ -56,11 +56,12 @@ type Plugin struct {
 	// is starting. Without this hook the plugin is ready after Configure.
 	Health func(ctx context.Context, report func(Status))
 
-	// EndRun is called when a run has ended, to release what was kept for it.
+	// EndRun, if set, is called when a run has ended, to release what the
+	// plugin holds for it.
 	EndRun func(ctx context.Context, run string) error
 
-	// Close is called once, after the last call and before the process exits.
-	// The whole shutdown has one second.
+	// Close, if set, is called once, after the last call and before the process
+	// exits. The whole shutdown has one second.
 	Close func(ctx context.Context) error
 }
 

@@ -29,8 +29,9 @@ func (r Ref) String() string {
 	return ":" + r.Intent
 }
 
-// Value returns the reference as a value, nil for the zero Ref. The intent of a
-// Ref with a handle is not part of it.
+// Value returns the reference as a value: the handle, else the keyword of the
+// intent. The intent beside a handle is lost. The zero Ref and an invalid
+// intent give nil.
 func (r Ref) Value() edn.Value {
 	if r.Handle.id != "" || r.Intent == "" {
 		return r.Handle.Value()

@@ -32,11 +32,11 @@ func (s *Stream) delta(kind, text string) error {
 	return s.Delta(m.Map())
 }
 
-// Retract withdraws the text that was sent so far, for a function that found out
-// that it is not its answer. reason is the type of an error, such as
-// schema/invalid; another text is left out. The text that is sent afterwards is the
-// whole text. If the policy of the intent has shown text for good, the call fails
-// with :stream/malformed.
+// Retract withdraws all text that was sent so far. A function calls it if that text
+// is not its answer; the text that it sends afterwards is then the whole text.
+// reason is an error type, such as schema/invalid; a reason that is not a valid
+// keyword is left out. If the policy of the intent has already shown text that
+// cannot be withdrawn, the call fails with :stream/malformed.
 func (s *Stream) Retract(reason string) error {
 	var m edn.MapBuilder
 	m.Key("kind", edn.K("retract"))
@@ -58,7 +58,7 @@ func (s *Stream) Delta(piece edn.Value) error {
 }
 
 // Progress reports that the call is still working, so that the host does not
-// take it for hanging. v is any value, or nil.
+// treat it as hung. v is any value, or nil.
 func (s *Stream) Progress(v edn.Value) error { return s.out.Progress(v) }
 
 // Verbatim sends body as the whole response, without checking it, and ends the

@@ -50,7 +50,7 @@ type talker struct {
 	models   map[string]*answer.Model
 }
 
-// Gone also closes the connections.
+// Gone implements pool.Server and closes the connections to the server.
 func (t *talker) Gone() {
 	t.Server.Gone()
 	t.provider.Client.Close()

@@ -13,18 +13,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Call says how an act is sent. The zero value sends EDN, once, and takes an answer of
-// the cache if there is one.
+// Call holds the options of an act. The zero value sends the request once, as EDN, and
+// accepts an answer from the cache.
 type Call struct {
-	// Key is an idempotency key, of 1 to 128 visible ASCII characters: requests of one
-	// caller with one key share one run, which outlives the connection.
+	// Key is an idempotency key, 1 to 128 visible ASCII characters. Requests of one
+	// caller with the same key share one run, which continues if the connection is
+	// lost.
 	Key string
-	// Fresh has a cacheable act executed; its answer replaces that of the cache.
+	// Fresh executes the act even if the cache has an answer; the new answer
+	// replaces that one.
 	Fresh bool
-	// JSON sends the request as JSON: the daemon types its values by the schemas of its
-	// configuration.
+	// JSON sends the request as JSON, and the daemon converts its values to the types
+	// of the schemas in its configuration.
 	JSON bool
-	// Dir is the directory of relative paths in the input, on the admin socket.
+	// Dir is the directory to which relative paths in the input refer. It has
+	// an effect only on the admin socket.
 	Dir string
 	// Accepted, if set, is called with the id of the run once the daemon has accepted
 	// it, before the response.
@@ -57,7 +60,8 @@ func (r *Response) Err() error {
 }
 
 // NewRequest returns the request envelope of an intent with an input map. trace is an id
-// of the caller's choice that its runs and logs have in common.
+// that the caller chooses; it is recorded in the runs and logs of the request. The error
+// is invalid-request for an invalid intent.
 func NewRequest(trace, intent string, input edn.Value) (edn.Value, error) {
 	name, err := edn.Keyword(intent)
 	if err != nil {
@@ -71,9 +75,9 @@ func NewRequest(trace, intent string, input edn.Value) (edn.Value, error) {
 	), nil
 }
 
-// Act sends a request envelope and waits for the response. The error reports that none
-// was received; the one of the act is in the response. Canceling ctx cancels the run,
-// unless the call has a key.
+// Act sends a request envelope and waits for the response. err reports that no
+// response was received; an error of the act itself is in the response
+// ([Response.Err]). Canceling ctx cancels the run, unless the call has a key.
 func (c *Client) Act(ctx context.Context, envelope edn.Value, call Call) (Response, error) {
 	if call.Accepted != nil {
 		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -96,8 +100,8 @@ func (c *Client) Act(ctx context.Context, envelope edn.Value, call Call) (Respon
 	return responseOf(body, resp), nil
 }
 
-// Submit has the daemon accept an act and returns its job at once: the act runs when it
-// is its turn, also after a restart of the daemon.
+// Submit queues an act and returns its job at once. The daemon runs the act when the
+// queue permits, also after a restart of the daemon.
 func (c *Client) Submit(ctx context.Context, envelope edn.Value, call Call) (Job, error) {
 	r, err := c.Act(ctx, envelope.AssocKey("response/type", edn.K("accepted")), call)
 	if err == nil {
@@ -143,8 +147,8 @@ func (c *Client) actRequest(envelope edn.Value, call Call) (request, error) {
 	return q, nil
 }
 
-// Job is an act that was accepted before it ran. Its id is that of its run, so Cancel and
-// Watch take it too.
+// Job is an act in the queue of the daemon. Its id is the id of its run and is also
+// accepted by Cancel and Watch.
 type Job struct {
 	ID        string    `edn:"job/id"`
 	Status    Word      `edn:"job/status"` // queued, running, waiting, suspended, completed, failed, canceled or expired
@@ -171,7 +175,7 @@ func jobOf(v edn.Value, err error) (Job, error) {
 
 const jobs = "/v1/act/jobs/"
 
-// Job returns the state of an accepted act; the error of an unknown one is
+// Job returns the state of a queued act. For an unknown id the error is
 // queue/job-not-found.
 func (c *Client) Job(ctx context.Context, id string) (Job, error) {
 	return jobOf(c.get(ctx, jobs+url.PathEscape(id)))

@@ -43,7 +43,7 @@ const (
 // maxAnswer limits the size of a response in bytes.
 const maxAnswer = 64 << 20
 
-// ErrNoDaemon reports that no daemon listens on a socket.
+// ErrNoDaemon is returned by [Dial] if no daemon listens on the socket.
 var ErrNoDaemon = errors.New("no daemon listens on the socket")
 
 // Option changes a client.
@@ -52,13 +52,14 @@ type Option func(*Client)
 // WithToken sends the token of a user with each request.
 func WithToken(token string) Option { return func(c *Client) { c.token = token } }
 
-// WithTransport uses a transport of the caller, for example one that trusts the
-// authority of the daemon's certificate.
+// WithTransport sends requests through t, for example a transport that trusts
+// the certificate authority of the daemon.
 func WithTransport(t http.RoundTripper) Option { return func(c *Client) { c.http.Transport = t } }
 
-// New returns the client of a daemon at a URL, such as http://127.0.0.1:8411. It does not
-// connect. A token is sent unencrypted to this machine only. Redirects are not followed:
-// the token is for this daemon.
+// New returns a client of the daemon at a URL, such as http://127.0.0.1:7180. It does not
+// connect. The error is invalid-request for an invalid URL, and http/insecure-listener if
+// a token would be sent unencrypted to another machine. Redirects are not followed, so
+// that the token reaches only this daemon.
 func New(server string, options ...Option) (*Client, error) {
 	u, err := url.Parse(server)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
@@ -85,9 +86,9 @@ func loopback(host string) bool {
 }
 
 // Dial connects to the daemon of an admin socket; tokenFile holds the token of the daemon
-// process. The error is ErrNoDaemon if none listens; another error reports why the daemon
-// cannot be used. The client also calls the daemons that follow at the same socket: each
-// writes a token of its own to the file.
+// process. The error is ErrNoDaemon if no daemon listens; any other error states why the
+// daemon cannot be used. The client survives a restart of the daemon at the same socket:
+// it reads the new token from tokenFile.
 func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)

@@ -16,13 +16,13 @@ import (
 
 // Event is an event of a stream.
 type Event struct {
-	// ID is the cursor of the event of a run: a later request goes on after it. It is
-	// empty if the event cannot be read again.
+	// ID is the cursor of the event within its run, for [Client.Events]. It is empty
+	// if the event cannot be read again.
 	ID string
 	// Name is accepted, started, resolved, attempt, chunk, provisional, retract, gate,
 	// commit, usage, interrupt, suspended, reopened, finished, shutdown or another name.
 	Name string
-	// Data is a map with the facts of the event; that of finished has the response
+	// Data is a map with the data of the event. That of finished has the response
 	// envelope under :response, and so has that of suspended in the stream of an act.
 	Data edn.Value
 }
@@ -37,9 +37,9 @@ const (
 const maxStream = 1 << 30
 
 // Stream sends a request envelope and calls show with each event of its run, in order.
-// The error reports that no response was received, or is the one of show. Canceling ctx,
-// or an error of show, closes the stream: the daemon cancels the run unless a reader
-// comes back in time, for example with Events, or the call has a key.
+// It returns an error if no response was received, or the error of show. Canceling ctx,
+// or an error of show, closes the stream. The daemon then cancels the run, unless the
+// call has a key or a client reads the events again in time, for example with Events.
 func (c *Client) Stream(ctx context.Context, envelope edn.Value, call Call, show func(Event) error) (Response, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -57,11 +57,11 @@ func (c *Client) Stream(ctx context.Context, envelope edn.Value, call Call, show
 	return responseOf(body, resp), err
 }
 
-// Events calls show with the events of a run after the one with an id; empty: with all of
-// them. The result is the response envelope of the run, nil if after is the id of its last
-// event. The error is that of the daemon or of show, run/suspended for a run that waits for
-// a decision, or reports that the stream ended before the run; a later call with the id of
-// the last event goes on after it.
+// Events calls show with the events of a run that follow the event with the id after, or
+// with all of them if after is empty. It returns the response envelope of the run, or nil
+// if after is the id of the last event. The error is that of the daemon or of show;
+// run/suspended for a run that waits for a decision; or it reports that the stream ended
+// before the run. A later call with the id of the last event continues there.
 func (c *Client) Events(ctx context.Context, run, after string, show func(Event) error) (edn.Value, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -92,10 +92,10 @@ const (
 	longestPause = 5 * time.Second
 )
 
-// Watch is Events over restarts of the daemon and breaks of the connection: it connects
-// again and goes on after the last event, so that show gets each event once. It ends with
-// the run, with ctx, with an error of show, or with an error of the daemon that is not
-// retryable.
+// Watch is Events across restarts of the daemon and lost connections: it connects again
+// and continues after the last event, so that show receives each event once. It returns
+// when the run ends, ctx ends, show returns an error, or the daemon returns an error that
+// is not retryable.
 func (c *Client) Watch(ctx context.Context, run string, show func(Event) error) (edn.Value, error) {
 	after, pause := "", firstPause
 	var failed error
@@ -123,8 +123,8 @@ func (c *Client) Watch(ctx context.Context, run string, show func(Event) error) 
 }
 
 // Logs calls show with the last lines of a plugin's log, oldest first, then with each new
-// one until ctx ends, show fails or the daemon goes down. A line is a map, or a text if it
-// is not JSON.
+// line until ctx ends, show returns an error or the daemon stops. A line is a map, or a
+// string if it is not JSON.
 func (c *Client) Logs(ctx context.Context, plugin string, lines int, show func(line edn.Value) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -11,12 +11,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Health returns the health of the process, which does not depend on plugins; a daemon that
-// is stuck has no error, but :ok? false.
+// Health returns the health of the daemon process, which does not depend on plugins. An
+// unhealthy daemon is not an error: its value has :ok? false.
 func (c *Client) Health(ctx context.Context) (edn.Value, error) { return c.state(ctx, "/health") }
 
-// Ready returns the readiness for acts; a daemon that is not ready has no error, but
-// :ok? false, and the reasons under :failed.
+// Ready reports whether the daemon accepts acts. A daemon that is not ready is not
+// an error: its value has :ok? false and the reasons under :failed.
 func (c *Client) Ready(ctx context.Context) (edn.Value, error) { return c.state(ctx, "/ready") }
 
 // state returns an answer that is the same value with both of its statuses.
@@ -31,10 +31,10 @@ func (c *Client) state(ctx context.Context, path string) (edn.Value, error) {
 // Routes lists the routes of the daemon.
 func (c *Client) Routes(ctx context.Context) (edn.Value, error) { return c.get(ctx, "/routes") }
 
-// OpenAPI returns the document about the routes, as the value that JSON has.
+// OpenAPI returns the OpenAPI document of the routes, read from JSON.
 func (c *Client) OpenAPI(ctx context.Context) (edn.Value, error) { return c.get(ctx, "/openapi.json") }
 
-// Telemetry returns what the daemon has counted, by branch.
+// Telemetry returns the counters of the daemon as a map, by area.
 func (c *Client) Telemetry(ctx context.Context) (edn.Value, error) {
 	v, err := c.get(ctx, "/diag/telemetry")
 	return v.Key("telemetry"), err
@@ -46,9 +46,9 @@ func (c *Client) Metrics(ctx context.Context) (string, error) {
 	return text, err
 }
 
-// Stats returns what the recorded runs of a period did: the runs of Intent and Principal
-// that were accepted from Since on and before Until. Zero fields select all, and the last
-// 24 hours.
+// Stats returns statistics of the recorded runs of Intent and Principal that were
+// accepted at Since or later and before Until. Zero fields select all runs of the last 24
+// hours; the other fields of f are ignored.
 func (c *Client) Stats(ctx context.Context, f Filter) (edn.Value, error) {
 	return c.get(ctx, "/v1/runs/stats", "intent", f.Intent, "principal", f.Principal,
 		"since", instant(f.Since), "until", instant(f.Until))
@@ -62,8 +62,9 @@ type TrailFilter struct {
 	Wait  time.Duration // for a row, up to a minute
 }
 
-// Audit returns rows of the audit trail, oldest first, and the cursor behind them. No row is
-// the end of the trail. Rows have what JSON can express.
+// Audit returns one page of the audit trail, oldest row first, and the cursor to pass as
+// After for the next page. An empty page means that no newer row came within f.Wait. Rows
+// are read from JSON, so EDN types without a JSON form are not preserved.
 func (c *Client) Audit(ctx context.Context, f TrailFilter) (rows []edn.Value, cursor string, err error) {
 	query := encode("after", f.After, "until", instant(f.Until), "limit", number(f.Limit), "wait-ms", millis(f.Wait))
 	text, header, err := c.text(ctx, "/v1/admin/audit"+query, "application/x-ndjson")
@@ -101,7 +102,7 @@ func (c *Client) text(ctx context.Context, path, media string) (string, http.Hea
 	return string(text), resp.Header, err
 }
 
-// CancelJob is Cancel for an accepted act; the error of an unknown one is
+// CancelJob is Cancel for a queued act. For an unknown id the error is
 // queue/job-not-found.
 func (c *Client) CancelJob(ctx context.Context, id, why string, wait time.Duration) (accepted bool, err error) {
 	var b edn.MapBuilder

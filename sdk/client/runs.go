@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Word is a keyword without its colon.
+// Word is the name of a keyword, without its colon.
 type Word string
 
 // UnmarshalEDN reads a keyword or a text.
@@ -66,7 +66,7 @@ func decode(v edn.Value, err error, into any) error {
 	return nil
 }
 
-// Filter selects runs. Zero fields select all of them that the caller may read.
+// Filter selects runs. Zero fields select all runs that the caller may read.
 type Filter struct {
 	Status, Intent, Session string
 	Principal               string
@@ -76,13 +76,14 @@ type Filter struct {
 	Cursor                  string    // Page.Next of the page before
 }
 
-// Page is a part of a list of runs, the latest first.
+// Page is one page of a list of runs, the latest first.
 type Page struct {
 	Runs []Run
 	Next string // cursor of the next page; empty: this is the last one
 }
 
-// Runs returns a page of the recorded runs. Later runs do not move the pages behind it.
+// Runs returns a page of the recorded runs. Runs that are accepted between two calls do
+// not shift the following pages.
 func (c *Client) Runs(ctx context.Context, f Filter) (Page, error) {
 	v, err := c.get(ctx, "/v1/runs", "status", f.Status, "intent", f.Intent, "session", f.Session, "principal", f.Principal,
 		"since", instant(f.Since), "until", instant(f.Until), "key", f.Key, "limit", number(f.Limit), "cursor", f.Cursor)
@@ -124,8 +125,9 @@ func path(run string, below ...string) string {
 	return all
 }
 
-// Run returns the summary of a run; its Value also has the epochs, nodes, open questions
-// and, once it has ended, the response. The error of an unknown one is run/not-found.
+// Run returns the summary of a run. Its Value also has the epochs, nodes, open
+// interrupts and, once it has ended, the response. For an unknown run the error is
+// run/not-found.
 func (c *Client) Run(ctx context.Context, run string) (Run, error) {
 	v, err := c.get(ctx, path(run))
 	if err != nil {
@@ -136,8 +138,9 @@ func (c *Client) Run(ctx context.Context, run string) (Run, error) {
 	return r, err
 }
 
-// Records returns up to limit records of a run after the one with a number, and whether
-// there are more; with values, each has those that it names under :values.
+// Records returns up to limit records of a run that follow record number after, and
+// reports whether there are more. If values is set, each record has the values that it
+// refers to under :values.
 func (c *Client) Records(ctx context.Context, run string, after, limit int, values bool) (records []edn.Value, more bool, err error) {
 	flag := ""
 	if values {
@@ -150,15 +153,15 @@ func (c *Client) Records(ctx context.Context, run string, after, limit int, valu
 	return records, v.Key("more?").Truthy(), err
 }
 
-// Value returns a value by its hash, which a run of the caller names. A run that is given
-// is the only one that is searched.
+// Value returns a value by its hash, if a run of the caller refers to it. If run is not
+// empty, only that run is searched.
 func (c *Client) Value(ctx context.Context, hash, run string) (edn.Value, error) {
 	v, err := c.get(ctx, "/v1/values/"+url.PathEscape(hash), "run", run)
 	return v.Key("value"), err
 }
 
-// Verify compares the records and values of a run with their hashes. The result has
-// :damaged.
+// Verify compares the records and values of a run with their hashes. result lists
+// the damaged ones under :damaged; ok is true if there are none.
 func (c *Client) Verify(ctx context.Context, run string) (ok bool, result edn.Value, err error) {
 	v, err := c.get(ctx, path(run, "verify"))
 	return v.Key("ok?").Truthy(), v, err
@@ -169,8 +172,9 @@ func (c *Client) Diff(ctx context.Context, a, b string) (edn.Value, error) {
 	return c.get(ctx, path(a, "diff", b))
 }
 
-// Replay executes a finished run once more; how may have :mode, :swap and :effects, and
-// nil is a strict replay, whose error is replay/miss if a value differs.
+// Replay executes a finished run again. how is a map with any of :mode, :swap and
+// :effects; nil requests a strict replay, which fails with replay/miss if a value
+// differs.
 func (c *Client) Replay(ctx context.Context, run string, how edn.Value) (edn.Value, error) {
 	if how.IsNil() {
 		return c.post(ctx, path(run, "replay"))
@@ -178,22 +182,24 @@ func (c *Client) Replay(ctx context.Context, run string, how edn.Value) (edn.Val
 	return c.ask(ctx, request{method: http.MethodPost, path: path(run, "replay"), body: edn.Write(how)})
 }
 
-// Resume continues a suspended run with a decision for each of its open calls, a map with
-// :node, :decision and :value; a failed run whose error is retryable needs none.
+// Resume continues a suspended run. Each decision is a map with :node, :decision and
+// :value; there must be one for each call that waits for a decision. A failed run whose
+// error is retryable needs no decisions.
 func (c *Client) Resume(ctx context.Context, run string, decisions ...edn.Value) error {
 	body := edn.MustMap(edn.K("decisions"), edn.Vector(decisions...))
 	_, err := c.ask(ctx, request{method: http.MethodPost, path: path(run, "resume"), body: edn.Write(body)})
 	return err
 }
 
-// Cancel requests the cancellation of a run and waits up to 30 s for its end. accepted is
-// false if it had ended before.
+// Cancel requests the cancellation of a run and waits at most wait, up to 30 s, for its
+// end. accepted is false if the run had already ended.
 func (c *Client) Cancel(ctx context.Context, run, why string, wait time.Duration) (accepted bool, err error) {
 	v, err := c.post(ctx, path(run, "cancel"), "why", why, "wait", millis(wait))
 	return v.Key("cancel/accepted?").Truthy(), err
 }
 
-// Pin exempts a run from removal by age or size, or takes that back.
+// Pin exempts a run from removal by age or size; with on false it removes the
+// exemption.
 func (c *Client) Pin(ctx context.Context, run string, on bool) (Run, error) {
 	if !on {
 		return runOf(c.post(ctx, path(run, "unpin")))
@@ -201,7 +207,8 @@ func (c *Client) Pin(ctx context.Context, run string, on bool) (Run, error) {
 	return runOf(c.post(ctx, path(run, "pin")))
 }
 
-// Purge deletes the values of a finished run, or only returns it if dry is set.
+// Purge deletes the values of a finished run. If dry is set, it deletes nothing
+// and only returns the run.
 func (c *Client) Purge(ctx context.Context, run string, dry bool) (Run, error) {
 	flag := ""
 	if dry {
@@ -210,7 +217,7 @@ func (c *Client) Purge(ctx context.Context, run string, dry bool) (Run, error) {
 	return runOf(c.ask(ctx, request{method: http.MethodDelete, path: path(run) + encode("dry-run", flag)}))
 }
 
-// Interrupts returns the open questions of runs to people.
+// Interrupts returns the open interrupts: questions of runs to people.
 func (c *Client) Interrupts(ctx context.Context) (open []edn.Value, err error) {
 	v, err := c.get(ctx, "/v1/interrupts")
 	for each := range v.Key("interrupts").Elems() {
@@ -219,8 +226,8 @@ func (c *Client) Interrupts(ctx context.Context) (open []edn.Value, err error) {
 	return open, err
 }
 
-// Answer answers an open interrupt of a run, which its id or its node names. The answer is
-// durable when Answer returns.
+// Answer answers an open interrupt of a run; interrupt is the id of the interrupt or of
+// its node. The answer is stored durably when Answer returns.
 func (c *Client) Answer(ctx context.Context, run, interrupt string, answer edn.Value) error {
 	body := edn.MustMap(edn.K("answer"), answer)
 	_, err := c.ask(ctx, request{method: http.MethodPost, path: path(run, "interrupts", interrupt), body: edn.Write(body)})
@@ -232,14 +239,14 @@ func (c *Client) Admin(ctx context.Context, action edn.Value) (edn.Value, error)
 	return c.action(ctx, "/v1/admin", action, "")
 }
 
-// AdminOnce is Admin with an idempotency key: the action is executed by the first call
-// with the key, and the others return its result. A result has secrets, such as the text
-// of a token, only the first time.
+// AdminOnce is Admin with an idempotency key: the first call with the key executes the
+// action, later calls return its result. Secrets in a result, such as the text of a
+// token, are returned only to the first call.
 func (c *Client) AdminOnce(ctx context.Context, key string, action edn.Value) (edn.Value, error) {
 	return c.action(ctx, "/v1/admin", action, key)
 }
 
-// Session executes a session action, as Admin does an admin action.
+// Session executes a session action, a map like that of Admin.
 func (c *Client) Session(ctx context.Context, action edn.Value) (edn.Value, error) {
 	return c.action(ctx, "/v1/session", action, "")
 }
@@ -253,5 +260,5 @@ func (c *Client) action(ctx context.Context, path string, action edn.Value, key 
 	return v.Key("result"), err
 }
 
-// Whoami returns the caller: its roles, and what they permit.
+// Whoami returns the identity of the caller, its roles and its permissions.
 func (c *Client) Whoami(ctx context.Context) (edn.Value, error) { return c.get(ctx, "/v1/whoami") }

@@ -16,7 +16,7 @@ const (
 	LayerGroups       Layer = "cgroup"
 )
 
-// Error is a failed confinement.
+// Error reports that a process could not be confined.
 type Error struct {
 	Layer Layer
 	Path  string // the file at fault; often empty

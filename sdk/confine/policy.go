@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Level is how much is enforced.
+// Level is the extent of enforcement.
 type Level string
 
 // The levels; each includes the one before.

@@ -51,7 +51,8 @@ type Status string
 const (
 	// Pass: the plugin meets the requirement.
 	Pass Status = "pass"
-	// Fail: it does not, or the check could not be made.
+	// Fail means that the plugin does not meet the requirement, or that the
+	// check could not be made.
 	Fail Status = "fail"
 	// Fault: the harness or the machine failed; there is no verdict.
 	Fault Status = "fault"

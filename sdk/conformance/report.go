@@ -24,8 +24,8 @@ type Report struct {
 
 	Plugin  string // as described, empty if unknown
 	Version string
-	// Command is that of the options. Hash identifies the program; the caller
-	// of Run sets it.
+	// Command is the command line from the options. Hash identifies the
+	// program; the caller of Run sets it.
 	Command CommandLine
 	Hash    string
 
@@ -47,8 +47,9 @@ type CommandLine struct {
 // Failed counts the results that did not pass.
 func (r Report) Failed() int { return len(r.Results) - r.count(Pass, "") }
 
-// Blocked returns the ids of the checks that another failed check prevented, by
-// that check, and those checks in the order of the report.
+// Blocked returns the checks that did not run because another check failed: by
+// lists the failed checks in the order of the report, ids maps each of them to
+// the ids of the checks that it prevented.
 func (r Report) Blocked() (by []string, ids map[string][]string) {
 	ids = map[string][]string{}
 	for _, res := range r.Results {
@@ -63,7 +64,8 @@ func (r Report) Blocked() (by []string, ids map[string][]string) {
 	return by, ids
 }
 
-// BlockedText says why the checks that a failed check prevented did not run.
+// BlockedText returns a text that states why the checks prevented by the failed
+// check by did not run.
 func (r Report) BlockedText(by string) string {
 	for _, res := range r.Results {
 		if res.Blocked == by && res.Observed == (&blocked{by: by, hangs: true}).Error() {

@@ -24,7 +24,7 @@ type Options struct {
 	Config edn.Value
 	// Secrets is a map from the path of a secret to its text.
 	Secrets edn.Value
-	// Samples are inputs that are answered with a value, by the id of a
+	// Samples are inputs that the plugin answers with a value, by the id of a
 	// capability or by the name of an intent; the intent takes precedence.
 	// Without a sample the input is generated from the schema.
 	Samples map[string]edn.Value
@@ -34,7 +34,7 @@ type Options struct {
 	Slow *Sample
 	// Answers are the answers of the host to calls of the plugin, by intent.
 	Answers map[string]edn.Value
-	// Scope is what calls may touch, by effect; nil: not stated.
+	// Scope is the scope that calls receive, by effect; nil if not stated.
 	Scope edn.Value
 	// Only restricts the run to matching ids; nil: all.
 	Only *regexp.Regexp
@@ -75,8 +75,8 @@ func (o Options) spend(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * min(max(1, o.Patience), 3))
 }
 
-// Run runs the checks in sequence. ctx cancels the rest of the run; checks that
-// did not run are faults.
+// Run runs the checks in sequence. When ctx ends, the remaining checks are not
+// run and have the status Fault.
 func Run(ctx context.Context, target Target, opts Options) Report {
 	if opts.Seed == 0 {
 		opts.Seed = rand.Uint64()

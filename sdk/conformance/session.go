@@ -31,8 +31,9 @@ type Session struct {
 	loan      loan
 }
 
-// Open starts the plugin once, to determine its profiles and how far it gets.
-// ctx bounds that.
+// Open starts the plugin once, to determine its profiles and whether it starts,
+// describes itself and can be configured. ctx limits this step. The caller must
+// close the session.
 func Open(ctx context.Context, target Target, opts Options) *Session {
 	s := &Session{target: target, opts: opts, early: map[string]Result{}}
 	at := s.probe(ctx)

@@ -25,11 +25,11 @@ type Capability struct {
 	InSchema, OutSchema SchemaRef
 	Cost                Cost
 	Limits              Limits
-	// Deterministic promises equal answers to equal requests, Idempotent one
-	// effect for calls with equal effect keys.
+	// Deterministic promises equal answers to equal requests. Idempotent
+	// promises that calls with equal effect keys have the effect only once.
 	Deterministic, Idempotent bool
-	// Streams: it sends deltas. Repairs: it can use the findings about an
-	// earlier answer.
+	// Streams is set if the capability sends deltas, Repairs if it can use the
+	// findings about an earlier answer.
 	Streams, Repairs bool
 	// RecoveryRules derive the recovery class from the input.
 	RecoveryRules []RecoveryRule
@@ -41,13 +41,13 @@ type Capability struct {
 	Extra edn.Value
 }
 
-// SchemaRef names a schema, for all intents or per intent.
+// SchemaRef names a schema: Name for all intents, except those in ByIntent.
 type SchemaRef struct {
 	Name     string
 	ByIntent map[string]string
 }
 
-// For returns the name of the schema under the intent, "" if there is none.
+// For returns the name of the schema for the intent, or "".
 func (r SchemaRef) For(intent string) string {
 	if name, found := r.ByIntent[intent]; found {
 		return name
@@ -71,7 +71,7 @@ func (r SchemaRef) Value() edn.Value {
 }
 
 // Cost is the known cost of a call. An amount is an integer or a decimal; nil
-// means unknown, not zero.
+// means unknown, not zero. Token prices are in USD.
 type Cost struct {
 	Latency    time.Duration // in whole milliseconds
 	HasLatency bool
@@ -80,15 +80,16 @@ type Cost struct {
 	USDInPerMTok, USDCachedInPerMTok, USDOutPerMTok edn.Value
 }
 
-// Limits are the limits of a capability. Zero means not stated.
+// Limits are the limits of a capability. A zero field means that the limit is
+// not stated.
 type Limits struct {
 	Timeout       time.Duration // in whole milliseconds
 	MaxInFlight   int
 	MaxTokens     int
 	MaxInputBytes int
 	ContextTokens int
-	// HeadroomTokens is what a model may use for reasoning in addition to the limit
-	// of an answer. It is reserved with that limit.
+	// HeadroomTokens is the number of tokens that a model may use for reasoning in
+	// addition to the limit of an answer. The host reserves both.
 	HeadroomTokens int
 }
 

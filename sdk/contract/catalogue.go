@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Outcome is the meaning of an error type for errors of one source.
+// Outcome is what an error type implies for errors of one source: class,
+// retryability and HTTP status.
 type Outcome struct {
 	Class     Class
 	Retryable bool
@@ -26,10 +27,10 @@ type Row struct {
 	Sources SourceSet
 	// Retryable reports whether sending the same request again can succeed.
 	Retryable bool
-	// HTTP is the status of an answer with the error, 0 if the type is never an
-	// answer.
+	// HTTP is the status of an HTTP response with the error; 0 for a type that
+	// never occurs in a response.
 	HTTP int
-	// AsCause: the source is that of the cause.
+	// AsCause is set if an error of the type takes the source of its cause.
 	AsCause bool
 	// Help explains the type in one line.
 	Help string

@@ -42,12 +42,13 @@ type Error struct {
 	Details edn.Value
 	// Hint is the next step for the reader of the error.
 	Hint string
-	// Cause is the failure behind this one.
+	// Cause is the error that caused this one, or nil.
 	Cause *Error
 
 	// Op and Object are the operation and its object. They precede the message.
 	Op, Object string
-	// Err is the Go error behind this one. It never leaves the process.
+	// Err is the wrapped Go error, or nil. It is not part of the data of the
+	// error.
 	Err error
 }
 
@@ -79,9 +80,9 @@ func Errorf(typ, format string, args ...any) *Error {
 	return e
 }
 
-// AsError returns err as an [*Error]: the first one in its chain, or canceled
-// or timeout/hard for the errors of a context, or runtime/internal. Nil stays
-// nil.
+// AsError returns err as an [*Error]: the first one in its chain, else canceled
+// or timeout/hard for the errors of a context, else runtime/internal. For nil
+// it returns nil.
 func AsError(err error) *Error {
 	if err == nil {
 		return nil
@@ -156,11 +157,11 @@ type ofType string
 func (t ofType) Error() string { return "error of type :" + string(t) }
 
 // OfType returns a target for errors.Is that matches every [*Error] of the type
-// or alias, also as a cause of another error.
+// (or of the type of the alias), including a wrapped one and a cause.
 func OfType(typ string) error { return ofType(ResolveAlias(typ)) }
 
-// HTTPStatus returns the status of an answer with e, 0 for types that are never
-// an answer.
+// HTTPStatus returns the status of an HTTP response with e, 0 for a type that
+// never occurs in a response.
 func (e *Error) HTTPStatus() int { return rowOf(e.Type).For(e.Source).HTTP }
 
 func (e *Error) with(change func(*Error)) *Error {
@@ -221,7 +222,8 @@ func (e *Error) WithCause(cause *Error) *Error {
 	})
 }
 
-// Chain yields e, its cause, the cause of that, and so on; nothing if e is nil.
+// Chain yields e, then its cause, the cause of the cause, and so on. It yields
+// nothing if e is nil.
 func (e *Error) Chain() iter.Seq[*Error] {
 	return func(yield func(*Error) bool) {
 		for ; e != nil; e = e.Cause {

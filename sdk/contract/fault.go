@@ -21,14 +21,14 @@ const (
 	reasonErrorType      = "error/type-not-keyword"
 )
 
-// Fault is one problem of a request or an answer. [Fault.Err] returns it as an
+// Fault is one problem of a request or an answer. [Fault.Err] converts it to an
 // error.
 type Fault struct {
 	// Type is the type of the error.
 	Type string
 	// Reason names the violated rule, Message states it in a sentence.
 	Reason, Message string
-	// Path leads to the place.
+	// Path leads to the invalid value: map keys and indices.
 	Path []edn.Value
 	// Expected is the schema of the expected value, nil for none.
 	Expected edn.Value
@@ -37,9 +37,10 @@ type Fault struct {
 	HasGot bool
 	// Nearest is the known name nearest to an unknown one, nil for none.
 	Nearest edn.Value
-	// Findings are those of a schema, nil for none.
+	// Findings are the findings of a schema as data, nil for none.
 	Findings edn.Value
-	// Hint is the next step, empty for that of the type.
+	// Hint is the next step; if it is empty, the error has the hint of its
+	// type.
 	Hint string
 }
 

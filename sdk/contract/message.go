@@ -26,10 +26,10 @@ var (
 // MessageValue returns a message as data, in the form of the :messages of
 // :req/chat.
 //
-// Content that is one text is a string, any other a vector of parts. Calls are
-// under :tool/calls; if other parts follow them, their places are among the
-// parts. What :req/chat lacks, since no model reads it, is :attribution, and parts
-// of type :reference.
+// Content that is a single text is a string, any other content a vector of parts.
+// Calls are listed under :tool/calls. If another part follows a call, the vector
+// also has a part of type tool-call at the position of each call. :attribution and
+// parts of type :reference are additions to :req/chat, which models do not read.
 func MessageValue(m conversation.Message) edn.Value {
 	w := messageWriter{last: -1}
 	for p := range m.Parts() {

@@ -9,7 +9,8 @@ import (
 )
 
 // MessageFromAnswer returns the message of an answer in the form of :res/chat. Its
-// attribution has the finish.
+// attribution holds only the reason why the model stopped (:finish). The error is
+// that of [MessageFromValue].
 func MessageFromAnswer(answer edn.Value) (conversation.Message, *Error) {
 	content := answer.Key("parts")
 	if content.IsNil() {
@@ -23,9 +24,9 @@ func MessageFromAnswer(answer edn.Value) (conversation.Message, *Error) {
 	return m.WithAttribution(conversation.Attribution{Finish: name(answer.Key("finish"))}), nil
 }
 
-// MessageFromValue reads a message from data. The error is
-// conversation/invalid-message with the :path of the mistake. Keys that it does
-// not know are ignored.
+// MessageFromValue reads a message from data and ignores unknown keys. The
+// error is conversation/invalid-message; its detail :path leads to the invalid
+// value.
 func MessageFromValue(v edn.Value) (conversation.Message, *Error) {
 	r := messageReader{at: map[int][]edn.Value{}, open: map[string]conversation.Call{}}
 	m, err := r.message(v)

@@ -7,7 +7,7 @@ import (
 )
 
 // RecoveryClass determines what may happen to a call with an unknown outcome.
-// The classes are ordered from free to strict.
+// Greater classes are stricter.
 type RecoveryClass uint8
 
 // The recovery classes.
@@ -32,14 +32,15 @@ func (c RecoveryClass) String() string {
 	return "invalid"
 }
 
-// ParseRecoveryClass reads the name of a recovery class, without a colon.
+// ParseRecoveryClass reads the name of a recovery class, without a colon. For
+// an unknown name it returns RecoveryNone and false.
 func ParseRecoveryClass(name string) (RecoveryClass, bool) {
 	i := slices.Index(recoveryNames[:], name)
 	return RecoveryClass(max(i, 0)), i >= 0
 }
 
-// RecoveryRule gives the class of calls whose input has the value Match at the
-// path. Match nil matches an input without a value there.
+// RecoveryRule gives the class of calls whose input has the value Match at
+// Path. A nil Match matches an input without a value there.
 type RecoveryRule struct {
 	Path  []edn.Value
 	Match edn.Value
@@ -88,8 +89,8 @@ func (c *Capability) recoveryByEffects() RecoveryClass {
 	return RecoveryOnce
 }
 
-// OnlyReads reports whether effects change nothing: a call that has no others may be
-// made again.
+// OnlyReads reports whether no effect in effects changes anything, so that a call
+// with only these effects can be repeated.
 func OnlyReads(effects []string) bool {
 	return !slices.ContainsFunc(effects, func(e string) bool {
 		return e != "none" && e != "fs/read" && e != "db/read"

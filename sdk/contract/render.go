@@ -234,9 +234,12 @@ func placeOf(path []edn.Value) string {
 	return Excerpt(edn.Vector(path...))
 }
 
-// SyntaxError converts the error of a reader to the type for the origin of the
-// text: invalid-request (with the reason edn/invalid) for a client,
-// plan/invalid for a plan, runtime/protocol for a plugin.
+// SyntaxError converts err, the error of a reader, to an error of type typ,
+// which names the origin of the text: invalid-request (with the reason
+// edn/invalid) for a client, plan/invalid for a plan, runtime/protocol for a
+// plugin. A request above the limit of bytes becomes http/too-large instead of
+// invalid-request. The error has :line and :column if err is an
+// [*edn.SyntaxError].
 func SyntaxError(typ string, err error) *Error {
 	var syntax *edn.SyntaxError
 	if !errors.As(err, &syntax) {

@@ -28,8 +28,9 @@ type ResultRules struct {
 	// Kind is the kind of the capability. It determines the source of the error
 	// for an output that does not fit its schema.
 	Kind string
-	// Recorded is set for an answer that was checked when it came, and may have lost its
-	// secrets since: its reserved tags are those of the host.
+	// Recorded is set for an answer from a record of the host. The host checked it when
+	// it arrived and may have replaced secrets in it by reserved tags, so these tags are
+	// accepted.
 	Recorded bool
 	// Dropped, if not nil, is called with the path of every key that is removed
 	// from the answer because only the host sets it or because it is unknown.

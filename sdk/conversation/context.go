@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Context is what an agent or a model reads: the messages of a conversation at
-// one moment. Messages that are appended later do not show.
+// Context is the input of an agent or a model: an immutable list of the messages
+// of a conversation at one time. Messages that are appended to the conversation
+// later are not part of it.
 //
 //  1. All yields the messages in their order. It may be called again, yields the
 //     same messages each time, and may be broken off.
@@ -21,8 +22,8 @@ type Context interface {
 // Of returns a context with the messages.
 func Of(messages ...Message) Context { return list(slices.Clone(messages)) }
 
-// TransactionContext returns the messages of c, then those that are pending in
-// the transaction now.
+// TransactionContext returns the messages of c, followed by those that are
+// pending in tx at the time of the call.
 func TransactionContext(c Context, tx *Transaction) Context {
 	if pending := tx.state.pending; len(pending) > 0 {
 		return &pair{c, list(pending)} // Add appends behind the length of this slice

@@ -16,11 +16,11 @@ const (
 	DeltaText      DeltaKind = "text"
 	DeltaReasoning DeltaKind = "reasoning"
 	DeltaCall      DeltaKind = "tool-call"
-	// DeltaRetract withdraws the pieces since the last message. Text is the
+	// DeltaRetract invalidates the pieces since the last message. Text is the
 	// reason.
 	DeltaRetract DeltaKind = "retract"
 	// DeltaMessage is a complete message. It replaces the pieces since the last
-	// message: they are to be shown, the message is to be kept.
+	// message: pieces are for display, messages are what a conversation stores.
 	DeltaMessage DeltaKind = "message"
 )
 
@@ -31,12 +31,13 @@ type Delta struct {
 	Message Message // of a DeltaMessage
 }
 
-// Stream is an answer that arrives in parts. Nothing follows an error. It is for
-// one loop; leaving the loop cancels the work behind it.
+// Stream is an answer that arrives in parts. An error is its last element. It
+// can be iterated once; leaving the loop cancels the work of the model or agent.
 type Stream = iter.Seq2[Delta, error]
 
-// Fold returns the messages of a stream, and the error that ended it. A stream
-// that ends in the middle of a message has the error [io.ErrUnexpectedEOF].
+// Fold reads a stream and returns its messages, and the error that ended it. If
+// the stream ends in the middle of a message, the error wraps
+// [io.ErrUnexpectedEOF].
 //
 // If show is not nil, it gets each delta; if it returns false, Fold leaves the
 // stream and returns the messages so far without an error.

@@ -33,7 +33,7 @@ type message struct {
 	by    Attribution
 }
 
-// Attribution states where a message comes from. Empty fields are unknown.
+// Attribution states the origin of a message. Empty fields are unknown.
 type Attribution struct {
 	// Agent, Capability and Model produced the message in the run Run.
 	Agent, Capability, Model, Run string
@@ -200,7 +200,7 @@ func (m Message) Parts() iter.Seq[Part] {
 	return slices.Values(m.m.parts)
 }
 
-// Text returns the texts of the message, joined.
+// Text returns the text parts of the message, concatenated without a separator.
 func (m Message) Text() string {
 	var first string
 	var b strings.Builder
@@ -247,10 +247,10 @@ func (m Message) Result() (r Result, ok bool) {
 }
 
 // Empty reports whether the message has no content: it is the zero Message or
-// was made from an empty text. The result of a tool is never empty.
+// was made from an empty text. A message of the role tool is never empty.
 func (m Message) Empty() bool { return m.m == nil || len(m.m.parts) == 0 }
 
-// Attribution returns where the message comes from.
+// Attribution returns the origin of the message.
 func (m Message) Attribution() Attribution {
 	if m.m == nil {
 		return Attribution{}
@@ -258,7 +258,7 @@ func (m Message) Attribution() Attribution {
 	return m.m.by
 }
 
-// WithAttribution returns the message with another attribution.
+// WithAttribution returns a copy of the message with another attribution.
 func (m Message) WithAttribution(by Attribution) Message {
 	if m.m == nil {
 		return m
@@ -303,9 +303,9 @@ func (m Message) String() string {
 	return b.String()
 }
 
-// InvalidError is the error of a message that cannot be part of a conversation.
+// InvalidError describes why a message cannot be part of a conversation.
 type InvalidError struct {
-	// Part is the index of the part that is wrong, -1 if it is the whole message.
+	// Part is the index of the invalid part, -1 if the whole message is invalid.
 	Part   int
 	Reason string
 }

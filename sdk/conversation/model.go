@@ -7,7 +7,8 @@ type Model interface {
 	// Chat returns the model's next message, whose role is assistant. The model
 	// does not run the tools that the message calls.
 	Chat(ctx context.Context, c Context, o Options) (Message, error)
-	// ChatStream is Chat in parts: any deltas, then one with the whole message.
+	// ChatStream is Chat as a stream: any number of pieces, then one delta with
+	// the complete message.
 	ChatStream(ctx context.Context, c Context, o Options) Stream
 }
 
@@ -37,12 +38,14 @@ type Tool struct {
 }
 
 // Agent turns a context into new messages. It is pure: it reads the context,
-// asks the model, and changes nothing else. What it answers is the end of the
-// context: a question, the results of tools, or anything to go on from.
+// asks the model, and changes nothing else. It answers the last messages of the
+// context: a question, the results of tools, or anything else that it can
+// continue.
 type Agent interface {
 	// Execute returns the new messages, not those of the context. With an error
 	// it returns the messages that were complete before.
 	Execute(ctx context.Context, c Context, m Model) ([]Message, error)
-	// ExecuteStream is Execute in parts: [Fold] makes the same messages of it.
+	// ExecuteStream is Execute as a stream. [Fold] of the stream returns the
+	// same messages.
 	ExecuteStream(ctx context.Context, c Context, m Model) Stream
 }

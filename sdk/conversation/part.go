@@ -21,13 +21,13 @@ type Image struct {
 	Cache                bool // as in Text
 }
 
-// Reference is content that is stored elsewhere, by its hash.
+// Reference is content that is stored elsewhere and identified by its hash.
 type Reference struct {
 	Hash, MediaType string
 }
 
-// Reasoning is what a model wrote before its answer. It is sent back to the
-// same provider unchanged and is never part of the text of a message.
+// Reasoning is text that a model wrote before its answer. It is sent back to
+// the same provider unchanged and is never part of the text of a message.
 type Reasoning struct {
 	Text string
 	// Data is reasoning that only its provider can read. It excludes Text.
@@ -47,7 +47,7 @@ type Call struct {
 	// Args is the canonical text of the arguments: equal arguments have equal
 	// texts. In Ferment it is the canonical EDN of a map.
 	Args string
-	// Cache is that of Text, for the last part of a message.
+	// Cache is the mark of [Text], allowed only on the last part of a message.
 	Cache bool
 }
 

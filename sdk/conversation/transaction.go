@@ -17,8 +17,8 @@ import (
 //
 // Close makes sure that messages are not lost unnoticed: it reports those that
 // are pending in a transaction that did not end. A transaction that is garbage
-// before it ended is reported too, but when, and whether before the process
-// exits, is up to the runtime. The vet tool of package txclose finds paths on
+// collected before it ended is also reported, at a time that depends on the
+// runtime and possibly never. The vet tool of package txclose finds paths on
 // which a transaction does not end.
 //
 // A transaction has one owner at a time: it is not safe for concurrent use.
@@ -50,7 +50,7 @@ func Begin(onLost func(*LostError)) *Transaction {
 }
 
 // Add appends a message to the pending ones. After the end of the transaction it
-// panics with a [*FinalizedError]: as an error that the caller ignores, it would
+// panics with a [*FinalizedError], because a caller that ignored an error would
 // lose the message.
 func (t *Transaction) Add(m Message) { t.Extend(m) }
 
@@ -73,7 +73,7 @@ func (t *Transaction) Len() int { return len(t.state.pending) }
 func (t *Transaction) Finalized() bool { return t.state.ended }
 
 // Commit ends the transaction and returns its messages in their order. The error
-// is [ErrFinalized] if it ended before.
+// is [ErrFinalized] if it had already ended.
 func (t *Transaction) Commit() ([]Message, error) {
 	if t.state.ended {
 		return nil, ErrFinalized
@@ -81,8 +81,8 @@ func (t *Transaction) Commit() ([]Message, error) {
 	return slices.Clone(t.end()), nil // contexts share the slice
 }
 
-// Rollback ends the transaction and drops its messages. Of a transaction that
-// ended it does nothing.
+// Rollback ends the transaction and drops its messages. It does nothing if the
+// transaction has ended.
 func (t *Transaction) Rollback() { t.end() }
 
 func (t *Transaction) end() []Message {
@@ -90,8 +90,8 @@ func (t *Transaction) end() []Message {
 	return t.state.end()
 }
 
-// Close rolls the transaction back if it did not end. If messages are lost by
-// this, it reports them, once, and returns a [*LostError].
+// Close rolls the transaction back if it has not ended. If this drops messages,
+// Close reports them, once, and returns a [*LostError].
 func (t *Transaction) Close() error {
 	t.cleanup.Stop()
 	return t.state.close()
@@ -113,11 +113,12 @@ func (s *state) close() error {
 	return e
 }
 
-// ErrFinalized is the error of a transaction that ended before.
+// ErrFinalized is returned by Commit if the transaction was already committed,
+// rolled back or closed; FinalizedError wraps it.
 var ErrFinalized = errors.New("conversation: the transaction ended before")
 
-// FinalizedError is the panic of Add and Extend after the end of the
-// transaction. It is an [ErrFinalized].
+// FinalizedError is the panic value of Add and Extend after the end of the
+// transaction. It wraps [ErrFinalized].
 type FinalizedError struct {
 	Messages int // number of messages that were not added
 }

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind returns what v is.
+// Kind returns the kind of v.
 func (v Value) Kind() Kind { return v.kind }
 
 // IsNil reports whether v is nil.

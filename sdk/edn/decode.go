@@ -48,7 +48,6 @@ func joinProblems(problems []DecodeProblem) string {
 // big.Int, [16]byte and []byte accept #inst, integer, #uuid and base64 text.
 // Types with the method UnmarshalEDN of olympos.io/encoding/edn receive
 // canonical text, and that library decodes its own types.
-// of that library are filled by it.
 //
 // Decode continues after a problem and returns a *DecodeError with all of them;
 // the parts that fit have then been stored.

@@ -103,10 +103,10 @@ func catch(err *error) {
 	}
 }
 
-// Conj returns v with elements added where its kind adds them: at the end of a
-// vector, at the front of a list (so the last argument comes first), into a set;
-// a map takes maps and vectors of key and value. Nil becomes a vector. It panics
-// with a *ValueError on another kind and beyond MaxDepth.
+// Conj returns v with elements added: at the end of a vector, at the front of a
+// list one after the other (so the last argument comes first), or into a set.
+// The elements for a map are maps, or vectors of a key and a value. Nil becomes
+// a vector. It panics with a *ValueError on another kind and beyond MaxDepth.
 func (v Value) Conj(elems ...Value) Value {
 	switch v.kind {
 	case KindNil:

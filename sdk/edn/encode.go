@@ -30,7 +30,7 @@ func (e *EncodeError) Error() string { return "edn: encode: " + joinProblems(e.P
 // themselves, and that library encodes big.Float; the text is read strictly.
 //
 // NaN, infinities, channels, functions, equal keys and nesting beyond MaxDepth
-// return an *EncodeError with all of them.
+// are errors; Encode returns an *EncodeError that lists all of them.
 func Encode(x any) (Value, error) {
 	if v, ok := x.(Value); ok {
 		return v, nil

@@ -28,9 +28,9 @@ func NewLayout(names ...string) *Layout {
 	return l
 }
 
-// Map returns the map with these values under the names of the layout, in the
-// order of NewLayout. It panics if their number differs, and with a *ValueError
-// if the map would nest deeper than MaxDepth.
+// Map returns the map with these values, in the order of the names that were
+// given to NewLayout. It panics if the number of values differs from that of
+// the names, and with a *ValueError if the map would nest deeper than MaxDepth.
 func (l *Layout) Map(vals ...Value) Value {
 	l.checkLen(vals)
 	n := newNode(2 * len(vals))

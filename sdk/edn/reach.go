@@ -103,8 +103,9 @@ func (v Value) Entries() iter.Seq2[Value, Value] {
 	}
 }
 
-// All iterates a collection with the keys for Get: index and element, member
-// twice, key and value.
+// All iterates a collection with the keys that Get accepts: index and element
+// of a list or vector, key and value of a map; each member of a set is both.
+// Other kinds have none.
 func (v Value) All() iter.Seq2[Value, Value] {
 	switch v.kind {
 	case KindMap:

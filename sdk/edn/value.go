@@ -71,7 +71,7 @@ type tagged struct {
 	hash atomic.Pointer[digest]
 }
 
-// Entry is one key with its value in a map.
+// Entry is an entry of a map.
 type Entry struct{ Key, Val Value }
 
 func textValue(k Kind, s string) Value {

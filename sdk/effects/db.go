@@ -26,16 +26,17 @@ type Statement struct {
 	Parameters []edn.Value
 }
 
-// Work is what a call of a database tool asks for.
+// Work is the parsed input of a call of a database tool.
 type Work struct {
 	Connection string
 	Statements []Statement // one for db/query
 	Timeout    time.Duration
 }
 
-// Work returns the connection and the statements of a call of a database tool.
-// Whether the statements are allowed is decided by the executor, which knows the
-// database.
+// Work returns the connection, statements and timeout of a call of a database
+// tool, or the error if the input is invalid or the scope does not permit the
+// connection. The executor decides whether the statements are allowed, because
+// it knows the database.
 func (t Tool) Work(input edn.Value, s *Scope) (Work, *contract.Error) {
 	name := scopeWord(input.Key("connection"))
 	switch {

@@ -18,7 +18,9 @@ type Place struct {
 	Allow string
 }
 
-// Place returns the root and the path of a call of a file tool.
+// Place returns the root and the path of a call of a file tool, or the error if
+// the input is invalid or the scope does not permit the path. It does not
+// access the file.
 func (t Tool) Place(input edn.Value, s *Scope) (Place, *contract.Error) {
 	name, ok := input.Key("path").AsString()
 	switch {
@@ -86,7 +88,8 @@ func (t Tool) permitWrite(input edn.Value, s *Scope) *contract.Error {
 	return err
 }
 
-// Content returns the bytes that a call writes.
+// Content returns the bytes that a call writes, decoded if :encoding is
+// :base64. The error is effects/invalid-input.
 func (t Tool) Content(input edn.Value) ([]byte, *contract.Error) {
 	text, ok := input.Key("content").AsString()
 	if !ok {

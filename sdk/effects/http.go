@@ -27,7 +27,8 @@ type Target struct {
 	Port   int    // the effective port
 }
 
-// Target returns method and destination of a net/http-request call.
+// Target returns the method and destination of a net/http-request call, or the
+// error if the input is invalid or the scope does not permit them.
 func (t Tool) Target(input edn.Value, s *Scope) (Target, *contract.Error) {
 	method := "GET"
 	if v := input.Key("method"); !v.IsNil() {
@@ -48,7 +49,8 @@ func (t Tool) Target(input edn.Value, s *Scope) (Target, *contract.Error) {
 	return t.TargetURL(method, u, s)
 }
 
-// TargetURL validates one URL, that of the call or of a redirect.
+// TargetURL is Target for a URL that is already parsed: that of the call or of
+// a redirect.
 func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.Error) {
 	invalid := func(why string) (Target, *contract.Error) {
 		return Target{}, InvalidInput("url/invalid", t, "the :url %s", why)
@@ -157,6 +159,6 @@ var (
 	}
 )
 
-// Idempotent reports whether repeated requests have one effect, because the
+// Idempotent reports whether a repeated request has its effect only once: the
 // scope names an idempotency header.
 func (s *Scope) Idempotent() bool { return s.IdempotencyHeader.V != "" }

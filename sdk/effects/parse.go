@@ -285,8 +285,8 @@ func tidyRule(r ArgumentRule) ArgumentRule {
 	return r
 }
 
-// Tidy sorts members and drops those that another member covers. It may reuse
-// list.
+// Tidy returns list sorted, without members that another member covers. It may
+// modify list.
 func Tidy(kind Kind, list []string) []string {
 	slices.Sort(list)
 	list = slices.Compact(list)

@@ -20,7 +20,7 @@ const (
 	DefaultProcesses      = 16
 )
 
-// Program is the program that a call runs.
+// Program is the parsed input of a process/run call.
 type Program struct {
 	Command string   // absolute, a member of the scope's commands
 	Args    []string // without the program name
@@ -30,7 +30,9 @@ type Program struct {
 	Timeout time.Duration
 }
 
-// Program reads the program of a process/run call.
+// Program returns the command, arguments, directory, environment and timeout of
+// a process/run call, or the error if the input is invalid or the scope does
+// not permit them.
 func (t Tool) Program(input edn.Value, s *Scope) (Program, *contract.Error) {
 	argv, err := t.argv(input)
 	if err != nil {

@@ -79,7 +79,7 @@ func (l Bound) Duration(d time.Duration) time.Duration {
 	return d
 }
 
-// Word is an optional text; the empty text means none.
+// Word is an optional text. The empty text means that there is none.
 type Word struct {
 	V   string
 	Set bool
@@ -102,10 +102,10 @@ type ArgumentRule struct {
 // are intersected.
 type Kind uint8
 
-// The kinds of fields and the intersection of two values: the deeper of two
-// directories or prefixes, the narrower host, the common members of other
-// lists, the lower limit, true if both flags are true, and all argument rules
-// of both.
+// The kinds of fields. The intersection of two values is the deeper of two
+// directories or prefixes, the narrower of two hosts, the common members of
+// other lists, the lower of two bounds, true if both flags are true, and the
+// argument rules of both values.
 const (
 	KindFlag Kind = iota
 	KindCount

@@ -9,7 +9,8 @@ import (
 // P-521 certificate it has about 1,000.
 const maxHandshake = 8 << 10
 
-// Handshake is the line that tells where a plugin listens.
+// Handshake is the line in which a plugin states its protocol versions and the
+// address on which it listens.
 type Handshake struct {
 	Core        int    // version of go-plugin's own protocol
 	Version     int    // version of the application's protocol

@@ -12,8 +12,9 @@ import (
 // Stream is the source of a line.
 type Stream string
 
-// The streams of a process. Print and PrintErr carry what a Go plugin writes to
-// os.Stdout and os.Stderr after go-plugin replaced these: it arrives by RPC.
+// The streams of a process. Print and PrintErr are the output that a Go plugin
+// writes to os.Stdout and os.Stderr after go-plugin has replaced them; it
+// arrives by RPC.
 const (
 	Stdout   Stream = "stdout"
 	Stderr   Stream = "stderr"

@@ -20,7 +20,7 @@ type Command struct {
 	Path string
 	// Args follow the name of the program.
 	Args []string
-	// Env is the complete environment; nil: empty.
+	// Env is the complete environment; nil means an empty one.
 	Env []string
 	// Dir is the working directory; empty: that of the caller.
 	Dir string
@@ -33,7 +33,8 @@ type Command struct {
 	// at Path changed, Start fails. Nil: Start opens Path. Program is used only
 	// with a Policy; the caller closes it.
 	Program *os.File
-	// Reaper watches the family of the process; nil: none does.
+	// Reaper kills the family of the process if this process dies first; nil
+	// for no reaper.
 	Reaper *Reaper
 	// OutputGrace is how long the output pipes stay open after the exit while
 	// another process still holds their write ends. Zero means
@@ -41,8 +42,8 @@ type Command struct {
 	OutputGrace time.Duration
 }
 
-// DefaultOutputGrace lets the last lines of an ended process through; later
-// output of a process outside the session is lost.
+// DefaultOutputGrace is the default of Command.OutputGrace. Output that a
+// process outside the session writes later is lost.
 const DefaultOutputGrace = 250 * time.Millisecond
 
 // errReaped is the error of a signal after the exit.
@@ -77,8 +78,8 @@ type Process struct {
 	escaped int  // written before settled is closed
 }
 
-// Start runs the program. The child gets a pipe as standard input, whose end
-// means that the parent is gone.
+// Start runs the program. The standard input of the child is a pipe that ends
+// when this process ends. A child that cannot be started is an error.
 func Start(c Command) (*Process, error) {
 	path, err := filepath.Abs(c.Path)
 	if err != nil {
@@ -267,7 +268,8 @@ func (p *Process) outlived() int {
 	}
 }
 
-// Stdin is the pipe whose end tells the child that its parent is gone.
+// Stdin is the write end of the child's standard input. The child sees its end
+// when this process ends or calls CloseStdin.
 func (p *Process) Stdin() *os.File { return p.stdin }
 
 // Stdout is the read end of standard output. It is closed OutputGrace after the

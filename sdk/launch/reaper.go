@@ -43,8 +43,9 @@ type Reaper struct {
 	ended    chan struct{} // closed when no reaper runs any more
 }
 
-// NewReaper returns a reaper that runs the program of this process. runtimeDir,
-// if not empty, is a directory that it removes after the killing.
+// NewReaper returns a reaper that runs the program of this process. If
+// runtimeDir is not empty, the reaper removes that directory after it has
+// killed the processes.
 func NewReaper(runtimeDir string) *Reaper {
 	r := &Reaper{args: []string{"ferment", reaperCommand}, families: map[int]family{}, ended: make(chan struct{})}
 	if runtimeDir != "" {

@@ -15,8 +15,8 @@ func Backoff(n int, first, longest time.Duration) time.Duration {
 	return min(pause, longest)
 }
 
-// Recent returns the times that are less than window before now, in the array
-// of times.
+// Recent returns the times that are less than window before now. It reuses the
+// array of times.
 func Recent(times []time.Time, window time.Duration, now time.Time) []time.Time {
 	return slices.DeleteFunc(times, func(at time.Time) bool { return now.Sub(at) >= window })
 }

@@ -179,7 +179,8 @@ func (r *Runner) readStderr(proc *Process, from *pipe) {
 	scanLines(from, Stderr, r.Keep)
 }
 
-// Keep records a line that did not come through the pipes of the process.
+// Keep records a line that was not read from the pipes of the process. It is
+// added to the report and passed to Output.
 func (r *Runner) Keep(l Line) {
 	l = r.kept(l)
 	r.tail.Add(l.Text)
@@ -203,7 +204,7 @@ func (r *Runner) Handshake() (Handshake, bool) {
 	return *r.handshake, true
 }
 
-// Refused returns the error of Accept, or nil.
+// Refused returns the error with which Accept rejected the handshake, or nil.
 func (r *Runner) Refused() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -246,7 +247,8 @@ func (r *Runner) Drained() <-chan struct{} { return r.drained }
 // after Drained.
 func (r *Runner) LastLines() <-chan struct{} { return r.last }
 
-// Report returns what is known of the process now.
+// Report returns the facts about the process that are known at the time of the
+// call.
 func (r *Runner) Report() Report {
 	r.mu.Lock()
 	rep := Report{Output: strings.ToValidUTF8(string(r.head), "\uFFFD"), Noise: r.noise}

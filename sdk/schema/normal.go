@@ -17,9 +17,9 @@ func equalSchemas(a, b *Schema) bool {
 // single type word.
 func (s *Schema) normal() edn.Value { return (&former{}).form(s) }
 
-// Standalone returns the form with the target of each :ref in its place, so that it
-// compiles without a registry. A target within itself is :any, and so is what
-// exceeds the largest size of a schema.
+// Standalone returns the form with each :ref replaced by its target, so that it
+// compiles without a registry. A recursive reference becomes :any, and so does a
+// part that exceeds the largest size of a schema.
 func (s *Schema) Standalone() edn.Value {
 	return (&former{expands: true, open: []*Schema{s}}).form(s)
 }

@@ -29,9 +29,9 @@ const (
 	secretPrefix = "b3k:"
 )
 
-// SecretHash returns the value that stands for a secret in what a host keeps: the tag
-// #ferment/secret with a keyed hash, in hexadecimal digits. It fits every schema that is
-// marked with :secret.
+// SecretHash returns the value that replaces a secret in the records of a host: the tag
+// #ferment/secret with hash, a keyed hash in hexadecimal digits. It fits every schema
+// that is marked with :secret.
 func SecretHash(hash string) edn.Value {
 	v, _ := edn.Tagged(secretTag, edn.Text(secretPrefix+hash)) // a string may have the tag
 	return v

@@ -2,7 +2,7 @@ package schema
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// Tri is a result that may be unknown.
+// Tri is the result of a comparison that may be undecided.
 type Tri int8
 
 // The three results. The zero Tri is Unknown.

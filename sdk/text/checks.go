@@ -371,11 +371,10 @@ func Prose(s string) string {
 }
 
 // CheckLanguage checks whether a text is in the language want. It does not
-// apply to texts that are too short and, unless the text is in another language
-// that has a pack, to languages without a pack.
-//
-// The confidence of Detect is a share of the evidence, and related languages
-// share much of it; so only the detected language counts here.
+// apply to texts that are too short. To a language without a pack it applies
+// only if the text is in another language that has a pack. The check compares
+// only the detected language, because the confidence of Detect is low between
+// related languages.
 func (p *Packs) CheckLanguage(s, want string) (remarks []Remark, applies bool) {
 	want = primary(want)
 	prose := strings.TrimSpace(Prose(s))

@@ -23,9 +23,9 @@ type Cleaning struct {
 type Cleaned struct {
 	Text  string
 	Calls []ToolCall
-	// Broken reports a tool call that could not be read.
+	// Broken is set if a tool call could not be read.
 	Broken bool
-	// Cut reports that the text was shortened.
+	// Cut is set if the text was shortened.
 	Cut bool
 }
 
@@ -33,8 +33,8 @@ type Cleaned struct {
 // and applies the limit, in this order.
 func Clean(raw string, c Cleaning) Cleaned { return c.finish(WithoutReasoning(WithoutControls(raw))) }
 
-// WithoutControls removes control characters that are not white space. No reader
-// can use them, and providers refuse a message that holds a NUL.
+// WithoutControls removes control characters that are not white space. They have
+// no use in a text, and providers reject a message that contains a NUL.
 func WithoutControls(s string) string {
 	if strings.IndexFunc(s, useless) < 0 {
 		return s

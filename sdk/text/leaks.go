@@ -64,7 +64,7 @@ const maxRemarks = 10
 // prompt.
 const leakWords = 12
 
-// CheckPrompt looks for twelve consecutive words of the system prompt.
+// CheckPrompt looks for twelve consecutive words of the system prompt in s.
 func CheckPrompt(s, system string) []Remark {
 	secret := wordHashes(system, Words(system))
 	if len(secret) < leakWords {
@@ -147,7 +147,7 @@ var secretForms = [...]struct {
 	{"eyJ", 60, "a signed token"},
 }
 
-// CheckSecrets looks for keys, tokens and passwords.
+// CheckSecrets looks for text that has the form of a key, token or password.
 func CheckSecrets(s string) []Remark {
 	var out []Remark
 	add := func(from, end int, what string) {

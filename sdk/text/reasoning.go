@@ -73,7 +73,7 @@ func (f *filter) end() string {
 	return rest
 }
 
-// WithoutReasoning applies a filter to a whole text.
+// WithoutReasoning returns a text without its reasoning blocks.
 func WithoutReasoning(s string) string {
 	var f filter
 	text, _ := f.write(s)

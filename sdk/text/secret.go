@@ -166,8 +166,8 @@ func inBase64(s string) []string {
 // Replace returns a text without the secrets.
 func (s *Secrets) Replace(text string) string { return s.Head(text, len(text)) }
 
-// Head returns Replace for the first n bytes of a text. A secret that begins
-// there is removed even if it ends later.
+// Head returns the first n bytes of text without the secrets. A secret that
+// begins in these bytes is removed even if it ends later.
 func (s *Secrets) Head(text string, n int) string {
 	n = min(n, len(text))
 	if s == nil {

@@ -8,7 +8,7 @@ import (
 // Span is the part text[Start:End], in bytes.
 type Span struct{ Start, End int }
 
-// In returns the text of the span.
+// In returns the part of text that the span covers.
 func (s Span) In(text string) string { return text[s.Start:s.End] }
 
 // Words returns the words of a text: runs of letters, marks and digits, with

@@ -110,7 +110,7 @@ func Incompatible(plugin, host []int) *contract.Error {
 		revisions(plugin), revisions(host), older)
 }
 
-// Offer is the content of a plugin's handshake line.
+// Offer is the parsed handshake line of a plugin.
 type Offer struct {
 	Core, Version int
 	Protocol      string // of the calls, "grpc"
@@ -120,7 +120,8 @@ type Offer struct {
 // shortestCertificate is a lower bound for the length of a certificate.
 const shortestCertificate = 50
 
-// Check rejects an offer that would fail later, with a hint.
+// Check returns :runtime/protocol, with a hint, for an offer to which the host
+// cannot connect.
 func (o Offer) Check() error {
 	switch {
 	case o.Core != plugin.CoreProtocolVersion:

@@ -13,10 +13,11 @@ import (
 )
 
 // Service is a plugin. Its methods must be safe for concurrent use. Configure
-// comes once, before any Invoke that succeeds. Errors reach the host as typed
-// errors.
+// succeeds once, before any Invoke that succeeds. Errors reach the host as
+// typed errors.
 type Service interface {
-	// Describe is pure. A nil config requests the description without one.
+	// Describe returns the description of the plugin and has no side effects. A
+	// nil config requests the description without a configuration.
 	Describe(ctx context.Context, config edn.Value, host HostInfo) (Description, error)
 	// Configure configures the plugin. host is nil if the host serves none.
 	// After success the plugin owns host and closes it; after an error or

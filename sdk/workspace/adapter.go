@@ -10,34 +10,34 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Invoker calls an intent. [sdk.Host] is one.
+// Invoker calls an intent. *[sdk.Host] implements it.
 type Invoker interface {
 	Invoke(ctx context.Context, ask sdk.Ask) (sdk.Answer, error)
 }
 
-// Adapter reads and writes the context of one workspace.
+// Adapter reads and writes the frames of one workspace. It is safe for
+// concurrent use.
 type Adapter struct {
-	// Invoker is who calls the intents; nil is the host of the call of the
-	// context.
+	// Invoker calls the intents; nil means the host of the call of the context.
 	Invoker Invoker
-	// Workspace is the directory or the id of the workspace; empty is the only
-	// one of the host.
+	// Workspace is the directory or the id of the workspace. Empty means the
+	// only workspace of the host.
 	Workspace string
-	// Agent is on whose behalf frames are read and written; empty is the default
-	// agent of the configuration.
+	// Agent is the id of the agent for which frames are read and written. Empty
+	// means the default agent of the configuration.
 	Agent string
 }
 
-// View selects the frames of a node. The zero View is the default one of the
+// View selects the frames of a node. The zero View is the default view of the
 // workspace.
 type View struct {
-	// Name is the name of a view of the configuration, or a built-in one such as
-	// heads, history or fresh. Without it the other fields apply.
+	// Name is the name of a view of the configuration, or a built-in view such
+	// as heads, history or fresh. If it is empty, the other fields apply.
 	Name string
 	// MaxFrames and MaxBytes limit the frames and the bytes of their texts; 0
 	// means the default.
 	MaxFrames, MaxBytes int
-	// Types and Agents are those of the frames; empty means all.
+	// Types and Agents select frames by type and by agent; empty means all.
 	Types, Agents []string
 	// Fresh leaves out frames whose inputs changed.
 	Fresh bool
@@ -49,9 +49,11 @@ type Node struct {
 	Path   string
 	Kind   string // file, dir, link or repo
 	Frames []Frame
-	// Count is the number of all frames of the node, which the view may exceed.
+	// Count is the number of all frames of the node, including frames that the
+	// view leaves out.
 	Count int
-	// Seq is the transaction that was read, Root the id of the root then.
+	// Seq is the transaction that was read, Root the id of the root at that
+	// transaction.
 	Seq  uint64
 	Root string
 }
@@ -72,33 +74,33 @@ type Frame struct {
 	Origin, State string `edn:"-"`
 }
 
-// NewFrame is a frame that is to be written.
+// NewFrame is a frame to write.
 type NewFrame struct {
 	Type      string
 	Content   string
 	MediaType string         // such as text/markdown; may be empty
 	Meta      map[string]any // scalars; may be nil
-	// Basis is the id of the frame that the text is based on, besides the node;
-	// empty if there is none.
+	// Basis is the id of a frame on which the text is based in addition to the
+	// node; empty for none.
 	Basis string
-	// ExpectHead is the id of the head that must be there: nil for no
-	// expectation, "" for no head.
+	// ExpectHead is the id of the expected head: nil for no expectation, "" for
+	// the expectation that there is no head.
 	ExpectHead *string
 }
 
-// Written is what writing, synthesizing or generating a frame did.
+// Written is the result of writing, synthesizing or generating a frame.
 type Written struct {
 	ID string
-	// Existing means that the frame was there already and nothing was written.
+	// Existing means that the frame already existed and nothing was written.
 	Existing bool
 	Seq      uint64
-	// Attribution is what is known of the model that wrote a generated frame, nil
-	// for others.
+	// Attribution is the data about the model that wrote a generated frame, nil
+	// for other frames.
 	Attribution edn.Value
 }
 
-// ReadContext returns a node, a path or a node id, with the frames that a view
-// selects.
+// ReadContext returns a node with the frames that a view selects. node is a
+// path or a node id.
 func (a Adapter) ReadContext(ctx context.Context, node string, v View) (Node, error) {
 	in := a.input(node)
 	in.Opt("view", v.value())
@@ -109,8 +111,8 @@ func (a Adapter) ReadContext(ctx context.Context, node string, v View) (Node, er
 	return nodeOf(answer.Out())
 }
 
-// WriteContext appends a frame to a node. Writing an equal one again is a success
-// that writes nothing.
+// WriteContext appends a frame to a node. If an equal frame exists, it writes
+// nothing and succeeds with Existing set.
 func (a Adapter) WriteContext(ctx context.Context, node string, f NewFrame) (Written, error) {
 	in := a.input(node)
 	in.Key("frame/type", edn.Text(f.Type))
@@ -132,8 +134,8 @@ func (a Adapter) WriteContext(ctx context.Context, node string, f NewFrame) (Wri
 	return a.written(ctx, "context/put-frame", &in)
 }
 
-// Synthesize makes the frame of a directory from those of its children. The
-// directories below that have none are made first.
+// Synthesize makes the frame of a directory from the frames of its children.
+// Directories below that have no frame get theirs first.
 func (a Adapter) Synthesize(ctx context.Context, node, frameType string) (Written, error) {
 	in := a.input(node)
 	in.Key("frame/type", edn.Text(frameType))
@@ -141,9 +143,9 @@ func (a Adapter) Synthesize(ctx context.Context, node, frameType string) (Writte
 	return a.written(ctx, "context/synthesize", &in)
 }
 
-// GenerateFrame has a model write a frame about a node. The prompt replaces that
-// of the agent; empty keeps it. If the frame with equal inputs exists, no model
-// is called.
+// GenerateFrame calls a model to write a frame about a node. prompt replaces the
+// prompt of the agent; empty keeps it. If a frame with equal inputs exists, no
+// model is called.
 func (a Adapter) GenerateFrame(ctx context.Context, node, prompt, frameType string) (Written, error) {
 	in := a.input(node)
 	in.Key("frame/type", edn.Text(frameType))

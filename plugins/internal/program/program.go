@@ -13,8 +13,8 @@ import (
 
 // Find returns the absolute path of an executable file. A name with a separator
 // is relative to dir; any other name is looked up in the absolute directories
-// of PATH in env. The error is a *fs.PathError, that of a file that cannot be
-// executed if there is one.
+// of PATH in env. The error is a *fs.PathError; if a file was found that cannot
+// be executed, it names that file.
 func Find(name, dir string, env []string) (string, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		if !filepath.IsAbs(name) {
@@ -64,9 +64,9 @@ func executable(file string) (string, error) {
 // usual are the directories of programs, also of games, on common systems.
 const usual = "/usr/local/bin:/usr/bin:/bin:/usr/games:/usr/local/games:/opt/homebrew/bin"
 
-// Locate finds a program in PATH, which a plugin has only if its block passes
-// it, or in the usual directories. A name with a separator is relative to the
-// working directory.
+// Locate finds a program in PATH or in the usual directories. A plugin has a
+// PATH only if its block in the configuration passes it. A name with a
+// separator is relative to the working directory.
 func Locate(name string) (string, error) {
 	found, err := Find(name, "", []string{"PATH=" + os.Getenv("PATH") + ":" + usual})
 	if err != nil {

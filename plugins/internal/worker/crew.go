@@ -40,14 +40,15 @@ func NewCrew(self string, idle time.Duration) *Crew { return &Crew{self: self, i
 // Task is one call of a tool, in two parts.
 type Task struct {
 	Tool effects.Tool
-	// Rules are what the worker needs to confine itself. They must not depend on
-	// what the caller wrote, except where the host has checked it.
+	// Rules are the data by which the worker confines itself. They must not
+	// depend on input of the caller, except on parts that the host has checked.
 	Rules edn.Value
-	// Call is the rest. The worker reads it when it is confined.
+	// Call is the rest of the task. The worker reads it after it is confined.
 	Call edn.Value
 }
 
-// Run runs a task in a worker. The end of ctx kills the worker.
+// Run runs a task in a worker and returns its answer. The worker is killed when
+// ctx ends. Every error is a *contract.Error.
 func (c *Crew) Run(ctx context.Context, t Task) (edn.Value, error) {
 	h, err := c.take()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Arg is the argument that makes the binary a worker: see Main.
+// Arg is the argument that makes the binary a worker; see Main.
 const Arg = "internal-worker"
 
 // Held is a worker that is confined and waits for its call.
@@ -24,8 +24,9 @@ type Held interface {
 	Close()
 }
 
-// Hold opens what a call needs and confines the process to the rules. An error
-// that is not a *contract.Error means that the rules are not rules.
+// Hold opens the files and connections of a call and confines the process to
+// the rules. An error that is not a *contract.Error means that the rules are
+// malformed.
 type Hold func(rules edn.Value) (Held, error)
 
 // Main runs the worker and returns the exit status.
@@ -75,8 +76,9 @@ func Main(in io.Reader, out io.Writer, hold Hold) int {
 	return 0
 }
 
-// Confine confines this process to a policy, at level strict. Unless strict is
-// set, it accepts what the machine cannot enforce.
+// Confine applies p at confine.Strict to this process. If strict is false,
+// parts of p that the machine cannot enforce are skipped instead of returned as
+// an error.
 func Confine(t effects.Tool, p confine.Policy, strict bool) *contract.Error {
 	p.Level, p.BestEffort = confine.Strict, !strict
 	if err := confine.Apply(p); err != nil {
@@ -85,7 +87,8 @@ func Confine(t effects.Tool, p confine.Policy, strict bool) *contract.Error {
 	return nil
 }
 
-// Unheld is the error of a call that the kernel cannot confine to its scope.
+// Unheld returns the error of a call that the kernel cannot confine to its
+// scope.
 func Unheld(t effects.Tool, err error) *contract.Error {
 	e := contract.Errorf("effects/not-enforceable", ":%s: nothing holds the call to its scope: %s", t.ID, err)
 	var fault *confine.Error

@@ -37,8 +37,8 @@ func linesOf(text []byte) []string {
 	return lines
 }
 
-// Explain says why a path is, or is not, ignored, by the rules that are on the
-// disk now. A path that does not exist is a directory if the caller says so.
+// Explain returns why a path is ignored or not, by the rules that are on the
+// disk now. directory states whether a path that does not exist is a directory.
 func (w *Workspace) Explain(ctx context.Context, path string, directory bool, patterns *ignore.List) (*scan.Decision, error) {
 	o := scan.Options{Patterns: patterns}
 	if err := w.prepare(ctx, &o); err != nil {
@@ -48,7 +48,8 @@ func (w *Workspace) Explain(ctx context.Context, path string, directory bool, pa
 }
 
 // NotInTree adds the rule that ignores a path to an error of type path/not-in-tree or
-// node/not-found. Other errors, and one whose path is not ignored, stay as they are.
+// node/not-found. It returns any other error, and an error about a path that is not
+// ignored, unchanged.
 func (w *Workspace) NotInTree(ctx context.Context, err error, path string) error {
 	e := contract.AsError(err)
 	if e == nil || e.Type != "path/not-in-tree" && e.Type != "node/not-found" {
@@ -64,19 +65,20 @@ func (w *Workspace) NotInTree(ctx context.Context, err error, path string) error
 		WithHint("ferment workspace ignore explain " + path)
 }
 
-// IgnoreChange is what EditIgnore did, or would do.
+// IgnoreChange is the result of EditIgnore.
 type IgnoreChange struct {
 	Seq            uint64
 	Patterns       []string // the list afterwards
 	Added, Removed int
-	// Tree is, in a dry run, what the next scan would change because of it.
+	// Tree holds, in a dry run, the changes that the next scan would make
+	// because of the edit.
 	Tree *tree.Changes
 }
 
-// EditIgnore adds patterns to the workspace's own ignore list, at its end, and
-// removes others, as text that must be equal. Adding one that the list has, or
-// removing one that it has not, changes nothing. The next scan follows the list.
-// A dry run commits nothing; it scans with the options to say what would change.
+// EditIgnore appends patterns to the workspace's own ignore list and removes
+// patterns with exactly the given text. Adding a pattern that is in the list, or
+// removing one that is not, changes nothing. The list takes effect with the next
+// scan. A dry run commits nothing; it scans with o to find what would change.
 func (w *Workspace) EditIgnore(ctx context.Context, actor string, add, remove []string, dryRun bool, o scan.Options) (*IgnoreChange, error) {
 	for _, p := range add {
 		if err := checkPattern(p); err != nil {

@@ -26,7 +26,8 @@ type Options struct {
 	// Scheme is the name of the scheme of a new store. An existing store keeps
 	// its own. Empty means b3.
 	Scheme string
-	// DataDir is where the store lies; empty means in the directory itself.
+	// DataDir is the data directory of the store; empty means one inside the
+	// workspace.
 	DataDir string
 	// NewID returns the id of a new workspace.
 	NewID func() string
@@ -104,8 +105,9 @@ func create(data, root string, o Options) error {
 	return store.Create(data, store.Identity{ID: o.NewID(), Scheme: name})
 }
 
-// SchemeOf returns the scheme that a name means in a directory: git-auto is that
-// of its repository, and nothing is b3.
+// SchemeOf returns the scheme that name selects for a directory: git-auto
+// selects that of its repository, and the empty name selects b3. Other names are
+// returned unchanged.
 func SchemeOf(name, root string, env git.Environment) string {
 	switch name {
 	case "":
@@ -129,7 +131,7 @@ func excluded(root, data string) []string {
 	return []string{filepath.ToSlash(rel)}
 }
 
-// Close saves what is known of the files and seals the store.
+// Close saves the stat cache and seals the store.
 func (w *Workspace) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,9 +148,9 @@ func (w *Workspace) save(least int) error {
 	return w.Store.SaveCache(w.known)
 }
 
-// Scanned is what a scan did.
+// Scanned is the result of a scan.
 type Scanned struct {
-	// Seq is the transaction that has the tree: a new one if anything changed.
+	// Seq is the transaction that has the tree; it is new if anything changed.
 	Seq     uint64
 	Changes *tree.Changes
 	Result  *scan.Result
@@ -160,7 +162,8 @@ func (w *Workspace) Scan(ctx context.Context, o scan.Options) (*Scanned, error) 
 	return w.ScanAs(ctx, "scan", o)
 }
 
-// Preview scans without committing: the result says what a scan would change.
+// Preview scans without committing. The result has the changes that a scan
+// would commit.
 func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +204,7 @@ func scanned(before store.Scanned, r *scan.Result, o scan.Options) store.Scanned
 	return store.Scanned{Rules: r.IgnoreDigest, Incomplete: !r.Complete || part && before.Incomplete}
 }
 
-// ScanAs is Scan for an actor, whom the transaction names.
+// ScanAs is Scan with the actor under which the transaction is recorded.
 func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*Scanned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

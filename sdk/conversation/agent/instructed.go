@@ -7,8 +7,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation/view"
 )
 
-// Instructed returns the agent that executes a with a system message before the
-// context. The message is not part of its result. Without instructions it is a.
+// Instructed returns an agent that executes a with a system message before the
+// context. The message is not part of the result. If instructions is empty,
+// Instructed returns a.
 func Instructed(instructions string, a conversation.Agent) conversation.Agent {
 	if instructions == "" {
 		return a

@@ -9,10 +9,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation/view"
 )
 
-// Pipeline returns the agent that executes the stages in order. Each stage sees
+// Pipeline returns the agent that executes the stages in order. Each stage reads
 // the context and all messages of the stages before it; the result is the
-// messages of all stages. A pipeline without stages returns nothing. Pipelines as
-// stages are the same as their stages in their place.
+// messages of all stages. A pipeline without stages returns no messages. A
+// pipeline among the stages is replaced by its stages.
 //
 // If a stage fails, the pipeline returns the messages so far with a
 // [*StageError].

@@ -15,13 +15,13 @@ import (
 // Function is a tool that an agent can run.
 type Function struct {
 	conversation.Tool
-	// Run runs the tool. The text of an error is shown to the model, unless it is
-	// an [*AbortError].
+	// Run runs the tool with args, the canonical text of the arguments. The model
+	// reads the result, or the text of the error unless it is an [*AbortError].
 	Run func(ctx context.Context, args string) (string, error)
 }
 
-// AbortError is the failure of a tool that the model can do nothing about. The
-// agent ends with Err.
+// AbortError is returned by a tool for a failure that the model must not
+// handle. The agent then stops and returns Err.
 type AbortError struct{ Err error }
 
 // Error implements error.
@@ -42,7 +42,7 @@ const (
 	loopCalls         = 3 // the same call so many times is a loop
 )
 
-// Errors of a [Tool] agent that did not come to an answer.
+// Errors of a [Tool] agent that stopped before its model gave an answer.
 var (
 	ErrIterationLimit = errors.New("agent: the model still called tools at the iteration limit")
 	ErrToolLoop       = errors.New("agent: the model repeats a tool call")
@@ -52,17 +52,17 @@ var (
 // calls, in order, and asks again with the results, until a message calls none.
 //
 // A tool that fails, and a tool that does not exist, give a failed result that
-// the model sees. A result above [MaxResult] is cut, and says so. Of the calls in
-// one message those above [MaxCalls] are not run.
+// the model sees. A result longer than [MaxResult] is cut and marked as cut. Only
+// the first [MaxCalls] calls of one message are run.
 //
-// The agent asks the model at most so often as iterations says; 0 is 5. If the
+// iterations is the largest number of requests to the model; 0 means 5. If the
 // last message still calls tools, it returns the messages so far with
 // [ErrIterationLimit]. At the third call of the same tool with the same arguments
 // it returns them with [ErrToolLoop]. Each call in these messages has its result,
-// so that a later execution can go on from them.
+// so that a later execution can continue from them.
 //
-// Tool fails if iterations is not 0 to [MaxIterations], or if a tool has no
-// function, no name, or the name of another one.
+// Tool returns an error if iterations is not in the range 0 to [MaxIterations],
+// or if a tool has no function, no name, or the same name as another tool.
 func Tool(tools []Function, iterations int) (conversation.Agent, error) {
 	if iterations < 0 || iterations > MaxIterations {
 		return nil, fmt.Errorf("agent: %d iterations; expected 1 to %d, or 0 for %d",

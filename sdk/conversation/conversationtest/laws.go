@@ -9,7 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// T is what the tests need of a testing.T, or of the T of a property test.
+// T is the part of testing.T that the tests need. The T of a property test also
+// implements it.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)

@@ -8,15 +8,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// Model is a model that answers with a function of what it reads. A function
-// without state makes a deterministic model.
+// Model is a model that computes its answer from the context and the options by
+// a function. A function without state makes a deterministic model.
 type Model func(c conversation.Context, o conversation.Options) (conversation.Message, error)
 
 var _ conversation.Model = Model(nil)
 
-// Says returns the model that answers with the texts in turn: with the first in a
-// context that no assistant has answered, with the next after each answer, and
-// with the last from then on.
+// Says returns a model that answers with the texts in turn: the number of
+// assistant messages in the context selects the text, and the last text repeats.
+// At least one text is required.
 func Says(texts ...string) Model {
 	return func(c conversation.Context, _ conversation.Options) (conversation.Message, error) {
 		n := 0

@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// Memory is a store that lasts as long as the process. The zero value is empty.
+// Memory is a store in memory, for tests and short-lived programs. The zero
+// value is empty. It is safe for concurrent use.
 type Memory struct {
 	mu            sync.Mutex
 	conversations map[string]Snapshot

@@ -24,8 +24,8 @@ type Session struct {
 // Option changes a session.
 type Option func(*Session)
 
-// OnLost sets what is called with messages that a transaction lost, instead of
-// the standard logger. It is called from any goroutine.
+// OnLost sets the function that reports lost messages of a transaction; the
+// default writes to the standard logger. It is called from any goroutine.
 func OnLost(report func(*conversation.LostError)) Option {
 	return func(s *Session) { s.onLost = report }
 }
@@ -42,8 +42,8 @@ func Open(ctx context.Context, store Store, id string, options ...Option) (*Sess
 	return s, nil
 }
 
-// Reload loads what others committed. Transactions keep the version on which
-// they began.
+// Reload loads the messages that others committed. Open transactions keep the
+// version on which they began.
 func (s *Session) Reload(ctx context.Context) error {
 	loaded, err := s.store.Load(ctx, s.id)
 	if err != nil {
@@ -96,10 +96,12 @@ func (s *Session) Execute(
 // Commit stores the pending messages and ends the transaction. A transaction
 // without messages only ends.
 //
-// If it fails, the transaction stays open: commit again after a failure of the
-// store. After a [*ConflictError], Reload and begin again, because the agent did
-// not read what was committed meanwhile. A [*conversation.InvalidError] is a
-// message that is empty, or the result of a tool without a call before it.
+// If Commit fails, the transaction stays open. After a failure of the store,
+// Commit can be repeated. After a [*ConflictError], Reload and begin again,
+// because the agent did not read what was committed meanwhile. A
+// [*conversation.InvalidError] reports a message that is empty, or a tool result
+// without a call before it. The error is [ErrForeign] for a transaction of
+// another session, and [conversation.ErrFinalized] for one that has ended.
 func (s *Session) Commit(ctx context.Context, tx *Transaction) (Version, error) {
 	if tx.session != s {
 		return 0, ErrForeign
@@ -122,7 +124,7 @@ func (s *Session) Commit(ctx context.Context, tx *Transaction) (Version, error) 
 	return version, nil
 }
 
-// ErrForeign is the error of a transaction of another session.
+// ErrForeign is returned by Commit for a transaction of another session.
 var ErrForeign = errors.New("session: the transaction belongs to another session")
 
 // change commits a change to a version.
@@ -143,8 +145,9 @@ func (s *Session) change(ctx context.Context, base snapshot, c Change) (Version,
 	return version, err
 }
 
-// Send adds a message, executes the agent, and commits both, or neither. It
-// returns the messages of the agent, with an error those that were complete.
+// Send adds a message, executes the agent, and commits the message with those
+// of the agent, or commits nothing. It returns the messages of the agent; with
+// an error, those that were complete before it.
 func (s *Session) Send(
 	ctx context.Context, message conversation.Message, a conversation.Agent, m conversation.Model,
 ) ([]conversation.Message, error) {
@@ -159,13 +162,13 @@ func (s *Session) Send(
 	return out, err
 }
 
-// SendStream is Send as a stream. The agent executes in a loop over the sequence,
-// which commits at its end and at no other time.
+// SendStream is Send as a stream. Iterating the stream executes the agent, and
+// commits if the stream ends without an error.
 //
-// The transaction has the message, and each message of the agent once it is
-// complete. If the loop is left, or the sequence ends with an error, the
-// transaction is open: what it has can be committed or rolled back. The caller
-// must close it, but not use it within the loop.
+// The transaction holds the message, and each message of the agent once it is
+// complete. If the loop is left, or the stream ends with an error, the
+// transaction stays open and the caller can commit it or roll it back. The caller
+// must close the transaction, and must not use it within the loop.
 func (s *Session) SendStream(
 	ctx context.Context, message conversation.Message, a conversation.Agent, m conversation.Model,
 ) (conversation.Stream, *Transaction) {
@@ -196,7 +199,7 @@ func (s *Session) SendStream(
 	}, tx
 }
 
-// Truncate removes all messages but the first n.
+// Truncate removes all messages but the first n and commits the change.
 func (s *Session) Truncate(ctx context.Context, n int) error {
 	base := s.now()
 	if n == base.Len() {
@@ -206,7 +209,7 @@ func (s *Session) Truncate(ctx context.Context, n int) error {
 	return err
 }
 
-// Clear removes all messages.
+// Clear removes all messages and commits the change.
 func (s *Session) Clear(ctx context.Context) error { return s.Truncate(ctx, 0) }
 
 // check checks that the messages can follow the others.

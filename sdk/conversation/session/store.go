@@ -19,8 +19,9 @@ type Snapshot struct {
 	Messages []conversation.Message
 }
 
-// Change replaces the messages From to To, without To, by Messages. With From and
-// To at the end it appends; without Messages it removes.
+// Change replaces the messages with the indices From to To-1 by Messages. If From
+// and To are the length of the conversation, it appends; without Messages it
+// removes.
 type Change struct {
 	From, To int
 	Messages []conversation.Message
@@ -48,7 +49,7 @@ type Store interface {
 	Commit(ctx context.Context, id string, base Version, change Change) (Version, error)
 }
 
-// ErrConflict is what each [*ConflictError] is.
+// ErrConflict is wrapped by each [*ConflictError].
 var ErrConflict = errors.New("session: the conversation changed")
 
 // ConflictError is the error of a commit on a version that is not the current one.

@@ -8,8 +8,8 @@ import (
 )
 
 // Transaction is a [conversation.Transaction] on one version of a conversation.
-// What is committed by others after Begin is not seen by it, and makes its commit
-// a conflict.
+// It does not read what others commit after Begin; such a commit makes its own
+// commit fail with a [*ConflictError].
 type Transaction struct {
 	*conversation.Transaction
 	session *Session

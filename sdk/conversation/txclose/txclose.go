@@ -9,7 +9,7 @@ import (
 	"golang.org/x/tools/go/cfg"
 )
 
-// Analyzer reports transactions that some path leaves open.
+// Analyzer reports transactions that are not ended on some path of a function.
 var Analyzer = &analysis.Analyzer{
 	Name: "txclose",
 	Doc:  "report transactions of conversations that some path leaves open",

@@ -6,8 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// Filtered returns the messages of c for which keep returns true. Each message is
-// given to keep once.
+// Filtered returns the messages of c for which keep returns true. It calls keep
+// once for each message, before it returns.
 func Filtered(c conversation.Context, keep func(conversation.Message) bool) conversation.Context {
 	kept := make(chosen, 0, c.Len())
 	for m := range c.All() {
@@ -35,7 +35,7 @@ func (c chosen) All() iter.Seq[conversation.Message] {
 // Len implements conversation.Context.
 func (c chosen) Len() int { return len(c) }
 
-// WithoutSystem returns the messages of c that are not of the system.
+// WithoutSystem returns the messages of c whose role is not system.
 func WithoutSystem(c conversation.Context) conversation.Context {
 	return Filtered(c, func(m conversation.Message) bool { return m.Role() != conversation.RoleSystem })
 }

@@ -16,8 +16,8 @@ type window struct {
 	count      func(conversation.Message) int
 }
 
-// KeepSystem also keeps the system messages before the window. No system message
-// counts as one of the window.
+// KeepSystem also keeps the system messages before the window. System messages
+// then do not count towards the size of the window.
 func KeepSystem() Option { return func(w *window) { w.keepSystem = true } }
 
 // Tokens limits the tokens of the view, as count counts them. System messages
@@ -26,8 +26,8 @@ func Tokens(limit int, count func(conversation.Message) int) Option {
 	return func(w *window) { w.limit, w.count = limit, count }
 }
 
-// Windowed returns the last n messages of c. The window begins later if the
-// result of a tool in it would be without its call, which providers reject.
+// Windowed returns the last n messages of c. It returns fewer if they would
+// contain the result of a tool without its call, which providers reject.
 func Windowed(c conversation.Context, n int, options ...Option) conversation.Context {
 	w := window{messages: max(n, 0)}
 	for _, option := range options {

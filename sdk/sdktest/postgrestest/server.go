@@ -50,7 +50,8 @@ func Start() (_ *Server, err error) {
 		"-o", "-k "+s.dir+" -c listen_addresses= -c max_connections=200 -c shared_buffers=32MB")
 }
 
-// Restart ends the server as a crash does, and starts it again.
+// Restart stops the server without a clean shutdown, as in a crash, and starts
+// it again.
 func (s *Server) Restart() error { return s.control("restart", "-m", "immediate") }
 
 // Stop ends the server and removes its files.
@@ -66,8 +67,8 @@ func (s *Server) control(what string, args ...string) error {
 // Socket returns the path of the socket of the server.
 func (s *Server) Socket() string { return filepath.Join(s.dir, ".s.PGSQL.5432") }
 
-// DSN returns the connection string of a schema in the database of the server, by
-// way of the socket in a directory; empty: that of the server.
+// DSN returns the connection string of a schema in the database of the server,
+// through the socket in dir; if dir is empty, through the server's own socket.
 func (s *Server) DSN(schema, dir string) string {
 	if dir == "" {
 		dir = s.dir
@@ -81,7 +82,7 @@ func (s *Server) Schema(ctx context.Context) (string, error) {
 	return name, s.exec(ctx, "CREATE SCHEMA "+name)
 }
 
-// Exec executes statements in a schema, as the operator of the server does.
+// Exec executes statements in a schema with the rights of the server's owner.
 func (s *Server) Exec(ctx context.Context, schema string, statements ...string) error {
 	return s.exec(ctx, append([]string{"SET search_path = " + schema}, statements...)...)
 }

@@ -13,8 +13,9 @@ type Result struct {
 	Reason string // "checkmate" or "stalemate"
 }
 
-// Finished reports whether the side to move has no move. A dead position
-// (insufficient material) still has moves and is not finished.
+// Finished reports whether the side to move has no legal move, and the result
+// of the game. A dead position (insufficient material) still has moves and is
+// not finished.
 func Finished(pos *chess.Position) (Result, bool) {
 	switch pos.Status() {
 	case chess.Checkmate:

@@ -59,8 +59,8 @@ func Walk(seed uint64, n int) []string {
 }
 
 // Forced reports whether the side to move mates in at most n moves against
-// every defense, by a plain search over all moves that shares no code with any
-// engine.
+// every defense. It searches all moves and shares no code with the engines, so
+// it can verify them.
 func Forced(pos *chess.Position, n int) bool {
 	for _, m := range pos.ValidMoves() {
 		if n == 1 && !m.HasTag(chess.Check) {

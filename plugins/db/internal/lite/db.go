@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Settings say how a database is opened.
+// Settings configure the opening of a database.
 type Settings struct {
 	Path string
 	// Write opens the database for changes. DDL allows changes of its schema, and
@@ -24,7 +24,7 @@ type Settings struct {
 	Key string
 	// Now is the time that is recorded with the key.
 	Now time.Time
-	// Wait is how long the call waits for locks.
+	// Wait is the longest time that the call waits for locks.
 	Wait time.Duration
 }
 
@@ -36,9 +36,9 @@ type DB struct {
 }
 
 // Open opens a database and begins the transaction of the call. For a call that
-// writes it also enters the key; stored is the answer of an earlier call with
-// this key, and then nothing may be done any more. On return no further file
-// needs to be opened.
+// writes, it also enters the effect key; if an earlier call with this key was
+// committed, Open returns its answer as stored, and the caller must not execute
+// anything. After Open no further file is opened. The caller must close db.
 func Open(s Settings) (db *DB, stored *result.Stored, fault *result.Fault) {
 	path, err := filepath.EvalSymlinks(filepath.Dir(s.Path))
 	path = filepath.Join(path, filepath.Base(s.Path))
@@ -158,7 +158,8 @@ func (db *DB) execAll(statements ...string) *result.Fault {
 	return nil
 }
 
-// Run executes a statement. The end of ctx interrupts it.
+// Run executes a statement and appends its rows to into. It is interrupted when
+// ctx ends.
 func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *result.Fault {
 	stop := context.AfterFunc(ctx, db.interrupt)
 	defer stop()
@@ -186,7 +187,7 @@ func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *
 	return nil
 }
 
-// Commit stores the answer with the key and ends the transaction.
+// Commit stores the answer under the effect key and commits the transaction.
 func (db *DB) Commit(_ context.Context, s result.Stored) *result.Fault {
 	db.trust()
 	if _, fault := db.exec("UPDATE "+effectsTable+" SET statements = ?, answer = ? WHERE effect_key = ?",
@@ -203,7 +204,8 @@ func (db *DB) Commit(_ context.Context, s result.Stored) *result.Fault {
 	return nil
 }
 
-// Close ends the transaction, if it was not committed, and the connection.
+// Close rolls the transaction back, unless it was committed, and closes the
+// connection.
 func (db *DB) Close() {
 	db.trust()
 	_, _ = db.exec("ROLLBACK")

@@ -16,16 +16,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Settings say how a database is opened.
+// Settings configure the connection to a database.
 type Settings struct {
 	DSN string
 	// Write allows changes of data, DDL also changes of the schema.
 	Write, DDL bool
 	// Key is the effect key of a call that writes.
 	Key string
-	// Strict refuses a role whose rights reach beyond the database.
+	// Strict rejects a role whose rights reach beyond the database.
 	Strict bool
-	// MaxBytes is the size of the largest row that is wanted.
+	// MaxBytes is the maximum size of a row that is returned.
 	MaxBytes int64
 }
 
@@ -39,9 +39,10 @@ type DB struct {
 // slack is what a message may have besides the values of a row.
 const slack = 64 << 10
 
-// Open connects and begins the transaction of the call. For a call that writes
-// it also enters the key; stored is the answer of an earlier call with this key,
-// and then nothing may be done any more. The end of ctx ends the wait for locks.
+// Open connects and begins the transaction of the call. For a call that writes,
+// it also enters the effect key; if an earlier call with this key was committed,
+// Open returns its answer as stored, and the caller must not execute anything.
+// The wait for locks is canceled when ctx ends. The caller must close the DB.
 func Open(ctx context.Context, s Settings) (_ *DB, stored *result.Stored, fault *result.Fault) {
 	config, err := pgconn.ParseConfig(s.DSN)
 	if err != nil { // its text could have parts of the password
@@ -198,7 +199,8 @@ func (db *DB) exec(ctx context.Context, sql string, texts ...string) ([]string, 
 	return row, nil
 }
 
-// Run executes a statement. The end of ctx ends it.
+// Run executes a statement and appends its rows to into. It is canceled when
+// ctx ends.
 func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *result.Fault {
 	if fault := permit(s.SQL, db.rights); fault != nil {
 		return fault
@@ -257,7 +259,7 @@ func (db *DB) collect(
 // changes reports whether a tag is that of a MERGE, which pgconn does not know.
 func changes(tag pgconn.CommandTag) bool { return len(tag.String()) > 5 && tag.String()[:5] == "MERGE" }
 
-// Commit stores the answer with the key and ends the transaction.
+// Commit stores the answer under the effect key and commits the transaction.
 func (db *DB) Commit(ctx context.Context, s result.Stored) *result.Fault {
 	row, fault := db.exec(ctx, "UPDATE "+result.EffectsTable+
 		" SET statements = $2, answer = $3 WHERE effect_key = $1 RETURNING 'stored'", db.key, s.Statements, s.Answer)
@@ -273,7 +275,7 @@ func (db *DB) Commit(ctx context.Context, s result.Stored) *result.Fault {
 	return fault
 }
 
-// Close ends the connection, and with it the transaction if it was not
+// Close closes the connection, which rolls the transaction back unless it was
 // committed.
 func (db *DB) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -11,7 +11,7 @@ import (
 // Kind is the kind of a failure.
 type Kind int
 
-// The kinds. Only Busy and Lost are worth a retry.
+// The kinds. Only Busy and Lost can succeed on a retry.
 const (
 	Invalid    Kind = iota // the statement or a value is wrong
 	Constraint             // the statement breaks a constraint of the data
@@ -29,16 +29,17 @@ type Fault struct {
 	Kind    Kind
 	Message string
 	Code    string // of the database; may be empty
-	// Unsure is set if the call may have been committed.
+	// Unsure is set if the call may have been committed, so that its outcome is
+	// unknown.
 	Unsure bool
 }
 
-// Faultf returns a fault.
+// Faultf returns a fault with a formatted message.
 func Faultf(k Kind, format string, args ...any) *Fault {
 	return &Fault{Kind: k, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error returns the error of a call.
+// Error returns the fault as the error of a call of t on a connection.
 func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 	var e *contract.Error
 	where := fmt.Sprintf("connection %s: %s", connection, f.Message)
@@ -69,10 +70,10 @@ func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 	return e.WithDetail("connection", edn.Text(connection))
 }
 
-// EffectsTable is the table in a database that holds the keys of the calls that
-// were made. An operator may delete old rows: a key is needed as long as the run
-// that it belongs to may be resumed.
+// EffectsTable is the table in a database that holds the effect keys of executed
+// calls. An operator may delete old rows: a key is needed only as long as its
+// run can be resumed.
 const EffectsTable = "ferment_effects"
 
-// Stored is a row of EffectsTable: what a call executed, and its answer.
+// Stored is a row of EffectsTable: the statements of a call, and its answer.
 type Stored struct{ Statements, Answer string }

@@ -10,8 +10,8 @@ import (
 type Bounds struct {
 	Rows  int64
 	Bytes int64 // of the canonical text of all rows
-	// Whole refuses what exceeds the bounds instead of cutting it off: rows of a
-	// statement that changed something must not be lost.
+	// Whole returns an error instead of cutting off rows that exceed the bounds,
+	// because rows of a statement that changed data must not be lost.
 	Whole bool
 }
 
@@ -36,13 +36,14 @@ type Rows struct {
 	truncated bool
 }
 
-// NewRows returns rows that take from bounds, which several may share. types
-// maps a column to the type as which its values are read.
+// NewRows returns an empty Rows that subtracts its rows from bounds; several
+// Rows may share bounds. types maps a column to the type as which its values
+// are converted.
 func NewRows(bounds *Bounds, types map[string]string) *Rows {
 	return &Rows{bounds: bounds, types: types}
 }
 
-// Begin sets the columns, before the first row.
+// Begin sets the columns. It must be called before the first row is added.
 func (r *Rows) Begin(columns []Column) *Fault {
 	names := make([]string, len(columns))
 	for i, c := range columns {
@@ -73,8 +74,8 @@ func key(name string) edn.Value {
 	return edn.Text(name)
 }
 
-// Add adds a row, whose members are in the order of the columns. more is false
-// if no further row is wanted.
+// Add adds a row with the values in the order of the columns. more is false if
+// no further row can be added.
 func (r *Rows) Add(values []edn.Value) (more bool, _ *Fault) {
 	if r.bounds.Rows == 0 {
 		return r.full("more rows than the scope allows")
@@ -98,10 +99,11 @@ func (r *Rows) Add(values []edn.Value) (more bool, _ *Fault) {
 	return true, nil
 }
 
-// Room returns how many bytes a further row may have.
+// Room returns the maximum size of a further row, in bytes.
 func (r *Rows) Room() int64 { return r.bounds.Bytes }
 
-// Overflow is Add for a row that is larger than Room, without its values.
+// Overflow records a row of size bytes that is larger than Room, without its
+// values. Its results are those of Add.
 func (r *Rows) Overflow(size int64) (more bool, _ *Fault) {
 	if len(r.rows) == 0 && !r.bounds.Whole {
 		return false, Faultf(TooLarge, "the first row has %d bytes or more, %d are the most", size, r.bounds.Bytes)
@@ -117,10 +119,10 @@ func (r *Rows) full(why string) (bool, *Fault) {
 	return false, nil
 }
 
-// Columned reports whether the statement has columns.
+// Columned reports whether the statement returned columns.
 func (r *Rows) Columned() bool { return len(r.columns) > 0 }
 
-// Value returns the columns and rows as keys of an answer.
+// Value returns the columns and rows as entries of the answer.
 func (r *Rows) Value() edn.Value {
 	columns := make([]edn.Value, len(r.columns))
 	for i, c := range r.columns {

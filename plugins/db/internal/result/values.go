@@ -17,7 +17,7 @@ func Bytes(b []byte) edn.Value {
 	return edn.MustTagged(BytesTag, edn.Text(base64.StdEncoding.EncodeToString(b)))
 }
 
-// AsBytes returns the byte string of a value.
+// AsBytes returns the byte string in v; ok is false if v is not one.
 func AsBytes(v edn.Value) ([]byte, bool) {
 	tag, in, ok := v.AsTagged()
 	text, isText := in.AsString()
@@ -47,7 +47,7 @@ func UUIDText(u [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// JSON returns a map, vector, list or set as JSON.
+// JSON returns a map, vector, list or set as JSON. ok is false for other kinds.
 func JSON(v edn.Value) (text string, ok bool, err error) {
 	switch v.Kind() {
 	case edn.KindMap, edn.KindVector, edn.KindList, edn.KindSet:
@@ -57,7 +57,7 @@ func JSON(v edn.Value) (text string, ok bool, err error) {
 	return "", false, nil
 }
 
-// Types are the names that :types may give a column.
+// Types are the names of types that :types may give to a column.
 var Types = []string{"boolean", "decimal", "instant", "json", "uuid"}
 
 // convert reads the value of a column as a type; no type leaves it as it is.

@@ -40,7 +40,8 @@ type confined struct {
 }
 
 // Hold opens the database of the rules, begins the transaction, and confines
-// this process to what is open: no file, no address, no program.
+// this process to the open database: it can access no other file, address or
+// program.
 func Hold(rules edn.Value) (worker.Held, error) {
 	t, connection, timeout, err := taskFrom(rules)
 	if err != nil {

@@ -34,15 +34,16 @@ type Task struct {
 	Scope effects.Scope
 	// Key is the effect key of the call.
 	Key string
-	// Strict rejects a call that nothing would confine.
+	// Strict rejects a call that the kernel cannot confine.
 	Strict bool
-	// Connections are those of the configuration.
+	// Connections are the connections of the configuration, by name.
 	Connections map[string]Connection
 
 	work effects.Work // what the input asks for
 }
 
-// Parts returns the task in the two parts that a worker reads.
+// Parts checks the call and returns the task in the two parts that a worker
+// reads.
 func (t *Task) Parts() (worker.Task, *contract.Error) {
 	if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
 		return worker.Task{}, err
@@ -143,5 +144,5 @@ func word(v edn.Value) string {
 	return text
 }
 
-// Timeout returns the time that the call may take, after Parts.
+// Timeout returns the time limit of the call. Parts must have succeeded before.
 func (t *Task) Timeout() time.Duration { return t.work.Timeout }

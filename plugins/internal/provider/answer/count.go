@@ -198,7 +198,8 @@ func (p *Provider) countQuestion(
 	return p.counted(m, n, way, p.Client.Clock().Now().Sub(begun), to)
 }
 
-// Guess is countQuestion without a request to the server.
+// Guess estimates the number of tokens of the request in request, without a
+// call to the server, and returns it as a response.
 func (p *Provider) Guess(m *Model, request edn.Value, to Sink) (edn.Value, *contract.Error) {
 	c, err := p.unsent(m, request)
 	if err != nil {

@@ -22,16 +22,18 @@ type Provider struct {
 	Client *transport.Client
 	Gate   *transport.Gate
 	Report *failure.Reporter
-	// Tolerant accepts answers that may be incomplete; their metadata says so.
+	// Tolerant accepts answers that may be incomplete; their metadata names
+	// what may be missing.
 	Tolerant bool
-	// Missing names what is not configured; if it is set, no request is made.
+	// Missing describes a required setting that is absent; if it is not empty,
+	// no request is made and calls fail with provider/not-configured.
 	Missing string
 }
 
 // Model is one configured model of a provider.
 type Model struct {
 	Name string // at the provider
-	// Wire is the name in requests if it is another one; empty: Name.
+	// Wire is the name of the model in requests, empty if it is Name.
 	Wire   string
 	Preset dialect.Preset
 	// Options are the defaults for calls.
@@ -40,7 +42,8 @@ type Model struct {
 	Structured    string // auto, native, json or prompt
 	Context       int64
 	Price         pricing.Price
-	// Headroom is the number of tokens that a request leaves for reasoning.
+	// Headroom is the number of tokens for reasoning that a request adds to the
+	// limit of the answer.
 	Headroom int64
 	Traits   dialect.Traits
 	Learned  *Learned

@@ -25,8 +25,8 @@ const (
 	OneTool  ChoiceMode = "tool"
 )
 
-// Choice states whether a model may call tools, must, or must call a certain
-// one.
+// Choice states whether a model may call tools, must call one, or must call a
+// certain tool.
 type Choice struct {
 	Mode ChoiceMode
 	Tool string // wire name, of OneTool
@@ -76,7 +76,7 @@ const (
 	Plain  Form = ""       // free text
 )
 
-// Output is the requested form of the answer.
+// Output is the form in which the answer is requested.
 type Output struct {
 	Form   Form
 	Name   string          // of the schema, in letters that providers accept
@@ -94,7 +94,7 @@ type Request struct {
 	// Context is the context window to request, if the provider supports it; 0:
 	// its default.
 	Context int64
-	// Whole requests the answer in one piece.
+	// Whole requests the answer in one piece instead of a stream.
 	Whole bool
 	// Without lists body fields that the server rejects.
 	Without []string
@@ -133,7 +133,7 @@ type Usage struct {
 	Written int64
 }
 
-// Unstated is the usage if the provider states none.
+// Unstated returns the usage of a provider that states none.
 func Unstated() Usage { return Usage{In: -1, Out: -1} }
 
 // RawCall is the received part of a tool call.
@@ -185,7 +185,7 @@ type Answer struct {
 	RequestID string
 }
 
-// NewAnswer returns an empty answer.
+// NewAnswer returns an empty answer whose usage is unstated.
 func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
 
 // AddText appends a piece of the text, in the block with the index, and returns
@@ -204,11 +204,12 @@ func (a *Answer) AddReasoning(index int, piece string) string {
 	return shown
 }
 
-// ShowReasoning appends a piece of reasoning that is not sent back: it is in no
-// block. It returns the complete characters.
+// ShowReasoning appends a piece of reasoning that is not sent back to the
+// provider: it belongs to no block. It returns the complete characters.
 func (a *Answer) ShowReasoning(piece string) string { return a.add(&a.Reasoning, &a.reasoning, piece) }
 
-// Block returns the block of a kind with the index, creating it if it is new.
+// Block returns the block with this kind and index, and creates it if it is
+// missing.
 func (a *Answer) Block(kind PartKind, index int) *Block {
 	for _, b := range a.Blocks {
 		if b.Kind == kind && b.Index == index {
@@ -220,8 +221,9 @@ func (a *Answer) Block(kind PartKind, index int) *Block {
 	return b
 }
 
-// Extra returns the block of the opaque data in a field, before a call or, if
-// call is nil, before everything else. It is created if it is new.
+// Extra returns the block that holds the opaque provider data of a field, and
+// creates it if missing: directly before the block of call, or as the first
+// block if call is nil.
 func (a *Answer) Extra(field string, call *RawCall) *Block {
 	at := max(0, slices.IndexFunc(a.Blocks, func(b *Block) bool { return call != nil && b.Call == call }))
 	for i, b := range a.Blocks {
@@ -245,8 +247,8 @@ func (a *Answer) add(to *strings.Builder, seam *Seam, piece string) string {
 	return text
 }
 
-// Torn counts the invalid characters in the texts, including incomplete ones at
-// the ends.
+// Torn returns the number of invalid characters in the texts, including an
+// incomplete character at the end of a text.
 func (a *Answer) Torn() int {
 	n := a.Damaged
 	for _, s := range a.seams() {
@@ -265,7 +267,8 @@ func (a *Answer) seams() []*Seam {
 	return all
 }
 
-// Call returns the call with the index, creating it if it is new.
+// Call returns the call with the index, and creates it if it is missing; isNew
+// reports whether it was created.
 func (a *Answer) Call(index int) (call *RawCall, isNew bool) {
 	for _, c := range a.Calls {
 		if c.Index == index {

@@ -59,7 +59,7 @@ type Part struct {
 // Reasons reports whether a part is reasoning.
 func (p Part) Reasons() bool { return p.Kind == ThinkingPart || p.Kind == RedactedPart }
 
-// Each returns the parts of a message; plain text is one part.
+// Each returns the parts of a message; a plain text is returned as one part.
 func (m Message) Each() []Part {
 	if m.Parts == nil && m.Content != "" {
 		return []Part{{Kind: TextPart, Text: m.Content}}
@@ -67,8 +67,8 @@ func (m Message) Each() []Part {
 	return m.Parts
 }
 
-// Flow yields the parts of a message with its calls in their places, and calls
-// without a place at the end.
+// Flow yields the parts of a message with its calls at their positions, and
+// calls without a position at the end. The call is nil for other parts.
 func (m Message) Flow() iter.Seq2[Part, *Call] {
 	return func(yield func(Part, *Call) bool) {
 		calls := slices.Clone(m.Calls)
@@ -95,7 +95,7 @@ func (m Message) Flow() iter.Seq2[Part, *Call] {
 	}
 }
 
-// Address returns the URL of an image, a data URL if it has no other.
+// Address returns the URL of an image, or a data URL if the image has no URL.
 func (p Part) Address() string {
 	if p.URL != "" {
 		return p.URL

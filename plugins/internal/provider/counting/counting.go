@@ -12,7 +12,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 )
 
-// Limit is the timeout of one counting method. After it the next method counts.
+// Limit is the timeout of one counting method. When it expires, the next method
+// counts.
 const Limit = 250 * time.Millisecond
 
 // loadLimit is the timeout for the first use of a table.
@@ -21,7 +22,7 @@ const loadLimit = time.Second
 // countAgain is the pause after an endpoint failed to count.
 const countAgain = time.Minute
 
-// Server is the server of the model of a Counting.
+// Server is the model server that a Counting can use for counting.
 type Server struct {
 	Client *transport.Client
 	Preset dialect.Preset
@@ -30,8 +31,8 @@ type Server struct {
 
 // Counting counts the tokens of one model. It is safe for concurrent use.
 type Counting struct {
-	// Endpoint means that the server counts first. Table, if not nil, counts if
-	// the server does not; the estimate always works.
+	// Endpoint makes the server count first. Table, if not nil, counts if the
+	// server does not; otherwise the tokens are estimated.
 	Endpoint bool
 	Table    pricing.Table
 	// Ratio corrects the estimate.
@@ -54,8 +55,8 @@ func (k *Counting) rest(now time.Time) {
 	k.after = now.Add(countAgain)
 }
 
-// Request counts the tokens of a request, by the estimate if nothing else
-// counts. The server is asked only if ask is true.
+// Request counts the tokens of a request: by the server if ask is true and it
+// can count, else by the table, else by an estimate. It returns the method.
 func (k *Counting) Request(ctx context.Context, on Server, r *chat.Request, ask bool) (int64, pricing.Way) {
 	if ask && (on.Preset.CountField == "" || r.Images() == 0) && k.asks(on.Client.Clock().Now()) {
 		if body, around, err := dialect.EncodeCount(on.Preset, r); err == nil {
@@ -74,7 +75,8 @@ func (k *Counting) Request(ctx context.Context, on Server, r *chat.Request, ask 
 	return k.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
 }
 
-// Answer counts the tokens received so far.
+// Answer counts the tokens that were received so far, with the same methods as
+// Request.
 func (k *Counting) Answer(ctx context.Context, on Server, a *chat.Answer, ask bool) (int64, pricing.Way) {
 	texts := pricing.AnswerTexts(a)
 	if ask && on.Preset.CountField != "" && k.asks(on.Client.Clock().Now()) {

@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/pricing"
 )
 
-// EncodeCount writes the request for the number of tokens of a request, for the
-// endpoint of a preset, and returns the tokens to add to the result.
+// EncodeCount encodes a request to the counting endpoint of a preset for the
+// tokens of r. around is the number of tokens to add to the result.
 func EncodeCount(p Preset, r *chat.Request) (body []byte, around int64, err error) {
 	if p.CountField != "" {
 		texts, around := pricing.Texts(r)
@@ -29,13 +29,14 @@ func EncodeCount(p Preset, r *chat.Request) (body []byte, around int64, err erro
 	return body, 0, err
 }
 
-// EncodeCountText writes the request for the number of tokens of a text, for an
-// endpoint with a CountField.
+// EncodeCountText encodes a request to count the tokens of a text, for a
+// counting endpoint with a CountField.
 func EncodeCountText(p Preset, model, text string) ([]byte, error) {
 	return marshal(map[string]any{"model": model, p.CountField: text})
 }
 
-// ReadCount parses the answer; false if it is not one.
+// ReadCount returns the number of tokens in the answer of a counting endpoint.
+// It returns false if body is not such an answer.
 func ReadCount(body []byte) (int64, bool) {
 	var said struct {
 		Input  *int64            `json:"input_tokens"`

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// EncodeEmbed writes the request for the vectors of texts. dims is their
-// length, 0 for that of the model.
+// EncodeEmbed encodes a request for the embedding vectors of texts. dims is the
+// length of the vectors, 0 for the default of the model.
 func EncodeEmbed(n Name, model string, texts []string, dims int64) ([]byte, error) {
 	body := maps.Clone(n.format().embedFields)
 	body["model"], body["input"] = model, texts
@@ -21,7 +21,7 @@ func EncodeEmbed(n Name, model string, texts []string, dims int64) ([]byte, erro
 	return marshal(body)
 }
 
-// Vector is the vector of one text.
+// Vector is the embedding vector of one text.
 type Vector []float64
 
 // UnmarshalJSON rejects null among the numbers, which would be read as 0.
@@ -39,9 +39,10 @@ type Embedded struct {
 	Usage   chat.Usage
 }
 
-// ReadEmbed parses the answer. The error is ErrMalformed for a cut answer, an
-// *InBand for an error in its place, and ErrForeign if it does not have that
-// many vectors of one length.
+// ReadEmbed parses an answer with the vectors of texts texts. The error is
+// ErrMalformed for a truncated answer, an *InBand for an error of the provider,
+// and ErrForeign if the body does not have one vector per text, all of one
+// length.
 func ReadEmbed(body []byte, texts int) (Embedded, error) {
 	var said struct {
 		Error json.RawMessage `json:"error"`

@@ -22,8 +22,9 @@ type InBand struct{ Body []byte }
 
 func (e *InBand) Error() string { return "the provider sent an error instead of an answer" }
 
-// Unsayable means that a format cannot express a part of a request that must
-// not be dropped, because the request would mean something else.
+// Unsayable is the error for a request that a format cannot express. The part
+// that What names must not be dropped, because that would change the meaning of
+// the request.
 type Unsayable struct{ What string }
 
 func (e *Unsayable) Error() string { return e.What }

@@ -75,8 +75,9 @@ func (n Name) Speaks(other Name) bool { return n == other || other == n.format()
 // NewDecoder returns the decoder of a preset.
 func NewDecoder(p Preset) Decoder { return p.Dialect.format().decoder(p) }
 
-// Splitter returns the splitter for a media type; if it is unknown, that of the
-// format's streams. It is nil for a media type that no answer has.
+// Splitter returns the splitter for the media type of an answer. For an unknown
+// media type it returns the splitter of the format's streams, and nil for a
+// media type that is never an answer.
 func Splitter(p Preset, media string) frame.Splitter {
 	f := p.Dialect.format()
 	switch media {

@@ -38,7 +38,8 @@ func (n *Names) Wire(id string) string {
 	return name
 }
 
-// ID returns the tool with a wire name.
+// ID returns the id of the tool with a wire name; ok is false for an unknown
+// name.
 func (n *Names) ID(name string) (string, bool) {
 	id, ok := n.ids[name]
 	return id, ok

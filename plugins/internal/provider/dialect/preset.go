@@ -21,7 +21,7 @@ const (
 // Terminator is the condition for a complete stream.
 type Terminator string
 
-// The ends of a stream.
+// The conditions under which a stream is complete.
 const (
 	Either Terminator = "either" // a finish reason, or the formal end
 	Strict Terminator = "strict" // the formal end
@@ -92,7 +92,7 @@ type Preset struct {
 	Source, Date string
 }
 
-// Presets are all presets in the order of the documentation.
+// Presets returns all presets in the order of the documentation.
 func Presets() []Preset {
 	rows := rows()
 	for i := range rows {
@@ -214,8 +214,8 @@ func (p *Preset) fill() {
 	}
 }
 
-// At returns the preset for one model with its paths completed. An empty version
-// is that of the preset.
+// At returns the preset with its paths completed for a model. If version is
+// empty, the version of the preset is used.
 func (p Preset) At(model, version string) Preset {
 	version = url.QueryEscape(cmp.Or(version, p.Version))
 	names := strings.NewReplacer("{model}", url.PathEscape(model), "{version}", version)

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// ReadWindow parses the context window of the loaded model from the answer of a
-// WindowPath: /props of llama-server, /v1/models of vLLM, /api/ps of Ollama or
-// /api/v0/models of LM Studio. It is 0 if the model is not loaded; ok is false if
-// the answer is another one.
+// ReadWindow returns the context window of the loaded model, in tokens, from the
+// answer of a WindowPath: /props of llama-server, /v1/models of vLLM, /api/ps of
+// Ollama or /api/v0/models of LM Studio. It is 0 if the model is not loaded; ok
+// is false if body is not such an answer.
 func ReadWindow(model string, body []byte) (window int64, ok bool) {
 	type loaded struct {
 		ID     text  `json:"id"`

@@ -37,9 +37,9 @@ func Of(status int, r Report) Row {
 	return RequestInvalid
 }
 
-// InBand returns the failure for an error in place of an answer: a request
-// accepted with status 200 that failed later. It distinguishes only errors that
-// affect where to retry or whether to.
+// InBand returns the failure for an error that arrives in place of an answer,
+// in a response with status 200. It distinguishes only failures that differ in
+// whether and where to retry.
 func InBand(r Report) Row {
 	switch {
 	case r.quota():

@@ -51,7 +51,8 @@ type row struct {
 	family family
 }
 
-// Said describes a status of the row for people.
+// Said returns a short description of the row for the status of a plugin. model
+// is the name of the model.
 func (r Row) Said(model string) string {
 	said, known := map[Row]string{
 		Foreign:         "no model answers at this address",

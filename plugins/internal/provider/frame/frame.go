@@ -27,10 +27,10 @@ type Frame struct {
 
 // Splitter splits a body into frames.
 type Splitter interface {
-	// Push accepts a piece and calls each for the frames that it completes. It
-	// stops at the first error, of each or ErrTooLarge.
+	// Push accepts a piece of the body and calls each for the frames that it
+	// completes. It stops at the first error: that of each, or ErrTooLarge.
 	Push(piece []byte, each func(Frame) error) error
-	// End ends the body. A last unterminated frame is returned too.
+	// End ends the body and calls each for a last unterminated frame.
 	End(each func(Frame) error) error
 }
 
@@ -81,8 +81,8 @@ func giveLine(line []byte, each func(Frame) error) error {
 	return each(Frame{Data: line})
 }
 
-// Whole returns the body as one frame of up to 8 MiB, the maximum of a
-// response.
+// Whole is a Splitter that returns the body as one frame. It does not limit the
+// size; transport.MaxResponse does.
 type Whole struct{ body []byte }
 
 // Push implements Splitter.

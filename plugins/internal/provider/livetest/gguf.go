@@ -44,11 +44,10 @@ type token struct {
 	score float32
 }
 
-// Model writes a GGUF file: a llama with seeded random weights whose output
-// layer is arranged so that each script is said word by word after its trigger.
-// Everything else about it is a real model: it is embedded, attended to, fed
-// forward and sampled by the server that loads it. The same arguments give the same
-// bytes.
+// Model writes a GGUF file: a llama with seeded random weights whose output layer
+// is arranged so that each script is said word by word after its trigger. In every
+// other respect it is a complete model, which the server loads and runs like any
+// other. Equal arguments give equal bytes.
 func Model(scripts ...Script) []byte {
 	v := newVocabulary(scripts)
 	g := &gguf{}
@@ -69,8 +68,9 @@ func Model(scripts ...Script) []byte {
 	return g.file()
 }
 
-// Script is what the model says after each of its triggers. The words of all
-// scripts differ; a script without an end begins again after its last word.
+// Script is the text that the model generates after each of its triggers. The
+// words of all scripts differ; a script without an end repeats after its last
+// word.
 type Script struct {
 	Triggers []string
 	Words    []string

@@ -14,11 +14,11 @@ import (
 	"testing"
 )
 
-// Thinker is the name under which Ollama serves the model a second time, as one that
-// can reason: its template has a place for the reasoning.
+// Thinker is the name under which Ollama serves the model as a model with reasoning:
+// its template has a place for the reasoning.
 const Thinker = "thoughtful"
 
-// OllamaWindow is the number of tokens that both models of Ollama read.
+// OllamaWindow is the context window of both models of Ollama, in tokens.
 const OllamaWindow = 4096
 
 // The last thing that the model reads is the last word of the last message. The
@@ -37,9 +37,9 @@ const servesOllama = `exec 3<&0
 (cat <&3; kill $$) >/dev/null 2>&1 &
 exec "$0" serve 2>&1 </dev/null 3<&-`
 
-// StartOllama starts the given program, which is Ollama, with the model of Scripts.
-// The server ends with the test. It reads and writes nothing outside of a folder of
-// the test, and needs no network.
+// StartOllama starts program, an Ollama binary, with the model of Scripts. The
+// server stops when the test ends. It reads and writes files only in a directory of
+// the test and needs no network.
 func StartOllama(t testing.TB, program string) *Server {
 	t.Helper()
 	home := t.TempDir()

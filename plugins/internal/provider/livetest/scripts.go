@@ -1,6 +1,6 @@
 package livetest
 
-// Name is what the model of Scripts is called.
+// Name is the name of the model of Scripts.
 const Name = "talkative"
 
 // Triggers: the last word of a message chooses what the model says.
@@ -13,10 +13,10 @@ const (
 	Thinks    = "ponder"
 )
 
-// Text is what the model answers to Greeting, whole.
+// Text is the whole answer of the model to Greeting.
 const Text = "The répondeur says: good day, 世界! All servers answer; none sleeps."
 
-// Before is what the model says before the call of Explains.
+// Before is the text before the tool call in the answer to Explains.
 const Before = "Looking outside:"
 
 // Thought and Conclusion are the reasoning and the answer to Thinks.
@@ -25,11 +25,11 @@ const (
 	Conclusion = "Heavy."
 )
 
-// Grade is the value that it answers to Grading.
+// Grade is the answer of the model to Grading.
 const Grade = `{"score":0.5}`
 
-// Scripts are what the model can say. Besides the triggers above it knows the
-// last words of the questions of a probe.
+// Scripts returns the scripts of the model. Besides the triggers above it
+// includes the last words of the questions of a probe.
 func Scripts() []Script {
 	return []Script{
 		{Triggers: []string{Greeting, "please."}, Words: []string{"The", "▁répondeur", "▁says:", "▁good", "▁day,", "▁世", "界!", "▁All", "▁servers", "▁answer;", "▁none", "▁sleeps."}},

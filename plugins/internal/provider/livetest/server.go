@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Limits of what is waited for.
+// Limits of the waits for a server.
 const (
 	startLimit = 2 * time.Minute
 	stopLimit  = 10 * time.Second
@@ -22,15 +22,16 @@ const (
 
 // Server is a running model server.
 type Server struct {
-	// URL is what a provider takes as its base URL; that of StartOllama is without a
-	// version, as for the provider ollama.
+	// URL is the base URL for a provider; that of StartOllama has no version path,
+	// as the provider ollama expects.
 	URL string
 	// Model is the name of its model.
 	Model string
 }
 
-// Missing says what is not there that Start needs, with the folder of this
-// package, "" for nothing.
+// Missing returns what Start needs and the machine lacks, as a sentence for a
+// skipped test, or "" if nothing is missing. dir is the directory of this
+// package.
 func Missing(dir string) string {
 	if _, err := exec.LookPath("node"); err != nil {
 		return "node is not installed"
@@ -42,8 +43,8 @@ func Missing(dir string) string {
 	return ""
 }
 
-// Start starts the server, which ends with the test. dir is the folder of this
-// package.
+// Start starts the server and stops it when the test ends. dir is the directory
+// of this package. It fails the test if Missing is not empty.
 func Start(t testing.TB, dir string) *Server {
 	t.Helper()
 	if missing := Missing(dir); missing != "" {

@@ -12,15 +12,16 @@ import (
 // Way is the method by which tokens were counted.
 type Way string
 
-// The ways, best first; the last one always works.
+// The counting methods, the most exact one first. The last one is always
+// available.
 const (
 	Endpoint Way = "endpoint" // the server counted
 	Local    Way = "local"    // by the local table of the model
 	Estimate Way = "estimate" // by the length of the text
 )
 
-// Table counts the tokens of texts like a model. It is safe for concurrent use.
-// Both methods return false if ctx ended first.
+// Table counts the tokens of texts as the tokenizer of a model does. It is safe
+// for concurrent use. Both methods return false if ctx ended first.
 type Table interface {
 	// Load waits until the table is in memory. Only the first call loads it.
 	Load(ctx context.Context) bool
@@ -129,8 +130,8 @@ func AnswerTexts(a *chat.Answer) []string {
 	return texts
 }
 
-// Most is an upper bound of the tokens of a request: no token is shorter than a
-// byte.
+// Most returns an upper bound of the tokens of a request: no token is shorter
+// than a byte.
 func Most(r *chat.Request) int64 {
 	texts, around := Texts(r)
 	n := 2*around + int64(r.Images())*mostImageTokens
@@ -140,9 +141,10 @@ func Most(r *chat.Request) int64 {
 	return n
 }
 
-// Least is a lower bound of the tokens of a request: the number of its words.
-// Tokenizers split a text at blanks before they look for tokens. Reasoning is not
-// counted: many models do not read that of earlier turns.
+// Least returns a lower bound of the tokens of a request: the number of its
+// words, since tokenizers split a text at blanks before they look for tokens.
+// Reasoning is not counted, because many models do not read that of earlier
+// turns.
 func Least(r *chat.Request) int64 {
 	texts, _ := textsOf(r, false)
 	var n int64
@@ -161,8 +163,8 @@ const (
 	weight     = 0.2
 )
 
-// Ratio tracks the ratio of actual counts of one model to the estimates. The
-// zero Ratio is 1.
+// Ratio tracks the ratio of actual token counts of one model to the estimates.
+// It is safe for concurrent use. The zero Ratio changes nothing.
 type Ratio struct {
 	mu   sync.Mutex
 	have float64

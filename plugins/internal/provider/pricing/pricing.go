@@ -50,8 +50,9 @@ const (
 	slack = 64
 )
 
-// Settle combines the provider's figures with the local count. cut means that
-// the answer did not end by itself.
+// Settle returns the tokens of an answer: the provider's figures, or the local
+// count where they are missing or implausible, with the mark of their
+// reliability. cut means that the answer did not end normally.
 func Settle(stated chat.Usage, counted Counted, cut bool) Tokens {
 	t := Tokens{
 		In: stated.In, Out: stated.Out,
@@ -88,9 +89,9 @@ func doubtful(stated, counted int64) bool { return apart(stated, counted, most) 
 
 func apart(a, b, times int64) bool { return max(a, b) > times*min(a, b)+slack }
 
-// Doubts reports for which figures a better count than the estimate is worth
-// its time: those not stated, and those so far from the estimate that the best
-// count might contradict them although the estimate does not.
+// Doubts reports for which figures it is worth counting more exactly than by
+// the estimate: figures that the provider does not state, and figures so far
+// from the estimate that an exact count may contradict them.
 func Doubts(stated chat.Usage, estimated Counted, cut bool) (in, out bool) {
 	const unsure = most / mostRatio
 	in = stated.In < 0 || apart(stated.In, estimated.In, unsure)
@@ -139,9 +140,9 @@ func (p Price) Value() edn.Value {
 	return b.Map()
 }
 
-// Cost returns the price of tokens, an exact decimal, and its mark. It is nil
-// and Unknown without a price. A list price is an estimate of the account's
-// price.
+// Cost returns the price of the tokens, an exact decimal in USD, and the mark
+// of its reliability. Without a price it returns nil and Unknown. A price from
+// the list is only an estimate of the price of the account.
 func (p Price) Cost(t Tokens) (edn.Value, Mark) {
 	if !p.Known() {
 		return edn.Nil(), Unknown

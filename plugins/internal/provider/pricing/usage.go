@@ -6,8 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Together returns the usage of an answer that was preceded by broken requests:
-// tokens and cost are sums. Nil stands for a request without usage; a broken
+// Together returns the usage of an answer and of the failed requests before it:
+// tokens and cost are sums. Nil stands for a request without usage. A failed
 // request may have used more than it reported, so the sums are lower bounds.
 func Together(usage edn.Value, broken ...edn.Value) edn.Value {
 	for _, b := range broken {

@@ -9,7 +9,8 @@ import (
 )
 
 // ReadEmbed parses the texts to embed, which are also the messages of the
-// question, and the length of the vectors, 0 for that of the model.
+// question, and dims, the requested length of the vectors (0 for the default of
+// the model).
 func ReadEmbed(request edn.Value) (q *Question, texts []string, dims int64, failed *contract.Error) {
 	if texts, dims, failed = toEmbed(request.Key("input")); failed != nil {
 		return nil, nil, 0, failed

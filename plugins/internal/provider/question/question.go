@@ -43,15 +43,16 @@ type Question struct {
 	images   int
 }
 
-// New returns an empty question.
+// New returns a question without messages.
 func New(intent string, options chat.Options) *Question {
 	return &Question{
 		Intent: intent, TextKey: "text", Names: dialect.NewNames(nil), Args: map[string]*schema.Schema{}, Options: options,
 	}
 }
 
-// Read parses the question of a request envelope. The options are defaults for
-// the request.
+// Read parses the question of a request envelope. options are the defaults for
+// options that the request does not set. The error is :input/invalid or
+// :provider/request-invalid.
 func Read(intent string, request edn.Value, options chat.Options) (*Question, *contract.Error) {
 	q := New(intent, options)
 	input, context := request.Key("input"), request.Key("context")
@@ -105,7 +106,7 @@ func invalid(path []edn.Value, format string, args ...any) *contract.Error {
 		WithDetail("path", edn.Vector(where...))
 }
 
-// Beyond is the error of a request above a limit.
+// Beyond returns the error for a request that exceeds a limit.
 func Beyond(format string, args ...any) *contract.Error {
 	return contract.Errorf("provider/request-invalid", format, args...).WithSource(contract.SourceRequest).
 		WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
@@ -399,8 +400,9 @@ func first(all ...edn.Value) value {
 	return value{}
 }
 
-// Word returns the name of a keyword, or a string without a leading colon:
-// callers without EDN write names as strings.
+// Word returns the name of a keyword, or a string without its leading colon,
+// because callers without EDN write names as strings. For other values it
+// returns "".
 func Word(v edn.Value) string {
 	if s, ok := v.AsKeyword(); ok {
 		return s

@@ -23,12 +23,12 @@ import (
 // agent is the User-Agent of requests.
 const agent = "ferment"
 
-// Tables returns the table that counts the tokens of a model.
+// Tables returns the token table of a model.
 type Tables func(model string) pricing.Table
 
-// Build makes the provider and its models, by label. Check must have passed.
-// Without tables, local counting is unavailable. The error is a problem of a
-// setting.
+// Build returns the provider and its models, by label. s must have passed
+// Check. If tables is nil, tokens are not counted by tables. The error names
+// the setting that causes it.
 func (s Settings) Build(clock transport.Clock, tables Tables) (*answer.Provider, map[string]*answer.Model, error) {
 	base, err := parseURL(s.base())
 	if err != nil {
@@ -136,7 +136,8 @@ func (s Settings) header() http.Header {
 	return h
 }
 
-// Network returns the required kind of connection and its port.
+// Network returns the need for the connection to the server or proxy and its
+// port. ok is false if the URL is invalid.
 func (s Settings) Network() (need string, at uint16, ok bool) {
 	target := s.base()
 	if s.Proxy != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Capability returns the capability of a model: of names its provider for
-// people, and ask answers its calls.
+// Capability returns the capability of a model with the given id. of is the
+// display name of its provider; ask answers the calls.
 func (m Model) Capability(
 	id, of string, ask func(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error),
 ) sdk.Capability {

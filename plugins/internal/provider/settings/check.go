@@ -21,8 +21,8 @@ const maxStop = 16
 const readable = "is http to another machine, and the key would be readable on the way: " +
 	"use https, or set allow_plaintext = true"
 
-// Check reports every mistake that the schema of the settings does not cover,
-// without access to keys, servers or the network.
+// Check returns an error that joins every mistake which the schema of the
+// settings does not find. It accesses no keys, servers or network.
 func (s Settings) Check() error {
 	var all []error
 	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
@@ -58,8 +58,8 @@ func (s Settings) Check() error {
 	return errors.Join(append(all, s.CheckModels("model")...)...)
 }
 
-// CheckModels reports the mistakes in the models; block is the name of their
-// blocks.
+// CheckModels returns the mistakes in the models; block is the name of their
+// blocks in the configuration.
 func (s Settings) CheckModels(block string) []error {
 	var all []error
 	for _, label := range slices.Sorted(maps.Keys(s.Models)) {
@@ -68,7 +68,8 @@ func (s Settings) CheckModels(block string) []error {
 	return all
 }
 
-// CheckSecrets reports mistakes that only show with the key and the files.
+// CheckSecrets returns the mistakes that can be found only with the key and the
+// files of the settings.
 func (s Settings) CheckSecrets() error {
 	var unread error
 	if s.CAFile != "" {

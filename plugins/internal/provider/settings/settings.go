@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Settings are the config block: one account at one provider.
+// Settings are the settings of a config block: one account at one provider.
 type Settings struct {
 	Provider       string            `edn:"provider" enum:"openai,anthropic,gemini,mistral,groq,openrouter,azure,ollama,lmstudio,vllm,llama-server,compatible" doc:"the provider; compatible for any other server with a chat/completions endpoint"`
 	APIKey         string            `edn:"api-key,omitempty" secret:"true" doc:"the key of the account"`
@@ -39,7 +39,7 @@ type Timeouts struct {
 	Total   int64 `edn:"total" unit:"ms" min:"1" max:"86400000" doc:"for the whole answer"`
 }
 
-// Model is one capability.
+// Model holds the settings of one model, which becomes one capability.
 type Model struct {
 	Name          string         `edn:"name,omitempty" doc:"name of the model at the provider; model_name unless written"`
 	Family        string         `edn:"family,omitempty" doc:"family of the model; a judge of the same family may not judge its answers"`
@@ -97,7 +97,8 @@ func Defaults() Settings {
 	}
 }
 
-// Named sets the default name of each model.
+// Named returns s in which each model without a name has the default name
+// ModelName.
 func (s Settings) Named() Settings {
 	models := make(map[string]Model, len(s.Models))
 	for label, m := range s.Models {
@@ -108,7 +109,8 @@ func (s Settings) Named() Settings {
 	return s
 }
 
-// PresetOf returns the preset of the provider, with the given name or its own.
+// PresetOf returns the preset named Preset, or else the one named Provider; if there
+// is no such preset, the preset generic.
 func (s Settings) PresetOf() dialect.Preset {
 	p, ok := dialect.PresetNamed(cmp.Or(s.Preset, s.Provider))
 	if !ok {
@@ -120,7 +122,7 @@ func (s Settings) PresetOf() dialect.Preset {
 // plainest is the preset of unknown servers.
 const plainest = "generic"
 
-// IntentsOf returns the intents of a model.
+// IntentsOf returns the intents of a model, by default model/chat.
 func (m Model) IntentsOf() []string {
 	if len(m.Intents) == 0 {
 		return []string{"model/chat"}

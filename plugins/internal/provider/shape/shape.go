@@ -40,11 +40,11 @@ func New(name string, form, json edn.Value) (*Shape, error) {
 	return &Shape{Name: name, schema: compiled, wire: wire, text: textKey(compiled)}, nil
 }
 
-// TextKey returns the key of the text if the answer consists of one text, else
-// "". Such an answer is requested as plain text.
+// TextKey returns the key of the text if the schema allows only a map with a
+// single text, else "". Such an answer is requested as plain text.
 func (s *Shape) TextKey() string { return s.text }
 
-// Takes reports whether a value fits.
+// Takes reports whether v fits the schema.
 func (s *Shape) Takes(v edn.Value) bool { return s.schema.Valid(v) }
 
 func textKey(s *schema.Schema) string {
@@ -118,8 +118,9 @@ type Problem struct {
 	Findings []schema.Finding
 }
 
-// Read finds the value in a text and validates it. how names its place, "" for
-// the whole text as JSON.
+// Read finds the value in a text and validates it. how names the place of the
+// value in the text, "" if the whole text is JSON. problem is nil if the value
+// fits.
 func (s *Shape) Read(text string) (v edn.Value, how string, problem *Problem) {
 	f, ok := find(text)
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Timeouts are the timers of an exchange.
+// Timeouts are the timers of an exchange. The package comment describes them.
 type Timeouts struct{ Connect, First, Silence, Stall, Total time.Duration }
 
 // Settings configure a client.
@@ -32,7 +32,7 @@ type Client struct {
 // idle is the lifetime of an unused connection.
 const idle = 30 * time.Second
 
-// NewClient makes a client. The caller must close it.
+// NewClient returns a client. The caller must close it.
 func NewClient(s Settings) *Client {
 	if s.Clock == nil {
 		s.Clock = System()

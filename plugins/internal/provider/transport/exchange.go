@@ -57,7 +57,7 @@ type Head struct {
 	Media  string // media type without parameters, in lower case
 }
 
-// Exchange is one request and its response.
+// Exchange is one request and its response. It belongs to one goroutine.
 type Exchange struct {
 	client  *Client
 	cancel  context.CancelFunc
@@ -91,7 +91,8 @@ type piece struct {
 	err   error // io.EOF at the end
 }
 
-// Post starts an exchange. The returned Exchange must be closed.
+// Post starts a POST request to a path below the base URL. The caller must
+// close the Exchange.
 func (c *Client) Post(path string, body []byte) *Exchange {
 	return c.ask(http.MethodPost, strings.TrimSuffix(c.set.Base.String(), "/")+path, body)
 }
@@ -102,7 +103,8 @@ func (c *Client) PostBeside(path string, body []byte) *Exchange {
 	return c.ask(http.MethodPost, c.beside(path), body)
 }
 
-// GetBeside gets a path beside the interface's version path.
+// GetBeside starts a GET request to a path beside the interface's version path.
+// The caller must close the Exchange.
 func (c *Client) GetBeside(path string) *Exchange {
 	return c.ask(http.MethodGet, c.beside(path), nil)
 }
@@ -190,7 +192,8 @@ func (x *Exchange) buffer() []byte {
 	}
 }
 
-// Recycle returns a piece that is no longer needed.
+// Recycle returns a piece from Next, whose content is no longer needed, for
+// reuse.
 func (x *Exchange) Recycle(b []byte) {
 	if cap(b) < Piece {
 		return
@@ -242,7 +245,7 @@ func (x *Exchange) Blocked(f func() error) error {
 	return err
 }
 
-// Head waits for the head of the response.
+// Head waits for the head of the response, under the timers Connect and First.
 func (x *Exchange) Head(ctx context.Context) (Head, *Fault) {
 	connected := x.connected
 	for {
@@ -267,7 +270,8 @@ func (x *Exchange) Head(ctx context.Context) (Head, *Fault) {
 	}
 }
 
-// Next waits for the next piece of the body. It returns io.EOF at a clean end.
+// Next waits for the next piece of the body. At the end of the body the error
+// is io.EOF; a Fault reports any failure.
 func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
 	if ctx.Err() != nil {
 		return nil, ended(ctx), nil
@@ -300,8 +304,8 @@ func (x *Exchange) Next(ctx context.Context) ([]byte, *Fault, error) {
 	return p.bytes, nil, nil
 }
 
-// All waits for the whole body, or for the piece with which it reaches most
-// bytes. With a Fault it returns the bytes before it.
+// All reads the body until its end or until it has at least most bytes. With a
+// Fault it returns the bytes received before it.
 func (x *Exchange) All(ctx context.Context, most int) ([]byte, *Fault) {
 	var body []byte
 	for len(body) < most {
@@ -315,7 +319,8 @@ func (x *Exchange) All(ctx context.Context, most int) ([]byte, *Fault) {
 	return body, nil
 }
 
-// Whole returns the body of a successful exchange.
+// Whole returns the body of a response with status 200, and whether the
+// exchange succeeded.
 func (x *Exchange) Whole(ctx context.Context) ([]byte, bool) {
 	head, fault := x.Head(ctx)
 	if fault != nil || head.Status != http.StatusOK {

@@ -9,7 +9,8 @@ import (
 // ErrFull means that the queue is full.
 var ErrFull = errors.New("the queue is full")
 
-// Gate admits a number of concurrent calls and queues others in order.
+// Gate limits the number of concurrent calls and queues further calls in order.
+// It is safe for concurrent use.
 type Gate struct {
 	mu      sync.Mutex
 	free    int
@@ -17,10 +18,11 @@ type Gate struct {
 	waiting []chan struct{}
 }
 
-// NewGate makes a gate.
+// NewGate returns a gate for inFlight concurrent and queue waiting calls.
 func NewGate(inFlight, queue int) *Gate { return &Gate{free: inFlight, most: queue} }
 
-// Enter waits for a place. The error is ErrFull, or that of ctx.
+// Enter waits until the call is admitted. The error is ErrFull, or that of ctx.
+// After success the caller must call Leave.
 func (g *Gate) Enter(ctx context.Context) error {
 	g.mu.Lock()
 	if g.free > 0 {
@@ -59,7 +61,7 @@ func (g *Gate) forget(turn chan struct{}) bool {
 	return false
 }
 
-// Leave returns a place.
+// Leave ends a call that Enter admitted.
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 )
 
-// Clock advances only when a test moves it.
+// Clock is a transport.Clock that advances only when a test calls Advance or
+// Fire.
 type Clock struct {
 	mu     sync.Mutex
 	now    time.Time
@@ -18,7 +19,7 @@ type Clock struct {
 
 var _ transport.Clock = (*Clock)(nil)
 
-// NewClock makes a clock.
+// NewClock returns a clock with a fixed start time.
 func NewClock() *Clock {
 	return &Clock{now: time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC), timers: map[*timer]struct{}{},
 		armed: make(chan struct{})}

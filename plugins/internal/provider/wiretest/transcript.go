@@ -24,7 +24,8 @@ type Step struct {
 	Until <-chan struct{}
 }
 
-// Want is what every reader of a well-formed transcript must see.
+// Want is the content that every reader of a well-formed transcript must
+// return.
 type Want struct {
 	Text, Reasoning, Finish  string
 	In, Out, Cached, Thought int64

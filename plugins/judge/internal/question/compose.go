@@ -14,7 +14,7 @@ type Task struct {
 	// Call is the request, Done its requirements, Env the reference material;
 	// any may be nil.
 	Call, Done, Env edn.Value
-	// Result is the answer, Other the one that it is compared with.
+	// Result is the judged answer, Other the answer that it is compared with.
 	Result, Other edn.Value
 }
 
@@ -27,8 +27,8 @@ type Composer struct {
 	// Mark is part of the lines around data. The author of the data must not be
 	// able to know it.
 	Mark string
-	// Code is what a verdict must contain to be the answer to this question.
-	// The author of the data must not be able to know it.
+	// Code is the code that a verdict must contain to count as the answer to
+	// this question. The author of the data must not be able to know it.
 	Code string
 	// MaxBytes bounds the shown part of an answer; other data is bounded to
 	// half of it.
@@ -58,7 +58,8 @@ Judge what the data says. Its length, its tone, its place and who may have writt
 // asked ends a question with the form of the answer.
 const asked = "Answer with one JSON object of this form and with nothing else. Copy the verdict code as it stands here; quote no other verdict.\n%s\n"
 
-// Grade asks for a score for each criterion.
+// Grade returns a question that requests a score of t.Result for each
+// criterion.
 func (c Composer) Grade(t Task) Question {
 	q := c.begin(t)
 	q.data(c, "answer", Content(t.Result), c.MaxBytes)
@@ -71,8 +72,9 @@ func (c Composer) Grade(t Task) Question {
 	return q.Question
 }
 
-// Compare asks by each criterion which of two answers is better: t.Result is
-// shown first and t.Other second, or swapped.
+// Compare returns a question that requests, for each criterion, the better of
+// two answers. It shows t.Result first and t.Other second, or the reverse if
+// swapped is set.
 func (c Composer) Compare(t Task, swapped bool) Question {
 	first, second := t.Result, t.Other
 	if swapped {

@@ -65,14 +65,14 @@ func Text(v edn.Value) string {
 	return strings.Join(parts, "\n")
 }
 
-// Blind removes names from texts.
+// Blind removes names from texts. The zero Blind removes nothing.
 type Blind struct{ pattern *regexp.Regexp }
 
 // removed replaces a name.
 const removed = "[name]"
 
-// NewBlind makes a Blind for names. Case does not matter, and a name matches
-// only without an adjacent letter or digit.
+// NewBlind returns a Blind for names of two or more characters. Case is
+// ignored, and a name matches only without an adjacent letter or digit.
 func NewBlind(names []string) Blind {
 	var quoted []string
 	for _, n := range names {

@@ -58,11 +58,12 @@ func (c Composer) astray(got edn.Value, want string) *contract.Error {
 type Choices struct {
 	Of      map[string]int
 	Reasons map[string]string
-	// Whole is the weighted overall choice.
+	// Whole is the weighted choice over all criteria.
 	Whole int
 }
 
-// ReadChoices parses the answer to Compare in the same order.
+// ReadChoices parses the answer to Compare; swapped must be that of the
+// question.
 func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 	criteria, err := c.criteriaIn(out)
 	if err != nil {

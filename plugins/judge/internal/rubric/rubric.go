@@ -44,8 +44,9 @@ var (
 	criterionKeys = []string{"id", "weight", "ask"}
 )
 
-// Parse parses a rubric. Nil gives a rubric with one criterion, whether the
-// answer fulfils the request. scale, if not nil, replaces the rubric's scale.
+// Parse parses a rubric. A nil value gives a rubric with one criterion: whether
+// the answer fulfils the request. scale, if not nil, replaces the rubric's
+// scale. The error is :judge/rubric-invalid with every problem.
 func Parse(v, scale edn.Value) (Rubric, error) {
 	if v.IsNil() {
 		v = edn.MustMap(edn.K("id"), edn.K("rubric/default"), edn.K("criteria"),
@@ -147,8 +148,9 @@ func (p *problems) name(v edn.Value, at ...edn.Value) string {
 	return s
 }
 
-// Asks returns an error if there are no criteria to ask a model about. A rubric
-// with rules only is for judge/rules, to which dispatch then switches.
+// Asks returns an error if the rubric has no criteria to ask a model about. A
+// rubric that has only rules is for judge/rules; the error makes the host
+// switch to it.
 func (r Rubric) Asks() error {
 	if len(r.Criteria) > 0 {
 		return nil
@@ -163,8 +165,8 @@ func (r Rubric) Asks() error {
 	return p.err()
 }
 
-// Rotated returns the criteria for a sample: each sample starts with another
-// one.
+// Rotated returns the criteria in the order for a sample: the list is rotated
+// by the number of the sample.
 func (r Rubric) Rotated(sample int64) []Criterion {
 	n := int64(len(r.Criteria))
 	if n == 0 {
@@ -174,7 +176,8 @@ func (r Rubric) Rotated(sample int64) []Criterion {
 	return append(slices.Clone(r.Criteria[from:]), r.Criteria[:from]...)
 }
 
-// Mean returns the weighted mean of the scores of all criteria.
+// Mean returns the weighted mean of the scores, which must contain every
+// criterion.
 func (r Rubric) Mean(scores map[string]*big.Rat) *big.Rat {
 	sum, weights := new(big.Rat), new(big.Rat)
 	for _, c := range r.Criteria {

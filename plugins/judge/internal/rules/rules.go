@@ -16,7 +16,8 @@ import (
 // Subject is the text to judge.
 type Subject struct {
 	Text string
-	// Input is the whole input of the judge: rules take sources from it.
+	// Input is the whole input of the judge, from which rules take their
+	// sources.
 	Input edn.Value
 	// Language is the expected language, "" if unknown.
 	Language string
@@ -57,7 +58,7 @@ type Verdict struct {
 	Weight, Judged *big.Rat
 }
 
-// Judge applies the rules.
+// Judge applies the rules to x.
 func (s Set) Judge(x Subject) Verdict {
 	v := Verdict{Outcomes: map[string]Outcome{}}
 	sum, weights, all := new(big.Rat), new(big.Rat), new(big.Rat)

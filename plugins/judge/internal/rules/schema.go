@@ -62,9 +62,9 @@ var known = sync.OnceValue(func() map[string][]string {
 })
 
 // Schema is the schema of a list of rules: maps, one form for each kind, with
-// keywords for words. [Parse] rejects everything that it rejects, except
-// strings for keywords, and also mistakes that a schema cannot express, such as
-// an invalid regular expression.
+// keywords for words. [Parse] rejects everything that the schema rejects,
+// except that it accepts strings for keywords. It also rejects mistakes that a
+// schema cannot express, such as an invalid regular expression.
 func Schema() edn.Value {
 	kinds := []edn.Value{edn.K("or")}
 	for _, kind := range slices.Sorted(maps.Keys(entries)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Scale is the range of a judge's scores; its ends become 0 and 1.
+// Scale is the range of a judge's scores. Low corresponds to 0 and High to 1.
 type Scale struct{ Low, High *big.Rat }
 
 // Unit is the default scale.

@@ -36,7 +36,8 @@ func (p *Pool[S]) note(session string, t worker.Transition) {
 	}
 }
 
-// Warm starts the server of a session unless it runs. It does not wait.
+// Warm starts the server of a session unless it is running, blocked or frozen.
+// It does not wait, and it does not stop another server to make room.
 func (p *Pool[S]) Warm(session, cause string) {
 	p.step(func(now time.Time) {
 		s := p.slots[session]
@@ -54,7 +55,8 @@ func (p *Pool[S]) Warm(session, cause string) {
 	})
 }
 
-// Freeze stops the server of a session, or of all sessions, until Thaw.
+// Freeze stops the server of a session, or of all sessions, and prevents starts
+// until Thaw.
 func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 	p.step(func(now time.Time) {
 		p.changed = true
@@ -84,7 +86,7 @@ func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 	return err
 }
 
-// Thaw ends Freeze.
+// Thaw permits starts again after Freeze, for a session or for all.
 func (p *Pool[S]) Thaw(session string, all bool) {
 	p.step(func(now time.Time) {
 		p.changed = true
@@ -133,7 +135,8 @@ type Worker struct {
 // Status is the status of a pool.
 type Status struct {
 	Workers []Worker
-	// Blocked is the reason why no server may be started now.
+	// Blocked is the reason why no server can be started at present, nil if one
+	// can.
 	Blocked              *contract.Error
 	Frozen               bool // all sessions
 	Deaths, DeathsOfLate int
@@ -185,8 +188,8 @@ type speed struct {
 	rate  float64
 }
 
-// Observe records the time to the first token and the tokens per second of an
-// answer.
+// Observe adds the time to the first token and the tokens per second of an
+// answer to the moving averages of Status.
 func (p *Pool[S]) Observe(first time.Duration, rate float64) {
 	const weight = 0.2
 	p.mu.Lock()

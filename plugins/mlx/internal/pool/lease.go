@@ -21,8 +21,9 @@ type Lease[S Server] struct {
 // patience is the interval at which a waiting call reports that it waits.
 const patience = 10 * time.Second
 
-// Acquire waits for a server for a session. While it waits, it calls waiting
-// every patience.
+// Acquire waits for a server of a session. While it waits, it calls waiting at
+// regular intervals. The caller must release the lease. The error is that of a
+// server that cannot run, of a full queue, or of ctx.
 func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (*Lease[S], *contract.Error) {
 	if !p.set.PerSession {
 		session = ""
@@ -59,8 +60,8 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 	}
 }
 
-// Up returns the server of a session if it is ready. It starts none, and the
-// server may end at any time.
+// Up returns the server of a session if it is ready. It does not start a
+// server, and the returned server may end at any time.
 func (p *Pool[S]) Up(session string) (server S, ok bool) {
 	if !p.set.PerSession {
 		session = ""
@@ -117,16 +118,17 @@ func (p *Pool[S]) loading(since time.Duration) *contract.Error {
 		WithDetail("retry-after-ms", edn.Int(left.Milliseconds()))
 }
 
-// Context returns ctx, canceled when the server dies. The caller must call the
-// cancel function.
+// Context returns a context derived from ctx that is also canceled when the
+// server dies. The caller must call the cancel function.
 func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.run.dead, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Died returns the error of a dead server, nil if it is alive. It waits up to
-// within, or until ctx ends, for a death to be noticed.
+// Died returns the error of a server that has died, or nil if it is alive. It
+// waits at most within, or until ctx ends, because a death is noticed with a
+// delay.
 func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Error {
 	ctx, cancel := transport.Within(ctx, l.pool.set.Clock, within)
 	defer cancel()
@@ -141,7 +143,7 @@ func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Err
 	return l.run.err
 }
 
-// Release returns the lease.
+// Release ends the lease; the server must not be called afterwards.
 func (l *Lease[S]) Release() {
 	l.pool.step(func(now time.Time) {
 		l.slot.used = now

@@ -14,12 +14,13 @@ import (
 
 // Server is a process that answers calls.
 type Server interface {
-	// Done is closed when the process has ended. Gone waits until its whole
-	// session has; Died then returns the cause.
+	// Done is closed when the process has ended. Gone waits until all processes
+	// of its session have ended; Died then returns the error that describes the
+	// end.
 	Done() <-chan struct{}
 	Gone()
 	Died() *contract.Error
-	// Stop ends it step by step, Kill at once; see package server.
+	// Stop ends the process step by step, Kill at once; see package server.
 	Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResult
 	Kill()
 	// Responds reports whether it responds to any request.
@@ -42,13 +43,14 @@ type Settings[S Server] struct {
 	Recheck time.Duration // until a server that cannot run here is tried again
 	Clock   transport.Clock
 	// Start starts a server. It must call taken before it uses a port, and
-	// spawned for each process. If it returns an error, no process is left.
+	// spawned for each started process. If it returns an error, no process is
+	// left.
 	Start func(ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16)) (S, *contract.Error)
 	// Check checks whether a server can run here, without starting one.
 	Check func() *contract.Error
-	// Event receives every transition. Changed is called when Status has
-	// changed in more than the number of calls in flight. They must not block
-	// or call the pool.
+	// Event is called for every transition. Changed is called when Status has
+	// changed, except for changes of only the number of calls in flight. They
+	// must not block or call the pool.
 	Event   func(session string, t worker.Transition)
 	Changed func()
 }

@@ -55,10 +55,11 @@ func (p *Plan) listeners(port uint16) []launch.Listener {
 	return launch.Listeners(port)
 }
 
-// Rungs are the time limits of the steps that stop a server.
+// Rungs are the time limits of the steps that stop a server, in the order of
+// the steps.
 type Rungs struct{ Quit, Interrupt, Terminate, Kill time.Duration }
 
-// DefaultRungs returns the limits of the contract.
+// DefaultRungs returns the default time limits.
 func DefaultRungs() Rungs {
 	return Rungs{Quit: 2 * time.Second, Interrupt: 2 * time.Second, Terminate: 2 * time.Second, Kill: 2 * time.Second}
 }
@@ -69,9 +70,9 @@ const races = 3
 // errLost means that the port was taken between check and start.
 var errLost = errors.New("the port was taken meanwhile")
 
-// Start starts a server. taken reports ports used by other servers of this
-// process; spawned is called for each started process. When ctx ends, so does
-// the start.
+// Start starts a server and waits until it is ready. taken reports ports used
+// by other servers of this process; spawned is called for each started process.
+// When ctx ends, the start is canceled. After an error no process is left.
 func (p *Plan) Start(
 	ctx context.Context, taken func(uint16) bool, spawned func(pid int, port uint16),
 ) (*Server, *contract.Error) {

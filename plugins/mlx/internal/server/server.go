@@ -113,8 +113,9 @@ func (s *Server) read(stream launch.Stream, from io.ReadCloser) {
 	_ = from.Close()
 }
 
-// Died returns the cause of an end that was not ordered, else nil. Call it
-// after Gone.
+// Died returns the error that describes the end of the process:
+// model/out-of-memory or model/died. It is never nil, also for an ordered stop,
+// which the caller must tell apart. Call it after Gone.
 func (s *Server) Died() *contract.Error {
 	exit := s.proc.Exit()
 	if s.memory(exit, s.last(20)) {
@@ -151,10 +152,10 @@ func (s *Server) last(n int) []string {
 	return all[max(0, len(all)-n):]
 }
 
-// Stop ends the server: it may finish its calls (until idle is closed), then it
-// gets the quit request, then signals, each step with a limit. When ctx ends,
-// the process is killed. Stop returns when the process has ended or cannot be
-// ended.
+// Stop ends the server: it first waits for the calls in flight (until idle is
+// closed), then sends the quit request, then signals; each step has a time
+// limit. When ctx ends, the process is killed. Stop returns when the process
+// has ended or cannot be ended.
 func (s *Server) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepResult {
 	p := s.plan
 	var steps []launch.Step

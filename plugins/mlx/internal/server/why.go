@@ -28,7 +28,8 @@ var machineWords = []string{
 
 var portWords = []string{"address already in use", "eaddrinuse", "only one usage of each socket address"}
 
-// Memory reports whether a text indicates that memory ran out.
+// Memory reports whether an error text of a server indicates that memory ran
+// out.
 func Memory(text string) bool { return memoryText(text) }
 
 func memoryText(text string) bool { return holds(text, memoryWords) }

@@ -16,7 +16,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Check reports every mistake that the schema of the settings does not cover.
+// Check returns an error that joins every mistake which the schema of the
+// settings does not find.
 func (s Settings) Check() error {
 	all := s.checkCommand()
 	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }

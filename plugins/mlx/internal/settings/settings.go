@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/transport"
 )
 
-// Settings are the config block: one model, and the server that runs it. Times
-// are in milliseconds.
+// Settings are the settings of a config block: one model, and the server that
+// runs it. Times are in milliseconds.
 type Settings struct {
 	Model       string            `edn:"model" min:"1" doc:"path or name of the model that the server runs"`
 	Command     []string          `edn:"command" min:"1" doc:"the server and its arguments; {port} and {model} stand for the port and the model"`
@@ -45,7 +45,7 @@ type Quit struct {
 	Stdin string `edn:"stdin,omitempty" doc:"line for its standard input"`
 }
 
-// Serve is one capability.
+// Serve holds the settings of one capability.
 type Serve struct {
 	Name          string           `edn:"name,omitempty" doc:"model name in requests, if not the started model; must be in allow_models"`
 	Family        string           `edn:"family,omitempty" doc:"family of the model; a judge of the same family may not judge its answers"`
@@ -128,7 +128,7 @@ const (
 	blocks = 750
 )
 
-// Fill substitutes port and model in the command.
+// Fill returns the command with the placeholders {port} and {model} replaced.
 func (s Settings) Fill(port uint16) []string {
 	replace := strings.NewReplacer("{port}", strconv.Itoa(int(port)), "{model}", s.Model)
 	filled := make([]string, len(s.Command))
@@ -186,9 +186,9 @@ func (s Settings) Build(port uint16, clock transport.Clock) (*answer.Provider, m
 	return p, models, nil
 }
 
-// Wire returns the name of a model in requests; "" means the started one.
-// Servers of the preset mlx load, and may download, any model that a request
-// names, except for one reserved name.
+// Wire returns the name of a model in requests; for "" that of the started
+// model. Servers of the preset mlx would load, and possibly download, any model
+// that a request names, so for the started model they get a reserved name.
 func (s Settings) Wire(name string) string {
 	switch {
 	case name != "" && name != s.Model:

@@ -60,15 +60,15 @@ type Do string
 
 // The kinds of action.
 const (
-	// Spawn starts a process for the run; the owner reports Spawned, Answers and
-	// in any case Gone.
+	// Spawn starts a process for the run. The owner reports Spawned and Answers,
+	// and always Gone.
 	Spawn Do = "spawn"
 	// Stop ends the process of the run step by step, Kill at once.
 	Stop Do = "stop"
 	Kill Do = "kill"
 )
 
-// Action is one action for the run that it names.
+// Action is one action on the process of the run that it names.
 type Action struct {
 	Do    Do
 	Run   uint64
@@ -103,17 +103,17 @@ func (m *Machine) State() (State, time.Time) { return m.state, m.since }
 // Run returns the number of the last run.
 func (m *Machine) Run() uint64 { return m.run }
 
-// PID returns the process of the current run; 0: there is none.
+// PID returns the process id of the current run, 0 if there is no process.
 func (m *Machine) PID() int { return m.pid }
 
 // Calls returns the number of calls in flight.
 func (m *Machine) Calls() int { return m.calls }
 
-// Alive reports whether there may be a process.
+// Alive reports whether the worker may have a process.
 func (m *Machine) Alive() bool { return m.state.alive() }
 
-// Died returns the cause of the last unordered end, nil once a later run became
-// ready.
+// Died returns the cause of the last end that was not ordered, or nil after a
+// later run became ready.
 func (m *Machine) Died() *contract.Error { return m.last }
 
 // Take returns the transitions and actions since the last Take.
@@ -146,7 +146,7 @@ func (m *Machine) order(do Do, cause string) {
 	m.actions = append(m.actions, Action{do, m.run, cause})
 }
 
-// Verdict is the result of Want.
+// Verdict is the decision of Want.
 type Verdict int
 
 // The verdicts.
@@ -207,7 +207,8 @@ func (m *Machine) Answers(now time.Time, run uint64) {
 	}
 }
 
-// Begin counts a call of a run. It returns false if the call may not begin.
+// Begin counts a call of a run. It returns false if the run is not the current
+// one or is not ready; the call must then not begin.
 func (m *Machine) Begin(now time.Time, run uint64) bool {
 	if run != m.run || m.state != Ready && m.state != Busy {
 		return false
@@ -232,9 +233,9 @@ func (m *Machine) End(now time.Time, run uint64) bool {
 	return true
 }
 
-// Gone records that no process of a run is left, with the cause if the end was
-// not ordered. A failed start does not count as a death if the server cannot
-// run here or another process prevents it.
+// Gone records that no process of a run is left. err is the cause if the end
+// was not ordered. A failed start is not counted as a death if the server
+// cannot run on this machine or another process prevents the start.
 func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
 	switch {
 	case run != m.run || !m.Alive():
@@ -272,8 +273,8 @@ func (m *Machine) settle(now time.Time, next State, cause string) {
 	m.to(now, next, cause)
 }
 
-// Suspect kills a process that is alive and does not respond. It counts as a
-// death.
+// Suspect kills the process of a run that is alive but does not respond, and
+// counts it as a death.
 func (m *Machine) Suspect(now time.Time, run uint64, err *contract.Error) {
 	if run != m.run || m.state != Ready && m.state != Busy {
 		return

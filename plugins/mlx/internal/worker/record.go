@@ -17,8 +17,8 @@ const (
 	longestPause = 30 * time.Minute
 )
 
-// Record counts the deaths of all servers of one model: what kills one of them
-// usually kills the others.
+// Record counts the deaths of all servers of one model, because the cause of
+// one death usually affects all of them.
 type Record struct {
 	recheck time.Duration
 	deaths  []time.Time // within the window
@@ -59,8 +59,8 @@ func (r *Record) Unavailable(now time.Time, err *contract.Error) {
 	r.err, r.until = err, now.Add(r.recheck)
 }
 
-// Clear removes the block on starts: an operator changed something, or a
-// recheck succeeded.
+// Clear removes the block on starts, for example after an operator has changed
+// something or a recheck succeeded.
 func (r *Record) Clear() {
 	r.err, r.until, r.deaths, r.loops = nil, time.Time{}, nil, 0
 }

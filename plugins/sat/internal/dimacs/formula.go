@@ -118,8 +118,8 @@ func tautology(sorted []int) bool {
 }
 
 // Check evaluates the formula under a model. It returns the number of the first
-// unsatisfied clause, 0 if all are satisfied. A variable that the model does
-// not name satisfies no clause. The error describes an invalid model.
+// unsatisfied clause, 0 if all are satisfied. A literal of a variable that the
+// model does not name is not satisfied. The error describes an invalid model.
 func (f *Formula) Check(model []int) (int, error) {
 	if len(model) > MaxVars {
 		return 0, &Error{Message: fmt.Sprintf("the model has %d literals", len(model)),

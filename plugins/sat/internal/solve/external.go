@@ -19,16 +19,17 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Style is the interface of a program: how it gets its formula and how it
-// answers.
+// Style is the interface of a program: how it receives the formula and returns
+// its answer.
 type Style string
 
 // The styles.
 const (
-	// Competition programs get the name of a file and write "s" and "v" lines,
-	// as in the SAT competitions: cadical, picosat, kissat.
+	// Competition programs receive the name of a file and write "s" and "v"
+	// lines, as in the SAT competitions: cadical, picosat, kissat.
 	Competition Style = "competition"
-	// MiniSat gets the names of two files and writes its answer into the second.
+	// MiniSat programs receive the names of two files and write their answer
+	// into the second.
 	MiniSat Style = "minisat"
 	// builtin programs run WorkerMain: they read the formula from standard input,
 	// whose end then means that the plugin has died.

@@ -18,7 +18,7 @@ import (
 // Status is the outcome of a solver.
 type Status string
 
-// The outcomes: a model was found, none exists, or neither is known.
+// The outcomes: a model exists, no model exists, or it is unknown.
 const (
 	Sat     Status = "sat"
 	Unsat   Status = "unsat"
@@ -33,7 +33,7 @@ type Answer struct {
 	Reason string
 }
 
-// WorkerArg is the argument that makes a binary a worker: see WorkerMain.
+// WorkerArg is the argument that makes a binary a worker; see WorkerMain.
 const WorkerArg = "sat-worker"
 
 // Builtin returns the built-in solver. The binary at self must run WorkerMain

@@ -36,8 +36,9 @@ const (
 	Copied   Status = "copied"
 )
 
-// Apply changes the tree at dir, or leaves it unchanged and returns a *Refusal.
-// Any other error is a file system error, after which the tree is undefined.
+// Apply changes the tree at dir. If the patch does not fit, it leaves the tree
+// unchanged and returns a *Refusal. Any other error is a file system error,
+// after which the tree is in an undefined state.
 func (p *Patch) Apply(ctx context.Context, dir string) ([]Change, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -71,7 +71,7 @@ func removeAbandoned(base string) {
 	}
 }
 
-// Dir returns an empty directory for the run, removed by End.
+// Dir makes an empty directory for the run, which End removes.
 func (s *Store) Dir(run, purpose string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

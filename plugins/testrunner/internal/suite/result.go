@@ -8,7 +8,7 @@ import (
 // Status is the outcome of one test.
 type Status string
 
-// The outcomes of a test. A test that never ended has failed.
+// The outcomes of a test. A test that did not end has failed.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"

@@ -10,14 +10,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Options say how to render.
+// Options configure Render.
 type Options struct {
 	HTML         bool              // escape plain variables for HTML
 	AllowMissing bool              // a missing value is rendered as empty text
 	Partials     map[string]string // by name
 }
 
-// MissingError is a name without a value.
+// MissingError reports a name in a template that has no value.
 type MissingError struct {
 	Template string
 	Line     int

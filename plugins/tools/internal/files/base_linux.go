@@ -26,8 +26,8 @@ type Base struct {
 	shown string // the path as the caller wrote it
 }
 
-// Open opens the directory that contains a place. With makeDirs it creates a
-// missing prefix. The caller must close the Base.
+// Open opens the directory of the prefix that allows a place. With makeDirs it
+// creates a missing prefix. The caller must close the Base.
 func Open(t effects.Tool, p effects.Place, makeDirs bool) (*Base, *contract.Error) {
 	if !norm.NFC.IsNormalString(p.Path) {
 		return nil, effects.InvalidInput("path/not-normal", t, "the path %q is not in Unicode normal form C", p.Path)
@@ -65,8 +65,8 @@ func Open(t effects.Tool, p effects.Place, makeDirs bool) (*Base, *contract.Erro
 // Close closes the directory.
 func (b *Base) Close() { _ = unix.Close(b.fd) }
 
-// Path returns a path of exactly the open directory, for the confinement of
-// this process.
+// Path returns a path that always refers to the open directory, for the
+// confinement of this process.
 func (b *Base) Path() string { return fmt.Sprintf("/proc/self/fd/%d", b.fd) }
 
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Base is a directory of an allowed prefix and a path below it.
+// Base is never used on this system, because Open fails.
 type Base struct{}
 
 // Open fails: this system cannot confine a path to its directory.
@@ -25,15 +25,15 @@ func (b *Base) Close() {}
 // Path is empty.
 func (b *Base) Path() string { return "" }
 
-// Read is never reached.
+// Read is never called on this system.
 func (b *Base) Read(effects.Place, edn.Value, *effects.Scope) (edn.Value, *contract.Error) {
 	return edn.Nil(), nil
 }
 
-// List is never reached.
+// List is never called on this system.
 func (b *Base) List(effects.Place) (edn.Value, *contract.Error) { return edn.Nil(), nil }
 
-// Write is never reached.
+// Write is never called on this system.
 func (b *Base) Write(effects.Place, edn.Value, *effects.Scope, string) (edn.Value, *contract.Error) {
 	return edn.Nil(), nil
 }

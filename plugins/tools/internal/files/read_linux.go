@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// MaxEncoded is the maximum length of the text in an answer.
+// MaxEncoded is the maximum length of the text in an answer, in bytes.
 const MaxEncoded = 8 << 20
 
 // MaxEntries is the maximum number of entries of one listing.

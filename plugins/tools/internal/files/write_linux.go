@@ -20,8 +20,9 @@ func hashOf(data []byte) string {
 	return "b3:" + hex.EncodeToString(sum[:])
 }
 
-// Write replaces a file. The name of the temporary file is derived from key, so
-// that a repeated call finds the file that a killed one left.
+// Write replaces a file atomically, or appends to it, as the input requests.
+// The name of the temporary file is derived from key, so that a repeated call
+// finds the file that a killed call left.
 func (b *Base) Write(p effects.Place, input edn.Value, s *effects.Scope, key string) (edn.Value, *contract.Error) {
 	content, refused := b.tool.Content(input)
 	if refused != nil {

@@ -28,14 +28,14 @@ type Runner struct {
 	Tool effects.Tool
 	// Strict rejects programs that the kernel cannot confine.
 	Strict bool
-	// Reaper is told of each session, so that it is killed if this process
-	// dies; may be nil.
+	// Reaper kills each session if this process dies; may be nil.
 	Reaper *launch.Reaper
-	// Env looks up the environment variables that programs may have.
+	// Env looks up the environment variables that can be passed to programs.
 	Env func(string) (string, bool)
 }
 
-// Run runs the program that the input names.
+// Run runs the program that the input names and returns its exit and output.
+// When ctx ends, the program is killed.
 func (r *Runner) Run(ctx context.Context, input edn.Value, s *effects.Scope) (edn.Value, *contract.Error) {
 	p, err := r.Tool.Program(input, s)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Hold confines this process to the rules of a task.
+// Hold opens the files that a task needs and confines this process to its
+// rules.
 func Hold(rules edn.Value) (worker.Held, error) {
 	t, err := taskFrom(rules)
 	if err != nil {
@@ -40,7 +41,7 @@ func (c *confined) Do(ctx context.Context, call edn.Value) (edn.Value, *contract
 	return c.task.do(ctx, c.held)
 }
 
-// Close closes what the call did not need any more.
+// Close closes the files that are still open.
 func (c *confined) Close() { c.held.close() }
 
 // held holds the resources that a worker opened before it was confined.

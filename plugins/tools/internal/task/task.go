@@ -21,7 +21,7 @@ type Task struct {
 	// Strict rejects a call that the kernel cannot confine.
 	Strict bool
 	// Secrets are the secrets that the input names. CAFile holds certificates
-	// that are trusted besides those of the system.
+	// that are trusted in addition to those of the system.
 	Secrets map[string]web.Secret
 	CAFile  string
 

@@ -12,7 +12,7 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// Secret is a value that may be sent to certain hosts only.
+// Secret is a value that may be sent only to certain hosts.
 type Secret struct {
 	Value  string
 	Hosts  []string
@@ -173,7 +173,8 @@ func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	return &text, nil
 }
 
-// Named returns the names of the secrets in an input.
+// Named returns the names of the secrets to which the headers of an input
+// refer.
 func Named(input edn.Value) []string {
 	var out []string
 	for _, val := range input.Key("headers").Entries() {

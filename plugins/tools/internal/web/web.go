@@ -31,7 +31,7 @@ type Client struct {
 	Key string
 	// Roots are the trusted certificates; nil: those of the system.
 	Roots *x509.CertPool
-	// Resolve and Dial default to the system's.
+	// Resolve and Dial replace the functions of the system; nil for those.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 	Dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -39,7 +39,8 @@ type Client struct {
 	hidden *words.Secrets // removes the secrets from answers; built on first use
 }
 
-// Do makes the request that the input describes.
+// Do makes the request that the input describes, follows its redirects within
+// the scope, and returns the response.
 func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.Error) {
 	target, err := c.Tool.Target(input, c.Scope)
 	if err != nil {

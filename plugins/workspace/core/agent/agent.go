@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Capability is something that a request needs.
+// Capability is a permission that a request needs.
 type Capability string
 
 // The capabilities of agents. That of administration belongs to principals.
@@ -27,13 +27,13 @@ const (
 	Regenerate    Capability = "frame/regenerate"
 )
 
-// Capabilities returns all of them.
+// Capabilities returns all capabilities of agents.
 func Capabilities() []Capability { return slices.Clone(roles[Synthesis]) }
 
-// Role is what an agent is for.
+// Role is a set of capabilities that an agent can have.
 type Role string
 
-// The roles. Each has the capabilities of the one before it and more.
+// The roles. Each has the capabilities of the role before it and more.
 const (
 	Reader    Role = "reader"
 	Writer    Role = "writer"
@@ -47,7 +47,8 @@ var roles = map[Role][]Capability{
 	Synthesis: {ReadContext, ReadWorkspace, Append, Generate, Invalidate, Scan, Synthesize, Regenerate},
 }
 
-// Prompts are the texts that a model gets.
+// Prompts are the prompt templates of an agent: the system prompt, and those
+// for files and directories.
 type Prompts struct{ System, File, Directory string }
 
 // Agent is one agent. Its identity does not depend on a model.
@@ -85,7 +86,7 @@ var (
 	models = regexp.MustCompile(`^[^/\s]+/[^/\s]+$`)
 )
 
-// CheckID returns an error unless the text can be the id of an agent.
+// CheckID returns an error unless text is a valid agent id.
 func CheckID(text string) error {
 	if ids.MatchString(text) {
 		return nil
@@ -93,7 +94,7 @@ func CheckID(text string) error {
 	return invalid(text, "id", "it is not a name of 1 to 128 of a-z 0-9 . _ - that begins with a letter or digit")
 }
 
-// Set is the agents in force.
+// Set holds the agents of the configuration in force.
 type Set struct{ byID map[string]*Agent }
 
 // New returns a set of agents. Declared agents replace built-in ones of the same
@@ -145,8 +146,8 @@ func (a *Agent) check(hasModel func(id string) bool) (problems []error) {
 	return append(problems, a.missingPrompts()...)
 }
 
-// Problems returns what keeps the agent from something that it may do: to have a model
-// write frames, it needs all prompts.
+// Problems returns the problems that prevent the agent from using its capabilities: an
+// agent that may generate needs all prompts.
 func (a *Agent) Problems() []error {
 	if !a.May(Generate) {
 		return nil
@@ -169,7 +170,7 @@ func invalid(id, field, reason string) error {
 	return contract.Errorf("agent/invalid", "%s: %s", field, reason).WithOp("agent", fmt.Sprintf("%.140q", id)).WithDetail("field", edn.K(field))
 }
 
-// Get returns the agent with an id.
+// Get returns the agent with an id, or the error agent/unknown.
 func (s *Set) Get(id string) (*Agent, error) {
 	a := s.byID[id]
 	if a == nil {
@@ -188,7 +189,7 @@ func (s *Set) List() []*Agent {
 	return all
 }
 
-// Request is what is to be decided about. Only the host states the principal.
+// Request is a request to decide about. Only the host states the principal.
 type Request struct {
 	Agent     string
 	Principal string
@@ -196,8 +197,8 @@ type Request struct {
 }
 
 // Allow returns the agent of a request, or the first of these errors: no agent
-// is given, it is unknown, it is not one of the principal's, it lacks the
-// capability. To generate it also needs all prompts.
+// is given, the agent is unknown, the principal may not use it, or it lacks the
+// capability. An agent that is to generate also needs all prompts.
 func (s *Set) Allow(r Request) (*Agent, error) {
 	if r.Agent == "" {
 		return nil, contract.Errorf("agent/required", "the operation needs an agent with %s", r.Needs)

@@ -51,14 +51,14 @@ func Environ() []string {
 	return append(env, "XDG_CONFIG_HOME=/nonexistent")
 }
 
-// Command returns a command of git in the repository.
+// Command returns a git command that runs in the repository.
 func (r *Repo) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command("git", append([]string{"-c", "advice.addEmbeddedRepo=false", "-C", r.Dir}, args...)...)
 	cmd.Env = Environ()
 	return cmd
 }
 
-// Run runs git and returns what it wrote. The test fails if git does.
+// Run runs git and returns its standard output. It fails the test if git fails.
 func (r *Repo) Run(args ...string) string { return r.Feed("", args...) }
 
 // Feed is Run with standard input.
@@ -109,11 +109,12 @@ func Empty(t testing.TB, root string) {
 	}
 }
 
-// Decision is what decides about a path, as git check-ignore prints it. It is
-// empty if nothing does.
+// Decision is the pattern that decides whether a path is ignored, as git
+// check-ignore prints it. It is empty if no pattern matches.
 type Decision struct{ Source, Line, Pattern string }
 
-// Explain returns what git says about each path. None begins with a slash.
+// Explain returns the decision of git for each path. Paths must not begin with
+// a slash.
 func (r *Repo) Explain(paths []string) map[string]Decision {
 	r.t.Helper()
 	// The dot keeps a colon at the start from being read as the magic of git.

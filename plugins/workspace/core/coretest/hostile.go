@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Names are names that programs get wrong, and some that they do not.
+// Names are file names for tests: ordinary ones, and ones with spaces, control
+// characters, glob or git syntax, invalid UTF-8 or great length.
 var Names = []string{
 	"a", "b", "c", "foo", "bar", "foo.o", "a.log", "x.go", "build", "target", "node_modules",
 	"Foo", "FOO", "a b", " lead", "trail ", "trail  ", "-rf", "--", "tab\there", "new\nline", "cr\r", "quo\"te", "quo'te",
@@ -20,7 +21,7 @@ var Names = []string{
 	"very" + strings.Repeat("long", 60),
 }
 
-// Name returns a name for a file of a hostile tree.
+// Name returns a random file name for a hostile tree.
 func Name(r *rand.Rand) string {
 	switch r.IntN(8) {
 	case 0:
@@ -40,13 +41,13 @@ func Name(r *rand.Rand) string {
 	return Names[r.IntN(len(Names))]
 }
 
-// Tree describes what Grow puts into a tree.
+// Tree configures Grow.
 type Tree struct {
 	Depth  int
 	Width  int // most entries of a directory
 	Ignore bool
-	// Special adds FIFOs; Nested is a directory with the .git of a repository
-	// that has a commit, of which copies become nested repositories.
+	// Special adds FIFOs. Nested is a directory with the .git of a repository
+	// that has a commit; copies of it become nested repositories.
 	Special bool
 	Nested  string
 }
@@ -149,7 +150,7 @@ func (g *grower) commit() []byte {
 	return b
 }
 
-// IgnoreFile returns the text of an ignore file.
+// IgnoreFile returns the text of a random ignore file.
 func IgnoreFile(r *rand.Rand) string {
 	var b strings.Builder
 	if r.IntN(10) == 0 {
@@ -168,7 +169,7 @@ func IgnoreFile(r *rand.Rand) string {
 	return b.String()
 }
 
-// Pattern returns a line of an ignore file.
+// Pattern returns a random line of an ignore file.
 func Pattern(r *rand.Rand) string {
 	if r.IntN(30) == 0 {
 		return []string{"", "#", "!", "/", "//", "!/", "**", "/**", "**/", "/*", "*/", "\\", "!#", "\\!", "\\#hash", "[", "[]", "[!]", "[]a]", "[a-", "[[:alpha:]", "[[:nope:]]", " ", "\\ ", "a\x00b"}[r.IntN(25)]

@@ -36,25 +36,26 @@ type Options struct {
 	// Read returns the bytes of a file of the workspace; at most limit and one
 	// more. What it returns is compared with the content id of the tree.
 	Read func(ctx context.Context, path string, limit int64) ([]byte, error)
-	// Agents and Settings return what is in force; they are called for every
-	// request, so a reload takes effect at once.
+	// Agents and Settings return the configuration in force. They are called
+	// for every request, so a reload takes effect at once.
 	Agents   func() *agent.Set
 	Settings func() Settings
-	// Invoke calls an intent through the host. Without one, requests that need it
-	// fail with provider/not-configured.
+	// Invoke calls an intent through the host. If it is nil, requests that need
+	// it fail with provider/not-configured.
 	Invoke       Invoke
 	Synthesizers []policy.Synthesizer
-	// Now is a clock for durations, in nanoseconds.
+	// Now is the clock for durations, in nanoseconds.
 	Now func() int64
 }
 
-// Settings are what the configuration says.
+// Settings are the settings of the engine from the configuration.
 type Settings struct {
-	// Boundaries are directories that a regeneration does not rebuild unless they
-	// are its target.
+	// Boundaries are directories that a regeneration does not rebuild unless one
+	// of them is its target.
 	Boundaries []string
-	// NeverSend are the patterns of paths that no other intent gets anything of: no
-	// call is about them, and no directory frame is made from theirs.
+	// NeverSend are the patterns of paths whose content must not be sent to an
+	// intent: no call is made about these paths, and no directory frame is made
+	// from their frames.
 	NeverSend *ignore.List
 	// DropPrompts keeps the texts of prompts out of the store.
 	DropPrompts bool
@@ -63,7 +64,7 @@ type Settings struct {
 	Concurrency int // calls of one agent at once; 0 means 3
 }
 
-// Engine makes frames.
+// Engine makes frames. It is safe for concurrent use.
 type Engine struct {
 	o        Options
 	registry policy.Registry
@@ -180,7 +181,7 @@ func (s Settings) denied(path string, mode id.Mode) string {
 	return ""
 }
 
-// Denied reports whether a path may not be sent, as a file or as a directory.
+// Denied reports whether NeverSend matches a path, as a file or as a directory.
 func (s Settings) Denied(path string) bool {
 	return s.denied(path, id.File) != "" || s.denied(path, id.Dir) != ""
 }

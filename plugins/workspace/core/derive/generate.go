@@ -40,8 +40,8 @@ type generation struct {
 }
 
 // Generate makes frames of files and directories with an extractor, from other
-// frames, or with a model. The error of a request about one path is returned;
-// others report it in the item.
+// frames, or with a model. A request about one path returns the error of that
+// path; other requests report errors in the items of the result.
 func (e *Engine) Generate(ctx context.Context, r GenerateRequest) (*GenerateResult, error) {
 	g, err := e.generation(r)
 	if err != nil {

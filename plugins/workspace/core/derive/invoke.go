@@ -15,15 +15,15 @@ import (
 type Call struct {
 	Intent string
 	Input  edn.Value
-	// CapID is the capability that is asked for first; empty for the usual ones.
+	// CapID is the capability to call; if it is empty, the host chooses.
 	CapID string
 	// Options are :done :dispatch :constraints :budget of the request.
 	Options edn.Value
-	// Delta is called with provisional text; nil if the caller does not want it.
+	// Delta is called with provisional text; nil if the caller does not need it.
 	Delta func(text string)
 }
 
-// Answer is what the host returned as success.
+// Answer is a successful answer of the host.
 type Answer struct {
 	Out edn.Value
 	// Meta, Usage and Models are :invoke/meta, :usage and :models/used.
@@ -31,8 +31,8 @@ type Answer struct {
 }
 
 // Invoke calls an intent. The trace, the deadline and the effects of the request
-// are in the context or known to the function; the engine cannot widen them. A
-// call that fails returns an error of the host.
+// are in the context or known to the function; the engine cannot widen them. If
+// the call fails, the error is that of the host.
 type Invoke func(ctx context.Context, c Call) (*Answer, error)
 
 // invoke calls an intent and returns its answer or a provider/* error.

@@ -14,10 +14,10 @@ import (
 )
 
 // Plan returns a plan that makes the frames of a request with a model: for each
-// target a prepare, a call and a commit, the deepest paths first. The host runs,
-// records and resumes it. input has the keys of the input of this intent that
-// every prepare and commit needs, such as :workspace and :agent/id; target adds
-// the path to it.
+// target a prepare, a call and a commit step, the deepest paths first. The host
+// executes, records and resumes the plan. input holds the input keys that every
+// prepare and commit needs, such as :workspace and :agent/id; target returns
+// input with a path added.
 func (e *Engine) Plan(ctx context.Context, r GenerateRequest, input edn.Value, target func(input edn.Value, path string) edn.Value) (edn.Value, error) {
 	g, err := e.generation(r)
 	if err != nil {
@@ -119,7 +119,8 @@ func (g *generation) callNode(name string, input, when edn.Value) edn.Value {
 	return n
 }
 
-// Prepare reads what a call for one path needs. It writes nothing.
+// Prepare returns the input of the model call for one path, and the ticket with
+// which Commit stores the answer. It writes nothing.
 func (e *Engine) Prepare(ctx context.Context, r GenerateRequest) (*Prepared, error) {
 	g, err := e.generation(r)
 	if err != nil {
@@ -173,8 +174,9 @@ func nextSample(existing []*store.Frame) uint64 {
 	return 0
 }
 
-// Commit appends the answer to a prepared call if its basis is still the same. A
-// commit that is repeated finds its frame.
+// Commit appends the answer to a prepared call if the basis of its frame has not
+// changed. It returns the frame and the sequence number of the transaction.
+// Repeating a commit finds the stored frame and writes nothing.
 func (e *Engine) Commit(ctx context.Context, r CommitRequest) (*store.Put, uint64, error) {
 	if _, err := e.allow(r.Caller, agent.Generate); err != nil {
 		return nil, 0, err

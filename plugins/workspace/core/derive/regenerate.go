@@ -26,7 +26,8 @@ type regeneration struct {
 }
 
 // Regenerate runs the recipes of the heads in scope that are not fresh, and
-// appends what they give.
+// appends the resulting frames. Failures of single frames are reported in the
+// items of the result.
 func (e *Engine) Regenerate(ctx context.Context, r RegenerateRequest) (*Regenerated, error) {
 	if _, err := e.allow(r.Caller, agent.Regenerate); err != nil {
 		return nil, err

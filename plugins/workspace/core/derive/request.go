@@ -7,16 +7,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Caller is on whose behalf a request is made.
+// Caller identifies the agent, the principal and the attempt on whose behalf a
+// request is made.
 type Caller struct {
 	Agent     string // id of the agent that the frames get
 	Principal string // stated by the host only; actor of the transactions
-	// Effect is the effect key of the host, which is the same for every attempt at
-	// the request; it may be empty. What an attempt made by force, the next one finds.
+	// Effect is the effect key of the host, which is equal for every attempt at the
+	// request; it may be empty. A repeated attempt with force finds the frames of the
+	// earlier attempt by it.
 	Effect string
 }
 
-// SynthesizeRequest asks for the frame of one directory.
+// SynthesizeRequest is a request to make the frame of one directory.
 type SynthesizeRequest struct {
 	Caller Caller
 	Path   string
@@ -37,7 +39,7 @@ type SynthesizeRequest struct {
 	Force    bool
 }
 
-// Synthesized is what a synthesis did.
+// Synthesized is the result of a synthesis.
 type Synthesized struct {
 	Seq         uint64       `edn:"-"`
 	Frame       *store.Frame `edn:"-"`
@@ -48,15 +50,15 @@ type Synthesized struct {
 	Reused      int          `edn:"reused"` // frames of directories below that were fresh or stored before
 }
 
-// RegenerateRequest asks to make frames again whose inputs changed.
+// RegenerateRequest is a request to renew the frames whose inputs changed.
 type RegenerateRequest struct {
 	Caller    Caller
 	Path      string
 	Frame     id.ID // one frame in place of a path: the head that it is
 	Recursive bool
 	Types     []string // empty means every type
-	// Up is how many ancestors are in scope too: UpRoot for all of them. UpTo is
-	// the highest directory in scope; it is used if UpToSet is set.
+	// Up is the number of ancestors in scope, UpRoot for all of them. If UpToSet
+	// is set, UpTo is the highest directory in scope instead.
 	Up      int
 	UpTo    string
 	UpToSet bool
@@ -67,7 +69,7 @@ type RegenerateRequest struct {
 	// CreateMissing makes first frames for directories that have none of a type
 	// that an entry of them has.
 	CreateMissing bool
-	// SkipGenerated leaves frames that a model made stale.
+	// SkipGenerated does not renew stale frames that a model made.
 	SkipGenerated bool
 	Deltas        func(Delta)
 	Progress      func(Progress)
@@ -76,18 +78,19 @@ type RegenerateRequest struct {
 // UpRoot extends the scope of a request to the root.
 const UpRoot = 1 << 20
 
-// Regenerated is what a regeneration did.
+// Regenerated is the result of a regeneration.
 type Regenerated struct {
 	Seq    uint64 // of the last transaction, or the current one
 	Counts Counts
 	Items  []Item
-	// AuthoredStale are the heads in scope that only their author can renew.
+	// AuthoredStale are the stale heads in scope that a person or agent wrote;
+	// only the author can renew them.
 	AuthoredStale []PathType
 	// StaleInputs counts stale frames that were used.
 	StaleInputs int
 }
 
-// Add adds what a later regeneration did.
+// Add adds the result of a later regeneration.
 func (r *Regenerated) Add(later *Regenerated) {
 	r.Seq = later.Seq
 	r.Counts = r.Counts.Plus(later.Counts)
@@ -96,7 +99,7 @@ func (r *Regenerated) Add(later *Regenerated) {
 	r.StaleInputs += later.StaleInputs
 }
 
-// PathType is a head.
+// PathType identifies a head.
 type PathType struct{ Path, Type string }
 
 // Counts are the totals of a report.
@@ -110,7 +113,7 @@ func (c Counts) Plus(d Counts) Counts {
 	return Counts{c.File + d.File, c.Directory + d.Directory, c.Reused + d.Reused, c.Skipped + d.Skipped, c.Failed + d.Failed}
 }
 
-// Reason is why a frame was made.
+// Reason states why a frame was made.
 type Reason string
 
 // The reasons.
@@ -123,7 +126,7 @@ const (
 	Missing       Reason = "missing" // there was none
 )
 
-// Outcome is what became of an item.
+// Outcome is the outcome of an item.
 type Outcome string
 
 // The outcomes.
@@ -134,7 +137,7 @@ const (
 	Failed  Outcome = "failed"  // Err says why
 )
 
-// Item is what was done about one path and type.
+// Item is the result for one path and type.
 type Item struct {
 	Path     string
 	Type     string
@@ -144,7 +147,7 @@ type Item struct {
 	Why      string // of an item that was skipped
 	Err      *contract.Error
 	Nanos    int64 // duration
-	// Attribution is what is known of the model, nil without one.
+	// Attribution holds the data about the model, nil if no model was used.
 	Attribution edn.Value
 	// StaleInputs counts stale frames that were used.
 	StaleInputs int
@@ -161,10 +164,10 @@ const (
 	Low    Priority = "low"
 )
 
-// OnFailure says what a failed call means for the rest of a request.
+// OnFailure determines how a request continues after a failed call.
 type OnFailure string
 
-// What to do after a failure. Empty means StopLevel.
+// The ways to continue. Empty means StopLevel.
 const (
 	Continue  OnFailure = "continue"
 	StopLevel OnFailure = "stop-level" // finish the level, begin no other
@@ -177,7 +180,7 @@ type Target struct {
 	Priority Priority
 }
 
-// GenerateRequest asks for frames of files and directories.
+// GenerateRequest is a request to make frames of files and directories.
 type GenerateRequest struct {
 	Caller    Caller
 	Targets   []Target
@@ -185,15 +188,17 @@ type GenerateRequest struct {
 	// Type is the frame type; empty means context-<agent>.
 	Type string
 	// Producer is extract/text, extract/facts, extract/go-outline, synthesize or
-	// generate; empty means as the package comment says.
+	// generate; if it is empty, the producer is chosen as the package comment
+	// describes.
 	Producer string
-	// From is the type of the child frames that a directory is described from;
-	// empty means Type, "*" every type.
+	// From is the type of the child frames from which a directory is described;
+	// empty means Type, "*" means every type.
 	From   string
 	Intent string // empty means context/summarize
 	Model  string // id of a model capability, such as ollama/voice
 	Prompt string // replaces the prompt of the agent
-	// Params are more keys of the input of the intent; they are part of the basis.
+	// Params are additional keys of the input of the intent; they are part of the
+	// basis.
 	Params edn.Value
 	// Call is passed on with every call: :done :dispatch :constraints :budget.
 	Call            edn.Value
@@ -211,13 +216,13 @@ type Delta struct {
 	Path, Type, Text string
 }
 
-// Progress is how far a request is.
+// Progress is the progress of a request.
 type Progress struct {
 	Phase       string // "extract", "synthesize", "generate"
 	Done, Total int
 }
 
-// GenerateResult is what a generate request did.
+// GenerateResult is the result of a generate request.
 type GenerateResult struct {
 	Seq    uint64
 	Counts Counts
@@ -249,7 +254,7 @@ type CommitRequest struct {
 	Caller Caller
 	Ticket Ticket
 	Text   string
-	// Attribution is what the caller knows of the model; nil if nothing.
+	// Attribution holds the caller's data about the model, nil if unknown.
 	Attribution     edn.Value
 	AcceptTruncated bool
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Rerun returns the content that the recipe of a frame gives now, absent if that
-// proves nothing: the frame is authored or generated, its basis is another one
-// now, or its policy may give other text. It is the function of a validation that
-// runs recipes again.
+// Rerun returns the content id that the recipe of a frame gives at present, for a
+// validation that compares recipes with stored frames. It returns the absent id
+// if a comparison would prove nothing: the frame is authored or generated, its
+// basis has changed, or its policy can give different texts for equal inputs.
 func (e *Engine) Rerun(ctx context.Context, v *store.Snapshot, f *store.Frame) (id.ID, error) {
 	if f.Origin != store.Extracted && f.Origin != store.Synthesized || f.Sampled {
 		return id.ID{}, nil

@@ -51,8 +51,8 @@ func Get(name string) (Extractor, bool) {
 	return Extractor{}, false
 }
 
-// Choose returns the name of the extractor that says most about a file: that of
-// its language, else text, else facts.
+// Choose returns the name of the most specific extractor for a file: go-outline
+// for Go source that parses, facts for an empty or binary file, else text.
 func Choose(f File) string {
 	switch {
 	case len(f.Data) == 0 || Binary(f.Data):

@@ -29,7 +29,7 @@ type Inexact struct {
 	Detail string
 }
 
-// Settings are what git's files say about a whole workspace.
+// Settings are the settings of a workspace from git's files.
 type Settings struct {
 	// Format is the hash of the repository, sha1 if there is none.
 	Format string
@@ -51,7 +51,8 @@ type Environment struct {
 	Config string // $XDG_CONFIG_HOME, or .config of Home
 }
 
-// EnvironmentOf returns the environment that getenv describes, as os.Getenv.
+// EnvironmentOf returns the environment that the variables of getenv describe;
+// getenv is os.Getenv or has its form.
 func EnvironmentOf(getenv func(string) string) Environment {
 	e := Environment{System: "/etc/gitconfig", Home: getenv("HOME"), Config: getenv("XDG_CONFIG_HOME")}
 	if getenv("GIT_CONFIG_NOSYSTEM") != "" {

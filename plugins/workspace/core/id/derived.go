@@ -76,8 +76,8 @@ func (s Scheme) frame(class uint64, path string, basis ID, agent, frameType stri
 	return e
 }
 
-// Stored is what a record id covers: a whole frame. Recipe and Metadata are
-// canonical EDN.
+// Stored holds the fields that a record id covers: a whole frame. Recipe and
+// Metadata are canonical EDN.
 type Stored struct {
 	Frame     ID
 	Content   ID
@@ -102,14 +102,14 @@ func (s Scheme) Record(f Stored) ID {
 // FrameSet returns the id of a set of frames.
 func (s Scheme) FrameSet(frames []ID) ID { return s.NewFrameTree(frames...).Root() }
 
-// Head is the current frame of a type, with the mark that invalidates it.
+// Head is the current frame of a type. Its mark invalidates it.
 type Head struct {
 	Type  string
 	Frame ID
 	Mark  string
 }
 
-// PathState is what a state id covers of one path.
+// PathState holds the state of one path that a state id covers.
 type PathState struct {
 	Path     string
 	Node     ID
@@ -149,7 +149,7 @@ func (a Alg) Chain(previous [ChainSize]byte, kind byte, payload []byte) [ChainSi
 	return e.sum(State).sum
 }
 
-// Prompt returns the id of the texts that a prompt is made of.
+// Prompt returns the id of a prompt that consists of these texts.
 func (s Scheme) Prompt(parts ...string) ID { return s.texts(domainPrompt, Prompt, parts) }
 
 // Params returns the id of parameters in canonical EDN.

@@ -3,11 +3,10 @@ package id
 import "math/bits"
 
 // FrameTree is the set of the frames of a node as a binary Merkle tree. An inner
-// node stands for all frames that agree in the bits before one, and has those
-// with a 0 there on its left, those with a 1 on its right; so the shape follows
-// from the set alone, and a frame changes only the nodes above it. The zero value
-// is not usable: see [Scheme.NewFrameTree]. A FrameTree is not safe for concurrent
-// use.
+// node holds all frames whose ids share a bit prefix: those with a following 0 on
+// its left, those with a 1 on its right. The shape therefore depends only on the
+// set, and adding a frame changes only the nodes above it. The zero value is not
+// usable: see [Scheme.NewFrameTree]. A FrameTree is not safe for concurrent use.
 type FrameTree struct {
 	alg  Alg
 	root setNode
@@ -34,8 +33,9 @@ func (s Scheme) NewFrameTree(frames ...ID) *FrameTree {
 // Size returns the number of frames.
 func (t *FrameTree) Size() int { return t.size }
 
-// Add adds a frame; one that is in the set already changes nothing. The cost is
-// that of the depth of the tree, which is logarithmic for hashes.
+// Add adds a frame; it does nothing if the set has the frame. The cost is
+// proportional to the depth of the tree, which is logarithmic in the number of
+// frames for hashes.
 func (t *FrameTree) Add(frame ID) {
 	if t.size == 0 {
 		t.root, t.size = setNode{first: frame}, 1
@@ -60,7 +60,8 @@ func (t *FrameTree) Add(frame ID) {
 	t.size++
 }
 
-// Root returns the id of the set. It hashes what changed since the last call.
+// Root returns the id of the set. It hashes only the nodes that changed since
+// the last call.
 func (t *FrameTree) Root() ID {
 	top := ID{}
 	if t.size > 0 {

@@ -74,8 +74,8 @@ type ID struct {
 	sum  [maxSum]byte
 }
 
-// Of returns the ID with a given sum. It fails if kind, algorithm or length do
-// not fit.
+// Of returns the ID with the given sum. It returns an error if kind, algorithm
+// and length do not match.
 func Of(kind Kind, alg Alg, sum []byte) (ID, error) {
 	x := ID{kind: kind, alg: alg}
 	switch {
@@ -149,7 +149,7 @@ func Parse(kind Kind, text string) (ID, error) {
 	return x, err
 }
 
-// About names the text of an id in an error of Parse.
+// About adds the invalid text to an error of Parse.
 func About(err error, text string) error {
 	return contract.AsError(err).WithOp("id", fmt.Sprintf("%.80q", text))
 }
@@ -244,7 +244,7 @@ func (x ID) MarshalEDN() ([]byte, error) {
 	return []byte(`"` + x.String() + `"`), nil
 }
 
-// UnmarshalEDN reads what MarshalEDN writes.
+// UnmarshalEDN reads the form that MarshalEDN writes.
 func (x *ID) UnmarshalEDN(text []byte) error {
 	if string(text) == "nil" {
 		*x = ID{}

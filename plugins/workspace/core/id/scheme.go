@@ -38,8 +38,8 @@ func (s Scheme) ContentAlg() Alg { return s.content }
 // Alg returns the algorithm of all other ids.
 func (s Scheme) Alg() Alg { return s.other }
 
-// Check returns an error if x has another algorithm than the ids of its kind in
-// this scheme.
+// Check returns an error if the algorithm of x differs from that of the ids of
+// its kind in this scheme.
 func (s Scheme) Check(x ID) error {
 	want := s.other
 	if x.kind == Content {

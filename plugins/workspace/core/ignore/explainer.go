@@ -2,9 +2,9 @@ package ignore
 
 import "strings"
 
-// Explainer decides about paths from the root on. It remembers the directories
-// of the last path, so many paths in the order of a tree are cheap. One goroutine
-// uses it.
+// Explainer decides about paths relative to the root. It caches the directories
+// of the last path, so many paths in the order of a tree are cheap. It must be
+// used by one goroutine.
 type Explainer struct {
 	rules   *Rules
 	listsOf func(dir string) []*List
@@ -24,9 +24,9 @@ func NewExplainer(rules *Rules, listsOf func(dir string) []*List) *Explainer {
 	return &Explainer{rules: rules, listsOf: listsOf}
 }
 
-// Explain returns the pattern that decides about a path, nil if none matches,
-// the path that it matches, and whether the path is ignored. Nothing below an
-// ignored directory is included: then the result is that of the directory.
+// Explain returns the pattern p that decides about a path (nil if none
+// matches), the path at that p matches, and whether the path is ignored. A path
+// below an ignored directory has the result of that directory.
 func (e *Explainer) Explain(path string, dir bool) (p *Pattern, at string, ignored bool) {
 	if len(e.steps) == 0 {
 		e.steps = append(e.steps, step{dir: e.rules.Root(e.listsOf("")...)})

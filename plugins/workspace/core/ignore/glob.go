@@ -3,9 +3,9 @@ package ignore
 // Glob is one pattern that is compared with whole paths.
 type Glob struct{ list *List }
 
-// ParseGlob returns a pattern with the rules of ignore files: without a slash it
+// ParseGlob parses a pattern with the rules of ignore files: without a slash it
 // is compared with the last component of a path, otherwise with the whole path.
-// Text that is not a pattern matches nothing.
+// Invalid text gives a Glob that matches nothing; see Valid.
 func ParseGlob(text string) *Glob {
 	l := Parse("", "", []byte(text))
 	if l.Len() != 1 || l.patterns[0].negative {

@@ -31,8 +31,8 @@ func (d *Dir) Enter(name string, lists ...*List) *Dir {
 	return in
 }
 
-// Add returns d with its own lists, for callers that enter a directory before
-// they know them.
+// Add returns d with lists as its own lists. Callers use it if they enter a
+// directory before they have read its lists.
 func (d *Dir) Add(lists ...*List) *Dir {
 	if lists = filled(lists); len(lists) == 0 {
 		return d

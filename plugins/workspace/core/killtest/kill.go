@@ -34,8 +34,8 @@ type KillPoints struct {
 	torn      atomic.Bool // a part of a write is on the disk: it dies before that is cut off
 }
 
-// Killed returns the points of this process, nil if it runs tests. TestMain asks
-// it first.
+// Killed returns the kill points of this process, or nil if the process must run
+// the tests. TestMain must call it first.
 func Killed() *KillPoints {
 	work := os.Getenv(killWork)
 	if work == "" {
@@ -54,7 +54,7 @@ func die() {
 
 var errTorn = errors.New("torn")
 
-// Faults are those of the store that the process opens.
+// Faults returns the faults for the store that the process opens.
 func (k *KillPoints) Faults() log.Faults {
 	return log.Faults{
 		Before: func(op string) error {
@@ -75,12 +75,13 @@ func (k *KillPoints) Faults() log.Faults {
 	}
 }
 
-// Done says that the work was finished without reaching the point.
+// Done reports that the work was finished without reaching the kill point.
 func (k *KillPoints) Done() { fmt.Println("points", k.points.Load()) }
 
-// RunKilled runs the test program as a process that does some work with a
-// directory and kills itself at a point, 0 for never. It returns the lines that
-// the process printed, and how many points it passed, if it finished its work.
+// RunKilled runs the test program as a process that performs work in dir and
+// kills itself at the point with the number at, or never if at is 0. It returns
+// the lines that the process printed and, if it finished its work, the number
+// of points that it passed.
 func RunKilled(t testing.TB, work, dir string, at int) (lines []string, points int) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -19,8 +19,8 @@ func (d Draft) commit(seq, batch uint64) Commit {
 	return Commit{Seq: seq, Batch: batch, Time: d.Time, Records: len(d.Records), Actor: d.Actor}
 }
 
-// Cursor is where the log goes on. It says where Append will write records, so an index
-// can have their places before.
+// Cursor is the position at which Append will write the next record, so that an index
+// can be given the places of records in advance.
 type Cursor struct {
 	segment      int
 	offset, size int64
@@ -29,7 +29,8 @@ type Cursor struct {
 // Cursor returns the end of the log.
 func (l *Log) Cursor() Cursor { return Cursor{l.end.Segment, l.end.Offset, l.o.SegmentSize} }
 
-// Next returns the place of a record whose payload has n bytes, and moves behind it.
+// Next returns the place of a record whose payload has n bytes, and moves the cursor
+// behind it.
 func (c *Cursor) Next(n int) Place {
 	if c.full(n) {
 		c.segment, c.offset = c.segment+1, segmentHeader
@@ -44,8 +45,9 @@ func (c *Cursor) full(n int) bool {
 	return c.segment == 0 || c.offset+int64(overhead+n) > c.size && c.offset > segmentHeader
 }
 
-// Commit moves behind a transaction whose records were passed. seq is its number, batch
-// that of the first transaction of the same call of Append.
+// Commit moves the cursor behind the commit record of a transaction whose records were
+// passed to Next. seq is its number, batch that of the first transaction of the same
+// call of Append.
 func (c *Cursor) Commit(d Draft, seq, batch uint64) { c.Next(len(d.commit(seq, batch).payload())) }
 
 // Append writes transactions and makes them durable with one fsync. It returns

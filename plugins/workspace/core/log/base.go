@@ -128,8 +128,8 @@ func findOrigin(dir string, alg id.Alg) (o origin, err error) {
 	return o, nil
 }
 
-// First returns the begin of the first record of the caller, and its segment. It verifies
-// and changes nothing.
+// First returns the first length bytes of the first record of the caller, and the number
+// of its segment. It does not verify them and does not change the log.
 func First(dir string, alg id.Alg, length int) (begin []byte, segment int, err error) {
 	o, err := findOrigin(dir, alg)
 	if err != nil {

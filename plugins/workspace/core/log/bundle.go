@@ -14,8 +14,9 @@ import (
 const bundleMagic = "ferment-workspace-bundle 1\n"
 
 // BundleWriter writes records to a stream in the form of a log of its own: each
-// has the chain value that follows from all before it, and the last one counts
-// them, so that a reader knows that it has all of them as they were written.
+// record has a chain value that depends on all records before it, and the last
+// record counts them, so that a reader can verify that the stream is complete
+// and unchanged.
 type BundleWriter struct {
 	w       io.Writer
 	alg     id.Alg
@@ -25,7 +26,7 @@ type BundleWriter struct {
 	buffer  []byte
 }
 
-// NewBundle begins a bundle.
+// NewBundle begins a bundle on w. The caller must call Close to end it.
 func NewBundle(w io.Writer, alg id.Alg) (*BundleWriter, error) {
 	b := &BundleWriter{w: w, alg: alg}
 	return b, b.write(kindSegment, append([]byte(bundleMagic), byte(alg)))
@@ -42,7 +43,7 @@ func (b *BundleWriter) Close() error {
 	return b.write(kindCommit, Commit{Records: b.records}.payload())
 }
 
-// Bytes returns the size of what was written.
+// Bytes returns the number of bytes written so far.
 func (b *BundleWriter) Bytes() int64 { return b.bytes }
 
 func (b *BundleWriter) write(kind byte, payload []byte) error {
@@ -58,8 +59,9 @@ var (
 	errChain     = errors.New("a record does not have its chain value")
 )
 
-// ReadBundle reads a bundle and hands its records to visit. An error is returned
-// at the first byte that does not verify; the records before it were visited.
+// ReadBundle reads a bundle and passes its records to visit. It returns an error
+// at the first byte that does not verify; visit has then received the records
+// before it.
 func ReadBundle(r io.Reader, visit func(Record) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	begin, stored, err := readRecord(in)

@@ -14,7 +14,7 @@ import (
 // Options configure a log.
 type Options struct {
 	Alg id.Alg
-	// From is where recovery begins: the end of a transaction that the caller
+	// From is the start of recovery: the end of a transaction that the caller
 	// has already applied.
 	From Checkpoint
 	// Known is the last transaction that the caller knows to be committed.
@@ -68,7 +68,7 @@ func (f Faults) synced(path string) {
 	}
 }
 
-// Operations that Faults.Before is asked about.
+// The operations that are passed to Faults.Before.
 const (
 	OpWrite    = "log/write"
 	OpSync     = "log/sync"
@@ -78,8 +78,7 @@ const (
 	OpRemove   = "log/remove"
 )
 
-// Partial is a fault that lets a write put some bytes on the disk before it
-// fails.
+// Partial is a fault that makes a write stop after some bytes.
 type Partial struct {
 	Bytes int
 	Err   error
@@ -116,9 +115,9 @@ type Log struct {
 	files map[int]*os.File // of segments that were read
 }
 
-// Open opens or creates a log and recovers it. If the log is damaged it returns
-// the log and the damage: the valid transactions were replayed, and the log
-// takes no writes.
+// Open opens or creates a log and recovers it. If the log is damaged, Open
+// returns the log and the damage: the valid transactions were replayed, and the
+// log is read-only.
 func Open(dir string, o Options) (*Log, *Damage, error) {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = SegmentSize
@@ -150,7 +149,8 @@ func Open(dir string, o Options) (*Log, *Damage, error) {
 	return l, damage, nil
 }
 
-// Follow opens the log of another process for reading at places that it recorded.
+// Follow opens the log of another process for reading at known places. It reads
+// no file until Read is called.
 func Follow(dir string, alg id.Alg) *Log {
 	return &Log{dir: dir, o: Options{Alg: alg}, files: map[int]*os.File{}}
 }
@@ -267,10 +267,10 @@ func (l *Log) openLast() (err error) {
 // End returns the end of the last committed transaction.
 func (l *Log) End() Checkpoint { return l.end }
 
-// Failed returns why the log takes no writes, nil if it does.
+// Failed returns the reason why the log is read-only, nil if it is writable.
 func (l *Log) Failed() error { return l.failed }
 
-// Fail makes the log refuse writes until it is opened again.
+// Fail makes the log reject writes with err until it is opened again.
 func (l *Log) Fail(err error) { l.failed = err }
 
 // Close closes the files.
@@ -289,8 +289,8 @@ func (l *Log) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read returns the payload at a place. The caller verifies it: it knows the id
-// of the content.
+// Read returns the payload at a place. It does not verify the payload; the
+// caller must compare it with its content id.
 func (l *Log) Read(p Place) ([]byte, error) {
 	l.mu.Lock()
 	f := l.files[p.Segment]

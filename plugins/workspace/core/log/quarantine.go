@@ -27,7 +27,7 @@ func moveAway(path, quarantine string) error {
 	return os.Rename(path, filepath.Join(quarantine, quarantineName(filepath.Base(path), sum)))
 }
 
-// MoveAway moves a file to the quarantine and makes that durable.
+// MoveAway moves a file to the quarantine directory and makes the move durable.
 func MoveAway(path, quarantine string) error {
 	if err := moveAway(path, quarantine); err != nil {
 		return ioError("quarantine", path, err)
@@ -49,8 +49,9 @@ func hashFile(path string) ([]byte, error) {
 	return h.Sum(nil), err
 }
 
-// Altered reports whether a file in quarantine does not have the content that it
-// was put there with.
+// Altered reports whether the content of a file in the quarantine differs from
+// its content when it was moved there. The file name contains the hash of that
+// content.
 func Altered(path string) (bool, error) {
 	sum, err := hashFile(path)
 	if err != nil {

@@ -17,11 +17,12 @@ type Damage struct {
 	Offset int64
 	Seq    uint64 // the last transaction before it that verifies
 	Reason string
-	// Other means that the checkpoint of the caller is of another log: the
-	// position exists, but with another chain value.
+	// Other means that the checkpoint of the caller belongs to another log: the
+	// position exists, but has another chain value.
 	Other bool
-	// Cut means that Open cuts off what follows, unless its caller knows a later
-	// transaction: it is what a process leaves that dies while it writes.
+	// Cut means that the rest is the torn tail of a write that a crash
+	// interrupted. Open cuts it off, unless its caller knows a later
+	// transaction.
 	Cut bool
 	// torn means that what follows was never part of the log.
 	torn bool
@@ -40,7 +41,7 @@ type Checkpoint struct {
 	Chain   chain
 }
 
-// Transaction is a committed transaction as it is read back.
+// Transaction is a committed transaction as read from the log.
 type Transaction struct {
 	Commit  Commit
 	Records []Record
@@ -300,7 +301,7 @@ func (r *reader) hasCommitAfter(data []byte, batch uint64) bool {
 	}
 }
 
-// Verify reads a whole log and hands every valid transaction to visit. It
+// Verify reads a whole log and passes every valid transaction to visit. It
 // returns the end of what is valid, which can be the head of a segment without
 // transactions, and the first damage. A log that ends within a transaction is
 // damaged.

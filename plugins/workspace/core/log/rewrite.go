@@ -7,11 +7,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Rewriter writes a log anew.
+// Rewriter writes the transactions of a new log.
 type Rewriter struct{ w *writer }
 
-// Add writes a transaction with the number and time that it has, which must be
-// larger than the one before, and returns the places of its records.
+// Add writes a transaction with its number and time and returns the places of
+// its records. The number must be greater than that of the transaction before.
 func (r *Rewriter) Add(c Commit, records []Record) ([]Place, error) {
 	c.Records = len(records)
 	places := make([]Place, len(records))
@@ -80,8 +80,8 @@ func (w *writer) rewrite(b base, fill func(*Rewriter) error, last Draft) (*Trans
 	return &t, err
 }
 
-// Tidy removes the segments that a rewritten log replaced. No reader may need
-// them any more.
+// Tidy removes the segments that a rewritten log replaced. Readers must no
+// longer need them.
 func (l *Log) Tidy() error {
 	o, err := findOrigin(l.dir, l.o.Alg)
 	if err != nil {
@@ -98,11 +98,11 @@ func (l *Log) Tidy() error {
 	return l.tidy(o.older, o.head.base != nil && o.head.base.keep)
 }
 
-// Restart writes a new log behind a damaged one, from transactions that were
-// salvaged, up to the number last, and moves the damaged segments to the
-// quarantine. after is the last chain value that verifies. The log must not be
-// open. If the process dies meanwhile, the damaged log is still there, or the next
-// Open moves the rest of it.
+// Restart replaces a damaged log. fill writes the salvaged transactions, numbered
+// up to last; end becomes transaction last+1. after is the last chain value that
+// verifies. The damaged segments move to the quarantine. The log must not be open.
+// After a crash either the damaged log is still in place, or the next Open
+// completes the move.
 func Restart(dir string, o Options, after Checkpoint, last uint64, fill func(*Rewriter) error, end Draft) error {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = SegmentSize

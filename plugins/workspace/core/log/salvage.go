@@ -9,16 +9,16 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 )
 
-// Salvaged is what Salvage found besides transactions.
+// Salvaged is the result of Salvage.
 type Salvaged struct {
 	// End is the last transaction that verifies.
 	End     Checkpoint
 	Damages []*Damage
 }
 
-// Salvage reads a damaged log and hands every transaction that verifies to visit,
-// also those behind the damage. A transaction verifies if all its records have
-// the chain value that follows from the one stored before them.
+// Salvage reads a damaged log and passes every transaction that verifies to
+// visit, including those after the damage. A transaction verifies if all its
+// records have the chain value that follows from the one stored before them.
 func Salvage(dir string, alg id.Alg, visit func(*Transaction) error) (*Salvaged, error) {
 	o, err := findOrigin(dir, alg)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Side is a state that is compared.
+// Side is one of the two states that Diff compares.
 type Side struct {
 	Seq    uint64 // 0 for an export
 	Export bool
@@ -24,11 +24,11 @@ type Side struct {
 	Frames map[id.ID]store.FrameInfo
 	// Text returns the text of a frame.
 	Text func(ctx context.Context, frame id.ID) ([]byte, error)
-	// Scanned is how the tree was scanned, if that is known.
+	// Scanned describes the scan of the tree; it is zero if unknown.
 	Scanned store.Scanned
 }
 
-// HeadKey is what a head belongs to.
+// HeadKey identifies a head.
 type HeadKey struct{ Path, Type string }
 
 // SideHead is a head with its state.
@@ -37,7 +37,7 @@ type SideHead struct {
 	State store.HeadState // empty if an export does not determine it
 }
 
-// StoreSide reads a state of a store.
+// StoreSide returns the state of a store at a sequence number, for Diff.
 func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
 	side := &Side{Heads: map[HeadKey]SideHead{}, Frames: map[id.ID]store.FrameInfo{}}
 	err := s.View(ctx, asOf, func(v *store.Snapshot) (err error) {
@@ -101,7 +101,7 @@ type NodeDiff struct {
 	RemovedDirs []store.ShownPath `edn:"directories/removed,omitempty"`
 }
 
-// Renamed is a file with another path and equal content.
+// Renamed is a file that has another path and equal content.
 type Renamed struct {
 	From store.ShownPath `edn:"from"`
 	To   store.ShownPath `edn:"to"`
@@ -124,7 +124,7 @@ type AddedFrame struct {
 	Type string `edn:"frame/type"`
 }
 
-// MovedHead is a head that is another frame now.
+// MovedHead is a head whose frame differs between the states.
 type MovedHead struct {
 	store.Place
 	Type string `edn:"frame/type"`
@@ -159,8 +159,8 @@ func (s *Side) couldHave(f store.FrameInfo, of *Side) bool {
 	return !f.LeftOut && (s.Range.History || h.Frame == f.Frame && h.State != store.Deleted)
 }
 
-// Diff compares two states of the same scheme. What an export leaves out is no
-// difference.
+// Diff compares two states of the same scheme. Data that an export leaves out
+// is not reported as a difference.
 func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, error) {
 	for _, s := range []*Side{older, newer} {
 		if !s.knowsPath(r.Path) && !tree.Below(s.Range.Path, r.Path) {

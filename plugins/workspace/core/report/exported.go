@@ -13,9 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// ExportSide returns the state in an export, for Diff. temp is a directory in
-// which a store is made and removed again, so that heads have the states that
-// they would have in a store with the configuration of like.
+// ExportSide returns the state in an export, for Diff. It imports the export
+// into a temporary store below temp, so that heads have the states that they
+// would have in a store with the configuration of like.
 func ExportSide(ctx context.Context, b *store.Bundle, temp string, like *store.Store) (side *Side, err error) {
 	made, err := os.MkdirTemp(temp, "export-")
 	if err != nil {

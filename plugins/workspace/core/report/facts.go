@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// Facts are what reports are made of: the state of a workspace, or of a part of
+// Facts are the input of all reports: the state of a workspace, or of a part of
 // it, at one sequence number.
 type Facts struct {
 	Seq       uint64
@@ -19,7 +19,8 @@ type Facts struct {
 	StateRoot id.ID
 	// Paths are those of the part that are not deleted, sorted.
 	Paths []Path
-	// Gone are the heads of paths that are not in the tree any more or deleted.
+	// Gone are the heads of paths that were deleted or are no longer in the
+	// tree.
 	Gone   []store.HeadInfo
 	Frames []store.FrameInfo
 	// Generated are the frames that models wrote.
@@ -34,8 +35,8 @@ type Path struct {
 	Heads []store.HeadInfo
 }
 
-// Collect reads a state of a path and what is below it; the root is the empty
-// path. The path must be in the tree.
+// Collect reads the state of a path and everything below it; the root is the
+// empty path. The path must be in the tree.
 func Collect(ctx context.Context, s *store.Snapshot, part string) (*Facts, error) {
 	f := &Facts{Seq: s.Seq(), Part: part}
 	var err error

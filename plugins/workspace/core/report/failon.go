@@ -84,18 +84,18 @@ func badInput(key, format string, args ...any) error {
 
 func list2(names []string) string { return ":" + strings.Join(names, ", :") }
 
-// Verdict is what became of the conditions.
+// Verdict is the result of evaluating the conditions.
 type Verdict struct {
 	Met        bool     `edn:"met?"`
 	Conditions []Judged `edn:"conditions"`
 }
 
-// Judged is a condition with what meets it.
+// Judged is a condition with the findings that meet it.
 type Judged struct {
 	Condition string `edn:"condition"`
 	Met       bool   `edn:"met?"`
 	Count     int    `edn:"count"` // of paths, heads or errors that meet it
-	// Paths are the first paths that meet it.
+	// Paths are the first paths that meet the condition.
 	Paths []store.ShownPath `edn:"paths,omitempty"`
 	// Percent is the coverage.
 	Percent *float64 `edn:"pct,omitempty"`

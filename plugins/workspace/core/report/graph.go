@@ -33,9 +33,9 @@ type graphData struct {
 	States []string `json:"states"`
 }
 
-// Graph returns a page that shows the part of the tree that the facts are about
-// as a map of its sizes, with coverage and staleness as colours. It is one file
-// without references to others. The title is shown above.
+// Graph returns an HTML page that shows the part of the tree in f as a map of
+// file sizes, coloured by coverage and staleness. The page refers to no other
+// file. title is its heading.
 func Graph(f *Facts, title string) ([]byte, error) {
 	if f.Tree == nil {
 		return nil, contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("graph", "")

@@ -30,8 +30,8 @@ type junitText struct {
 }
 
 // JUnit returns the report as a suite of tests: one for each condition, one for
-// the validation, and one for each path with a finding. A finding that no
-// condition is about is a skipped test.
+// the validation, and one for each path with a finding. A finding to which no
+// condition applies is a skipped test.
 func (out *Report) JUnit() string {
 	s := junitSuite{Name: "ferment context"}
 	add := func(c junitCase) {

@@ -19,11 +19,11 @@ var Sections = []string{"coverage", "states", "origins", "authored-stale", "mode
 // largest is how many directories a report names.
 const largest = 10
 
-// Request says what a report has.
+// Request determines the content of a report.
 type Request struct {
 	Sections []string // all if empty
 	FailOn   []Condition
-	// Validation is that of the store, nil if it was not validated.
+	// Validation is the validation of the store, nil if it was not validated.
 	Validation *Validation
 	// Inexact are the reasons why ids can differ from git's, of all paths.
 	Inexact []Inexact
@@ -42,7 +42,7 @@ func (r Request) Needs() (validation, inexact bool) {
 // Inexact is a path whose ids can differ from git's.
 type Inexact struct{ Path, Reason string }
 
-// Report is the result of report. A section that was not asked for is absent.
+// Report is the result of report. A section that was not requested is absent.
 type Report struct {
 	Nodes         Counts       `edn:"nodes"`
 	Coverage      []Coverage   `edn:"coverage,omitempty"`
@@ -57,8 +57,9 @@ type Report struct {
 	findings []finding
 }
 
-// Coverage says how many nodes have a head of a type. It is about the kinds of
-// nodes that have one at all: a type of directories does not miss on files.
+// Coverage is the number of nodes that have a head of a type. It counts only
+// kinds of nodes of which at least one has such a head: a type that only
+// directories have is not missing on files.
 type Coverage struct {
 	Type    string  `edn:"frame/type"`
 	Kinds   kinds   `edn:"kinds"`
@@ -90,7 +91,7 @@ type TypeCounts struct {
 	Heads Counts `edn:"heads"`
 }
 
-// HeadRef names a head.
+// HeadRef identifies a head.
 type HeadRef struct {
 	store.Place
 	Type  string `edn:"frame/type"`
@@ -100,7 +101,7 @@ type HeadRef struct {
 	path string
 }
 
-// Usage is what a model was used for. Numbers that a frame does not state are not
+// Usage is the usage of a model. Numbers that a frame does not state are not
 // counted.
 type Usage struct {
 	Provider  string    `edn:"provider,omitempty"`
@@ -112,7 +113,7 @@ type Usage struct {
 	Cost      edn.Value `edn:"cost-usd,omitempty"`
 }
 
-// Directory is a directory with what is below it.
+// Directory is a directory with the totals of its content.
 type Directory struct {
 	store.Place
 	Bytes int64 `edn:"bytes"` // of files and links
@@ -122,8 +123,9 @@ type Directory struct {
 	path string
 }
 
-// New returns the report of a state. A condition about a validation that was not
-// made is an error, because it would never be met.
+// New returns the report of a state. It returns an error if a condition needs a
+// validation that the request does not have, because that condition would never
+// be met.
 func New(f *Facts, r Request) (*Report, error) {
 	if f.Tree == nil {
 		return nil, contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("report", "")
@@ -162,7 +164,7 @@ func New(f *Facts, r Request) (*Report, error) {
 	return out, nil
 }
 
-// ParseSections returns the names of sections in a value.
+// ParseSections returns the names of sections in v. A nil value gives nil.
 func ParseSections(v edn.Value) (list []string, err error) {
 	if v.IsNil() {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 // topPaths is how many directories a status names.
 const topPaths = 10
 
-// Counts are numbers by name. Their EDN has keywords as keys.
+// Counts are numbers by name. As EDN the names are keywords.
 type Counts map[string]int
 
 // MarshalEDN writes the map.
@@ -38,8 +38,8 @@ type Status struct {
 	Coverage  []Coverage `edn:"coverage,omitempty"`
 }
 
-// TopPath is a directory with the number of nodes in it and below, itself
-// included. Its EDN is a pair.
+// TopPath is a directory with the number of nodes in it and below, including
+// itself. As EDN it is a pair.
 type TopPath struct {
 	Path  string
 	Nodes int
@@ -50,7 +50,7 @@ func (t TopPath) MarshalEDN() ([]byte, error) {
 	return edn.Vector(store.ShownPath(t.Path).Value(), edn.Int(int64(t.Nodes))).Canonical(), nil
 }
 
-// Part is an entry of the root with what is below it.
+// Part is an entry of the root with the totals of its content.
 type Part struct {
 	store.Place
 	Nodes  Counts `edn:"nodes"`
@@ -60,7 +60,7 @@ type Part struct {
 	path string
 }
 
-// StatusRequest says what a status has besides the counts.
+// StatusRequest determines which parts a status has besides the counts.
 type StatusRequest struct{ Breakdown, Coverage bool }
 
 // StatusOf returns the status of a state.

@@ -15,9 +15,10 @@ import (
 // cacheMagic begins a stat cache. Its digit changes with the format.
 const cacheMagic = "ferment-stat-cache 1\n"
 
-// SaveCache writes the tree of a result with what the system said of its files,
-// so that the first scan of another process reads only what changed since. The
-// file is replaced as a whole; its last bytes are a hash of the others.
+// SaveCache writes the tree of a result, with the file information of the
+// system, to path, so that the first scan of another process reads only changed
+// files. The file is replaced atomically; its last bytes are a hash of the
+// rest.
 func SaveCache(path string, r *Result) error {
 	b := append([]byte(cacheMagic), r.Tree.Scheme.String()...)
 	b = appendNode(append(b, '\n'), r.Tree.Root)

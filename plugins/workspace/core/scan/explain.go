@@ -15,19 +15,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// BuiltIn is the source of the rules that always hold: no .git, and none of
-// Options.Exclude.
+// BuiltIn is the source name of the rules that always apply: .git and the paths
+// in Options.Exclude are never part of the tree.
 const BuiltIn = "built-in"
 
-// Decision says why a path is, or is not, ignored.
+// Decision explains why a path is ignored or not.
 type Decision struct {
 	Ignored bool
-	// Source, Line and Pattern are those of the pattern that decides, empty if
-	// none does. A negative pattern decides that the path is not ignored.
+	// Source, Line and Pattern identify the pattern that decides; they are
+	// empty if none does. If the pattern is negative, the path is not ignored.
 	Source  string
 	Line    int
 	Pattern string
-	// At is the path that the pattern matches: the one asked about, or a directory
+	// At is the path that the pattern matches: the requested path, or a directory
 	// above it.
 	At string
 }
@@ -47,7 +47,8 @@ func (d *Decision) String() string {
 }
 
 // Explain decides about a path with the rules that are on the disk now, as git
-// check-ignore -v does. The path need not exist; directory says what it is then.
+// check-ignore -v does. The path need not exist; directory then states whether
+// it is a directory.
 func Explain(o Options, path string, directory bool) (*Decision, error) {
 	if err := CheckPath(path); err != nil || path == "" {
 		return &Decision{}, err

@@ -38,14 +38,14 @@ type Options struct {
 	Root    string // absolute, without symbolic links: see Resolve
 	Scheme  id.Scheme
 	Workers int // 0 means the number of processors
-	// Patterns are those of the request, Workspace those of the workspace; the
-	// former take precedence.
+	// Patterns are the patterns of the request, Workspace those of the
+	// workspace. Patterns take precedence.
 	Patterns, Workspace *ignore.List
 	// Exclude are paths that are never part of the tree, such as the data
 	// directory.
 	Exclude []string
-	// Boundaries makes nested repositories leaves. In the schemes of git they
-	// always are.
+	// Boundaries makes nested repositories leaves of the tree. In the schemes
+	// of git they always are leaves.
 	Boundaries bool
 	// OneFileSystem leaves out directories on other file systems.
 	OneFileSystem bool
@@ -53,10 +53,11 @@ type Options struct {
 	SkipUnreadable bool
 	// Force reads every file again.
 	Force bool
-	// Paths limits the scan to these paths, with all below them, and Dirs to the
-	// entries of these directories: a directory among them that is known is kept
-	// as it was, a new one is read. Where ignore rules changed, all below them is
-	// read too. Without a Previous of this process, everything is.
+	// Paths limits the scan to these paths and everything below them. Dirs limits
+	// it to the entries of these directories: a subdirectory in the previous
+	// result is kept unchanged, a new one is read. Everything below a changed
+	// ignore rule is also read. Without a Previous of this process, everything is
+	// read.
 	Paths, Dirs []string
 	Previous    *Result
 	MaxNodes    int // 0 means DefaultMaxNodes
@@ -69,7 +70,8 @@ type Options struct {
 	Progress func(entries int)
 	// Visit is called with the path of a directory before its entries are read,
 	// and with that of the .git in a nested repository that may be a leaf. It must
-	// be safe for concurrent use. A watch that begins in it misses nothing.
+	// be safe for concurrent use. A watch that begins in this call misses no
+	// change.
 	Visit func(dir string)
 
 	// before is called before an access; its error replaces the access. Tests
@@ -84,21 +86,21 @@ func (o *Options) fault(op, path string) error {
 	return o.before(op, path)
 }
 
-// Result is what a scan found.
+// Result is the result of a scan.
 type Result struct {
 	Tree *tree.Tree
 	// Complete is false if unreadable entries were left out.
 	Complete bool
-	// Unreadable and Unstable are paths: those that were left out, and those
-	// that changed while they were read or disappeared.
+	// Unreadable are the paths that were left out, Unstable those that changed
+	// while they were read or disappeared.
 	Unreadable, Unstable []string
 	Skipped              int   // sockets, FIFOs, devices, other file systems
 	BytesHashed          int64 // of files and links
 	Opened               int   // files that were opened, ignore files included
-	// Inexact are the reasons why ids can differ from git's. It is empty in the
-	// schemes that are not git's.
+	// Inexact are the reasons why ids can differ from git's. It is empty in
+	// schemes that do not use git's ids.
 	Inexact []git.Inexact
-	// IgnoreDigest identifies the ignore rules that were in force.
+	// IgnoreDigest identifies the ignore rules that applied.
 	IgnoreDigest id.ID
 
 	ruleFiles map[string]ruleFile // by path; nil in a result from a stat cache
@@ -144,8 +146,8 @@ func below(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// CheckPath returns an error unless path is a path relative to a workspace in
-// the form in which nodes have it.
+// CheckPath returns an error unless path is relative to a workspace and in the
+// form in which nodes store paths.
 func CheckPath(path string) error {
 	reason := ""
 	switch {

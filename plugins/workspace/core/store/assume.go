@@ -47,8 +47,9 @@ func (a *assumption) entries(dir string) (list []*top) {
 	return list
 }
 
-// Assume makes a frame that is not stored the fresh head of its path, which has the
-// state now, for later reads of this snapshot. text may be nil if the content is stored.
+// Assume makes f, a frame that is not stored, the fresh head of its path for later reads
+// of this snapshot. now is the current state of the path. text may be nil if the content
+// is stored.
 func (v *Snapshot) Assume(f *Frame, now Version, text []byte) {
 	if v.assumed == nil {
 		v.assumed = &assumption{tops: map[string][]*top{}, dirs: map[string][]string{}, texts: map[id.ID][]byte{}, byID: map[id.ID]*Frame{}, above: map[string]bool{}}

@@ -9,10 +9,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// HeadState is what a head is in relation to the current tree.
+// HeadState is the state of a head in relation to the current tree.
 type HeadState string
 
-// The states, in the order in which one takes precedence over the next.
+// The states, in order of precedence.
 const (
 	Deleted HeadState = "deleted" // the path is gone
 	Invalid HeadState = "invalid" // it was marked by hand
@@ -20,7 +20,7 @@ const (
 	Fresh   HeadState = "fresh"   // its basis would be the same now
 )
 
-// Reason is why a head is not fresh.
+// Reason states why a head is not fresh.
 type Reason string
 
 // The reasons.
@@ -32,8 +32,8 @@ const (
 	Invalidated   Reason = "invalidated"
 )
 
-// ResolveInput returns what an input of a frame that does not come from the
-// tree, such as the digest of a policy or the id of a prompt, would be now.
+// ResolveInput returns the current value of an input of a frame that does not
+// come from the tree, such as the digest of a policy or the id of a prompt.
 type ResolveInput func(f *Frame, in Input) Input
 
 // SetResolver sets the function that computes the state of frames whose policy or
@@ -41,7 +41,7 @@ type ResolveInput func(f *Frame, in Input) Input
 // safe for concurrent use and must not read the store.
 func (s *Store) SetResolver(f ResolveInput) { s.resolver.Store(&f) }
 
-// ResolveLike makes the states of a store depend on what those of another one do.
+// ResolveLike makes s use the resolver of another store.
 func (s *Store) ResolveLike(other *Store) { s.resolver.Store(other.resolver.Load()) }
 
 func (s *Store) resolve(f *Frame, in Input) Input {
@@ -241,13 +241,14 @@ func (in Input) equal(other Input) bool {
 	return in.Kind == other.Kind && in.ID == other.ID && string(in.Text) == string(other.Text)
 }
 
-// Current returns the current state of a path, nil if it is gone or never was.
+// Current returns the current state of a path, nil if the path is not in the
+// tree.
 func (v *Snapshot) Current(ctx context.Context, path string) (*Version, error) {
 	now, err := v.frames().current(ctx, path)
 	return now, readError(err)
 }
 
-// DirectoryAbove returns the nearest directory above a path that is there; the root if
+// DirectoryAbove returns the nearest existing directory above a path; the root if
 // there is none.
 func (v *Snapshot) DirectoryAbove(ctx context.Context, path string) (string, error) {
 	for path != "" {
@@ -260,8 +261,8 @@ func (v *Snapshot) DirectoryAbove(ctx context.Context, path string) (string, err
 	return "", nil
 }
 
-// NotReady returns the paths of the directories in dir that have frames of the
-// selection's type below them but are not in ready.
+// NotReady returns the directories in dir that have frames of the selection's
+// type below them but are not in ready.
 func (v *Snapshot) NotReady(ctx context.Context, dir string, sel Selection, ready map[string]bool) ([]string, error) {
 	list, err := v.frames().notReady(ctx, dir, sel, ready)
 	return list, readError(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Bundle is an export that was read and verified as a whole.
+// Bundle is the content of an export that was read and verified as a whole.
 type Bundle struct {
 	Head   ExportHead
 	Scheme id.Scheme
@@ -27,8 +27,8 @@ type Bundle struct {
 	begun bool
 }
 
-// BundleHead is the head of a path and type in one state. The head with an absent
-// state is the one by path: that of the latest state which has one.
+// BundleHead is the head of a path and type in one state. If the state is absent,
+// it is the head by path: that of the latest state which has one.
 type BundleHead struct {
 	Path  string
 	Node  id.ID
@@ -44,9 +44,10 @@ func (b *Bundle) Text(f *Frame) []byte { return b.texts[f.Content] }
 // Frame returns a frame by id, nil if it is not in the bundle.
 func (b *Bundle) Frame(frame id.ID) *Frame { return b.byID[frame] }
 
-// ReadExport reads an export and verifies all of it: every id is computed again,
-// every head has its frame, every frame its text, and no path leaves the
-// workspace. Anything else is an error of type import/invalid.
+// ReadExport reads an export and verifies it completely: it recomputes every id,
+// and checks that every head has its frame, every frame its text, and that no
+// path leaves the workspace. If one of these does not hold, the error is
+// import/invalid.
 func ReadExport(r io.Reader) (*Bundle, error) {
 	b := &Bundle{Nodes: map[string]*tree.Node{}, texts: map[id.ID][]byte{}, byID: map[id.ID]*Frame{}}
 	record := 0

@@ -11,9 +11,9 @@ import (
 )
 
 // Changes returns how the tree at the sequence number to differs from that at
-// from. Paths that changed in between and are as they were do not count, and
-// Unchanged is not computed. The nodes have no children. The work depends on
-// what changed, not on the size of the tree.
+// from. Paths that changed in between but are equal at both numbers are not
+// included, and Unchanged is not computed. The nodes have no children. The cost
+// depends on the number of changes, not on the size of the tree.
 func (v *Snapshot) Changes(ctx context.Context, from, to uint64) (*tree.Changes, error) {
 	if from > to || to > v.seq {
 		return nil, contract.Errorf("seq/unknown", "the changes from %d to %d are not known at %d", from, to, v.seq).
@@ -53,8 +53,8 @@ func (v *Snapshot) RootAt(ctx context.Context, seq uint64) (id.ID, error) {
 	return n.ID, err
 }
 
-// NodeAt returns the state of a path in the tree at an earlier number without its
-// children, nil if it had none.
+// NodeAt returns the state of a path in the tree at an earlier sequence number,
+// without its children, or nil if the path did not exist then.
 func (v *Snapshot) NodeAt(ctx context.Context, path string, seq uint64) (*tree.Node, error) {
 	n, err := nodeAt(ctx, v.tx, v.store.Scheme, path, min(seq, v.seq))
 	return n, readError(err)
@@ -66,7 +66,7 @@ var entryNodes = entriesBelow("versions", "path") + `
 	WHERE instr(substr(value, ?3), x'2f') = 0 AND since <= ?4 AND (until IS NULL OR until > ?4)`
 
 // NodesIn returns the entries of a directory in the tree at an earlier number, sorted by
-// name and without their children. The work depends on their number, not on the size of
+// name and without their children. The cost depends on their number, not on the size of
 // the tree.
 func (v *Snapshot) NodesIn(ctx context.Context, dir string, seq uint64) ([]*tree.Node, error) {
 	prefix := prefixOf(dir)

@@ -12,7 +12,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 )
 
-// DefaultTTL is how long the frames of a deleted path are kept.
+// DefaultTTL is the default age of a deletion at which the texts of a deleted
+// path are dropped.
 const DefaultTTL = 90 * 24 * time.Hour
 
 // Compaction configures Compact.
@@ -21,30 +22,31 @@ type Compaction struct {
 	// path are dropped. 0 drops those of all deleted paths.
 	TTL time.Duration
 	// Keep is the number of newest transactions whose states stay readable: texts
-	// of frames that belong to earlier states only are dropped. 0 keeps all.
+	// of frames that belong only to earlier states are dropped. 0 keeps all.
 	Keep uint64
-	// DryRun only tells what would be dropped.
+	// DryRun only determines what would be dropped.
 	DryRun bool
 }
 
-// Compacted is what a compaction did, or would do.
+// Compacted is the result of a compaction, or of its dry run.
 type Compacted struct {
 	Seq    uint64
 	Purged int   // frames that lost their text
 	Bytes  int64 // of these texts
-	// Oldest is the first state that can be read, besides those with a name; 0 if
-	// that did not change.
+	// Oldest is the first state that can be read, besides states with a name; 0
+	// if it did not change.
 	Oldest uint64
 }
 
 // Compact drops texts from the log. The frames remain, with all their ids, so
-// every root and record still verifies; their text is ErrTextDropped. States that
-// would read differently now are seq/compacted, except those with a name, which
-// protect what they show. If nothing is to be dropped, nothing is written.
+// every root and record still verifies; reading a dropped text returns
+// ErrTextDropped. Reading a state that would differ afterwards returns
+// seq/compacted. The texts of named states are kept. If no text is to be dropped,
+// nothing is written.
 //
-// The log is written anew behind itself and then replaced, which needs the space
-// for both. Readers go on meanwhile, writers wait. A crash at any point leaves the
-// log as it was, or compacted.
+// A new log is written beside the old one and then replaces it, which needs disk
+// space for both. Readers continue meanwhile, writers wait. After a crash the log
+// is either unchanged or compacted.
 func (s *Store) Compact(ctx context.Context, actor string, c Compaction) (*Compacted, error) {
 	if c.DryRun {
 		return s.previewCompaction(ctx, c)

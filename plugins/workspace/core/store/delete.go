@@ -9,21 +9,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Delete marks a path and all below it as deleted: every path that is or was in
-// the tree. Nothing is removed: the paths stay in the tree, and their frames in
-// the log until a compaction drops their texts. It returns the paths that were
-// not deleted before.
+// Delete marks a path and everything below it as deleted, including paths that
+// are no longer in the tree. Nothing is removed: the paths stay in the tree,
+// and their frames in the log until a compaction drops their texts. It returns
+// the paths that were not deleted before.
 func (tx *Tx) Delete(path string) ([]string, error) {
 	return tx.mark(path, "delete", true)
 }
 
-// Restore undoes Delete for a path and all below it. It returns the paths that
-// were deleted.
+// Restore undoes Delete for a path and everything below it. It returns the
+// paths that were deleted.
 func (tx *Tx) Restore(path string) ([]string, error) {
 	return tx.mark(path, "restore", false)
 }
 
-// Dropped returns how many frames of paths have no text any more.
+// Dropped returns the number of frames of the paths whose text was dropped.
 func (tx *Tx) Dropped(paths []string) (n int, err error) {
 	for _, p := range paths {
 		var of int
@@ -95,8 +95,8 @@ type DeletedPath struct {
 	Path  string
 	Since uint64    // the transaction that deleted it
 	At    time.Time // of that transaction
-	// Frames is the number of frames of the path; Dropped is how many of them have
-	// no text any more, so that Restore does not bring it back.
+	// Frames is the number of frames of the path. Dropped is the number of those
+	// whose text was dropped; Restore does not bring it back.
 	Frames  int
 	Dropped int
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ErrMoved means that the inputs of a derived frame are not what it was made
-// from any more.
+// ErrMoved means that the inputs of a derived frame have changed since it was
+// made.
 var ErrMoved = errors.New("the inputs of the frame moved")
 
-// Seal returns the frame that a NewFrame becomes in a state of its path. Only its time
-// is not known yet, and so its record id.
+// Seal returns the frame that putting n in a state of its path would store. Its time
+// and its record id are not yet known.
 func (s *Store) Seal(n NewFrame, now Version) *Frame {
 	f := n.frame(&now)
 	f.Content = contentOf(s.Scheme, n.Text)
@@ -23,8 +23,8 @@ func (s *Store) Seal(n NewFrame, now Version) *Frame {
 	return f
 }
 
-// FramesOfBasis returns the frames of a path and a type with a basis that an
-// agent put, ordered by sample.
+// FramesOfBasis returns the frames of a path and a type that an agent put with
+// a basis, ordered by sample.
 func (v *Snapshot) FramesOfBasis(ctx context.Context, path, frameType, agent string, basis id.ID) ([]*Frame, error) {
 	list, err := v.frames().ofBasis(ctx, path, frameType, agent, basis)
 	return list, readError(err)
@@ -49,9 +49,9 @@ func (r *frames) ofBasis(ctx context.Context, path, frameType, agent string, bas
 }
 
 // PutDerived appends a frame that was made from other frames or from a file, and
-// makes it the head. Its basis is computed again: ErrMoved means that it differs.
-// A frame that exists already becomes the head, without a mark; if it is that,
-// nothing is written.
+// makes it the head. It computes the basis again and returns ErrMoved if it
+// differs. A frame that already exists becomes the head without a mark; if it
+// already is, nothing is written.
 func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
 	r := tx.frames()
 	now, err := tx.derivable(r, n)
@@ -119,8 +119,8 @@ func (tx *Tx) derivable(r *frames, n NewFrame) (*Version, error) {
 
 // MoveHead makes a stored frame the head of the current state of its path, and
 // removes a mark. It writes nothing if the frame is the head by path and has no
-// mark. ErrMoved means that the basis of the frame would be another one now; asOf
-// is that of NewFrame.
+// mark. It returns ErrMoved if the basis of the frame would now differ; asOf is
+// that of NewFrame.
 func (tx *Tx) MoveHead(frame id.ID, asOf uint64) (*Put, error) {
 	ctx := context.Background()
 	r := tx.frames()
@@ -162,9 +162,10 @@ func (tx *Tx) moveHead(r *frames, f *Frame, node id.ID) error {
 	return tx.setHead(f, headRecord{Node: node, Checked: true, current: true})
 }
 
-// Invalidate marks the heads by path of a path, or of everything below it too,
-// that have one of the types, and returns how many were not marked before. No
-// types means all of them.
+// Invalidate marks the heads by path of a path, and if recursive is set of
+// everything below it, that have one of the types. It returns the number of
+// heads that were not marked before. Without types it marks heads of every
+// type.
 func (tx *Tx) Invalidate(path string, recursive bool, types []string) (marked int, err error) {
 	r := tx.frames()
 	cond, args := within("t.path", path)
@@ -234,7 +235,7 @@ func (tx *Tx) markHead(r *frames, path string, node id.ID, frameType string) (in
 	return 1, tx.add(rec)
 }
 
-// Recipe returns the value of the recipe of a frame.
+// Recipe returns the recipe of a frame as data.
 func Recipe(producer string, policy, params edn.Value) edn.Value {
 	var b edn.MapBuilder
 	b.Key("producer", edn.K(producer))

@@ -25,12 +25,13 @@ type ExportRange struct {
 	History bool
 }
 
-// Takes reports whether an export has the frames of a path, type and agent.
+// Takes reports whether an export within these limits includes the frames of a
+// path, type and agent.
 func (r ExportRange) Takes(path, typ, agent string) bool {
 	return tree.Below(path, r.Path) && allows(r.Types, typ) && allows(r.Agents, agent)
 }
 
-// ExportHead is what an export says of itself.
+// ExportHead is the description at the beginning of an export.
 type ExportHead struct {
 	Scheme    string   `edn:"scheme"`
 	RawPath   []byte   `edn:"path"`
@@ -46,7 +47,7 @@ func (h *ExportHead) Range() ExportRange {
 	return ExportRange{Path: string(h.RawPath), Types: h.Types, Agents: h.Agents, History: h.History}
 }
 
-// Exported is what an export wrote.
+// Exported is the result of an export.
 type Exported struct {
 	Nodes     int
 	Frames    int
@@ -55,9 +56,9 @@ type Exported struct {
 	StateRoot id.ID
 }
 
-// Export writes nodes, frames and heads to a stream that verifies itself. Equal
-// states and selections give equal bytes. Deleted paths are in it as nodes only;
-// frames whose text was dropped are left out.
+// Export writes nodes, frames and heads to w in a form that ReadExport verifies.
+// Equal states and selections give equal bytes. Deleted paths are included as
+// nodes only; frames whose text was dropped are left out.
 func (v *Snapshot) Export(ctx context.Context, w io.Writer, s ExportRange) (*Exported, error) {
 	t, err := v.Tree(ctx)
 	if err != nil {

@@ -26,22 +26,22 @@ const (
 // Check configures a validation.
 type Check struct {
 	Level Level
-	// Agents reports whether an agent is known. Frames of others are a warning.
-	// Nil knows all.
+	// Agents reports whether an agent is known. A frame of an unknown agent is
+	// a warning. If Agents is nil, all are known.
 	Agents func(agent string) bool
 	// Disk returns the tree as it is on the disk now. Differences are warnings.
-	// Nil compares nothing.
+	// If Disk is nil, the tree is not compared.
 	Disk func(context.Context) (*tree.Tree, error)
 	// Rerun returns the content that the recipe of a frame gives now, absent if
 	// the frame cannot be computed again. It is called for every head of an open
-	// store at the level Full. Nil computes nothing.
+	// store at the level Full. If Rerun is nil, no frame is computed.
 	Rerun func(context.Context, *Snapshot, *Frame) (id.ID, error)
-	// Progress is called with the number of transactions that were verified, of
-	// how many. It must be fast.
+	// Progress is called with the number of transactions that were verified and
+	// their total. It must be fast.
 	Progress func(done, total int)
 }
 
-// Code says what a finding is. It is the text of a keyword.
+// Code identifies the kind of a finding. It is the name of a keyword.
 type Code string
 
 // The codes of errors.
@@ -69,7 +69,8 @@ const (
 // The codes of warnings.
 const (
 	Unscanned Code = "workspace/unscanned"
-	// Derived files that were replaced since the store was created or repaired.
+	// Rebuilt reports derived files that were replaced since the store was
+	// created or repaired.
 	Rebuilt       Code = "index/rebuilt"
 	SealReplaced  Code = "seal/replaced"
 	CacheReplaced Code = "stat-cache/replaced"
@@ -83,7 +84,7 @@ const (
 	TextMissing  Code = "text/dropped" // of a frame by a repair, of a head of the tree also by a compaction
 )
 
-// Finding is one thing that a validation found.
+// Finding is one result of a validation.
 type Finding struct {
 	Code   Code
 	File   string // relative to the data directory; empty if it is not one file

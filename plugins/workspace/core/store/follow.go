@@ -8,10 +8,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Follow opens a data directory that another process writes, for reading only: it takes
-// no lock, waits for nothing, and each View sees what that process has committed. Its
-// writes fail with store/locked. A compaction of the other process can remove what a View
-// reads; that is store/corrupt, and another Follow reads what is there then.
+// Follow opens a data directory that another process writes, for reading only. It takes
+// no lock and does not wait, and each View sees the transactions that the other process
+// has committed. Writes fail with store/locked. If a compaction of the other process
+// removes data during a View, the View returns store/corrupt; Follow must then be called
+// again.
 func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s := newStore(dir, o)
 	s.follows = true
@@ -40,7 +41,7 @@ func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// Follows reports whether the store is one of Follow.
+// Follows reports whether the store was opened by Follow.
 func (s *Store) Follows() bool { return s.follows }
 
 // otherWrites is why a process may not write.

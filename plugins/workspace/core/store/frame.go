@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Origin says how the text of a frame came to be.
+// Origin states how the text of a frame was made.
 type Origin string
 
 // The origins.
@@ -24,8 +24,8 @@ const (
 	Generated   Origin = "generated"
 )
 
-// Frame is an immutable text about a node, without the text itself: that is the
-// content with the id Content.
+// Frame is an immutable text about a node. The text itself is stored under the
+// id Content.
 type Frame struct {
 	ID      id.ID   `edn:"frame/id"`
 	Record  id.ID   `edn:"record/id"` // covers everything else
@@ -39,8 +39,8 @@ type Frame struct {
 	Content id.ID   `edn:"content/id"`
 	Bytes   int     `edn:"content/bytes"`
 	Sample  uint64  `edn:"sample,omitempty"`
-	// Sampled means that equal inputs may give other text, so Sample is part of
-	// the id in place of Content. It is implied for generated frames.
+	// Sampled means that equal inputs can give different texts, so Sample is
+	// part of the id in place of Content. It is implied for generated frames.
 	Sampled bool      `edn:"sampled?,omitempty"`
 	Recipe  edn.Value `edn:"recipe"`
 	Meta    edn.Value `edn:"meta"`
@@ -69,8 +69,8 @@ type headRecord struct {
 	Node    id.ID  `edn:"node/id"`
 	Type    string `edn:"frame/type"`
 	Frame   id.ID  `edn:"frame/id"`
-	// Checked means that the basis of the frame was that of the current state, so
-	// the head is known to be fresh.
+	// Checked means that the basis of the frame was equal to that of the current
+	// state when it was put, so the head is known to be fresh.
 	Checked bool `edn:"checked?,omitempty"`
 	// current means that the state is known to be the current one, unused that no other
 	// frame can be made from the frame, because it is new.

@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 )
 
-// FrameInfo is what the index has of a frame.
+// FrameInfo is the index entry of a frame.
 type FrameInfo struct {
 	Frame  id.ID
 	Seq    uint64
@@ -15,8 +15,8 @@ type FrameInfo struct {
 	Type   string
 	Agent  string
 	Origin Origin
-	// LeftOut means that no export of this state has it: its path is deleted, or its
-	// text was dropped.
+	// LeftOut means that an export of this state does not include the frame: its
+	// path is deleted, or its text was dropped.
 	LeftOut bool
 }
 

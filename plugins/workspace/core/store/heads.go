@@ -15,12 +15,12 @@ import (
 type Head struct {
 	Frame *Frame
 	State HeadState
-	// Reasons are why it is not fresh; empty if it is, or the path is gone.
+	// Reasons state why the head is not fresh; empty if it is fresh, or the
+	// path is gone.
 	Reasons []Reason
 }
 
-// HeadInfo is what a list tells of a head: the frame itself is read with
-// Snapshot.Frame.
+// HeadInfo is a head in a list. Snapshot.FrameOf returns its frame.
 type HeadInfo struct {
 	Path    string
 	Type    string
@@ -59,8 +59,8 @@ func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error
 }
 
 // Heads lists the heads of a path and everything below it with their states,
-// sorted by path and type. No types means all of them. The cost is that of the
-// heads listed; frames are read only where the state is not known.
+// sorted by path and type. Without types it lists all. The cost depends on the
+// number of listed heads; frames are read only where the state is unknown.
 func (v *Snapshot) Heads(ctx context.Context, under string, types []string) ([]HeadInfo, error) {
 	r := v.frames()
 	var list []*top
@@ -77,8 +77,8 @@ func (v *Snapshot) Heads(ctx context.Context, under string, types []string) ([]H
 	return r.infos(ctx, list, types)
 }
 
-// Described lists the paths at and below a path that are there and have a head of a
-// type; EveryType is any. It computes no states, so it costs less than Heads.
+// Described lists the existing paths at and below under that have a head of a type;
+// EveryType matches any type. It computes no states, so it costs less than Heads.
 func (v *Snapshot) Described(ctx context.Context, under, frameType string) (paths []string, err error) {
 	r := v.frames()
 	var list []*top
@@ -107,8 +107,8 @@ func (v *Snapshot) IsFresh(ctx context.Context, path, frameType string) (bool, e
 	return state == Fresh, readError(err)
 }
 
-// HeadsAt lists the heads of one path with their states, sorted by type. No types
-// means all of them.
+// HeadsAt lists the heads of one path with their states, sorted by type. Without
+// types it lists all.
 func (v *Snapshot) HeadsAt(ctx context.Context, path string, types ...string) ([]HeadInfo, error) {
 	r := v.frames()
 	var list []*top
@@ -124,7 +124,7 @@ func (v *Snapshot) HeadsAt(ctx context.Context, path string, types ...string) ([
 	return r.infos(ctx, list, types)
 }
 
-// HeadsOfEntries lists the heads of the entries of a directory that are there, like
+// HeadsOfEntries lists the heads of the existing entries of a directory, like
 // HeadsAt.
 func (v *Snapshot) HeadsOfEntries(ctx context.Context, dir string) ([]HeadInfo, error) {
 	r := v.frames()
@@ -144,8 +144,8 @@ func (v *Snapshot) FrameOf(ctx context.Context, h HeadInfo) (*Frame, error) {
 }
 
 // Suspects returns the paths at and below a path that may have a head which is
-// stale or invalid in the latest state. It computes no states: the work depends on
-// what changed since those heads were put, not on the size of the tree.
+// stale or invalid in the latest state. It computes no states: the cost depends on
+// the changes since those heads were put, not on the size of the tree.
 func (v *Snapshot) Suspects(ctx context.Context, under string, types []string) (paths []string, err error) {
 	list, err := v.frames().suspects(ctx, under, types)
 	for _, t := range list {

@@ -28,21 +28,22 @@ const (
 // format is the version of the data directory.
 const format = 1
 
-// Identity is what workspace.edn says.
+// Identity is the content of workspace.edn.
 type Identity struct {
 	ID     string `edn:"workspace/id"`
 	Scheme string `edn:"scheme"`
 	Format int    `edn:"format"`
 }
 
-// DataDir returns the data directory inside of a workspace. Its parent is not
-// part of the tree.
+// DataDir returns the default data directory of a workspace, which is inside
+// it. DataParent, its parent, is not part of the tree.
 func DataDir(root string) string { return filepath.Join(root, DataParent, "workspace") }
 
 // DataParent is the directory in a workspace that holds its data directory.
 const DataParent = ".ferment"
 
-// Create makes a data directory. It fails if there is one.
+// Create makes a data directory. If dir has a workspace, the error is
+// workspace/exists.
 func Create(dir string, who Identity) error {
 	who.Format = format
 	if Exists(dir) {
@@ -73,8 +74,9 @@ func Create(dir string, who Identity) error {
 	return nil
 }
 
-// Exists reports whether a directory is a data directory, also one that lost its
-// file workspace.edn: what its log holds must not be covered by a new store.
+// Exists reports whether a directory is a data directory, including one that
+// lost its file workspace.edn, so that a new store never hides the content of
+// its log.
 func Exists(dir string) bool { return exists(filepath.Join(dir, identityFile)) || hasLog(dir) }
 
 // hasLog reports whether a directory has a log with at least one transaction begun.

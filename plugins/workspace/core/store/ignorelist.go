@@ -16,13 +16,13 @@ import (
 // MaxIgnore is the largest size of the ignore list, in bytes.
 const MaxIgnore = 1 << 20
 
-// IgnoreSource names the ignore list of the workspace where patterns are
-// explained.
+// IgnoreSource is the source name of the workspace's ignore list in
+// explanations.
 const IgnoreSource = "workspace"
 
 // SetIgnore replaces the ignore list of the workspace: text in the form of a
-// .gitignore file, relative to the root. The next scan follows it. It reports
-// whether the text differs from the one before.
+// .gitignore file, relative to the root. It takes effect with the next scan. It
+// reports whether the text differs from the one before.
 func (tx *Tx) SetIgnore(text []byte) (changed bool, err error) {
 	if len(text) > MaxIgnore {
 		return false, contract.Errorf("limit/exceeded", "the ignore list has %d bytes, more than %d", len(text), MaxIgnore).
@@ -35,7 +35,7 @@ func (tx *Tx) SetIgnore(text []byte) (changed bool, err error) {
 	return true, tx.add(log.Record{Kind: kindIgnore, Payload: bytes.Clone(text)})
 }
 
-// Ignore returns the ignore list that the transaction sees.
+// Ignore returns the ignore list as the transaction leaves it.
 func (tx *Tx) Ignore() ([]byte, error) {
 	return ignoreAt(context.Background(), tx.store.index.conn, tx.seq)
 }
@@ -54,20 +54,20 @@ func ignoreAt(ctx context.Context, q querier, seq uint64) (text []byte, err erro
 	return text, err
 }
 
-// Scanned is what is known of the scan that a tree is from.
+// Scanned describes the scan from which a tree comes.
 type Scanned struct {
-	// Rules identifies the ignore rules that it followed, absent if nothing was scanned.
-	// Trees of different rules differ in more than what was edited.
+	// Rules identifies the ignore rules of the scan, absent if nothing was scanned. Two
+	// trees with different rules also differ in files that were not edited.
 	Rules id.ID
-	// Incomplete means that it skipped what it could not read.
+	// Incomplete means that the scan skipped unreadable entries.
 	Incomplete bool
 }
 
 // incomplete follows the rules in the record of an incomplete scan.
 const incomplete = " incomplete"
 
-// SetScanned records how the tree of the transaction was scanned, if that differs from
-// the tree before.
+// SetScanned records how the tree of the transaction was scanned. It writes nothing if
+// that is equal to the recorded value.
 func (tx *Tx) SetScanned(now Scanned) error {
 	before, err := tx.Scanned()
 	if err != nil || before == now {
@@ -80,7 +80,7 @@ func (tx *Tx) SetScanned(now Scanned) error {
 	return tx.add(log.Record{Kind: kindScanned, Payload: []byte(text)})
 }
 
-// Scanned returns how the tree was scanned that the transaction sees.
+// Scanned returns how the current tree of the transaction was scanned.
 func (tx *Tx) Scanned() (Scanned, error) {
 	return scannedAt(context.Background(), tx.store.index.conn, tx.seq)
 }

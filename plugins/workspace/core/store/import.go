@@ -6,7 +6,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// OnConflict says what happens to a frame whose id exists with another text.
+// OnConflict determines the handling of a frame whose id exists with another
+// text.
 type OnConflict string
 
 // The ways to deal with conflicts.
@@ -21,11 +22,12 @@ type Conflict struct {
 	Frame id.ID
 	Path  string
 	Type  string
-	// Sample is the id that the frame got, absent if it was not imported.
+	// Sample is the id under which the frame was imported, absent if it was not
+	// imported.
 	Sample id.ID
 }
 
-// Imported is what an import did.
+// Imported is the result of an import.
 type Imported struct {
 	Imported  int // frames that were added
 	Existing  int // frames that were there already
@@ -36,16 +38,15 @@ type Imported struct {
 
 // Import adds the frames and heads of an export. Importing again changes nothing.
 //
-// Frames belong to states of paths, not to the tree, so those of states that the
-// workspace does not have now are added too: they are heads as soon as a scan
-// finds that state. Where a path has no head of a type in any of its states, the
-// head by path of the export is its head, and reads as stale. Of two heads for
-// the same state, that of the frame which was created later wins, so two stores
-// that import each other's exports agree. A head that moves takes its mark along.
-// An import deletes and scans nothing.
+// Frames belong to states of paths, so frames of states that the tree does not
+// have at present are also added; they become heads when a scan finds that state.
+// If a path has no head of a type in any state, it gets the head by path of the
+// export, whose state is stale. Of two heads for the same state, the one whose
+// frame was created later is kept, so two stores that import each other's exports
+// agree. A moved head keeps its mark. An import neither deletes nor scans.
 //
 // If a frame gets another id because of a conflict, frames that were made from it
-// follow.
+// also get new ids.
 func (tx *Tx) Import(b *Bundle, on OnConflict) (*Imported, error) {
 	if b.Scheme != tx.store.Scheme {
 		return nil, contract.Errorf("import/invalid", "the export has the scheme %s, the workspace %s", b.Scheme, tx.store.Scheme).WithOp("import", "")

@@ -1,6 +1,6 @@
 package store
 
-// MaxFrame is the largest text of a frame in bytes, unless a request says another one.
+// MaxFrame is the default maximum length of the text of a frame, in bytes.
 const MaxFrame = 1 << 20
 
 // Limits of metadata.

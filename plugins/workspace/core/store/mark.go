@@ -20,8 +20,9 @@ import (
 // there, the store takes no writes; a repair removes it.
 const damageMark = quarantineDir + "/damage"
 
-// MarkDamage remembers the damage of the log in the report of a validation, so that the
-// store takes no writes until a repair.
+// MarkDamage writes the damage of the log in a validation report to the quarantine, so
+// that the store is read-only until a repair. It does nothing if the report has no
+// damage of the log.
 func MarkDamage(dir string, r *Report) error {
 	i := slices.IndexFunc(r.Errors, Finding.ofLog)
 	if i < 0 || r.Errors[i].Code == DamageMarked {

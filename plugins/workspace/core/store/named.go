@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// MaxSnapshots is the number of snapshots that a workspace can have.
+// MaxSnapshots is the maximum number of named states of a workspace.
 const MaxSnapshots = 1000
 
 // snapshotNames keeps names apart from sequence numbers, ids and keywords.
@@ -24,10 +24,10 @@ type NamedState struct {
 	Since uint64
 }
 
-// SetSnapshot names a state, 0 for the latest one, and returns its number. The
-// state cannot be removed by a compaction as long as it has a name. Transactions
-// that only name states are not states of their own, so that naming the latest
-// state twice changes nothing. A name that belongs to another state is an error.
+// SetSnapshot names a state, 0 for the latest one, and returns its number. A
+// compaction does not remove a named state. Transactions that only name states
+// do not count as states, so naming the latest state twice changes nothing. If
+// another state has the name, SetSnapshot returns an error.
 func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
 	if name == "current" {
 		return 0, contract.Errorf("input/invalid", "the name current means the current state").WithOp("snapshot", name)
@@ -64,8 +64,8 @@ func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
 	return seq, tx.addRecord(kindSnapshot, snapshotRecord{Name: name, Seq: seq})
 }
 
-// RemoveSnapshot removes a name and reports whether there was one. The state
-// stays readable until the next compaction.
+// RemoveSnapshot removes a name and reports whether it existed. The state
+// remains readable until the next compaction.
 func (tx *Tx) RemoveSnapshot(name string) (bool, error) {
 	existing, _, err := tx.named(name)
 	if err != nil || existing == 0 {

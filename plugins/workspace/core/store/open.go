@@ -23,7 +23,8 @@ import (
 type Options struct {
 	// Now is the clock of commits, in nanoseconds since 1970. It is required.
 	Now func() int64
-	// Warn is called with what was rebuilt and why. It may be nil.
+	// Warn is called with a description of each derived file that was rebuilt,
+	// and the reason. It may be nil.
 	Warn   func(message string)
 	Faults log.Faults
 	// SegmentSize is for tests; 0 means the usual one.
@@ -345,8 +346,8 @@ func (s *Store) begin(text []byte) error {
 	return nil
 }
 
-// Damage returns the damage of the log that Open, or a validation or a read since the last
-// repair, has found; nil if none was found. A damaged store takes no writes.
+// Damage returns the damage of the log that was found by Open, or by a validation or a
+// read since the last repair; nil if none was found. A damaged store is read-only.
 func (s *Store) Damage() error {
 	if s.damage != nil {
 		return s.damage
@@ -358,8 +359,8 @@ func (s *Store) Damage() error {
 const closeGrace = 5 * time.Second
 
 // Close finishes the running transaction, seals the store and releases its
-// lock. A transaction that does not end in 5 seconds is abandoned: its context
-// ends, and it leaves no trace. Calls that wait return store/io.
+// lock. A transaction that does not end within 5 seconds is canceled and rolled
+// back. Waiting calls return store/io.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closed)
@@ -427,7 +428,8 @@ func (s *Store) release() {
 	}
 }
 
-// SaveCache keeps what a scan learned for the next process.
+// SaveCache writes the stat cache of a scan result to the store directory, so
+// that later processes need not read unchanged files again.
 func (s *Store) SaveCache(r *scan.Result) error {
 	if err := scan.SaveCache(filepath.Join(s.dir, cacheFile), r); err != nil {
 		return asStoreError("save the stat cache", err)
@@ -435,8 +437,8 @@ func (s *Store) SaveCache(r *scan.Result) error {
 	return nil
 }
 
-// LoadCache returns what the last process learned, once; nil if that cannot be used: then
-// the next scan reads every file.
+// LoadCache returns the stat cache that the last process saved. It returns nil on the
+// second call and if the cache is unusable; the next scan then reads every file.
 func (s *Store) LoadCache() *scan.Result {
 	r := s.saved
 	s.saved = nil

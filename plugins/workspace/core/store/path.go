@@ -9,8 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ShownPath is a path as results show it: the root is a dot, and a path that is
-// not text is in base64url. It is a string or the map {:path/b64 "…"}.
+// ShownPath is a path in results: the root is a dot, and a path that is not
+// valid text is encoded in base64url. As EDN it is a string or the map
+// {:path/b64 "…"}.
 type ShownPath string
 
 // MarshalEDN writes the form for lists of paths.
@@ -43,7 +44,8 @@ func (p ShownPath) isText() bool {
 	return utf8.ValidString(string(p))
 }
 
-// Place is a path as two entries of a map, of which one is absent.
+// Place is a path as two entries of a map: Text, or Raw for a path that is not
+// valid text.
 type Place struct {
 	Text string `edn:"path,omitempty"`
 	Raw  string `edn:"path/b64,omitempty"`
@@ -68,8 +70,8 @@ func (p Place) Path() string {
 	return p.Text
 }
 
-// Shown returns a path as people read it: the root is a dot, and a path that is
-// not text is quoted.
+// Shown returns a path for display: the root is a dot, and a path that is not
+// valid text is quoted.
 func Shown(path string) string {
 	switch {
 	case path == "":

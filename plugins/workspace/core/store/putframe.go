@@ -13,8 +13,8 @@ import (
 
 func compare[T cmp.Ordered](a, b T) int { return cmp.Compare(a, b) }
 
-// NewFrame is a frame that is to be put. The caller has verified that the agent
-// may put it.
+// NewFrame is a frame to put. The caller must have verified that the agent may
+// put it.
 type NewFrame struct {
 	Path   string
 	Type   string
@@ -25,11 +25,11 @@ type NewFrame struct {
 	Inputs []Input
 	Text   []byte
 	Sample uint64 // of generated and sampled frames
-	// Sampled means that equal inputs may give other text: see Frame.
+	// Sampled means that equal inputs can give different texts; see Frame.
 	Sampled bool
 	Recipe  edn.Value
-	// Meta is the metadata. The engine adds the agent; of an authored frame it
-	// may have no other key of the engine.
+	// Meta is the metadata. The engine adds the agent. The metadata of an
+	// authored frame must not contain keys of the engine.
 	Meta edn.Value
 	// ContentType is the media type of the text; empty if it is not known.
 	ContentType string
@@ -39,18 +39,20 @@ type NewFrame struct {
 	// expectation, an absent id if there must be none. It is the head of the
 	// current state of the path, or the one that is read by path.
 	Head *id.ID
-	// MaxFrame is the largest text in bytes; 0 means the constant of that name.
+	// MaxFrame is the maximum length of the text in bytes; 0 means the constant
+	// MaxFrame.
 	MaxFrame int
-	// AsOf is the state that the inputs of a derived frame are of, with what the
-	// transaction put before; 0 if it is not known. They are compared with those of
-	// a later state, and not if that is the latest.
+	// AsOf is the state from which the inputs of a derived frame were read, plus
+	// the earlier writes of the transaction; 0 if unknown. The inputs are compared
+	// again only if a later state exists.
 	AsOf uint64
-	// Now is the state of the path at AsOf. First means that no frame had the basis then.
+	// Now is the state of the path at AsOf. First means that no frame had the basis at
+	// that state.
 	Now   Version
 	First bool
 }
 
-// Put is what putting a frame did.
+// Put is the result of putting a frame.
 type Put struct {
 	Frame    *Frame
 	Existing bool  // nothing was written
@@ -59,8 +61,8 @@ type Put struct {
 
 var frameTypes = regexp.MustCompile(`^[A-Za-z0-9._:/-]{1,128}$`)
 
-// CheckFrameType returns an error of type frame/type-invalid unless the text can
-// be the type of a frame.
+// CheckFrameType returns an error of type frame/type-invalid unless text is a
+// valid frame type.
 func CheckFrameType(text string) error {
 	if frameTypes.MatchString(text) {
 		return nil
@@ -69,10 +71,10 @@ func CheckFrameType(text string) error {
 }
 
 // PutFrame appends a frame and makes it the head of its path, in the current
-// state of that path, and type. A frame that exists already is not written again
-// and moves no head. The first of these that does not hold is the error: the
-// path is in the tree, the type, the size, the metadata, the basis, the expected
-// ids. A text that a compaction dropped is stored again.
+// state of that path, and type. A frame that already exists is not written again
+// and moves no head. PutFrame checks in this order, and returns the first error:
+// that the path is in the tree, the type, the size, the metadata, the basis, the
+// expected ids. A text that a compaction dropped is stored again.
 func (tx *Tx) PutFrame(n NewFrame) (*Put, error) {
 	r := tx.frames()
 	now, err := r.current(tx.reads(), n.Path)

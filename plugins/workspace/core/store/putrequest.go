@@ -58,8 +58,8 @@ func CheckMeta(meta edn.Value) error {
 
 // PutRequest is the request to put an authored frame.
 type PutRequest struct {
-	// Node is what the frame is about: a path, or a node id, which must be that of
-	// the current state then.
+	// Node identifies the node that the frame describes: by a path, or by a node
+	// id, which must be that of a current state.
 	Node        Ref
 	Agent       string
 	Type        string
@@ -77,12 +77,13 @@ type PutRequest struct {
 type Basis struct {
 	// Frame is the frame that the text is based on; absent if there is none.
 	Frame id.ID
-	// OnlyFrame leaves the node out, so a change of the node does not matter.
+	// OnlyFrame leaves the node out of the basis, so that a change of the node
+	// does not make the frame stale.
 	OnlyFrame bool
 }
 
 // PutFrom returns the request in the input of put-frame, without the agent and
-// the limit. An error is about the shape of the input.
+// the limit. It returns an error if the input does not have the required form.
 func PutFrom(input edn.Value) (r PutRequest, err error) {
 	if r.Node, err = RefFrom(input); err != nil {
 		return r, err
@@ -174,8 +175,9 @@ func idFrom(key string, v edn.Value) (id.ID, error) {
 	return x, nil
 }
 
-// Put appends an authored frame. The agent was verified before; what is left is
-// verified in the order of PutFrame, with the node first.
+// Put appends an authored frame. The caller must have verified the agent. The
+// other checks are those of PutFrame, in the same order, after the check of the
+// node.
 func (tx *Tx) Put(r PutRequest) (*Put, error) {
 	read := tx.frames()
 	path, node := r.Node.Path, id.ID{}

@@ -33,8 +33,10 @@ func (v *Snapshot) Frame(ctx context.Context, frame id.ID) (*Frame, error) {
 	return f, readError(err)
 }
 
-// Head returns the head of a path and a type: at the current state of the path,
-// else at the latest earlier state that has one.
+// Head returns the head of a path and a type: that of the current state of the
+// path, or else of the latest earlier state that has one. If there is none, the
+// error is frame/no-head, or path/not-in-tree if the path never was in the
+// tree.
 func (v *Snapshot) Head(ctx context.Context, path, frameType string) (*Head, error) {
 	h, err := v.frames().head(ctx, path, frameType)
 	return h, readError(err)
@@ -58,7 +60,7 @@ type Filter struct {
 	Cursor string    // of an earlier page
 }
 
-// Page is a part of a list. Cursor is empty on the last page.
+// Page is one page of a list. Cursor is empty on the last page.
 type Page struct {
 	Frames []*Frame
 	States []HeadState // of each frame; empty for those that are not heads
@@ -66,7 +68,7 @@ type Page struct {
 }
 
 // FramesOf lists the frames of a node and of the earlier states of its path, the
-// newest first, also those that are not heads.
+// newest first, including frames that are not heads.
 func (v *Snapshot) FramesOf(ctx context.Context, n *Found, f Filter) (*Page, error) {
 	from, err := v.cursor(f.Cursor)
 	if err != nil {
@@ -211,9 +213,10 @@ func (v *Snapshot) cursor(text string) (from int, err error) {
 	return from, nil
 }
 
-// HeadsOf returns the heads of a node, sorted by type. A node that was named by
-// its id has those of exactly that state; a path also those of the latest earlier
-// state that has one (WS-071).
+// HeadsOf returns the heads of a node, sorted by type. If the node was named by
+// its id, they are the heads of exactly that state; if it was named by its path,
+// each is that of the current state or of the latest earlier state that has one
+// (WS-071).
 func (v *Snapshot) HeadsOf(ctx context.Context, n *Found) ([]Head, error) {
 	r := v.frames()
 	tops, err := r.topsOf(ctx, n)

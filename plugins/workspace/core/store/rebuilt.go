@@ -72,8 +72,8 @@ func rebuilt(ctx context.Context, q querier) (list []Finding, err error) {
 	return list, err
 }
 
-// Rebuilt returns which derived files were replaced because they could not be used, since
-// the store was created or repaired.
+// Rebuilt returns a finding for each derived file that was replaced because it was
+// unusable, since the store was created or repaired.
 func (v *Snapshot) Rebuilt(ctx context.Context) ([]Finding, error) {
 	list, err := rebuilt(ctx, v.tx)
 	return list, readError(err)

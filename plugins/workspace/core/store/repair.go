@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 )
 
-// RepairStep is one thing that a repair does. It is the text of a keyword.
+// RepairStep is one step of a repair. It is the name of a keyword.
 type RepairStep string
 
 // The steps, in the order in which they are done.
@@ -64,7 +64,7 @@ var steps = []RepairStep{
 	RestoreIdentity, RewriteLog, RebuildIndex, DropSeal, DropCache, EmptyLock, NameQuarantined, DropMark, ForgetRebuilt,
 }
 
-// LostFrame is a frame that is not in the log any more, or not as it was.
+// LostFrame is a frame that is missing from the log, or damaged in it.
 type LostFrame struct {
 	Frame id.ID
 	Path  string
@@ -74,22 +74,21 @@ type LostFrame struct {
 	Text bool
 }
 
-// Repaired is what a repair did, or would do.
+// Repaired is the result of a repair, or of its preview.
 type Repaired struct {
 	Steps []RepairStep
-	// Lost are the frames that the log lacks, as far as the index or the log know
-	// of them, sorted by path.
+	// Lost are the frames that the log lacks, as far as the index or the log
+	// refer to them, sorted by path.
 	Lost []LostFrame
 	// LostSeqs are the transactions that the log lacks.
 	LostSeqs []Range
 }
 
-// Repair makes the data directory of a closed store valid again. Derived files
-// are built anew; of a damaged log, a new one is written from every transaction
-// that still verifies, with the number that it had. Heads whose frame is lost fall
-// back to the frame before. States from the first lost transaction on are
-// seq/compacted. Damaged files are moved to the quarantine, so nothing is
-// discarded.
+// Repair makes the data directory of a closed store valid again. Derived files are
+// rebuilt. A damaged log is replaced by a new one with every transaction that
+// still verifies, under its old number. A head whose frame is lost becomes the
+// frame before. Reading a state from the first lost transaction on returns
+// seq/compacted. Damaged files are moved to the quarantine and not deleted.
 //
 // Without apply, it only returns what it would do.
 func Repair(ctx context.Context, dir string, o Options, apply bool) (*Repaired, error) {

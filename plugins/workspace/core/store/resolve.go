@@ -23,12 +23,12 @@ const (
 	maxAmbiguous = 10   // nodes or frames that an error lists
 )
 
-// Ref names a node: by its path, or by node id or a prefix of it. The zero Ref
-// is the root.
+// Ref identifies a node: by its path, or by its node id or a prefix of it. The
+// zero Ref is the root.
 type Ref struct {
 	Path string
-	// Node is the text form of a node id, which can be cut off, or the first 8 or
-	// more digits of its hash. If it is not empty, Path is ignored.
+	// Node is the text form of a node id or a prefix of it, or at least the first
+	// 8 digits of its hash. If it is not empty, Path is ignored.
 	Node string
 }
 
@@ -68,8 +68,9 @@ func RefFrom(input edn.Value) (Ref, error) {
 	return Ref{Path: path}, err
 }
 
-// CheckPath returns a path below the root in its stored form, in which the root
-// is empty. The root is also written as a dot.
+// CheckPath returns path in its stored form, in which the root is the empty
+// path, or an error if it is not a path below the root. The root can also be
+// written as a dot.
 func CheckPath(path string) (string, error) {
 	if path == "" || path == "." {
 		return "", nil
@@ -134,14 +135,14 @@ func idDigits(kind id.Kind, key, text string) (digits string, x id.ID, err error
 	return digits, x, err
 }
 
-// FrameDigits returns the digits that the id of a frame begins with, which a text names
-// as FrameID takes it.
+// FrameDigits returns the leading digits of a frame id from text, which has the form
+// that FrameID accepts.
 func FrameDigits(text string) (digits string, err error) {
 	digits, _, err = idDigits(id.Frame, "frame/id", text)
 	return digits, err
 }
 
-// IsNode reports whether a text can name a node by its id.
+// IsNode reports whether text has the form of a node id or of a prefix of one.
 func IsNode(text string) bool {
 	_, _, err := idDigits(id.Node, "node/id", text)
 	return err == nil
@@ -169,19 +170,19 @@ func parseNode(text string) (bounds [2]int64, digits string, err error) {
 // one bit or more lie between two keys.
 func nodeKey(sum []byte) int64 { return int64(binary.BigEndian.Uint64(sum)) }
 
-// Found is a node that was named.
+// Found is the node that a Ref identifies.
 type Found struct {
 	Path string
-	// States are those of the path, the newest first; At is the index of the one
-	// that was named.
+	// States are the states of the path, the newest first; At is the index of
+	// the identified state.
 	States []Version
 	At     int
-	// ByID means that the node was named by its id: then its heads are those of
-	// exactly this state.
+	// ByID means that the node was identified by its id; its heads are then
+	// those of exactly this state.
 	ByID bool
 }
 
-// State returns the state that was named.
+// State returns the identified state.
 func (f *Found) State() Version { return f.States[f.At] }
 
 // Current reports whether the state is that of the current tree.
@@ -190,8 +191,8 @@ func (f *Found) Current() bool { return f.State().Until == 0 }
 // Gone reports whether the path is not in the current tree.
 func (f *Found) Gone() bool { return f.States[0].Until != 0 }
 
-// Resolve returns the node with a reference. A path that was removed is an error
-// of type node/deleted, with the last node id in its details, unless deleted is
+// Resolve returns the node that ref identifies. For a path that was removed, the
+// error is node/deleted with the last node id in its details, unless deleted is
 // true.
 func (v *Snapshot) Resolve(ctx context.Context, ref Ref, deleted bool) (*Found, error) {
 	r := v.frames()
@@ -294,10 +295,10 @@ func (r *frames) named(ctx context.Context, text string) (path string, node id.I
 	return "", id.ID{}, ambiguous(text, found)
 }
 
-// FrameID returns the id of the frame that a text names: the text form of an id,
-// which can be cut off, or the first 8 or more digits of its hash. key is the entry
-// of the input that has it. Whether a whole id is that of a frame is left to the
-// caller.
+// FrameID returns the frame id that text identifies: by its text form or a prefix
+// of it, or by at least the first 8 digits of its hash. key is the key of text in
+// the input, for errors. FrameID does not check that a frame with a complete id
+// exists.
 func (v *Snapshot) FrameID(ctx context.Context, key, text string) (id.ID, error) {
 	digits, x, err := idDigits(id.Frame, key, text)
 	if err != nil || !x.IsZero() {

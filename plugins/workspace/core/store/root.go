@@ -97,8 +97,8 @@ func (v *Snapshot) FrameSet(ctx context.Context, path string, node id.ID) (id.ID
 }
 
 // StateRoot returns the id of the state: of all current paths with their nodes,
-// frame sets, and heads by path. Times, record ids and the order of writes do not
-// enter it. Deleted paths are left out.
+// frame sets, and heads by path. It does not depend on times, record ids or the
+// order of writes. Deleted paths are left out.
 func (v *Snapshot) StateRoot(ctx context.Context) (id.ID, error) {
 	root, err := v.frames().stateRoot(ctx)
 	return root, readError(err)

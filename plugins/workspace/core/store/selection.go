@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Word is one of a few choices. In EDN it is a keyword.
+// Word is a choice from a fixed set. As EDN it is a keyword.
 type Word string
 
 // MarshalEDN returns the keyword, nil for the empty word.
@@ -22,7 +22,7 @@ func (w Word) MarshalEDN() ([]byte, error) {
 	return append([]byte{':'}, w...), nil
 }
 
-// UnmarshalEDN reads what MarshalEDN writes.
+// UnmarshalEDN reads the form that MarshalEDN writes.
 func (w *Word) UnmarshalEDN(text []byte) error {
 	v, err := edn.Read(text)
 	if err != nil {
@@ -50,15 +50,17 @@ const (
 	BindsInputs Word = "inputs" // it names only the path, and names and contents
 )
 
-// EveryType in place of a frame type stands for all of them.
+// EveryType is the frame type that matches every type.
 const EveryType = "*"
 
-// Selection says which frames of the entries of a directory are the inputs of a
-// frame. It is a part of the recipe, so the inputs can be found again.
+// Selection determines which frames of the entries of a directory are the
+// inputs of a frame. It is part of the recipe, so that the inputs can be
+// selected again.
 type Selection struct {
 	Type string `edn:"frame/type"` // EveryType for all types
-	// Into is the type of the result if Type is EveryType. An entry that is a
-	// directory and has a head of it is represented by that head alone.
+	// Into is the type of the result if Type is EveryType. If an entry is a
+	// directory that has a head of this type, only that head is selected from
+	// it.
 	Into     string `edn:"into,omitempty"`
 	Select   Word   `edn:"select"`
 	Children Word   `edn:"children"`
@@ -86,23 +88,25 @@ type Child struct {
 	Origin  Origin
 	Content id.ID
 	Bytes   int
-	// State is that of the head; it is empty where it makes no difference.
+	// State is the state of the head; it is empty where it has no effect on the
+	// selection.
 	State HeadState
 }
 
-// Selected are the inputs of a directory frame in the order of node id and frame
-// id.
+// Selected are the inputs of a directory frame, ordered by node id and then by
+// frame id.
 type Selected struct {
 	Children []Child
-	// Stale counts those that are not fresh, also if they were left out. It is
-	// counted for OnStale other than use only if states was asked for.
+	// Stale is the number of frames that are not fresh, including those that
+	// were left out. For an OnStale other than use it is counted only if states
+	// was requested.
 	Stale int
-	// StalePaths are their paths.
+	// StalePaths are the paths of the stale frames.
 	StalePaths []string
 }
 
 // Inputs returns the basis of a frame that is made from the selected frames by
-// the policy with a digest.
+// the policy with the given digest.
 func (s *Selected) Inputs(sel Selection, now Version, path, digest string) []Input {
 	list := make([]Input, 0, len(s.Children)+3)
 	if sel.Binds == BindsInputs {
@@ -139,7 +143,7 @@ func (s *Selected) contents() []Input {
 	return list
 }
 
-// IDInputs returns inputs in the form that package id hashes.
+// IDInputs converts inputs to the form of package id.
 func IDInputs(inputs []Input) []id.Input {
 	list := make([]id.Input, len(inputs))
 	for i, in := range inputs {
@@ -148,8 +152,9 @@ func IDInputs(inputs []Input) []id.Input {
 	return list
 }
 
-// Select returns the frames of the entries of a directory. Only direct entries
-// are read. states also computes the state of every head, which costs more.
+// Select returns the frames of the direct entries of a directory that sel
+// selects. If states is set, it also computes the state of every head, which
+// costs more.
 func (v *Snapshot) Select(ctx context.Context, dir string, sel Selection, states bool) (*Selected, error) {
 	s, err := v.frames().selected(ctx, dir, sel, states)
 	return s, readError(err)

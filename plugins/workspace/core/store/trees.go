@@ -46,8 +46,8 @@ func (k *trees) put(since uint64, t *tree.Tree) {
 	k.list = append([]keptTree{{since, t}}, k.list[:min(len(k.list), keptTrees-1)]...)
 }
 
-// Tree returns the tree, nil if nothing was scanned then. It must not be
-// modified.
+// Tree returns the tree of the snapshot, nil if nothing had been scanned. It
+// must not be modified.
 func (v *Snapshot) Tree(ctx context.Context) (*tree.Tree, error) { return v.treeAt(ctx, v.seq) }
 
 func (v *Snapshot) treeAt(ctx context.Context, seq uint64) (*tree.Tree, error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Tx is a transaction that is being prepared. It must not be used after its
-// function returned.
+// Tx is a transaction in progress. It must not be used after its function has
+// returned.
 type Tx struct {
 	store   *Store
 	ctx     context.Context
@@ -20,11 +20,12 @@ type Tx struct {
 	cache   *readCache
 }
 
-// Context ends when the caller gives up, or the store is closed and has waited
-// long enough.
+// Context returns a context that ends when the caller cancels, or when Close
+// has waited too long for the transaction.
 func (tx *Tx) Context() context.Context { return tx.ctx }
 
-// PutContent stores text once and returns its content id.
+// PutContent stores text unless it is already stored, and returns its content
+// id.
 func (tx *Tx) PutContent(text []byte) (id.ID, error) {
 	content := contentOf(tx.store.Scheme, text)
 	return content, tx.putContent(content, text)
@@ -57,7 +58,7 @@ func (tx *Tx) addAs(r log.Record, apply func(*index, log.Place) error) error {
 	return tx.err
 }
 
-// PutTree makes a tree the current one and returns what changed.
+// PutTree makes t the current tree and returns the changes.
 func (tx *Tx) PutTree(t *tree.Tree) (*tree.Changes, error) {
 	if t.Scheme != tx.store.Scheme {
 		return nil, contract.Errorf("workspace/exists", "the store has the scheme %s, not %s", tx.store.Scheme, t.Scheme)

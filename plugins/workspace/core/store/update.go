@@ -55,7 +55,7 @@ type request struct {
 // Update runs a function in a transaction and returns its sequence number once
 // it is durable. A function that writes nothing commits nothing; the result is
 // then the current number. If the function or the commit fails, the transaction
-// leaves no trace.
+// is rolled back.
 func (s *Store) Update(ctx context.Context, actor string, run func(*Tx) error) (seq uint64, err error) {
 	return s.wait(&request{ctx: ctx, actor: actor, run: run})
 }
@@ -104,7 +104,8 @@ func (s *Store) wait(r *request) (seq uint64, err error) {
 	}
 }
 
-// Preview runs a function in a transaction that is undone: what it would do.
+// Preview runs a function in a transaction that is always rolled back, to find
+// what it would do.
 func (s *Store) Preview(ctx context.Context, run func(*Tx) error) error {
 	undone := errors.New("undone")
 	_, err := s.Update(ctx, "", func(tx *Tx) error {

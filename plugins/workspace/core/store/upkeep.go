@@ -63,7 +63,7 @@ type droppedRecord struct {
 	Ranges []Range `edn:"ranges"`
 }
 
-// Range is a range of sequence numbers, without its end.
+// Range is a range of sequence numbers: Since is included, Until is not.
 type Range struct {
 	Since uint64 `edn:"since"`
 	Until uint64 `edn:"until"`

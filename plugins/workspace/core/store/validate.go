@@ -10,9 +10,9 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// Validate verifies an open store at its latest state, while others read and
-// write. Bytes of the index that hold no state are not covered. Damage of the log
-// is remembered as by MarkDamage.
+// Validate verifies an open store at its latest state, concurrently with readers
+// and writers. It does not cover unused bytes of the index. Damage of the log is
+// recorded as by MarkDamage.
 func (s *Store) Validate(ctx context.Context, check Check) (*Report, error) {
 	s.shape.Lock() // a compaction would move what is read
 	defer s.shape.Unlock()

@@ -19,9 +19,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Verify validates the data directory of a closed store and changes nothing. It
-// reports everything that it finds. Only a directory without a store, one of a
-// newer version, and a failing disk are errors.
+// Verify validates the data directory of a closed store and changes nothing.
+// Every defect is a finding of the report. It returns an error only if dir has
+// no store, for a store of a newer version, and for a disk that cannot be read.
 func Verify(ctx context.Context, dir string, check Check) (*Report, error) {
 	v := &validator{dir: dir, check: check}
 	if err := v.identify(); err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Latest reads the current state.
+// Latest is the sequence number that stands for the current state.
 const Latest = ^uint64(0)
 
 // Snapshot is the state at one sequence number. It must not be used after the
-// function of View returned.
+// function of View has returned.
 type Snapshot struct {
 	store *Store
 	tx    querier
@@ -26,8 +26,8 @@ type Snapshot struct {
 	cache   *readCache
 }
 
-// View runs a function with the state at a sequence number. All reads of the
-// function see that state, whatever is written meanwhile.
+// View runs read with the state at a sequence number. All reads see that state,
+// regardless of concurrent writes.
 func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) error) (err error) {
 	s.life.RLock()
 	defer s.life.RUnlock()
@@ -62,7 +62,7 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	return err
 }
 
-// Seq returns the sequence number that is read at.
+// Seq returns the sequence number of the snapshot.
 func (v *Snapshot) Seq() uint64 { return v.seq }
 
 // Version is one state of a path, with the transactions between which it was
@@ -86,7 +86,8 @@ func (v *Snapshot) Lineage(ctx context.Context, path string) ([]Version, error) 
 	return list, readError(err)
 }
 
-// Commit returns who committed a transaction and when.
+// Commit returns the actor, the time and the number of records of a
+// transaction.
 func (v *Snapshot) Commit(ctx context.Context, seq uint64) (c log.Commit, err error) {
 	c.Seq = seq
 	err = v.tx.QueryRowContext(ctx, "SELECT actor, time, records FROM commits WHERE seq = ?1 AND seq <= ?2", int64(seq), int64(v.seq)).Scan(&c.Actor, &c.Time, &c.Records)
@@ -118,8 +119,8 @@ func (v *Snapshot) Content(ctx context.Context, content id.ID) ([]byte, error) {
 	return v.textAt(content, p)
 }
 
-// Contents returns texts by content id, as Content does. Those that are not kept are
-// absent.
+// Contents returns texts by content id, as Content does. Texts that are no longer
+// stored are absent.
 func (v *Snapshot) Contents(ctx context.Context, contents []id.ID) (map[id.ID][]byte, error) {
 	texts := make(map[id.ID][]byte, len(contents))
 	var stored []id.ID
@@ -163,12 +164,12 @@ func (v *Snapshot) textAt(content id.ID, p log.Place) ([]byte, error) {
 	return text, nil
 }
 
-// ErrTextDropped means that a frame is still known, but its text was dropped by a
+// ErrTextDropped means that the text of a known frame was dropped by a
 // compaction, or lost by damage.
 var ErrTextDropped = errors.New("the text of the frame is not kept any more")
 
-// HasText reports whether a text is kept: it was neither dropped by a compaction
-// nor lost by damage.
+// HasText reports whether a text is stored: it was neither dropped by a
+// compaction nor lost by damage.
 func (v *Snapshot) HasText(ctx context.Context, content id.ID) (bool, error) {
 	kept, err := v.frames().hasText(ctx, content)
 	return kept, readError(err)

@@ -22,7 +22,7 @@ type World struct {
 	Now int64
 }
 
-// Open creates a store. The test closes it.
+// Open creates a store and closes it when the test ends.
 func Open(t testing.TB, scheme id.Scheme) *World {
 	t.Helper()
 	w := &World{T: t, Dir: store.DataDir(t.TempDir()), Now: 1}
@@ -87,7 +87,8 @@ func seal(t *tree.Tree, path string, n *tree.Node) {
 	t.Seal(path, n)
 }
 
-// Tree makes a tree the current one and returns the sequence number.
+// Tree makes a tree with these files the current one and returns the sequence
+// number.
 func (w *World) Tree(files map[string]string) uint64 {
 	w.T.Helper()
 	seq, err := w.Update(context.Background(), "tester", func(tx *store.Tx) error {
@@ -130,7 +131,7 @@ func (w *World) Read(read func(*store.Snapshot) error) {
 	w.must(w.View(context.Background(), store.Latest, read))
 }
 
-// Log returns the bytes of the log, which no reader may change.
+// Log returns the bytes of the log, for tests that a read does not change it.
 func (w *World) Log() string {
 	w.T.Helper()
 	var all strings.Builder

@@ -8,7 +8,7 @@ import (
 )
 
 // Changes are the differences between two trees. Each list is sorted by path
-// and contains directories too.
+// and includes directories.
 type Changes struct {
 	Added, Modified, Removed []Change
 	// Renamed are pairs of a removed and an added file with the same content,
@@ -39,7 +39,8 @@ func Diff(older, newer *Tree) *Changes {
 	return c
 }
 
-// NewChanges sorts changes into the lists, without those that changed nothing.
+// NewChanges returns the changes as sorted lists, without those whose nodes are
+// equal.
 func NewChanges(list []Change) *Changes {
 	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	c := &Changes{}

@@ -10,7 +10,7 @@ func Join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// Parent returns the directory of a path. That of the root is the root.
+// Parent returns the directory of a path. The parent of the root is the root.
 func Parent(path string) string { return path[:max(0, strings.LastIndexByte(path, '/'))] }
 
 // Depth returns the number of components of a path, 0 for the root.

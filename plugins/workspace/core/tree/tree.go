@@ -37,12 +37,11 @@ func (n *Node) count() int {
 	return total
 }
 
-// Counted remembers the number of nodes below a directory whose children are
-// complete.
+// Counted stores the number of nodes below n, whose children must be complete.
 func (n *Node) Counted() { n.below = n.count() - 1 }
 
-// Stat is what the system said of a file when it was read. A later scan reuses
-// the content id if it says the same.
+// Stat is the file information of the system at the time when a file was read.
+// A later scan reuses the content id if the information is equal.
 type Stat struct {
 	MTime, CTime int64 // nanoseconds since 1970
 	Inode        uint64
@@ -82,7 +81,7 @@ func (t *Tree) Lookup(path string) *Node {
 	return n
 }
 
-// Count remembers the number of nodes below every directory of a tree that was
+// Count stores the number of nodes below every directory of a tree that was
 // built in any order.
 func (t *Tree) Count() { countAll(t.Root) }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Ranker orders frames by another intent. It returns frame ids, best first.
+// Ranker orders frames by calling an intent. It returns frame ids, best first.
 type Ranker func(ctx context.Context, intent string, candidates []Frame, query string) (ids []string, err error)
 
 // Composition is the result of compose.
@@ -28,7 +28,7 @@ type Composition struct {
 	Seq uint64 `edn:"-"` // that was read at
 }
 
-// Skip is something that was asked for and has no frames.
+// Skip is a requested item that has no frames.
 type Skip struct {
 	Source Keyword `edn:"source"`
 	store.Place
@@ -43,14 +43,14 @@ type candidate struct {
 	score  int64 // of the relevance, in millionths
 }
 
-// Viewer is a store that is read.
+// Viewer is a store that can be read.
 type Viewer interface {
 	View(ctx context.Context, asOf uint64, read func(*store.Snapshot) error) error
 }
 
 // Compose collects frames of several nodes. An unknown main node is an error;
-// what else is missing is listed. rank is called outside of any transaction; it
-// may be nil if no custom ordering is used.
+// other missing items are listed in the result. rank is called outside of any
+// transaction; it may be nil if no custom ordering is used.
 func Compose(ctx context.Context, s Viewer, asOf uint64, r Request, rank Ranker) (*Composition, error) {
 	c := composer{request: r}
 	custom := r.Ordering.Kind == Custom

@@ -12,8 +12,9 @@ import (
 // Filter is one condition on frames. Its fields depend on the kind.
 type Filter struct {
 	Kind string // type, agent, origin, frame, state, since, until, meta, path
-	// Any are the values of which one must be equal, for the kinds type, agent,
-	// origin and state; for frame, the digits of which an id begins with one.
+	// Any are the accepted values, of which one must be equal, for the kinds
+	// type, agent, origin and state; for the kind frame, the accepted prefixes
+	// of the digits of an id.
 	Any []string
 	// At is in nanoseconds since 1970. Since includes it, until does not.
 	At int64

@@ -9,8 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Frame is a frame as results show it. It has a text only if a view asked for
-// it.
+// Frame is a frame in results. It has a text only if the view requests it.
 type Frame struct {
 	ID          id.ID       `edn:"frame/id"`
 	Type        string      `edn:"frame/type"`

@@ -14,8 +14,8 @@ type ListRequest struct {
 	Filter store.Filter // without its path
 }
 
-// ListFrom returns the request in the input of list-frames. Its :agent is that of
-// the frames, not the one that asks.
+// ListFrom returns the request in the input of list-frames. Its :agent selects
+// frames by their agent; it is not the requesting agent.
 func ListFrom(input edn.Value) (r ListRequest, err error) {
 	if r.Node, err = store.RefFrom(input); err != nil {
 		return r, err

@@ -21,8 +21,8 @@ type NodeResult struct {
 	ID     id.ID   `edn:"node/id"`
 	Node   Record  `edn:"node"`
 	Frames []Frame `edn:"frames"`
-	// Count is the number of all frames of the path, Matched of those that the
-	// view selects, Returned of those that are here.
+	// Count is the number of all frames of the path, Matched the number that
+	// the view selects, Returned the number in this result.
 	Count    int `edn:"frame/count"`
 	Matched  int `edn:"frame/matched"`
 	Returned int `edn:"frame/returned"`

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Options are what views are parsed with.
+// Options are the options of parsing views.
 type Options struct {
 	// Named are the views of the configuration. They replace built-in ones of the
 	// same name.
@@ -62,8 +62,8 @@ func (o Options) views() map[string]View {
 	return all
 }
 
-// Parse returns the view that is written as nil, as the name of a view, or as a
-// map with the differences to the default.
+// Parse returns the view that v describes: nil for the default view, the name
+// of a view, or a map with the differences to the default view.
 func Parse(v edn.Value, o Options) (View, error) {
 	all := o.views()
 	switch {
@@ -226,8 +226,8 @@ func parseFilters(at []edn.Value, v edn.Value, composition bool) (list []Filter,
 	return list, nil
 }
 
-// ParseFilter returns one filter. Those of a composition can also be about paths
-// and states.
+// ParseFilter returns one filter. If composition is set, filters on paths and
+// states are also allowed.
 func ParseFilter(v edn.Value, composition bool, at []edn.Value) (f Filter, err error) {
 	kinds := filterKinds
 	if composition {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SourceKind says which nodes frames are taken from.
+// SourceKind determines the nodes from which frames are taken.
 type SourceKind string
 
 // The sources of a composition.
@@ -26,7 +26,7 @@ type Source struct {
 	Nodes []store.Ref // of related nodes
 }
 
-// OrderingKind says how a composition is ordered.
+// OrderingKind is the kind of the ordering of a composition.
 type OrderingKind string
 
 // The orderings of compositions.
@@ -43,8 +43,9 @@ type Ordering struct {
 	Kind OrderingKind
 	// Priority are types or agents, for the orderings with a priority.
 	Priority []string
-	// Intent ranks the frames in the custom ordering. Content means that it gets
-	// their texts. OnError is used if it fails; nil means that this is an error.
+	// Intent ranks the frames in the custom ordering. Content passes their texts
+	// to it. OnError is the ordering to use if it fails; nil makes the failure
+	// an error.
 	Intent  string
 	Content bool
 	OnError *Ordering

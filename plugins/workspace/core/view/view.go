@@ -6,7 +6,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 )
 
-// Select says which frames of a node a view is about.
+// Select determines which frames of a node a view selects from.
 type Select string
 
 // The selections.
@@ -16,7 +16,7 @@ const (
 	Fresh   Select = "fresh"   // heads that are fresh
 )
 
-// Order says how frames are ordered.
+// Order determines the order of frames.
 type Order string
 
 // The orderings of views.
@@ -32,17 +32,18 @@ type View struct {
 	MaxBytes  int // of the texts
 	Select    Select
 	Order     Order
-	// Priority are types or agents for the orderings that need them. What is not
-	// listed comes last, the newest first.
+	// Priority lists types or agents for the orderings that need them. Frames of
+	// types or agents that are not listed come last, the newest first.
 	Priority []string
 	Filters  []Filter
-	// Include are states besides fresh. With Deleted, a removed path is readable.
+	// Include lists states to include besides fresh. With Deleted, a removed path
+	// can be read.
 	Include []store.HeadState
 	Content bool
 }
 
-// Limits of views and compositions: what they have if nothing else is said, and what no
-// configuration and no request extends.
+// Limits of views and compositions: the defaults, and the maxima that no configuration
+// or request can raise.
 const (
 	DefaultFrames = 100
 	DefaultBytes  = 1 << 20
@@ -51,7 +52,7 @@ const (
 	mostRelated   = 100 // nodes of a composition
 )
 
-// Default returns the view that is used without any other.
+// Default returns the view for requests that name no view.
 func Default() View {
 	return View{
 		MaxFrames: DefaultFrames,
@@ -63,7 +64,7 @@ func Default() View {
 	}
 }
 
-// BuiltIn returns the views that have a name without any configuration.
+// BuiltIn returns the named views that exist without a configuration.
 func BuiltIn() map[string]View {
 	with := func(change func(*View)) View {
 		v := Default()

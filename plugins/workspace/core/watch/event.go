@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// Kind says what an event is about.
+// Kind is the kind of an event.
 type Kind string
 
 // The kinds. Error and OnChange come in addition to those that are always
@@ -28,14 +28,14 @@ const (
 // maxListed is the number of paths in one list of an event.
 const maxListed = 1000
 
-// Event is what a subscription reports. Fields that its kind does not use are
+// Event is an event of a subscription. Fields that its kind does not use are
 // empty.
 type Event struct {
 	Kind Kind
 	Seq  uint64 // of the subscription, from 0 on without gaps
 	Time time.Time
-	// Commit is the transaction whose tree a consumer knows after the event. A
-	// later subscription goes on behind it.
+	// Commit is the transaction whose tree the consumer has seen after the
+	// event. A later subscription with it as After continues there.
 	Commit uint64
 	Root   id.ID // node id of the root at Commit
 	// Changes are those since the event before, for Change and Rescan.
@@ -56,8 +56,9 @@ type Changes struct {
 	Ancestors []string
 	Renamed   []tree.Rename
 	Counts    Counts
-	// Summary means that several transactions are summarized, because the
-	// consumer was too far behind. Paths that are as they were do not count.
+	// Summary means that the event summarizes several transactions, because the
+	// consumer was too far behind. Paths that are equal before and after are
+	// not included.
 	Summary bool
 }
 
@@ -66,7 +67,7 @@ func (c *Changes) Complete() bool {
 	return c.Counts.Added == len(c.Added) && c.Counts.Modified == len(c.Modified) && c.Counts.Removed == len(c.Removed)
 }
 
-// Counts are the lengths of the lists of Changes.
+// Counts are the full lengths of the lists of Changes.
 type Counts struct {
 	Added, Modified, Removed, Ancestors, Renamed int
 }

@@ -13,17 +13,17 @@ const maxBehind = 10_000
 
 // SubscribeOptions configure a subscription.
 type SubscribeOptions struct {
-	// After is the transaction behind which the changes begin. nil means the one
+	// After is the transaction after which the changes begin; nil means the one
 	// at the time of Ready.
 	After *uint64
-	// Regenerate is called after each event with changes. What it returns is
+	// Regenerate is called after each event with changes. Its result is
 	// reported as Regenerated. It may be nil.
 	Regenerate func(context.Context, *Event) (report any, err error)
 	// OnChange is called after Regenerate. Its error is reported. It may be nil.
 	OnChange func(context.Context, *Event) error
 }
 
-// Subscription is one consumer of a watcher. One goroutine uses it.
+// Subscription is one consumer of a watcher. It must be used by one goroutine.
 type Subscription struct {
 	watcher *Watcher
 	run     *run
@@ -66,8 +66,8 @@ func (s *Subscription) push(ctx context.Context, v *store.Snapshot, e *Event) (e
 	return err
 }
 
-// Close ends the subscription, and the watch if it was the last one. It may be
-// called again, but not while Next runs.
+// Close ends the subscription, and stops the watch if it was the last one. It
+// can be called repeatedly, but not while Next runs.
 func (s *Subscription) Close() {
 	if !s.closed {
 		s.closed = true
@@ -75,8 +75,8 @@ func (s *Subscription) Close() {
 	}
 }
 
-// Next returns the next event. It blocks until there is one, the context ends, or
-// the watch ended.
+// Next returns the next event. It blocks until an event occurs, ctx ends, or the
+// watch has ended.
 func (s *Subscription) Next(ctx context.Context) (*Event, error) {
 	silence := s.run.o.Clock.Now().Add(s.run.o.Heartbeat)
 	for {

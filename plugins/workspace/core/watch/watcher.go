@@ -48,7 +48,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Watcher watches one workspace while it has subscriptions.
+// Watcher watches one workspace while it has subscriptions. It is safe for
+// concurrent use.
 type Watcher struct {
 	workspace *core.Workspace
 	o         Options
@@ -64,17 +65,17 @@ func New(w *core.Workspace, o Options) *Watcher {
 	return &Watcher{workspace: w, o: o.withDefaults()}
 }
 
-// State is what a watcher does.
+// State is a snapshot of the counters and of the last scan error of a Watcher.
 type State struct {
 	Subscriptions int
 	Watched       int // directories
 	Polled        int // directories that cannot be watched
 	Overflows     int // since the first of the subscriptions
-	// Err is why the last scan failed, nil if it did not.
+	// Err is the error of the last scan, nil if it succeeded.
 	Err error
 }
 
-// State returns what the watcher does. It is zero without subscriptions.
+// State returns the state of the watcher. Without subscriptions it is zero.
 func (w *Watcher) State() State {
 	w.mu.Lock()
 	r, users := w.run, w.users
@@ -87,7 +88,8 @@ func (w *Watcher) State() State {
 	return s
 }
 
-// Close ends all subscriptions and waits until nothing runs.
+// Close ends all subscriptions and waits until all goroutines of the watcher
+// have ended.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	r := w.run
@@ -132,8 +134,9 @@ func (w *Watcher) release(r *run) {
 	}
 }
 
-// Subscribe begins a subscription, and the watch if it is the first. It returns
-// when the tree is scanned and watched. The caller must close it.
+// Subscribe begins a subscription, and starts the watch if it is the first. It
+// returns when the tree is scanned and watched. The caller must close the
+// subscription.
 func (w *Watcher) Subscribe(ctx context.Context, o SubscribeOptions) (*Subscription, error) {
 	r, err := w.acquire()
 	if err != nil {

@@ -45,8 +45,8 @@ type Policy struct {
 	Name                   string   // glob on the name of the entry
 	MinBytes, MaxBytes     int      // 0 means no limit
 	MaxFrames              int      // 0 means no limit
-	// FreshOnly is for the caller: what is not fresh must be left out when frames
-	// are selected, because the text may depend on nothing else.
+	// FreshOnly makes the caller leave out frames that are not fresh when it
+	// selects frames. Text does not check it.
 	FreshOnly bool
 
 	Intent        string // of custom: one of both
@@ -75,8 +75,9 @@ type Registry map[string]Synthesizer
 // ownIntents are those that would let a synthesis call itself.
 var ownIntents = []string{"context/generate", "context/synthesize", "context/regenerate"}
 
-// CheckIntent returns an error if an intent may not be the target of a policy or
-// a generation.
+// CheckIntent returns an error if a policy or a generation must not call intent,
+// because that intent makes frames itself. at is the path of the intent in the
+// input.
 func CheckIntent(intent string, at ...edn.Value) error {
 	if slices.Contains(ownIntents, intent) {
 		return invalid(at, "the intent :%s makes frames itself; it cannot be called to make one", intent)
@@ -247,7 +248,8 @@ func (r *reader) custom(p *Policy, known Registry) {
 	}
 }
 
-// Value returns the policy in EDN with its defaults filled in. Parse reads it.
+// Value returns the policy as data, with its defaults filled in. Parse accepts
+// it.
 func (p *Policy) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("kind", edn.K(string(p.Kind)))
@@ -278,8 +280,9 @@ func (p *Policy) Value() edn.Value {
 	return b.Map()
 }
 
-// Digest identifies the policy, the version of its synthesizer, and what else of
-// the request determines the text or the frames that are used.
+// Digest returns a hash that identifies the policy, the version of its
+// synthesizer, and everything else in the request that determines which frames
+// are used or what the text is.
 func (p *Policy) Digest(sel store.Selection) (string, error) {
 	selection, err := edn.Encode(sel)
 	if err != nil {
@@ -302,10 +305,11 @@ func (p *Policy) Version() string {
 	return fmt.Sprint(versions[p.Kind])
 }
 
-// Sampled reports whether equal frames may give another text.
+// Sampled reports whether equal frames can give different texts.
 func (p *Policy) Sampled() bool { return p.Kind == Custom && !p.Deterministic }
 
-// CheckWord returns an error unless a choice of a request is one of those allowed.
+// CheckWord returns an error unless found is one of the allowed words. key is its
+// key in the input.
 func CheckWord(key string, found store.Word, allowed []store.Word) error {
 	if slices.Contains(allowed, found) {
 		return nil

@@ -31,8 +31,10 @@ type Result struct {
 // text.
 type Call func(ctx context.Context, intent string, input edn.Value) (string, error)
 
-// Text combines frames, which have the order of the basis. limit is the largest
-// text in bytes.
+// Text combines frames, which must be in the order of the basis, into the text
+// for dir. limit is the maximum length of the text in bytes; a longer one is
+// synthesis/too-large unless the policy truncates. call invokes the intent of a
+// custom policy.
 func (p *Policy) Text(ctx context.Context, dir string, frames []Frame, limit int, known Registry, call Call) (*Result, error) {
 	frames = slices.Clone(frames)
 	if p.Order == OrderName {
@@ -199,7 +201,7 @@ func (p *Policy) input(dir string, frames []Frame) edn.Value {
 	return b.Map()
 }
 
-// Value returns the frame as the input of an intent.
+// Value returns the frame as data, for the input of an intent.
 func (f *Frame) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("path", edn.Text(store.Shown(f.Path)))
