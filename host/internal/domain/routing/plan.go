@@ -21,9 +21,10 @@ type PlanCheck struct {
 	nodes  int
 }
 
-// Check refuses a plan that does more than call candidates of the intents that
-// it names, whose calls permit more than calls of the act would, or whose
-// result is not the answer of a call of the act's own intent (RTE-005, RTE-006).
+// Check returns an error for a plan that has a node other than call, let, emit or
+// plan, calls a capability that is not an accepted candidate of the node's intent,
+// permits more than the act does, or emits something else than the answer of a
+// call of the act's own intent (RTE-005, RTE-006).
 func (c *PlanCheck) Check(p *plan.Plan) *contract.Error {
 	if err := c.walk(p); err != nil {
 		return err

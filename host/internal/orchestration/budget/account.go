@@ -219,7 +219,8 @@ func (a *Account) Balances(ctx context.Context, c Chain) ([]Balance, error) {
 	return a.ledger.Balances(ctx, c)
 }
 
-// Left returns the tightest rest of a chain.
+// Left returns, for each dimension, the smallest amount that remains in any scope of
+// the chain.
 func (a *Account) Left(ctx context.Context, c Chain) (policy.Limits, error) {
 	all, err := a.ledger.Balances(ctx, c)
 	return Left(all), err
