@@ -36,7 +36,7 @@ func NewMeter(begin time.Time) *Meter {
 
 // Observe implements journal.Observer: it counts a record. For a run that an earlier
 // process began, past supplies the earlier records; they restore the state of the
-// run and are not counted.
+// run and are not counted. past may be nil.
 func (m *Meter) Observe(rec journal.Record, past func() []journal.Record) {
 	switch rec.Body.(type) {
 	case *journal.AttemptChunk, *journal.AttemptRetracted, *journal.EnvRead, *journal.BudgetReserved, *journal.HostEvent:
