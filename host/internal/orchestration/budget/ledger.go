@@ -115,7 +115,7 @@ const (
 	Unknown               // unknown; the reservation is used instead
 )
 
-// MarkOf returns the mark with a name; another name is unknown.
+// MarkOf returns the mark with a name, Unknown for any other name.
 func MarkOf(name string) Mark {
 	for m := Exact; m < Unknown; m++ {
 		if m.String() == name {
@@ -197,7 +197,7 @@ type Balance struct {
 	Resets time.Time
 }
 
-// Left returns what may still be reserved.
+// Left returns, for each dimension, the limit less the used and reserved amounts.
 func (b Balance) Left() policy.Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
 
 // Adjustment is a manual change of a scope: Grant is added to its limits,
