@@ -106,8 +106,9 @@ func (h *Hold) Want() policy.Amounts { return h.want }
 // those of Total.
 func (h *Hold) Begins() map[string]time.Time { return h.r.Begins() }
 
-// Reserve reserves an amount in all scopes of a chain, or in none: then the
-// error is an *ExceededError.
+// Reserve reserves an amount in all scopes of a chain, or in none. The error is an
+// *ExceededError if a scope cannot cover the amount, ErrClosed if the account is
+// closed, else that of the ledger.
 func (a *Account) Reserve(ctx context.Context, c Chain, want policy.Amounts) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -219,7 +220,8 @@ func (a *Account) Balances(ctx context.Context, c Chain) ([]Balance, error) {
 	return a.ledger.Balances(ctx, c)
 }
 
-// Left returns the tightest rest of a chain.
+// Left returns, for each dimension, the smallest amount that remains in any scope of
+// the chain.
 func (a *Account) Left(ctx context.Context, c Chain) (policy.Limits, error) {
 	all, err := a.ledger.Balances(ctx, c)
 	return Left(all), err

@@ -115,7 +115,7 @@ const (
 	Unknown               // unknown; the reservation is used instead
 )
 
-// MarkOf returns the mark with a name; another name is unknown.
+// MarkOf returns the mark with a name, Unknown for any other name.
 func MarkOf(name string) Mark {
 	for m := Exact; m < Unknown; m++ {
 		if m.String() == name {
@@ -197,7 +197,7 @@ type Balance struct {
 	Resets time.Time
 }
 
-// Left returns what may still be reserved.
+// Left returns, for each dimension, the limit less the used and reserved amounts.
 func (b Balance) Left() policy.Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
 
 // Adjustment is a manual change of a scope: Grant is added to its limits,
@@ -230,9 +230,10 @@ func (e *ExceededError) Error() string {
 // plain formats a number without the suffix of a decimal.
 func plain(v edn.Value) string { return strings.TrimSuffix(v.String(), "M") }
 
-// Contract returns the error for callers; its details have the rest and the
-// end of the window. typ is budget/exceeded, or budget/would-exceed for a
-// request that was rejected before it started.
+// Contract returns the error for callers. Its details hold the remaining amount
+// and, if the scope has a window, the time at which it resets. typ is
+// budget/exceeded, or budget/would-exceed for a request that was rejected before
+// it started.
 func (e *ExceededError) Contract(typ string, now time.Time) *contract.Error {
 	err := contract.Errorf(typ, "%w", e).
 		WithDetail("scope", edn.K(e.Scope.Kind.String())).
@@ -276,7 +277,8 @@ type Ledger interface {
 	Forget(ctx context.Context, scopes ...Scope) error
 }
 
-// Left returns the tightest rest of the scopes, which a call may be told.
+// Left returns, for each dimension, the smallest amount that remains in any of the
+// balances.
 func Left(balances []Balance) policy.Limits {
 	var l policy.Limits
 	for _, b := range balances {

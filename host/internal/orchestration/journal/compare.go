@@ -126,8 +126,8 @@ func comparedPart(fact edn.Value) edn.Value {
 	return edn.Vector(out...)
 }
 
-// Equal reports whether the runs were asked the same and did the same. Times and
-// latencies may differ.
+// Equal reports whether no aspect of the runs or of their nodes differs. Times and
+// latencies are not compared.
 func (c Comparison) Equal() bool {
 	return len(c.Differs) == 0 && !slices.ContainsFunc(c.Nodes, func(n NodeComparison) bool { return len(n.Differs) > 0 })
 }
@@ -392,7 +392,8 @@ func (g *GateVerdict) fact(attempt int) edn.Value {
 	return b.Map()
 }
 
-// ComparePaths orders nodes as their plan does, each before those within it.
+// ComparePaths compares the paths of two nodes for sorting in the order of their plan:
+// a node sorts before those within it. The result is negative, 0 or positive.
 func ComparePaths(a, b edn.Value) int {
 	for i := range min(a.Len(), b.Len()) {
 		x, _ := a.Nth(i)

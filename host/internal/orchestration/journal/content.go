@@ -2,8 +2,8 @@ package journal
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// Content says what logs, traces and transcripts have of requests and answers (TEL-001).
-// The records of a run have all of it.
+// Content selects how much of requests and answers logs, traces and transcripts contain
+// (TEL-001). It does not limit the records of a run.
 type Content string
 
 // The settings of content: nothing, the hashes of values, or the values.

@@ -56,7 +56,7 @@ type answerKey struct {
 	attempt int
 }
 
-// Place is what is recorded of one node, or of the plan at a path.
+// Place is the recorded state of one node, or of the plan at a path.
 type Place struct {
 	Node      string
 	path      edn.Value
@@ -78,7 +78,7 @@ type Place struct {
 	HasShown bool
 }
 
-// Tried is what is recorded of one attempt.
+// Tried is the recorded state of one attempt.
 type Tried struct {
 	At       time.Time // of its start
 	Started  *AttemptStarted
@@ -445,8 +445,8 @@ func (p *Place) add(rec Record) {
 	}
 }
 
-// Bound reports whether text of an attempt was shown that commits the node to it
-// (STR-004).
+// Bound reports whether the node is committed to an attempt because it streams from
+// the first token and text of the attempt was shown and not retracted (STR-004).
 func (p *Place) Bound(attempt int) bool {
 	return p.HasShown && p.Shown == attempt && p.Resolved != nil && p.Resolved.Stream == "first-token"
 }
@@ -461,7 +461,8 @@ func (p *Place) Attempt(number int) *Tried {
 	return nil
 }
 
-// Asks reports whether the run was only waiting for people when its host ended.
+// Asks reports whether at least one attempt was in progress when its host ended, and
+// all of those were waiting for an answer from people.
 func (h *History) Asks() bool {
 	asks := false
 	for _, p := range h.places {
@@ -478,7 +479,8 @@ func (h *History) Asks() bool {
 	return asks
 }
 
-// Counted returns the number of attempts that a replay of the node makes.
+// Counted returns the number of attempts that a replay of the node makes: 0 if an
+// attempt was decided as DecisionDone.
 func (p *Place) Counted() (n int) {
 	for _, t := range p.Attempts {
 		switch {

@@ -67,7 +67,7 @@ type HostQuery struct {
 // HostCursor returns the cursor behind a record of the stream.
 func HostCursor(seq int) string { return HostRun + "." + strconv.Itoa(seq) }
 
-// HostPage is what a reader of a stream gets.
+// HostPage is one page of the records of a host stream.
 type HostPage struct {
 	Records []Record
 	Cursor  string // behind the last record that was looked at

@@ -329,8 +329,8 @@ var gateVerdict = kindOf(KindGateVerdict, true,
 	failure("error", func(x *GateVerdict) **contract.Error { return &x.Err }).optional("the gate itself failed"),
 )
 
-// NodeCommitted publishes the value of a node. With FailureType the value is a
-// kept error.
+// NodeCommitted publishes the value of a node. If FailureType is set, the node failed
+// with allow-failure and Value is its error.
 type NodeCommitted struct {
 	Value       Ref
 	As          string

@@ -168,7 +168,8 @@ type RunResumed struct {
 	TraceParent string
 }
 
-// Reopens reports whether the run had failed.
+// Reopens reports whether the resume reopens a failed run, which is recorded by a new
+// deadline.
 func (x *RunResumed) Reopens() bool { return !x.DeadlineAt.IsZero() }
 
 func (x *RunResumed) retries() bool { return x.Why == ResumedRetry }

@@ -7,7 +7,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// Declared is what a capability says about itself.
+// Declared holds the cost and latency that a capability declares. Cost is unknown
+// unless Priced is set, Latency unless HasLatency is set.
 type Declared struct {
 	Cost, Latency      float64 // USD, milliseconds
 	Priced, HasLatency bool

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// Arm is a choice that learns: a capability in one major version.
+// Arm is one arm of the bandit: a major version of a capability.
 type Arm struct {
 	CapID string
 	Major int

@@ -34,9 +34,9 @@ func NewMeter(begin time.Time) *Meter {
 	return &Meter{begin: begin.Truncate(time.Millisecond), runs: map[string]*Run{}, slots: map[int64]*Counts{}}
 }
 
-// Observe implements journal.Observer: it counts a record. A run that goes on after
-// an earlier process has written to it is known by its past, which is not counted
-// again.
+// Observe implements journal.Observer: it counts a record. For a run that an earlier
+// process began, past supplies the earlier records; they restore the state of the
+// run and are not counted. past may be nil.
 func (m *Meter) Observe(rec journal.Record, past func() []journal.Record) {
 	switch rec.Body.(type) {
 	case *journal.AttemptChunk, *journal.AttemptRetracted, *journal.EnvRead, *journal.BudgetReserved, *journal.HostEvent:
