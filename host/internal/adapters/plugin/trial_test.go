@@ -164,9 +164,9 @@ func TestTrialEnds(t *testing.T) {
 	})
 	t.Run("given up", func(t *testing.T) {
 		b, _, swapped, cancel := begin(t, nil)
-		assert.ErrorContains(t, b.Swap(within(t), "p", CauseSwap), "is being tried")
+		assert.ErrorContains(t, b.Swap(within(t), "p", CauseSwap), "is on trial")
 		cancel()
-		assert.ErrorContains(t, <-swapped, "given up")
+		assert.ErrorContains(t, <-swapped, "abandoned")
 		stays(t, b, 1)
 	})
 	t.Run("no calls until the timeout", func(t *testing.T) {

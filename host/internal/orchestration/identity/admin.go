@@ -105,7 +105,7 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 	for _, role := range roles {
 		if !policy.Grantable(role) {
-			return contract.Errorf("user/invalid-role", "the role :%s cannot be granted: callers have it or not by themselves", role)
+			return contract.Errorf("user/invalid-role", "the role :%s cannot be granted: the host assigns it to callers", role)
 		}
 		if set.has(role, created) {
 			continue
@@ -203,7 +203,7 @@ func (s *Service) alterWith(
 // keepsAdmin rejects a change that would leave no administrator.
 func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
 	if after := a.with(c); a.administered(set) && !after.administered(set) {
-		return contract.Errorf("user/last-admin", "no administrator would remain").
+		return contract.Errorf("user/last-admin", "the change would leave no user with role admin").
 			WithHint("grant role admin to another user before")
 	}
 	return nil
