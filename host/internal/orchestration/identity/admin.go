@@ -203,7 +203,7 @@ func (s *Service) alterWith(
 // keepsAdmin rejects a change that would leave no administrator.
 func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
 	if after := a.with(c); a.administered(set) && !after.administered(set) {
-		return contract.Errorf("user/last-admin", "the change would leave no user with role admin").
+		return contract.Errorf("user/last-admin", "no administrator would remain").
 			WithHint("grant role admin to another user before")
 	}
 	return nil
