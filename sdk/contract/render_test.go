@@ -23,7 +23,7 @@ func TestRendering(t *testing.T) {
 	_, badMetadata := ParseCapability(edn.MustRead(`{:cap/id :engine :cap/intents #{:chess/best-move} :io/in-schema :req/any :io/out-schema :res/any :cap/cost {:usd 0.5} :cap/tag #{:a}}`))
 	require.Error(t, badMetadata)
 
-	crash := Errorf("runtime/crashed", "plugin chess (generation 3) was killed by signal 9 during :chess/best-move").
+	crash := Errorf("runtime/crashed", "plugin chess (instance 3) was killed by signal 9 during :chess/best-move").
 		WithWhere("node", edn.Text("c-01")).WithWhere("cap/id", edn.K("chess/engine")).WithWhere("attempt", edn.Int(2)).
 		WithDetail("signal", edn.Int(9)).WithDetail("generation", edn.Int(3)).
 		WithDetail("stderr-tail", edn.Vector(edn.Text("fatal: out of range")))

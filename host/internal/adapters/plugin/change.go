@@ -469,7 +469,7 @@ func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error
 	u, e := st.unit, st.edition
 	u.mu.Lock()
 	u.removed = false
-	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: another edition was put in its place", u.name))
+	u.stopTrial(contract.Errorf("runtime/not-ready", "plugin %s: a newer edition replaced the one on trial", u.name))
 	before := u.current
 	swap := e.settings().Swap
 	tried := before != nil && swap.Mode != SwapDirect && len(before.ready) > 0 && before.describesLike(e)
@@ -522,7 +522,7 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 			return nil
 		case !st.comesBack() && st.State != Degraded:
 			err := contract.Errorf("runtime/not-ready",
-				"plugin %s: the new edition failed after it was ready; the old one serves on", u.name).WithCause(st.Err)
+				"plugin %s: the new edition failed after it was ready; the old one keeps serving", u.name).WithCause(st.Err)
 			u.complain(e, err)
 			u.abandon(e, CauseAbandon)
 			return err
@@ -531,7 +531,7 @@ func (u *unit) promoteLater(ctx context.Context, e, before *edition, cause Cause
 		case <-changed:
 		case <-ctx.Done():
 			u.abandon(e, CauseAbandon)
-			return contract.Errorf("canceled", "plugin %s: the new edition was given up: %v", u.name, context.Cause(ctx))
+			return contract.Errorf("canceled", "plugin %s: the new edition was abandoned: %v", u.name, context.Cause(ctx))
 		}
 	}
 }

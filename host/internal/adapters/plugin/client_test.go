@@ -408,7 +408,7 @@ func TestWaitsForItself(t *testing.T) {
 				return
 			}
 			assert.Equal(t, "runtime/overloaded", typed(t, err).Type)
-			assert.Contains(t, err.Error(), "wait for itself")
+			assert.Contains(t, err.Error(), "deadlock: all")
 		})
 	}
 }

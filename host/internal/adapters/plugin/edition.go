@@ -183,7 +183,7 @@ func exitWait(err error) time.Duration {
 // errEnded is the error of a process that ended during its start.
 func errEnded(err error, rep launch.Report) error {
 	e := contract.AsError(err)
-	return contract.Errorf("runtime/start-failed", "it ended while the host waited for it: %s (%s)", rep, e.Message)
+	return contract.Errorf("runtime/start-failed", "the process ended during its start: %s (%s)", rep, e.Message)
 }
 
 // describe returns the description of the running program, from the cache if
@@ -261,7 +261,7 @@ func (e *edition) configure(ctx context.Context, p *process, i *instance, d Desc
 		return findingsError(answer.Findings)
 	}
 	if !answer.Value.IsNil() && !agree(d.Value, answer.Value) {
-		return contract.Errorf("runtime/protocol", "the answer of Configure differs from the description")
+		return contract.Errorf("runtime/protocol", "Configure returned another description than Describe")
 	}
 	return nil
 }

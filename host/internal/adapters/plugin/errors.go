@@ -49,7 +49,7 @@ func crashError(name string, incarnation int, r launch.Report, calls int) *contr
 	if len(r.Panic) > 0 {
 		how += " (" + r.Panic[0] + ")"
 	}
-	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) %s", name, incarnation, how)
+	e := contract.Errorf("runtime/crashed", "plugin %s (instance %d) %s", name, incarnation, how)
 	return withReport(e, incarnation, r).WithDetail("calls", edn.Int(int64(calls)))
 }
 

@@ -122,7 +122,7 @@ func notApproved(path, want, found, why string) *contract.Error {
 		path, want, found, why).
 		WithDetail("path", edn.Text(path)).WithDetail("expected", edn.Text(want)).
 		WithDetail("found", edn.Text(found)).
-		WithHint("if the change is wanted, \"ferment plugin lock\" takes it over; then reload or start the host again")
+		WithHint("if the change is intended, approve it with \"ferment plugin lock\", then reload or restart the host")
 }
 
 // same compares the running process with the approved program. The start uses a

@@ -45,11 +45,11 @@ func (t target) selfWait(h *holding, capID string) *contract.Error {
 	}
 	if most := t.limit.most(); most > 0 && own >= most {
 		return contract.Errorf("runtime/overloaded",
-			"the call would wait for itself: all calls that :%s takes at once (%d) wait for this one", capID, most)
+			"deadlock: all %d calls that :%s may work on at once wait for this call", most, capID)
 	}
 	if most := t.unit.most(); most > 0 && sameUnit >= most {
 		return contract.Errorf("runtime/overloaded",
-			"the call would wait for itself: all calls that plugin %s takes at once (%d) wait for this one", t.unit.name, most)
+			"deadlock: all %d calls that plugin %s may work on at once wait for this call", most, t.unit.name)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (h *hostSide) defect(op string, run *string, err *error) {
 		Message: fmt.Sprintf("the host panicked while it answered %s of the plugin: %v", op, p),
 		Fields:  map[string]any{"@module": "supervisor", "stack": string(debug.Stack())},
 	})
-	*err = contract.Errorf("runtime/internal", "plugin %s: %s failed by a defect of the host: %v", h.plugin, op, p)
+	*err = contract.Errorf("runtime/internal", "plugin %s: %s failed because of a defect of the host: %v", h.plugin, op, p)
 }
 
 // Invoke implements wire.Host.
@@ -91,11 +91,11 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	}
 	if parent == nil {
 		return edn.Nil(), contract.Errorf("auth/forbidden",
-			"plugin %s: a request of a plugin must belong to a call in flight, %q is not one", h.plugin, call.Context.CallID)
+			"plugin %s: request to the host: %q is not the id of a call in flight", h.plugin, call.Context.CallID)
 	}
 	run = parent.call.Run
 	if n := len(parent.call.Stack) + 1; n > h.depth() {
-		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: %d calls wait for each other, the limit is %d",
+		return edn.Nil(), contract.Errorf("plan/too-deep", "plugin %s: calls are nested %d deep, the limit is %d",
 			h.plugin, n, h.depth()).
 			WithSource(contract.SourcePlugin)
 	}
@@ -140,7 +140,7 @@ func (c *inFlight) begin() (n int, err *contract.Error) {
 	case c.over:
 		return 0, contract.Errorf("auth/forbidden", "the call that the request belongs to has ended")
 	case c.asked == wire.MaxHostCallsPerCall:
-		return 0, contract.Errorf("plan/too-large", "a call may ask its host %d times", wire.MaxHostCallsPerCall)
+		return 0, contract.Errorf("plan/too-large", "the call has made %d requests to the host, which is the limit", wire.MaxHostCallsPerCall)
 	}
 	c.asked++
 	c.asking.Add(1)
@@ -215,7 +215,8 @@ func (s *stateStore) apply(c wire.StateChange) (wire.Stored, error) {
 	next := stored{value: c.Value.Detach(), version: s.last + 1, bytes: len(c.Key) + len(c.Value.Canonical())}
 	if s.bytes-now.bytes+next.bytes > wire.MaxStateBytes || now.version == 0 && len(s.values) >= wire.MaxStateKeys {
 		return wire.Stored{}, contract.Errorf("runtime/overloaded",
-			"state: the store of the plugin is full (%d keys, %d bytes)", len(s.values), s.bytes)
+			"state: the store of the plugin is full: it has %d keys and %d bytes, the limits are %d keys and %d bytes",
+			len(s.values), s.bytes, wire.MaxStateKeys, wire.MaxStateBytes)
 	}
 	s.last++
 	s.bytes += next.bytes - now.bytes

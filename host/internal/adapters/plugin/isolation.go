@@ -252,7 +252,7 @@ func (s Settings) unheld(d contract.Description, effects []string, machine confi
 	}
 	u.Why = strings.Join(texts, "; ")
 	u.Hint = "run the host on a newer kernel, or write best_effort = true in isolation to accept less for this plugin, " +
-		"or effects { enforcement = \"best-effort\" } for all; \"ferment doctor\" shows what the machine can hold"
+		"or effects { enforcement = \"best-effort\" } for all; \"ferment doctor\" shows what the machine can enforce"
 	return u
 }
 
@@ -281,9 +281,9 @@ func (c Confinement) refusal() *contract.Error {
 		for i, g := range c.Gaps {
 			texts[i] = g.Text
 		}
-		return contract.Errorf("runtime/not-ready", "this machine cannot hold its isolation: %s", strings.Join(texts, "; ")).
+		return contract.Errorf("runtime/not-ready", "this machine cannot enforce its isolation: %s", strings.Join(texts, "; ")).
 			WithHint("write another level or limit, or best_effort = true to accept less; " +
-				"\"ferment doctor\" shows what the machine can hold")
+				"\"ferment doctor\" shows what the machine can enforce")
 	}
 	return nil
 }

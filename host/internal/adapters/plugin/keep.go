@@ -38,8 +38,8 @@ func (c *Client) Quarantine(capID, why string, until time.Time) error {
 		return c.absent(capID)
 	}
 	reason := contract.Errorf("runtime/quarantined", "plugin %s: %s", t.unit.name, why).
-		WithHint("it comes back at " + until.UTC().Format(time.RFC3339) +
-			", or with \"ferment plugin release " + t.unit.name + "\"")
+		WithHint("it restarts at " + until.UTC().Format(time.RFC3339) +
+			"; \"ferment plugin release " + t.unit.name + "\" starts it now")
 	if err := c.deliver(capID, evQuarantine{err: reason}, true); err != nil {
 		return err
 	}

@@ -322,7 +322,7 @@ func (m *machine) probed(e evProbed, now time.Time) (*Transition, []any) {
 	if m.misses < m.health.Misses {
 		return nil, nil
 	}
-	err := contract.Errorf("runtime/unresponsive", "it did not answer %d probes of %s in a row", m.misses,
+	err := contract.Errorf("runtime/unresponsive", "no answer to %d health probes in a row, each with a timeout of %s", m.misses,
 		m.health.Timeout)
 	if e.why != "" {
 		err = contract.Errorf("runtime/unresponsive", "%s: %s", err.Message, e.why)

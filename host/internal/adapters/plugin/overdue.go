@@ -156,7 +156,7 @@ func (u *unit) replaceLate(s *service, calls int) {
 		return
 	}
 	s.spent = true
-	s.late = contract.Errorf("runtime/unresponsive", "%d canceled calls go on in the plugin: its process is replaced", calls).
+	s.late = contract.Errorf("runtime/unresponsive", "%d canceled calls are still running in the plugin, so its process is replaced", calls).
 		WithHint("make its functions end when their call is canceled: \"ferment conform\" has the check core/cancel/burns")
 	s.instance.edition.arrange()
 	todo := u.balance(s.instance.edition)

@@ -267,7 +267,7 @@ func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
 	client := goplugin.NewClient(config)
 	c := connect(client)
 	require.Error(t, c.err)
-	assert.Contains(t, c.err.Error(), "broke go-plugin")
+	assert.Contains(t, c.err.Error(), "go-plugin panicked")
 	_ = r.Kill(context.Background())
 	<-r.Process().Settled()
 	client.Kill()

@@ -296,11 +296,11 @@ func (p *process) checkSocketDir() *contract.Error {
 	})
 	switch {
 	case files > wire.MaxSocketFiles:
-		return contract.Errorf("runtime/protocol", "more than %d files lie in the directory of its sockets",
+		return contract.Errorf("runtime/protocol", "its socket directory has more than %d files, which is the limit",
 			wire.MaxSocketFiles)
 	case size > wire.MaxSocketBytes:
 		return contract.Errorf("runtime/protocol",
-			"the files in the directory of its sockets have %d bytes, at most %d are allowed",
+			"the files in its socket directory have %d bytes, the limit is %d",
 			size, wire.MaxSocketBytes)
 	}
 	return nil
@@ -318,7 +318,7 @@ type connection struct {
 func connect(client *goplugin.Client) (c connection) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.err = contract.Errorf("runtime/protocol", "the handshake broke go-plugin: %v", r)
+			c.err = contract.Errorf("runtime/protocol", "go-plugin panicked during the handshake: %v", r)
 		}
 	}()
 	if _, c.err = client.Start(); c.err != nil {

@@ -165,7 +165,7 @@ func (s *service) explain(ctx context.Context, err error) error {
 	e := callError(err)
 	if e.Type == "timeout/hard" && s.missed.Load() > 0 {
 		// ERR-009: the plugin does not respond at all.
-		return contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) answered neither the call nor a probe",
+		return contract.Errorf("runtime/unresponsive", "plugin %s (instance %d) answered neither the call nor a health probe",
 			s.name, s.incarnation)
 	}
 	return e

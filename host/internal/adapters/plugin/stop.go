@@ -87,10 +87,10 @@ func (s *service) cut(reason Cause) {
 	if n == 0 {
 		return
 	}
-	e := contract.Errorf("runtime/crashed", "plugin %s (generation %d) was stopped (%s) before it answered", s.name,
+	e := contract.Errorf("runtime/crashed", "plugin %s (instance %d) was stopped (%s) before it answered", s.name,
 		s.incarnation, reason)
 	if reason == CauseUnresponsive {
-		e = contract.Errorf("runtime/unresponsive", "plugin %s (generation %d) does not answer probes and is being replaced",
+		e = contract.Errorf("runtime/unresponsive", "plugin %s (instance %d) does not answer health probes and is being replaced",
 			s.name, s.incarnation)
 	}
 	s.end(e)

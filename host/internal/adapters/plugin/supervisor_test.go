@@ -84,7 +84,7 @@ func TestRestart(t *testing.T) {
 		"exit 1":  {`{:do "exit" :code 1}`, OnFailure, CauseCrashed, "ended with exit status 1"},
 		"SIGKILL": {`{:do "kill"}`, OnFailure, CauseCrashed, "was killed by SIGKILL"},
 		"panic":   {`{:do "abort"}`, OnFailure, CauseCrashed, "panic: the engine fell off"},
-		"SIGSTOP": {`{:do "freeze"}`, OnFailure, CauseUnresponsive, "does not answer probes"},
+		"SIGSTOP": {`{:do "freeze"}`, OnFailure, CauseUnresponsive, "does not answer health probes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -192,7 +192,7 @@ func TestConfigureFailures(t *testing.T) {
 		says  string
 	}{
 		"findings":      {Quarantined, CauseConfig, "config/plugin-schema", "[:depth]: is too deep"},
-		"disagree":      {Quarantined, CauseProtocol, "runtime/protocol", "the answer of Configure differs from the description"},
+		"disagree":      {Quarantined, CauseProtocol, "runtime/protocol", "Configure returned another description than Describe"},
 		"die":           {Backoff, CauseStartFailed, "runtime/start-failed", "cannot go on"},
 		"hang":          {Backoff, CauseStartFailed, "runtime/start-failed", "did not accept its configuration within"},
 		"hang-describe": {Backoff, CauseStartFailed, "runtime/start-failed", "did not describe itself within"},
@@ -316,7 +316,7 @@ func TestOneDiagnosticForManyCalls(t *testing.T) {
 		e := contract.AsError(err)
 		assert.Equal(t, "runtime/crashed", e.Type)
 		assert.Equal(t, down.Err.Message, e.Message)
-		assert.Equal(t, "plugin p (generation 1) was killed by SIGKILL", e.Message)
+		assert.Equal(t, "plugin p (instance 1) was killed by SIGKILL", e.Message)
 		n, _ := e.Details.Key("calls").AsInt()
 		assert.EqualValues(t, 50, n)
 		signal, _ := e.Details.Key("signal").AsInt()

@@ -90,8 +90,8 @@ func (u *unit) decide(t *trial) chores {
 	}
 	if t.new.worse(t.old) {
 		u.stopTrial(contract.Errorf("runtime/not-ready",
-			"plugin %s: of %d answers of the new edition %d passed their gates, of the old one %d of %d: the old one stays",
-			u.name, t.new.samples, t.new.passes, t.old.passes, t.old.samples).
+			"plugin %s: the old edition stays: %d of %d answers of the new one passed their gates, and %d of %d of the old one",
+			u.name, t.new.passes, t.new.samples, t.old.passes, t.old.samples).
 			WithDetail("samples", edn.Int(int64(t.new.samples))).WithDetail("passes", edn.Int(int64(t.new.passes))))
 		return nil
 	}
@@ -132,7 +132,7 @@ func (u *unit) outcome(ctx context.Context, t *trial) error {
 	case <-ctx.Done():
 		u.mu.Lock()
 		if u.trial == t {
-			u.stopTrial(contract.Errorf("canceled", "plugin %s: the trial of the new edition was given up: %v", u.name,
+			u.stopTrial(contract.Errorf("canceled", "plugin %s: the trial of the new edition was abandoned: %v", u.name,
 				context.Cause(ctx)))
 		}
 		u.mu.Unlock()
@@ -285,7 +285,7 @@ func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error
 	tried, before, orders := u.trial != nil, u.current, u.orders
 	u.mu.Unlock()
 	if tried {
-		return contract.Errorf("runtime/not-ready", "plugin %s: another edition is being tried", plugin)
+		return contract.Errorf("runtime/not-ready", "plugin %s: another edition is on trial", plugin)
 	}
 	settings := before.settings()
 	settings.Described = edn.Nil() // the version may differ; the rest is compared below

@@ -103,7 +103,7 @@ func TestTrial(t *testing.T) {
 				if pass {
 					assert.NoError(t, err)
 				} else {
-					assert.ErrorContains(t, err, "the old one stays")
+					assert.ErrorContains(t, err, "the old edition stays")
 				}
 				served := stop()
 				st := b.Status()
@@ -117,7 +117,7 @@ func TestTrial(t *testing.T) {
 					assert.Equal(t, pid, st[0].PID, "the process that ran before")
 					assert.Equal(t, CauseTrial, gone.Cause)
 					assert.Equal(t, 2, gone.Edition)
-					b.line(t, "the old one stays")
+					b.line(t, "the old edition stays")
 					if mode == SwapShadow {
 						assert.Zero(t, served[2], "no caller got an answer of a shadow")
 					}
@@ -164,9 +164,9 @@ func TestTrialEnds(t *testing.T) {
 	})
 	t.Run("given up", func(t *testing.T) {
 		b, _, swapped, cancel := begin(t, nil)
-		assert.ErrorContains(t, b.Swap(within(t), "p", CauseSwap), "is being tried")
+		assert.ErrorContains(t, b.Swap(within(t), "p", CauseSwap), "is on trial")
 		cancel()
-		assert.ErrorContains(t, <-swapped, "given up")
+		assert.ErrorContains(t, <-swapped, "abandoned")
 		stays(t, b, 1)
 	})
 	t.Run("no calls until the timeout", func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestTrialEnds(t *testing.T) {
 		p, err := b.Prepare(within(t), Change{Replace: []Settings{next}})
 		require.NoError(t, err)
 		<-p.Commit()
-		assert.ErrorContains(t, <-swapped, "another edition was put in its place")
+		assert.ErrorContains(t, <-swapped, "a newer edition replaced the one on trial")
 		stays(t, b, 3)
 	})
 	t.Run("the end of the host", func(t *testing.T) {

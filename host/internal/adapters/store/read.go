@@ -345,7 +345,7 @@ func readValue(ctx context.Context, hash string, from contents) (edn.Value, erro
 	}
 	c, err := from.content(ctx, byHash, want)
 	if errors.Is(err, sql.ErrNoRows) {
-		return edn.Nil(), contract.Errorf("replay/values-purged", "store: read value %s: it is not kept", hash)
+		return edn.Nil(), contract.Errorf("replay/values-purged", "store: read value %s: it is not stored, or was purged", hash)
 	}
 	if err == nil {
 		v, failed := assemble(c, func(n int64) (content, error) { return from.content(ctx, byNumber, n) })

@@ -108,7 +108,7 @@ func (s *Store) Purge(ctx context.Context, run string) error {
 		}
 		if !whole {
 			return contract.Errorf("journal/unavailable", "journal: purge run %s: the values are deleted, but a reader "+
-				"keeps them in the log of the database; purge the run again", run)
+				"still holds the write-ahead log that contains them; purge the run again", run)
 		}
 		return nil
 	})

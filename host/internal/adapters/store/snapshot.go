@@ -19,8 +19,8 @@ import (
 func (s *Store) Snapshot(ctx context.Context, path string) error {
 	db, ok := s.db.(*sqliteDB)
 	if !ok {
-		return contract.Errorf("db/not-configured", "copy %s: its server keeps its own files", s.db.name()).
-			WithHint("dump it with the tools of the server")
+		return contract.Errorf("db/not-configured", "copy %s: the host cannot copy the files of a database server", s.db.name()).
+			WithHint("dump it with the tools of the server, such as pg_dump")
 	}
 	if err := db.copyTo(ctx, path); err != nil {
 		_ = os.Remove(path)

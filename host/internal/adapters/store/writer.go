@@ -313,10 +313,10 @@ func (w *writer) record(ctx context.Context, it item) error {
 	}
 	switch {
 	case len(body) > maxRecord:
-		return contract.Errorf("runtime/internal", "journal: append %s: the record has %d bytes, allowed are %d",
+		return contract.Errorf("runtime/internal", "journal: append %s: the record has %d bytes, the limit is %d",
 			rec.Body.Kind(), len(body), maxRecord)
 	case rec.Seq > maxRecords && rec.Run != journal.HostRun:
-		return contract.Errorf("runtime/internal", "journal: append %s: the run has %d records, the most that are allowed",
+		return contract.Errorf("runtime/internal", "journal: append %s: the run has %d records, which is the limit",
 			rec.Body.Kind(), maxRecords)
 	}
 	r.row.apply(rec, chained(r.row.chain, body))

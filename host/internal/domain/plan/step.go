@@ -56,9 +56,9 @@ func (n *Node) FillLayer(f *Frame) (*policy.Layer, *contract.Error) {
 func (n *Node) hostOnly(context edn.Value) *contract.Error {
 	for _, key := range hostOnlyContext {
 		if context.Has(key) {
-			return contract.Errorf("plan/invalid", "node %s: only the host writes %s in :context, and a slot holds it",
+			return contract.Errorf("plan/invalid", "node %s: the value that fills :context has %s, which only the host may write",
 				n.ID, key).
-				WithHint("fill :context key by key").
+				WithHint("fill single keys of :context instead of the whole map").
 				WithDetail("path", edn.Vector(edn.K("context"), key))
 		}
 	}
@@ -134,7 +134,7 @@ func (n *Node) FillOver(f *Frame, limits Limits) (Items, *contract.Error) {
 			items = append(items, edn.Vector(k, x))
 		}
 	case edn.KindNil:
-		return nil, contract.Errorf("slot/unresolved", "map %s has nothing to run over", n.ID)
+		return nil, contract.Errorf("slot/unresolved", "map %s: :over is nil after filling, expected a collection", n.ID)
 	default:
 		return nil, n.misfilled("over", "a collection", v)
 	}

@@ -142,7 +142,7 @@ func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
 	err := contract.Errorf(typ, "the %s :%s is not permitted to %s", kind, d.What, held).
 		WithDetail(kind, edn.K(d.What)).WithDetail("rule", d.Rule.Value()).WithDetail("reason", edn.K(d.Reason))
 	if d.Reason == "tenant" {
-		return err.WithHint("it concerns the whole host; use a user without tenant")
+		return err.WithHint("it affects all tenants of the host: use a user without a tenant")
 	}
 	if limited {
 		return err.WithHint("the token is limited; use one without this limit")

@@ -232,7 +232,7 @@ func TestTenantsCannotAdministerTheHost(t *testing.T) {
 	}
 	d := a.Operation("admin/create-user", policy.Caller{Roles: []string{policy.RoleAdmin}, Tenant: "lab"})
 	assert.Equal(t, "tenant", d.Reason)
-	assert.Contains(t, d.Refusal("auth/forbidden", "operation", policy.Caller{}).Hint, "without tenant")
+	assert.Contains(t, d.Refusal("auth/forbidden", "operation", policy.Caller{}).Hint, "without a tenant")
 }
 
 // A narrowing is in records and comes back from them.

@@ -229,9 +229,9 @@ func (g *Grant) scope(effect string, n Need) (effects.Scope, *contract.Error) {
 	}
 	if !n.Capability.Confines && !edn.Equal(s.Value(effect), standing.Value(effect)) {
 		return s, contract.Errorf("effects/not-enforceable",
-			":%s cannot be held to a narrower scope of :%s for one call: its process serves many", n.Capability.ID, effect).
+			":%s cannot enforce a narrower scope of :%s for a single call, because its process serves many calls", n.Capability.ID, effect).
 			WithDetail("effect", edn.K(effect)).WithDetail("scope", s.Value(effect)).
-			WithHint("call one of the shipped tools, or take the scope away from the request, the node or the role")
+			WithHint("call one of the shipped tools, or remove the scope from the request, the node or the role")
 	}
 	return s, nil
 }

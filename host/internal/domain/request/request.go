@@ -200,7 +200,7 @@ func (r *Request) checkBudget(env *Env) *contract.Error {
 	most := ceiling.Value().Key(key)
 	return invalidRequest("budget/raised", "the budget allows more than the intent does", path(kBudget, edn.K(key))).
 		Expecting(edn.Vector(kNumber, edn.MustMap(edn.K("max"), most)), limits.Value().Key(key)).Err().
-		WithHint("ask for at most " + most.String() + ", or have a role permitted: operations { rule \"budget/raise\" }")
+		WithHint("ask for at most " + most.String() + ", or permit a role of the caller: operations { rule \"budget/raise\" { any = [...] } }")
 }
 
 // checkInput validates the input against the schema that the request requires,

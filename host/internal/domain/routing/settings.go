@@ -185,7 +185,7 @@ func closed(p *Profile, asked edn.Value) bool {
 }
 
 func unknown(key, name string, known []string) *contract.Error {
-	return contract.Errorf("invalid-request", "the request names the %s :%s of a router, which the configuration does not have", key, name).
+	return contract.Errorf("invalid-request", "the :routing of the request has the %s :%s, which no router of the configuration has", key, name).
 		WithDetail("reason", edn.K("routing/unknown-"+key)).
 		WithDetail("path", edn.Vector(edn.K("routing"), edn.K(key))).
 		WithDetail("expected", edn.Keywords(known...)).

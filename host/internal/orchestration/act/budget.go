@@ -261,7 +261,7 @@ func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 	case errors.As(err, &lack):
 		return lack.Contract("budget/would-exceed", f.service.config.Clock.Now()).WithDetail("worst-case", w.Value())
 	case err != nil:
-		return contract.Errorf("budget/unavailable", "what the act may spend could not be written down: %w", err)
+		return contract.Errorf("budget/unavailable", "the budget reservation of the act could not be recorded: %w", err)
 	}
 	f.budget.aside = &journal.BudgetReserved{
 		For:     "run",
@@ -293,7 +293,7 @@ func (f *flight) settleBudget() {
 // wallSpent is the error of a run that used up the wall time of its budget.
 func (f *flight) wallSpent() *contract.Error {
 	limit := edn.Int(f.budget.wall.Milliseconds())
-	return contract.Errorf("budget/exceeded", "the budget of the run has 0 of %s ms left", limit).
+	return contract.Errorf("budget/exceeded", "the run has used up the %s ms of wall time of its budget", limit).
 		WithDetail("scope", edn.K("run")).
 		WithDetail("dimension", edn.K("wall-ms")).
 		WithDetail("limit", limit).

@@ -495,7 +495,7 @@ func TestUnknownPrice(t *testing.T) {
 			if row.asked == "" {
 				require.NotNil(t, err)
 				assert.Equal(t, "budget/exceeded", err.Type)
-				assert.Contains(t, err.Error(), "limits money, and what a call to :a/some costs is unknown")
+				assert.Contains(t, err.Error(), "limits money, but the cost of a call to :a/some is unknown")
 				assert.Equal(t, "1M", err.Details.Key("left").String())
 				return
 			}
@@ -689,10 +689,10 @@ func TestLedgerThatFails(t *testing.T) {
 		says   string
 		asked  int
 	}{
-		"before an attempt": {brokenLedger{reserve: true}, askOne, false, "node act: what node act may spend could not be written down: the disk is gone", 0},
-		"after an attempt":  {brokenLedger{settle: true}, askOne, false, "what node act has spent could not be written down: the disk is gone", 1},
-		"before a run":      {brokenLedger{reserve: true}, askOne, true, "what the act may spend could not be written down: the disk is gone", 0},
-		"before a plan":     {brokenLedger{balances: true}, planned, false, "what the plan of node outer may spend cannot be read: the disk is gone", 1},
+		"before an attempt": {brokenLedger{reserve: true}, askOne, false, "node act: the budget reservation of node act could not be recorded: the disk is gone", 0},
+		"after an attempt":  {brokenLedger{settle: true}, askOne, false, "the cost of node act could not be recorded: the disk is gone", 1},
+		"before a run":      {brokenLedger{reserve: true}, askOne, true, "the budget reservation of the act could not be recorded: the disk is gone", 0},
+		"before a plan":     {brokenLedger{balances: true}, planned, false, "the remaining budget for the plan of node outer cannot be read: the disk is gone", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := priced(t, planner)

@@ -80,17 +80,17 @@ func (f *flight) suspend(body *journal.RunSuspended) *contract.Error {
 // suspended is the error of a run that waits for a decision.
 func suspended(run string, why *journal.RunSuspended) *contract.Error {
 	if why.Why == "run/poison" {
-		return contract.Errorf("run/poison", "run %s was under way in %d crashes of its host in a row, and is suspended", run, maxCrashes).
+		return contract.Errorf("run/poison", "run %s is suspended: the host crashed %d times in a row while it executed the run", run, maxCrashes).
 			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs resume %s\" continues it, \"ferment runs cancel %[1]s\" ends it", run))
 	}
 	if why.Why == "run/restored" {
-		return contract.Errorf("run/restored", "run %s came back from a backup, and is suspended: its original may still be executed", run).
+		return contract.Errorf("run/restored", "run %s is suspended: it was restored from a backup, and the original may still be executing", run).
 			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs resume %s\" continues it here, \"ferment runs cancel %[1]s\" ends it", run))
 	}
 	if why.Why == "journal/damaged" {
-		return contract.Errorf("run/suspended", "run %s lost records when the journal was repaired, and is suspended", run).
-			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs show %s\" shows what is left, \"ferment runs resume %[1]s\" continues "+
-			"there, \"ferment runs cancel %[1]s\" ends it", run))
+		return contract.Errorf("run/suspended", "run %s is suspended: it lost records when the journal was repaired", run).
+			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs show %s\" shows the remaining records, \"ferment runs resume %[1]s\" continues "+
+			"after them, \"ferment runs cancel %[1]s\" ends it", run))
 	}
 	open := make([]edn.Value, len(why.Open))
 	for i, q := range why.Open {
@@ -98,7 +98,7 @@ func suspended(run string, why *journal.RunSuspended) *contract.Error {
 	}
 	return contract.Errorf("run/suspended", "run %s waits for a decision: it is not known whether %s", run, questions(why.Open)).
 		WithWhere("run", edn.Text(run)).WithDetail("open", edn.Vector(open...)).
-		WithHint(fmt.Sprintf("\"ferment runs show %s\" shows it, \"ferment runs resume\" decides", run))
+		WithHint(fmt.Sprintf("\"ferment runs show %s\" shows the open calls, \"ferment runs resume %[1]s --decide NODE=retry\" decides", run))
 }
 
 // questions names calls whose outcome is unknown.
@@ -120,13 +120,13 @@ func (s *Service) decide(run string, past *journal.History, how Resumption) (*jo
 	r.TraceParent = how.TraceParent
 	switch by := how.Why == journal.ResumedDecision; {
 	case by && past.Suspended == nil:
-		return nil, contract.Errorf("run/not-resumable", "run %s is not suspended: it goes on by itself", run)
+		return nil, contract.Errorf("run/not-resumable", "run %s is not suspended: it continues without a decision", run)
 	case !by && past.Suspended != nil:
 		return nil, suspended(run, past.Suspended)
 	case !by || how.Cancel != nil:
 		return r, nil
 	case past.Canceled != nil:
-		return nil, contract.Errorf("run/not-resumable", "run %s does not go on: its cancellation was requested", run).
+		return nil, contract.Errorf("run/not-resumable", "run %s cannot be resumed: its cancellation was requested", run).
 			WithWhere("run", edn.Text(run)).WithHint(fmt.Sprintf("\"ferment runs cancel %s\" ends it", run))
 	}
 	open := slices.Clone(past.Suspended.Open)

@@ -84,7 +84,7 @@ func (f *flight) swap(layer *policy.Layer) {
 // recorded is not recorded either.
 func endReplay(f *flight) *contract.Error {
 	if of := f.past.Accepted.ReplayOf; of != "" {
-		return contract.Errorf("run/not-resumable", "run %s is a replay, which does not outlive its host", f.id).
+		return contract.Errorf("run/not-resumable", "run %s is a replay, which cannot be resumed after the end of its host", f.id).
 			WithHint("replay run " + of + " again")
 	}
 	return nil

@@ -143,13 +143,13 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 	case err != nil:
 		return free(contract.AsError(err))
 	case past.Accepted == nil:
-		return free(contract.Errorf("journal/unavailable", "run %s of the idempotency key cannot be read", id))
+		return free(contract.Errorf("journal/unavailable", "run %s of the idempotency key cannot be read: its first record is missing", id))
 	case past.Accepted.Fingerprint.Hash() != mine.fingerprint:
 		return free(keyMismatch())
 	case past.Suspended != nil:
 		return free(suspended(id, past.Suspended))
 	case past.MayReopen() && past.ByKey >= maxReopened:
-		return free(contract.Errorf("idempotency/exhausted", "run %s of the idempotency key has failed %d times", id, 1+past.ByKey).
+		return free(contract.Errorf("idempotency/exhausted", "run %s of the idempotency key has failed %d times, which is the limit", id, 1+past.ByKey).
 			WithCause(past.Failure).WithWhere("run", edn.Text(id)))
 	case past.MayReopen():
 		f.key, f.holds, f.failed = key, mine, &failedRun{id, past}
@@ -198,7 +198,7 @@ func recorded(ctx context.Context, from Journal, id string) (edn.Value, *contrac
 			case past.Suspended != nil:
 				return edn.Nil(), nil, suspended(id, past.Suspended)
 			case !past.Finished:
-				return edn.Nil(), nil, contract.Errorf("journal/unavailable", "run %s of another host cannot be read", id)
+				return edn.Nil(), nil, contract.Errorf("journal/unavailable", "run %s of another host cannot be read: its records stop before its end", id)
 			}
 			end := records[len(records)-1].Body.(*journal.RunFinished)
 			if end.Response.Value().IsNil() {

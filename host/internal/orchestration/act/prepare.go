@@ -185,7 +185,7 @@ func (f *flight) unread() *contract.Error {
 	if near := f.plan.NearestBinding(name); near != "" {
 		return err.WithDetail("nearest", edn.K(near)).WithHint("did you mean :" + near + "?")
 	}
-	return err.WithHint("leave it out, or give a slot of the plan")
+	return err.WithHint("leave it out, or name a slot that the plan reads")
 }
 
 func (f *flight) planEnv() plan.Env {

@@ -203,7 +203,7 @@ func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.Hi
 		return nil, err
 	}
 	if past.Accepted.Key != "" && s.config.Keys != nil && r.flight().holds == nil {
-		err = contract.Errorf("run/not-resumable", "run %s goes on by its idempotency key", run)
+		err = contract.Errorf("run/not-resumable", "run %s is already being continued by a request with its idempotency key", run)
 	} else if err = s.reopen(run, past, how); err == nil {
 		var f *flight
 		if f, err = s.reenter(run, past, Resumption{}, nil); err == nil {

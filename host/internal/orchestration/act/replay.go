@@ -30,7 +30,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 	case err != nil:
 		return "", err
 	case past.Accepted.Evaluator != eval.Version:
-		return "", contract.Errorf("run/evaluator-unknown", "run %s had evaluator %d, and this build has %d", run,
+		return "", contract.Errorf("run/evaluator-unknown", "replay run %s: it ran under evaluator version %d, and this build has version %d", run,
 			past.Accepted.Evaluator, eval.Version)
 	}
 	last := records[len(records)-1]

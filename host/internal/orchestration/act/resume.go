@@ -64,7 +64,7 @@ func unqueued(accepted *journal.RunAccepted) edn.Value {
 // secrets that they do not have; nil: they are lost.
 func (s *Service) reenter(run string, past *journal.History, how Resumption, mask *journal.Mask) (*flight, *contract.Error) {
 	if past.Accepted == nil || past.Finished {
-		return nil, contract.Errorf("run/not-resumable", "run %s has no open end", run)
+		return nil, contract.Errorf("run/not-resumable", "run %s cannot be resumed: it is finished, or its first record is missing", run)
 	}
 	if err := known(run, past); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 // known returns the error of a run of another evaluator.
 func known(run string, past *journal.History) *contract.Error {
 	if v := past.Accepted.Evaluator; v != eval.Version {
-		return contract.Errorf("run/evaluator-unknown", "run %s began under evaluator %d, and this build has %d", run, v, eval.Version)
+		return contract.Errorf("run/evaluator-unknown", "run %s began under evaluator version %d, and this build has version %d", run, v, eval.Version)
 	}
 	return nil
 }
@@ -182,7 +182,7 @@ func settleLost(f *flight) *contract.Error {
 }
 
 func unwritable(err error) *contract.Error {
-	return contract.Errorf("budget/unavailable", "what the run had reserved could not be settled: %w", err)
+	return contract.Errorf("budget/unavailable", "the budget reservation of the run could not be settled: %w", err)
 }
 
 // recallCosts counts what the run has cost before.

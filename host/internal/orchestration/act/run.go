@@ -270,7 +270,7 @@ func (r *Run) Lose(err *contract.Error) {
 // both have one idempotency key.
 func (f *flight) interrupted() *contract.Error {
 	if f.recorder != nil && f.past == nil && f.key == "" && f.place != nil && !f.place.Running() {
-		return contract.Errorf("runtime/draining", "the host is going down before run %s has begun", f.id).
+		return contract.Errorf("runtime/draining", "the host is going down; run %s has not begun", f.id).
 			WithWhere("run", edn.Text(f.id))
 	}
 	err := contract.Errorf("runtime/draining", "the host is going down; run %s goes on when it is up again", f.id).

@@ -30,7 +30,7 @@ func learnSecrets(f *flight) *contract.Error {
 		return nil
 	}
 	if f.past == nil && f.act.Fill == nil && journal.Masked(f.act.Request) {
-		return contract.Errorf("invalid-request", "the request has a value that stands for a secret in the journal").
+		return contract.Errorf("invalid-request", "the request has a placeholder that replaces a secret in the journal").
 			WithHint("send the secret itself")
 	}
 	if f.mask == nil {

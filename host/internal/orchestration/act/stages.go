@@ -128,14 +128,14 @@ func compile(stage string, steps []step, s *Service) (chain, error) {
 	out := make(chain, 0, len(steps))
 	for _, st := range steps {
 		if st.name == "" || st.compile == nil {
-			return nil, contract.Errorf("act/middleware-invalid", "stage %s: a step has no name or nothing to compile", stage)
+			return nil, contract.Errorf("act/middleware-invalid", "stage %s: a step has no name or no compile function", stage)
 		}
 		run, err := st.compile(s)
 		if err != nil {
 			return nil, contract.Errorf("act/middleware-invalid", "stage %s: step %s: %w", stage, st.name, err)
 		}
 		if run == nil {
-			return nil, contract.Errorf("act/middleware-invalid", "stage %s: step %s does nothing", stage, st.name)
+			return nil, contract.Errorf("act/middleware-invalid", "stage %s: step %s: compile returned no function", stage, st.name)
 		}
 		out = append(out, compiledStep{st.name, run})
 	}

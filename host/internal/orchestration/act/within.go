@@ -156,7 +156,7 @@ func (f *flight) recallCall(outer *flight, parent *dispatch.Call) (given edn.Val
 // outcomeOfCall is the error of a request that differs from the recorded one, after an
 // effect that must not be repeated.
 func outcomeOfCall(path edn.Value, by *journal.AttemptStarted) *contract.Error {
-	return contract.Errorf("effects/outcome-unknown", "attempt %d of :%s asks its host at %s for something else than the attempt before it, "+
+	return contract.Errorf("effects/outcome-unknown", "attempt %d of :%s makes another request to the host at %s than the attempt before it, "+
 		"which had an effect that must not be repeated", by.Attempt, by.CapID, path).WithDetail("effect/key", edn.Text(by.EffectKey))
 }
 

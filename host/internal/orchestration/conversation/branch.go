@@ -39,8 +39,8 @@ func (s *Service) fork(ctx context.Context, c *Call) (edn.Value, *contract.Error
 func (s *Service) spawn(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.branch(ctx, c, SpawnedFrom, func(st state, of *Conversation) (*Copy, int64, *contract.Error) {
 		if of.From.Depth = st.From.Depth + 1; of.From.Depth > maxDepth {
-			return nil, 0, contract.Errorf("conversation/too-large", "conversation %s is the %dth of conversations that were spawned one "+
-				"from the other, the limit is %d", of.ID, of.From.Depth, maxDepth)
+			return nil, 0, contract.Errorf("conversation/too-large", "conversation %s would be spawned at depth %d, "+
+				"the limit is %d", of.ID, of.From.Depth, maxDepth)
 		}
 		path, failure := st.Path(0)
 		if failure != nil {
@@ -177,7 +177,7 @@ func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversati
 		*of = there
 		return nil
 	}
-	return contract.Errorf("conversation/conflict", "there is a conversation %s already", there.ID).
+	return contract.Errorf("conversation/conflict", "conversation %s already exists", there.ID).
 		WithDetail("path", edn.Vector(edn.K(keyNew))).
 		WithRetryable(false).WithHint("choose another id for the new conversation, or leave it out")
 }
@@ -208,8 +208,8 @@ func (s *Service) result(ctx context.Context, c *Call) (edn.Value, *contract.Err
 		return b.Map(), nil
 	}
 	if of.From.Kind != SpawnedFrom || of.From.Call == "" {
-		return edn.Nil(), contract.Errorf("conversation/invalid-message", "conversation %s was not spawned for a tool call, so its result "+
-			"answers none", id).WithDetail("path", edn.Vector(edn.K("link?")))
+		return edn.Nil(), contract.Errorf("conversation/invalid-message", "conversation %s was not spawned for a tool call, so it "+
+			"cannot return a result", id).WithDetail("path", edn.Vector(edn.K("link?")))
 	}
 	w, err := s.link(ctx, c, of.From, said)
 	if err != nil {

@@ -63,7 +63,7 @@ func (x *lines) enter(ctx context.Context, id string, h holder) (leave func(), e
 		return func() { x.leave(id) }, nil
 	case l.holder.around(h):
 		x.mu.Unlock()
-		return nil, contract.Errorf("conversation/conflict", "conversation %s is in use by the call within which this one is made", id).
+		return nil, contract.Errorf("conversation/conflict", "conversation %s is in use by the call that encloses this one", id).
 			WithRetryable(false).WithHint("return the messages from the agent, which are committed together")
 	case len(l.waiting) >= maxWaiting:
 		x.mu.Unlock()

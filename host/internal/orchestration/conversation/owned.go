@@ -99,8 +99,8 @@ func (st state) whole() (turns.Path, [][]conversation.Message, error) {
 		return nil, nil, err
 	}
 	if len(said) != len(path) {
-		return nil, nil, contract.Errorf("conversation/store-failed", "conversation %s has %d turns and the messages of %d", st.ID, len(path), len(said)).
-			WithHint("it was deleted meanwhile, or is damaged: read it again")
+		return nil, nil, contract.Errorf("conversation/store-failed", "conversation %s has %d turns, but messages for %d turns", st.ID, len(path), len(said)).
+			WithHint("it was deleted during the read, or is damaged: read it again")
 	}
 	return path, said, nil
 }

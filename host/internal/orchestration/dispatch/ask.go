@@ -49,7 +49,7 @@ func interruptID(path edn.Value, attempt int) string {
 func (a *attempt) ask(ctx context.Context) (Answer, error) {
 	n := a.n
 	if n.run.Interrupts == nil {
-		return Answer{}, contract.Errorf("runtime/not-ready", "node %s: nothing can put a question to people here", n.w.Node)
+		return Answer{}, contract.Errorf("runtime/not-ready", "node %s: :%s is answered by people, whom this host cannot ask", n.w.Node, a.capability.ID)
 	}
 	opened := a.question()
 	if a.asked == nil {
@@ -137,7 +137,7 @@ func (a *attempt) answered(opened *journal.InterruptOpened, end *journal.Interru
 	if end.Answer.Set() {
 		return asAnswer(interrupt.Result{Answer: end.Answer.Value()})
 	}
-	err := contract.Errorf("interrupt/unanswered", "node %s: nobody answered for :%s until its deadline", a.n.w.Node, a.capability.ID).
+	err := contract.Errorf("interrupt/unanswered", "node %s: :%s got no answer before the deadline", a.n.w.Node, a.capability.ID).
 		WithDetail("interrupt", edn.Text(opened.Interrupt))
 	if opened.OnDeadline == registry.DeadlineEscalate {
 		err = err.WithClass(contract.ClassSwitch)

@@ -44,7 +44,7 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 	c, ok := n.d.Registry.Capability(capID)
 	if !ok {
 		return nil, s.failure(ctx, nil, contract.Errorf("runtime/internal",
-			"dispatch %s: candidate :%s left the registry", n.w.Node, capID))
+			"dispatch %s: candidate :%s is no longer in the registry", n.w.Node, capID))
 	}
 	if t := s.past.take(capID, s.c.request.round); t != nil {
 		if t.Finished == nil {

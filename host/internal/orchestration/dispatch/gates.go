@@ -164,7 +164,7 @@ func (j *judging) refusal(v *quality.Verdict, findings edn.Value) *contract.Erro
 				digits(v.ScoreMin))
 		}
 	default:
-		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, %s is the least", j.n.w.Node, id,
+		e = contract.Errorf(v.FailureType, "node %s: the answer of %s scored %s, expected at least %s", j.n.w.Node, id,
 			v.Score.Value(), v.ScoreMin.Value())
 	}
 	return e.WithSource(contract.GateSource(kind)).

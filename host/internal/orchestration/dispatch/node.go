@@ -132,7 +132,7 @@ func (n *node) walk(ctx context.Context, walk func(context.Context) Child) Child
 // wallSpent is the failure of a node whose wall-clock budget is used up.
 func (n *node) wallSpent() *contract.Error {
 	limit := n.w.Policy.Wall.Milliseconds()
-	return contract.Errorf("budget/exceeded", "the budget of node %s has 0 of %d ms left", n.w.Node, limit).
+	return contract.Errorf("budget/exceeded", "node %s has used up the %d ms of wall time of its budget", n.w.Node, limit).
 		WithDetail("scope", edn.K(budget.Node.String())).
 		WithDetail("dimension", edn.K("wall-ms")).
 		WithDetail("limit", edn.Int(limit)).

@@ -90,13 +90,13 @@ func (n *node) checkPromptOverride() *contract.Error {
 	}
 	if why == nil {
 		return contract.Errorf("policy/blocked",
-			"node %s: its %s replaces the system prompt, which a plan that a capability wrote may not",
+			"node %s: its %s replaces the system prompt, which a plan written by a capability may not do",
 			n.w.Node, where).
 			WithDetail("operation", edn.K(policy.OverridePrompt))
 	}
-	hint := "leave " + where + " out, or have it written into ferment.hcl: prompts, intent { prompt }"
+	hint := "leave " + where + " out, or write it into ferment.hcl: prompts, intent { prompt }"
 	if !prompt.Composes(n.w.Intent) || prompt.Converses(n.w.Intent) {
-		hint = "leave " + where + " out, or have a role permitted: operations { rule \"" + policy.OverridePrompt + "\" }"
+		hint = "leave " + where + " out, or permit a role of the caller: operations { rule \"" + policy.OverridePrompt + "\" { any = [...] } }"
 	}
 	e := contract.Errorf("policy/blocked", "node %s: its %s replaces the system prompt: %s", n.w.Node, where,
 		why.Message).
@@ -134,7 +134,7 @@ func (p *CallPolicy) checkOutputKeys(c *registry.Capability, out edn.Value) *con
 			continue
 		}
 		return contract.Errorf("schema/invalid",
-			"the answer of :%s has the key %s, which the role :%s does not give: it may have :%s",
+			"the answer of :%s has the key %s, which the prompts do not allow for the role :%s: expected one of :%s",
 			c.ID, k, role, strings.Join(may, ", :")).
 			WithSource(contract.GateSource(c.Kind)).WithDetail("reason", edn.K("output/key-not-allowed")).
 			WithDetail("role", journal.Keyword(role)).WithDetail("allowed", edn.Keywords(may...))

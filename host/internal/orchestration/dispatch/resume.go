@@ -65,7 +65,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			p.ended, p.only = append(p.ended, t), ""
 			continue
 		}
-		err := contract.Errorf("runtime/crashed", "node %s: the host ended while :%s worked", n.w.Node, start.CapID).
+		err := contract.Errorf("runtime/crashed", "node %s: the host process ended during the call of :%s", n.w.Node, start.CapID).
 			WithSource(contract.SourceHost)
 		if p.lost = append(p.lost, start.Attempt); n.w.Replay {
 			continue // an attempt after it tells how it went on

@@ -146,10 +146,10 @@ func (v *voting) eligible(id string) bool {
 		return false
 	case !v.j.mayGrade(c, author):
 		v.rejected = contract.Errorf("judge/same-family",
-			":%s is of the family %s, like :%s, whose answer it would grade", id, c.Family, author.ID)
+			":%s cannot grade the answer of :%s: both are of the model family %s", id, author.ID, c.Family)
 		return false
 	case v.cal.Drift != "" && (v.cal.CapID == "" || v.cal.CapID == id):
-		v.rejected = contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s", id, v.j.judge.Name,
+		v.rejected = contract.Errorf("judge/drift", ":%s is no longer used as judge %s: %s", id, v.j.judge.Name,
 			v.cal.Drift)
 		v.openForDrift(c)
 		return false

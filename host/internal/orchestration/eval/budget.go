@@ -38,7 +38,7 @@ func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*jou
 	account := s.run.task.Account
 	left, err := account.Left(ctx, c.Budget)
 	if err != nil {
-		return nil, contract.Errorf("budget/unavailable", "what the plan of node %s may spend cannot be read: %w",
+		return nil, contract.Errorf("budget/unavailable", "the remaining budget for the plan of node %s cannot be read: %w",
 			c.Node, err)
 	}
 	path := edn.Vector(s.path...)

@@ -149,7 +149,7 @@ func (s *scope) work(i int, n *plan.Node, e *ended) (*dispatch.Work, *contract.E
 		return nil, err
 	}
 	if w.Input.Kind() != edn.KindMap {
-		return nil, contract.Errorf("input/invalid", "the :input of :%s is no map", w.Intent).
+		return nil, contract.Errorf("input/invalid", "the :input of :%s: expected a map, got %s", w.Intent, w.Input.Kind()).
 			WithDetail("got", edn.K(w.Input.Kind().String()))
 	}
 	w.Deadline, w.Wall = s.run.nodeDeadline(w.Policy)

@@ -105,7 +105,7 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 	for _, role := range roles {
 		if !policy.Grantable(role) {
-			return contract.Errorf("user/invalid-role", "the role :%s cannot be granted: callers have it or not by themselves", role)
+			return contract.Errorf("user/invalid-role", "the role :%s cannot be granted: the host assigns it to callers", role)
 		}
 		if set.has(role, created) {
 			continue

@@ -62,7 +62,7 @@ func (s *Service) Bearer(ctx context.Context, set *Settings, text string) (Princ
 	}
 	i := slices.IndexFunc(set.Issuers, func(by Issuer) bool { return by.URL == claimed })
 	if i < 0 {
-		return Principal{}, contract.Errorf("auth/unauthorized", "the token is one of the issuer %.200q, which this host does not trust", claimed).
+		return Principal{}, contract.Errorf("auth/unauthorized", "the token names the issuer %.200q, which this host does not trust", claimed).
 			WithHint("the issuers are the blocks auth { oidc \"NAME\" { ... } } of ferment.hcl")
 	}
 	by := &set.Issuers[i]

@@ -120,7 +120,7 @@ func (h *hashes) do(ctx context.Context, compute func()) *contract.Error {
 	select {
 	case h.slots <- struct{}{}:
 	case <-ctx.Done():
-		return contract.Errorf("auth/busy", "the login waited for others until its caller gave up")
+		return contract.Errorf("auth/busy", "login: the caller closed the request while it waited for other logins")
 	}
 	defer func() { <-h.slots }()
 	compute()

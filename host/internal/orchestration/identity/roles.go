@@ -60,12 +60,12 @@ func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, 
 	}
 	err := s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
 		if set.has(r.Name, a.Roles) {
-			return Change{}, contract.Errorf("role/invalid-role", "the role :%s was created already", r.Name).
+			return Change{}, contract.Errorf("role/invalid-role", "the role :%s already exists", r.Name).
 				WithHint("delete it first, or choose another name")
 		}
 		for _, role := range r.Includes {
 			if slices.ContainsFunc(a.Roles, func(c Role) bool { return c.Name == role }) {
-				return Change{}, contract.Errorf("role/invalid-role", "the role :%s cannot include :%s, which was created too", r.Name, role).
+				return Change{}, contract.Errorf("role/invalid-role", "the role :%s cannot include :%s, which is not a role of the configuration", r.Name, role).
 					WithHint("include roles of the configuration")
 			}
 		}
@@ -156,7 +156,7 @@ func (s *Service) Clash(set *Settings) *contract.Error {
 	for _, r := range s.now.Load().Roles {
 		if slices.Contains(set.Known, r.Name) {
 			short := strings.TrimPrefix(r.Name, "role/")
-			return contract.Errorf("config/duplicate", "the role %q of the configuration was created by an administrator as well", short).
+			return contract.Errorf("config/duplicate", "the role %q of the configuration has the name of a role that an administrator created", short).
 				WithHint("rename the block role \"" + short + "\", or delete the created role: ferment role delete " + short)
 		}
 	}

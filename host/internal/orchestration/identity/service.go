@@ -235,7 +235,7 @@ func pause(ctx context.Context, delay time.Duration) *contract.Error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return contract.Errorf("auth/busy", "the login was delayed until its caller gave up")
+		return contract.Errorf("auth/busy", "login: the caller closed the request during the delay after failed logins")
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *Service) shown(ctx context.Context, set *Settings, kind TokenKind, text
 func expired(t *Token) *contract.Error {
 	switch t.Kind {
 	case ForSession:
-		return contract.Errorf("auth/unauthorized", "the session token was not used for too long").
+		return contract.Errorf("auth/unauthorized", "the session token has expired, because it was not used").
 			WithHint("open the session again with :token? true and another credential")
 	case ForBrowser:
 		return contract.Errorf("auth/unauthorized", "the login has ended").WithHint("log in again")
@@ -78,7 +78,7 @@ func (d *directory) live(id string, now time.Time) bool {
 // that made it may.
 func (s *Service) SessionToken(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
 	if len(set.Sessions.Operations) == 0 {
-		return Principal{}, contract.Errorf("auth/unauthorized", "this host has no session tokens (auth.session_token.operations)")
+		return Principal{}, contract.Errorf("auth/unauthorized", "session tokens are disabled: auth.session_token lists no operations")
 	}
 	t, p, err := s.shown(ctx, set, ForSession, text)
 	if err != nil {
@@ -121,8 +121,8 @@ func (s *Service) extend(ctx context.Context, id string, until time.Time, by tim
 func (s *Service) OpenSession(ctx context.Context, set *Settings, p *Principal, session string) (string, time.Time, *contract.Error) {
 	switch {
 	case len(set.Sessions.Operations) == 0:
-		return "", time.Time{}, contract.Errorf("auth/not-configured", "this host has no session tokens").
-			WithHint("list what they may do in auth { session_token { operations = [...] } }")
+		return "", time.Time{}, contract.Errorf("auth/not-configured", "session tokens are disabled: auth.session_token lists no operations").
+			WithHint("set auth { session_token { operations = [...] } }")
 	case p.Login == "":
 		return "", time.Time{}, contract.Errorf("auth/forbidden", "session tokens are for users of this host, and the caller is %s", p.Name)
 	}

@@ -92,11 +92,11 @@ func HostAfter(ctx context.Context, s HostStream, v View, cursor string, limit i
 		case err != nil:
 			return HostPage{}, contract.AsError(err)
 		case after > last:
-			return HostPage{}, contract.Errorf("stream/cursor-ahead", "the stream of the host ends at %s, before %s",
-				HostCursor(last), cursor)
+			return HostPage{}, contract.Errorf("stream/cursor-ahead", "cursor %s is beyond the end of the host stream, %s",
+				cursor, HostCursor(last))
 		case after >= 0 && after < first-1:
-			return HostPage{}, contract.Errorf("stream/gone", "the stream of the host begins after %s, and %s is before",
-				HostCursor(first-1), cursor)
+			return HostPage{}, contract.Errorf("stream/gone", "cursor %s is before the oldest kept event of the host stream, %s",
+				cursor, HostCursor(first))
 		}
 		records, err := s.Read(reading, HostQuery{View: v, After: after, Limit: limit})
 		if err != nil {
@@ -122,7 +122,7 @@ func parseHostCursor(cursor string) (int, *contract.Error) {
 	number, ok := strings.CutPrefix(cursor, HostRun+".")
 	n, err := strconv.Atoi(number)
 	if !ok || err != nil || n < 0 || HostCursor(n) != cursor {
-		return 0, contract.Errorf("stream/bad-cursor", "%q is not a place in the stream of the host, such as host.12", cursor)
+		return 0, contract.Errorf("stream/bad-cursor", "%q is not a cursor of the host stream, expected a form such as host.12", cursor)
 	}
 	return n, nil
 }

@@ -73,7 +73,7 @@ func notFound(id string) *contract.Error {
 }
 
 func conflict(id string, want, current int64) *contract.Error {
-	return contract.Errorf("session/version-conflict", "session %q has version %d, expected was %d", id, current, want).
+	return contract.Errorf("session/version-conflict", "session %q has version %d, the request expects version %d", id, current, want).
 		WithDetail("session/version", edn.Int(current))
 }
 

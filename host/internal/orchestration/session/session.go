@@ -67,7 +67,7 @@ func (s Session) noted(notes edn.Value) (Session, *contract.Error) {
 	}
 	s.Notes = s.Notes.Merge(notes)
 	if n := len(s.Notes.Canonical()); n > maxNotes {
-		return s, contract.Errorf("session/notes-too-large", "session %s: its summary, snapshot, meta and facts have %d bytes, allowed are %d",
+		return s, contract.Errorf("session/notes-too-large", "session %s: its summary, snapshot, meta and facts have %d bytes, the limit is %d",
 			s.ID, n, maxNotes).WithDetail("limit", edn.Int(maxNotes)).WithDetail("found", edn.Int(int64(n)))
 	}
 	return s, nil

@@ -135,7 +135,7 @@ func TestLockRefusesAChangedProgram(t *testing.T) {
 			assert.Equal(t, 1, got.code, "%s %s\n%s", profile, args, said)
 			assert.Contains(t, said, `error: plugin "text": programs/text is not what was locked (config/lock)`)
 			assert.Regexp(t, `expected: b3:[0-9a-f]{64}\n\s+found: b3:[0-9a-f]{64}`, said)
-			assert.Contains(t, said, `if the change is wanted, "ferment plugin lock" takes it over`)
+			assert.Contains(t, said, `if the change is intended, approve it with "ferment plugin lock"`)
 			assert.NotContains(t, said, "not checked", "one cause, one problem")
 			assert.NotContains(t, said, ranMark, "nobody approved the program, so nothing of it ran")
 		}

@@ -82,7 +82,7 @@ func (c *command) watch(ctx context.Context, name string, wait time.Duration, pa
 		}
 		if last == "suspended" {
 			return contract.Errorf("run/suspended", "run %s waits for a decision", run).
-				WithHint(fmt.Sprintf("\"ferment runs show %s\" shows it, \"ferment runs resume\" decides", run))
+				WithHint(fmt.Sprintf("\"ferment runs show %s\" shows the open calls, \"ferment runs resume %[1]s --decide NODE=retry\" decides", run))
 		}
 		if lost.IsZero() {
 			lost = time.Now()

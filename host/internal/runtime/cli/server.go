@@ -90,7 +90,7 @@ func (c *command) serverToken() (string, error) {
 	}
 	info, err := os.Stat(c.path(c.tokenFile))
 	if err != nil {
-		return "", contract.Errorf("invalid-request", "--token-file: %w", err).WithHint("name a file that has the token")
+		return "", contract.Errorf("invalid-request", "--token-file: %w", err).WithHint("name a file that contains the token")
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return "", contract.Errorf("auth/forbidden", "the token file %s may be read by others: its mode is %#o, expected 0600", c.tokenFile, mode).

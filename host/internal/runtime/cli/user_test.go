@@ -119,7 +119,7 @@ func tenants(t *testing.T, w *world, s *served, ofHost string) {
 	}
 	admin := s.request(t.Context(), "POST", "/v1/admin", `{:action :list-users}`, "Authorization", as["adm"], "Content-Type", "application/edn")
 	assert.Equal(t, http.StatusForbidden, admin.status, "%s", admin.body)
-	assert.Contains(t, string(admin.body), "without tenant")
+	assert.Contains(t, string(admin.body), "without a tenant")
 }
 
 // CLI-001, CLI-002, CLI-005: exit codes and outputs of the verbs about users.

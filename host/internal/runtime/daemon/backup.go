@@ -55,7 +55,7 @@ func backupTarget(dir, target string, now time.Time) (string, *contract.Error) {
 	}
 	if !filepath.IsAbs(target) {
 		return "", contract.Errorf("invalid-request", "backup: %q is not an absolute path", target).
-			WithHint("the daemon does not know the directory of its callers")
+			WithHint("write an absolute path: the daemon does not know the working directory of the client")
 	}
 	target = filepath.Clean(target)
 	parent, err := filepath.EvalSymlinks(filepath.Dir(target))
@@ -169,7 +169,7 @@ func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how R
 		if found[0].Path != "" {
 			first = found[0].Path + ": " + first
 		}
-		return contract.Errorf("backup/invalid", "restore: the backup is not what was written: %s", first).
+		return contract.Errorf("backup/invalid", "restore: the backup does not match its manifest: %s (%d findings)", first, len(found)).
 			WithDetail("findings", findingsOf(found))
 	}
 	m, driver := b.Manifest, driverOf(cfg)
@@ -183,8 +183,8 @@ func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how R
 	case driver == language.StorePostgres && (how.RevokeTokens || how.Resume):
 		return contract.Errorf("invalid-request", "restore: tokens and runs are in the PostgreSQL database, which "+
 			"the backup does not have: "+
-			"they can be neither revoked nor resumed with it").
-			WithHint("leave --revoke-tokens and --resume out; \"ferment token revoke\" deletes tokens when the daemon serves")
+			"this command can neither revoke nor resume them").
+			WithHint("leave --revoke-tokens and --resume out; \"ferment token revoke\" deletes tokens while the daemon runs")
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func (h *Host) balance(
 
 func unlimited(kind budget.Kind) *contract.Error {
 	return contract.Errorf("not-found", "the configuration has no block budget %q, so nothing is counted there", kind).
-		WithHint("\"ferment config docs budget\" shows how one is written")
+		WithHint("\"ferment config docs budget\" describes the block")
 }
 
 func unwritable(err error) *contract.Error {

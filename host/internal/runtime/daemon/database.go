@@ -150,7 +150,7 @@ func target(m httpapi.Migration, from int) (int, *contract.Error) {
 		to = from - 1
 	}
 	if m.Back && (to < 0 || to >= from) {
-		return 0, contract.Errorf("invalid-request", "roll back: the schema has version %d, expected a lower one to go to, got %d", from, max(to, 0)).
+		return 0, contract.Errorf("invalid-request", "roll back: the schema has version %d, expected a lower target version, got %d", from, max(to, 0)).
 			WithHint("\"ferment admin db-status\" shows the version; \"ferment admin migrate\" goes up")
 	}
 	return to, nil

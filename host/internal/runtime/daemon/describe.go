@@ -17,7 +17,7 @@ func describe(input edn.Value, reg *registry.Registry) (edn.Value, error) {
 	refs := input.Key("refs")
 	if !refs.IsVector() && !refs.IsList() || refs.Len() > maxDescribed {
 		return edn.Nil(), contract.Errorf("input/invalid",
-			"the :refs to describe are a vector of 0 to %d handles and intents", maxDescribed).
+			"describe: :refs: expected a vector of 0 to %d handles and intents", maxDescribed).
 			WithDetail("path", edn.Vector(edn.K("refs")))
 	}
 	d := callables{reg: reg}
@@ -42,7 +42,7 @@ func (d *callables) add(ref edn.Value) error {
 	}
 	intent, ok := ref.AsKeyword()
 	if !ok {
-		return contract.Errorf("input/invalid", "reference %d is a handle or an intent, not %.80s", d.index, ref).
+		return contract.Errorf("input/invalid", "describe: reference %d: expected a handle or an intent, got %.80s", d.index, ref).
 			WithDetail("path", edn.Vector(edn.K("refs"), edn.Int(d.index)))
 	}
 	if _, known := d.reg.Intent(intent); !known {

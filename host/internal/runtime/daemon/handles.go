@@ -19,8 +19,8 @@ func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (
 	task := request.Key("task")
 	if intent, _ := task.Key("intent").AsKeyword(); intent == act.PlanIntent {
 		return request, contract.Errorf("auth/forbidden",
-			"a plugin answers with a plan, it does not ask for one to be run").
-			WithHint("answer with {:result {:type :plan :plan ..}}")
+			"a plugin cannot request that the host runs a plan").
+			WithHint("return the plan as the answer of the call: {:result {:type :plan :plan ..}}")
 	}
 	for _, id := range named(request) {
 		if !reg.Known(id) {
@@ -29,9 +29,9 @@ func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (
 		}
 		if _, ok := slices.BinarySearch(granted, id); !ok {
 			return request, contract.Errorf("auth/forbidden",
-				"the call that the plugin works on was given no handle of :%s", id).
+				"the input of the current call has no handle of :%s", id).
 				WithDetail("cap/id", edn.K(id)).
-				WithHint("pass {:cap/ref :" + id + "} in the input of the call, or ask for an intent alone")
+				WithHint("pass {:cap/ref :" + id + "} in the input of the call, or request an intent without a capability")
 		}
 	}
 	pinned, isPinned := task.Key("cap/id").AsKeyword()
@@ -43,8 +43,8 @@ func checkHandles(request edn.Value, granted []string, reg *registry.Registry) (
 	}
 	c, _ := reg.Capability(pinned)
 	if len(c.Intents) != 1 {
-		return request, contract.Errorf("invalid-request", ":%s serves %d intents, so the request has to name one",
-			pinned, len(c.Intents)).
+		return request, contract.Errorf("invalid-request", ":%s serves several intents: name one of %s",
+			pinned, edn.Keywords(c.Intents...)).
 			WithDetail("reason", edn.K("shape/missing-key")).
 			WithDetail("path", edn.Vector(edn.K("task"), edn.K("intent")))
 	}

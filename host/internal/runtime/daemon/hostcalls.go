@@ -87,7 +87,7 @@ func (h hostCalls) perform(ctx context.Context, turn *turn, c plugin.HostCall, b
 // within adds the bounds of the call to a request that was made within it.
 func within(parent dispatch.Call, request edn.Value, now time.Time) (edn.Value, error) {
 	if !request.IsMap() {
-		return edn.Nil(), contract.Errorf("invalid-request", "a request of a plugin is a map, got %s", request.Kind())
+		return edn.Nil(), contract.Errorf("invalid-request", "request of a plugin: expected a map, got %s", request.Kind())
 	}
 	if request = request.Dissoc(edn.K("session/id")); parent.Session != "" {
 		request = request.AssocKey("session/id", edn.Text(parent.Session))

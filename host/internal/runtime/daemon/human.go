@@ -36,7 +36,7 @@ func (x executor) ours(capID string) bool {
 }
 
 func unasked(capID string) *contract.Error {
-	return contract.Errorf("runtime/not-ready", "people answer :%s, and only a daemon with a journal on disk asks them", capID).
+	return contract.Errorf("runtime/not-ready", ":%s is answered by people, whom only a daemon with a journal on disk can ask", capID).
 		WithRetryable(false).WithHint("start \"ferment serve\" with store.driver = \"sqlite\", and send the act to it")
 }
 
@@ -70,7 +70,8 @@ func (x executor) Await(ctx context.Context, capID string) error {
 // a judge that people would have to answer is an error.
 func (x executor) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answer, error) {
 	if x.human(call.CapID) {
-		return dispatch.Answer{}, contract.Errorf("runtime/invoke-failed", "people answer :%s, and cannot be a check or a judge", call.CapID)
+		return dispatch.Answer{}, contract.Errorf("runtime/invoke-failed", ":%s is answered by people and cannot be a check or a judge", call.CapID).
+			WithHint("use a capability of a plugin")
 	}
 	if x.ours(call.CapID) {
 		return x.converse(ctx, call)

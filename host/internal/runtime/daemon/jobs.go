@@ -43,9 +43,9 @@ func (t *turn) Submit(a act.Act) (edn.Value, *contract.Error) {
 	switch {
 	case err != nil:
 	case !t.of.loaded.Queue.Enabled:
-		err = contract.Errorf("queue/disabled", "this host takes no acts that are answered before they run: queue.enabled is false")
+		err = contract.Errorf("queue/disabled", "this host does not accept acts with :response/type :accepted: queue.enabled is false")
 	case !durable:
-		err = contract.Errorf("queue/disabled", "this host takes no acts that are answered before they run: its runs are in memory").
+		err = contract.Errorf("queue/disabled", "this host does not accept acts with :response/type :accepted: its runs are in memory").
 			WithHint("send the request without :response/type :accepted, or set store.driver = \"sqlite\"")
 	}
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 // only returns what it would do. A journal in PostgreSQL is rejected with db/not-configured.
 func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.Value, err error) {
 	if cfg.Store.DSN != nil {
-		return edn.Nil(), contract.Errorf("db/not-configured", "the journal is in PostgreSQL, whose server keeps its own files").
-			WithHint("\"ferment runs verify\" finds damage; the backups of the server are the way back")
+		return edn.Nil(), contract.Errorf("db/not-configured", "only a journal in SQLite can be repaired, and this one is in PostgreSQL").
+			WithHint("\"ferment runs verify\" finds damage; restore a backup of the server")
 	}
 	j := &history.Runs{Missing: cfg.Store.File}
 	if j.Missing == "" {

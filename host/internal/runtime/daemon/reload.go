@@ -101,7 +101,7 @@ func (d *Daemon) guarded(f func() reloaded) (out reloaded) {
 	defer func() {
 		if p := recover(); p != nil {
 			d.log.Error("a reload panicked", "panic", p, "stack", string(debug.Stack()))
-			out = reloaded{err: contract.Errorf("runtime/internal", "the reload failed by a defect of the host: %v", p)}
+			out = reloaded{err: contract.Errorf("runtime/internal", "the reload failed because of a defect of the host: %v", p)}
 		}
 	}()
 	return f()
@@ -330,7 +330,7 @@ func invalid(c *config.Config) *contract.Error {
 	if n > 1 {
 		message = fmt.Sprintf("%s, and %d more errors", first, n-1)
 	}
-	return contract.Errorf(typ, "the configuration is rejected and the present one stays: %s", message).
+	return contract.Errorf(typ, "the configuration was rejected, the current one stays in force: %s", message).
 		WithDetail("report", report.Value()).WithDetail("text", edn.Text(report.Text(false))).
 		WithHint("\"ferment validate\" shows all errors")
 }

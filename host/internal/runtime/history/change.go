@@ -41,7 +41,7 @@ func removed(op string, run store.Run) *contract.Error {
 		return nil
 	}
 	return contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
-		run.Removed.Format(time.RFC3339)).WithHint("store.retain says how long runs are kept")
+		run.Removed.Format(time.RFC3339)).WithHint("store.retain sets how long runs are kept")
 }
 
 // Pin implements httpapi.Runs.

@@ -59,7 +59,7 @@ func (j *Runs) Value(ctx context.Context, hash, name string) (edn.Value, *contra
 	if missing != nil {
 		return edn.Nil(), missing
 	}
-	unnamed := contract.Errorf("not-found", "no run of the caller names the value %.80s", hash)
+	unnamed := contract.Errorf("not-found", "no run of the caller contains the value %.80s", hash)
 	if name == "" {
 		readable, err := s.Readable(ctx, hash, j.reach)
 		if err != nil || !readable {
@@ -75,7 +75,7 @@ func (j *Runs) Value(ctx context.Context, hash, name string) (edn.Value, *contra
 		}
 		names, err := j.names(ctx, run, hash)
 		if err != nil || !names {
-			return edn.Nil(), cmp.Or(Failure(err), contract.Errorf("not-found", "run %s does not name the value %.80s", run.ID, hash))
+			return edn.Nil(), cmp.Or(Failure(err), contract.Errorf("not-found", "run %s does not contain the value %.80s", run.ID, hash))
 		}
 	}
 	v, err := s.Value(ctx, hash)

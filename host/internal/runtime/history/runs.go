@@ -154,7 +154,7 @@ func (j *Runs) named(ctx context.Context, name string) (store.Run, *contract.Err
 		return run, notRecorded(name)
 	case len(ids) > 1:
 		return run, contract.Errorf("invalid-request", "several runs have ids that begin with %.80q, such as %s and %s",
-			name, ids[0], ids[1]).WithHint("write more of the id")
+			name, ids[0], ids[1]).WithHint("write more characters of the id")
 	}
 	run, err = s.Run(ctx, ids[0])
 	return run, Failure(err)

@@ -103,7 +103,7 @@ func (x *exchange) bound(request edn.Value) (edn.Value, *contract.Error) {
 		return request, nil
 	}
 	if id, given := request.Get(edn.K("session/id")); given && !id.Equal(edn.Text(of)) {
-		return request, contract.Errorf("auth/forbidden", "the session token is for one session only").
+		return request, contract.Errorf("auth/forbidden", "the session token is for the session %s only", of).
 			WithHint("leave :session/id out, or use another credential")
 	}
 	return request.AssocKey("session/id", edn.Text(of)), nil

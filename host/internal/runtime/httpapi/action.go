@@ -409,7 +409,7 @@ func (a *Action) schemaName() string { return a.Operation() }
 // find returns the action of a body.
 func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	if !body.IsMap() {
-		return nil, contract.Errorf("invalid-request", "a body of :%s/* is a map with :action, got %s", t.space, body.Kind())
+		return nil, contract.Errorf("invalid-request", "the body of :%s/*: expected a map with :action, got %s", t.space, body.Kind())
 	}
 	name, ok := body.Key("action").AsKeyword()
 	if s, isText := body.Key("action").AsString(); isText { // as JSON has it
@@ -417,7 +417,7 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	}
 	switch {
 	case !ok && body.HasKey("action"):
-		return nil, contract.Errorf("invalid-request", ":action is the name of an action, got %s",
+		return nil, contract.Errorf("invalid-request", ":action: expected the name of an action, got %s",
 			body.Key("action").Kind()).WithHint("one of " + strings.Join(t.names, ", "))
 	case !ok:
 		return nil, contract.Errorf("invalid-request", "the body lacks :action").

@@ -92,7 +92,7 @@ func (x *exchange) once(
 	case known.Status == 0:
 		return formAdmin.failure(contract.Errorf("effects/outcome-unknown",
 			"%s with this idempotency key has begun and has no answer: its daemon ended before, or another host of the database executes it", a.Operation()).
-			WithHint("look whether it was done; if not, send it with the same key again, and with another one if no host executes it")), keyRefused
+			WithHint("check whether it took effect; if not, send it again with the same key; if no host executes it, use another key")), keyRefused
 	default:
 		x.replayed()
 		return reply{status: known.Status, body: known.Body, err: failureIn(known.Body)}, keyReplayed
@@ -122,7 +122,7 @@ func (x *exchange) once(
 }
 
 func unkept(fault error) *contract.Error {
-	return contract.Errorf("journal/unavailable", "the idempotency key cannot be kept: %w", fault)
+	return contract.Errorf("journal/unavailable", "the idempotency key cannot be recorded: %w", fault)
 }
 
 // executing are the keys of the actions in progress. The zero value is ready to use.
@@ -143,7 +143,7 @@ func (e *executing) hold(ctx context.Context, key string) (release func(), err *
 		select {
 		case <-busy:
 		case <-ctx.Done():
-			return nil, contract.Errorf("canceled", "the caller left before another request with its idempotency key has ended")
+			return nil, contract.Errorf("canceled", "the caller closed the request while it waited for another one with its idempotency key")
 		}
 	}
 	defer e.mu.Unlock()

@@ -142,10 +142,14 @@ func (x *exchange) identifyOperator(shown []string) *contract.Error {
 		x.claimed = "" // the kernel has not reported the user
 	}
 	switch {
-	case !known || peer.uid != ownUID() && peer.uid != 0:
-		return contract.Errorf("auth/forbidden", "the admin socket is for the user of the daemon and for root")
+	case !known:
+		return contract.Errorf("auth/forbidden", "admin socket: the kernel did not report the user of the caller")
+	case peer.uid != ownUID() && peer.uid != 0:
+		return contract.Errorf("auth/forbidden",
+			"admin socket: the caller has uid %d, expected the uid of the daemon (%d) or root", peer.uid, ownUID()).
+			WithHint("run the command as the user of the daemon")
 	case peer.contained:
-		return contract.Errorf("auth/forbidden", "the admin socket is not for plugins and the programs that they start")
+		return contract.Errorf("auth/forbidden", "the admin socket does not accept requests of plugins and of programs that they start")
 	}
 	token, ok := "", false
 	if len(shown) == 1 {

@@ -78,11 +78,11 @@ func (x *exchange) identifyNameless(service *identity.Service) *contract.Error {
 		return nil
 	}
 	if service.Empty() {
-		return contract.Errorf("auth/not-configured", "this listener needs an identity, and the host has no users yet").
+		return contract.Errorf("auth/not-configured", "this listener requires credentials, and the host has no users yet").
 			WithHint("use the admin socket, as the command line does, or create the first user there: ferment user add NAME --role admin")
 	}
 	if name := x.unmapped(); name != "" {
-		return contract.Errorf("auth/unauthorized", "the client certificate is that of no user: %.200s", name).
+		return contract.Errorf("auth/unauthorized", "no user is mapped to the client certificate %.200s", name).
 			WithHint("map it in auth { client_cert { subjects = { ... } } }, or send other credentials")
 	}
 	return contract.Errorf("auth/unauthorized", "the request has no credentials").
@@ -101,7 +101,7 @@ func (x *exchange) identifyCaller(service *identity.Service, header string) (err
 		return contract.Errorf("auth/unauthorized", "the scheme %.20q of the Authorization header is not supported", scheme).
 			WithHint("send Bearer with a token")
 	case !set.Basic.Enabled:
-		return contract.Errorf("auth/unauthorized", "this host takes no passwords in requests (auth.basic.enabled)").
+		return contract.Errorf("auth/unauthorized", "this host does not accept the scheme Basic: auth.basic.enabled is false").
 			WithHint("send Bearer with a token")
 	}
 	name, password, ok := x.r.BasicAuth()

@@ -171,8 +171,8 @@ func TestOperatorRefusals(t *testing.T) {
 	assert.Equal(t, 401, a.status)
 	assert.Equal(t, "Bearer", a.header.Get("WWW-Authenticate"))
 	for body, say := range map[string]string{
-		`{"action":1}`:    ":action is the name of an action, got int",
-		`{"action":null}`: ":action is the name of an action, got nil",
+		`{"action":1}`:    ":action: expected the name of an action, got int",
+		`{"action":null}`: ":action: expected the name of an action, got nil",
 		`{}`:              "lacks :action",
 		`{"action":"judge-calibrate","judge":"j","deadline-ms":9223372036854775807}`: "at most 86400000",
 	} {

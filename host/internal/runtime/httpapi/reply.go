@@ -90,7 +90,7 @@ func (x *exchange) write(r reply) {
 		// Two map keys have the same name in JSON; only EDN can represent
 		// them.
 		r = x.form().failure(contract.Errorf("value/json-collision",
-			"the answer has a map with two keys of one name in JSON"))
+			"the answer cannot be written as JSON: two keys of a map have the same name there"))
 		text, form = encode(r.body, typeJSON)
 	}
 	h := x.w.Header()

@@ -296,11 +296,11 @@ func TestTooManyStreamsOfRun(t *testing.T) {
 func TestRunErrorsAreForHTTP(t *testing.T) {
 	w := newWorld(t)
 	for hint, want := range map[string]string{
-		`"ferment runs list" shows the runs`:                                                       `GET /v1/runs shows the runs`,
-		`"ferment runs show ` + sampleRun + `" shows it, "ferment runs resume" decides`:            concrete(`GET /v1/runs/{id} shows it, POST /v1/runs/{id}/resume decides`),
-		`"ferment runs resume ` + sampleRun + ` --decide a=retry" calls it again`:                  concrete(`POST /v1/runs/{id}/resume calls it again`),
-		`"ferment runs cancel ` + sampleRun + `" ends it; "ferment serve" starts a daemon`:         concrete(`POST /v1/runs/{id}/cancel ends it; "ferment serve" starts a daemon`),
-		`"ferment runs watch ` + strings.Replace(sampleRun, "B", "C", 1) + `" follows another run`: `GET /v1/runs/` + strings.Replace(sampleRun, "B", "C", 1) + `/events follows another run`,
+		`"ferment runs list" shows the runs`: `GET /v1/runs shows the runs`,
+		`"ferment runs show ` + sampleRun + `" shows the open calls, "ferment runs resume" decides`: concrete(`GET /v1/runs/{id} shows the open calls, POST /v1/runs/{id}/resume decides`),
+		`"ferment runs resume ` + sampleRun + ` --decide a=retry" calls it again`:                   concrete(`POST /v1/runs/{id}/resume calls it again`),
+		`"ferment runs cancel ` + sampleRun + `" ends it; "ferment serve" starts a daemon`:          concrete(`POST /v1/runs/{id}/cancel ends it; "ferment serve" starts a daemon`),
+		`"ferment runs watch ` + strings.Replace(sampleRun, "B", "C", 1) + `" follows another run`:  `GET /v1/runs/` + strings.Replace(sampleRun, "B", "C", 1) + `/events follows another run`,
 	} {
 		w.failing.Store(errorOf("run/suspended").WithHint(hint))
 		assert.Equal(t, want, text(w.operator(concrete("GET /v1/runs/{id}"), "").value(t).Key("error"), "hint"))

@@ -99,7 +99,7 @@ func SessionActions() []Action {
 		{Name: "expire", Doc: "delete the expired variables of all sessions now; for operators",
 			onSession: func(ctx context.Context, c sessionCall) (edn.Value, *contract.Error) {
 				if !c.who.Any {
-					return edn.Nil(), contract.Errorf("auth/forbidden", "the variables of all sessions are for operators")
+					return edn.Nil(), contract.Errorf("auth/forbidden", "only an operator may delete the expired variables of all sessions")
 				}
 				n, err := c.Upkeep(ctx)
 				return edn.MustMap(edn.K("expired"), edn.Int(int64(n))), err
@@ -279,7 +279,7 @@ func (x *exchange) onSession(ctx context.Context, service *session.Service, a *A
 // session.
 func (x *exchange) ownSession(body edn.Value) *contract.Error {
 	if of := x.who.Session; of != "" && text(body, "session/id") != of {
-		return contract.Errorf("auth/forbidden", "the session token is for one session only").
+		return contract.Errorf("auth/forbidden", "the session token is for the session %s only", of).
 			WithHint("name the session " + of + ", or use another credential")
 	}
 	return nil

@@ -218,7 +218,7 @@ func (s *eventStream) begin(run string) {
 func (s *eventStream) frame(id, name string, v edn.Value) []byte {
 	data, _ := encode(v, s.form)
 	if data == nil { // two keys with the same name in JSON; only EDN can represent them
-		collision := contract.Errorf("value/json-collision", "the event has a map with two keys of one name in JSON").
+		collision := contract.Errorf("value/json-collision", "the event cannot be written as JSON: two keys of a map have the same name there").
 			WithHint("ask for ?format=edn")
 		data, _ = encode(formEnvelope.failure(collision).body, typeJSON)
 	}

@@ -71,7 +71,7 @@ func (d Difference) Hint() string {
 	case Escalation:
 		return fmt.Sprintf("%q shows the difference and approves it", d.Command())
 	case Changed:
-		return fmt.Sprintf("if the change is wanted, %q takes it over", d.Command())
+		return fmt.Sprintf("if the change is intended, approve it with %q", d.Command())
 	}
 	return fmt.Sprintf("%q writes the entry", d.Command())
 }

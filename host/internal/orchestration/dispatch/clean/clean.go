@@ -135,7 +135,7 @@ func saysMore(out edn.Value) bool {
 }
 
 func (c *Cleaner) empty() *contract.Error {
-	return contract.Errorf("provider/empty", "node %s: nothing is left of the text of %s without its reasoning",
+	return contract.Errorf("provider/empty", "node %s: the text of %s is empty after its reasoning is removed",
 		c.Node, c.Candidate)
 }
 

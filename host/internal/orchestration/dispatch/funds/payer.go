@@ -347,19 +347,19 @@ func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err err
 	case errors.As(err, &unpriced):
 		least := p.leastMoney()
 		out = contract.Errorf("budget/exceeded",
-			"the budget of %s limits money, and what a call to :%s costs is unknown: %s",
+			"the budget of %s limits money, but the cost of a call to :%s is unknown: %s",
 			least.Scope, c.ID, unpriced.why).
 			WithDetail("scope", edn.K(least.Scope.Kind.String())).
 			WithDetail("dimension", edn.K(policy.USD.String())).
 			WithDetail("limit", least.Scope.Limits.Max(policy.USD)).
 			WithDetail("left", least.Left().Max(policy.USD)).
-			WithHint("the end of a window does not help: only a price does, or unknown_price = \"at-least\" " +
+			WithHint("waiting for the next window does not help: configure a price, or set unknown_price = \"at-least\" " +
 				"in the budget")
 		if !least.Resets.IsZero() {
 			out = out.WithDetail("resets", edn.Inst(least.Resets))
 		}
 	default:
-		out = contract.Errorf("budget/unavailable", "what node %s may spend could not be written down: %w", p.Node,
+		out = contract.Errorf("budget/unavailable", "the budget reservation of node %s could not be recorded: %w", p.Node,
 			err)
 	}
 	return out.WithDetail("cap/id", journal.Keyword(c.ID)).WithDetail("needed", want.Value()).

@@ -96,7 +96,7 @@ func (p *Payer) Settle(r *Reservation, end Settlement) {
 	err := r.hold.Settle(context.WithoutCancel(p.Run), spent, mark)
 	p.Records.Record(&journal.BudgetSettled{Of: r.record, Amount: spent.Value(), Mark: mark.String()})
 	if err != nil {
-		p.Records.Fail(contract.Errorf("budget/unavailable", "what node %s has spent could not be written down: %w",
+		p.Records.Fail(contract.Errorf("budget/unavailable", "the cost of node %s could not be recorded: %w",
 			p.Node, err))
 	}
 	r.hold = nil

@@ -402,12 +402,12 @@ func (r *Rescorer) claim(judge string, o Options, cancel context.CancelCauseFunc
 		return nil, nil, c, contract.Errorf("runtime/starting", "the host is coming up")
 	case !ok || st == nil:
 		return nil, nil, c, contract.Errorf("not-found", "there is no judge %q", judge).
-			WithHint("\"ferment judge list\" names those that are there").
+			WithHint("\"ferment judge list\" lists the judges").
 			DidYouMean(contract.Nearest(judge, c.Registry.Judges()))
 	case st.busy:
-		return nil, nil, c, contract.Errorf("runtime/overloaded", "judge %s: %w: %d of %d verdicts are there", judge,
+		return nil, nil, c, contract.Errorf("runtime/overloaded", "judge %s: %w: %d of %d verdicts are complete", judge,
 			errBusy, st.done, st.all).
-			WithHint("wait for it; \"ferment judge show " + judge + "\" tells how far it is")
+			WithHint("wait for it; \"ferment judge show " + judge + "\" shows its progress")
 	}
 	st.busy, st.cancel, st.why, st.done, st.all = true, cancel, o.Why, 0, 0
 	return j, st, c, nil
@@ -427,7 +427,7 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 		file = j.Anchors
 	}
 	if file == "" {
-		return Outcome{}, contract.Errorf("invalid-request", "judge %s names no anchors", j.Name).
+		return Outcome{}, contract.Errorf("invalid-request", "judge %s has no anchors", j.Name).
 			WithHint("name a file with labelled answers, or write anchors in its block")
 	}
 	anchors, err := r.s.Store.Anchors(file)

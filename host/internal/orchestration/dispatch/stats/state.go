@@ -74,7 +74,7 @@ func (s *state) tripForDrift(now time.Time, judge, why string) {
 	if s.drift != "" {
 		return
 	}
-	s.drift, s.tripped = judge, contract.Errorf("judge/drift", ":%s is not asked as judge %s any more: %s",
+	s.drift, s.tripped = judge, contract.Errorf("judge/drift", ":%s is no longer used as judge %s: %s",
 		s.capID, judge, why)
 	s.breaker.Trip(now, time.Time{})
 	s.notified = breaker.Open // the drift notice covers this state

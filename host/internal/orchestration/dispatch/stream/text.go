@@ -345,7 +345,7 @@ func (s *Attempt) Contradicts(out edn.Value) bool {
 // Contradiction is the failure of an answer that differs from its committed
 // text.
 func Contradiction(source string) *contract.Error {
-	return contract.Errorf("stream/malformed", "%s answered with another text than it had streamed", source).
+	return contract.Errorf("stream/malformed", "the final text of %s differs from the text that it streamed", source).
 		WithSource(contract.SourcePlugin)
 }
 
