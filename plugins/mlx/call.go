@@ -124,8 +124,8 @@ func (h *service) named(request edn.Value) (string, *contract.Error) {
 		return name, nil
 	}
 	return "", contract.Errorf("provider/request-invalid",
-		"this server runs %s: a request for another model would have it load, or even download, that one", h.set.Model).
-		WithSource(contract.SourceRequest).WithHint("name it in allow_models if the server may").
+		"model %q is not allowed: this server runs %s and would have to load, or even download, another one", name, h.set.Model).
+		WithSource(contract.SourceRequest).WithHint("add it to allow_models to permit that").
 		WithDetail("model", edn.Text(name)).WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
 }
 

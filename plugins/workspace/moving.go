@@ -191,7 +191,7 @@ func (r *request) upload() (edn.Value, error) {
 func decodeExport(encoded string) ([]byte, error) {
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return nil, contract.Errorf("import/invalid", "the bytes are not in base64: %w", err)
+		return nil, contract.Errorf("import/invalid", ":content/b64 is not valid base64: %w", err)
 	}
 	return content, nil
 }

@@ -74,7 +74,7 @@ func (c *Client) Audit(ctx context.Context, f TrailFilter) (rows []edn.Value, cu
 	for line := range strings.Lines(text) {
 		row, err := edn.ReadJSON([]byte(line), edn.WithLimits(edn.Stored))
 		if err != nil {
-			return nil, "", contract.Errorf("runtime/protocol", "the daemon is not of this version: %w", err)
+			return nil, "", contract.Errorf("runtime/protocol", "a row of the response is not valid JSON: %w", err)
 		}
 		rows = append(rows, row)
 	}

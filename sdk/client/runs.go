@@ -61,7 +61,7 @@ func decode(v edn.Value, err error, into any) error {
 		return err
 	}
 	if err := edn.Decode(v, into); err != nil {
-		return contract.Errorf("runtime/protocol", "the daemon is not of this version: %w", err)
+		return contract.Errorf("runtime/protocol", "the response has another form than this client expects: %w", err)
 	}
 	return nil
 }

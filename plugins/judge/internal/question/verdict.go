@@ -50,7 +50,8 @@ func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
 func (c Composer) astray(got edn.Value, want string) *contract.Error {
 	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, where %s was asked for",
 		score.Excerpt(got.String()), want).
-		WithHint("the model does not follow the questions; it may have obeyed what it judged")
+		WithHint("the model ignores instructions, or the judged text contains instructions for it (prompt injection): " +
+			"use a stronger judge model")
 }
 
 // Choices are the preferences by criterion: 1 for the first answer, -1 for the

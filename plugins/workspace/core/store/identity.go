@@ -127,7 +127,7 @@ func parseIdentity(text []byte) (who Identity, scheme id.Scheme, err error) {
 		err = edn.Decode(v, &who)
 	}
 	if err == nil && who.Format > format {
-		return who, scheme, contract.Errorf("store/version", "it has format %d, newer than %d", who.Format, format).WithOp("store", identityFile)
+		return who, scheme, contract.Errorf("store/version", "the store has format %d, this version reads up to %d", who.Format, format).WithOp("store", identityFile)
 	}
 	if err == nil {
 		scheme, err = id.ParseScheme(who.Scheme)

@@ -225,7 +225,7 @@ func (s *Store) commit(batch []*request) {
 }
 
 func readOnly(dir string, err error) error {
-	return contract.Errorf("store/read-only", "the store must be opened again: %w", err).WithOp("store", dir)
+	return contract.Errorf("store/read-only", "a write failed, so the store is read-only until it is opened again: %w", err).WithOp("store", dir)
 }
 
 // draft runs the function of a request, which a failure undoes: within a savepoint of
