@@ -324,8 +324,8 @@ func typed(err error, kind, op string) error {
 
 // permissionHint explains errors of a plugin that works by itself but not under
 // a host, where the kernel denies what was not declared.
-const permissionHint = "under a host the process has only the access that the plugin declares and the operator " +
-	"grants: declare it in the needs or effects, and have it granted"
+const permissionHint = "the process may do what the plugin declares as its needs and effects " +
+	"and the operator grants, nothing else"
 
 func levelOf(name string) slog.Level {
 	switch name {
