@@ -89,3 +89,33 @@ func TestReservedIsTheLimit(t *testing.T) {
 		assert.Equal(t, tt.limit, body.Limit, "%s: %s", tt.name, h.raw)
 	}
 }
+
+// BUD-002: a format that requires a limit, and adds the budget for reasoning to it, stays
+// within what is reserved.
+func TestReservedHoldsReasoning(t *testing.T) {
+	server := wiretest.Serve(t)
+	k := talks()["anthropic-messages"]
+	block := strings.NewReplacer(`"sample"`, `"claude-sonnet-4-5"`, `"wall/plain"`, `"wall/plain", "model/chat"`).
+		Replace(accountBlock("anthropic", "anthropic", server.URL, []string{"voice"}, withKey))
+	bin := programs(t)
+	d := daemonOf(t, bin, wallConfig(bin, block), map[string]string{"spare.edn": spareScript()}, "WALL_KEY="+canary)
+	for _, tt := range []struct{ left, limit, reasoning float64 }{
+		{700, 700, 0}, {3000, 3000, 1500}, {5000, 4096, 0}, {6000, 6000, 1904}, {70000, 7096, 3000},
+	} {
+		before := len(server.Requests())
+		server.Then(k.whole("Fine."))
+		h := d.act(t.Context(), fmt.Sprintf(`{:proto 1 :trace {:id "headroom"} :budget {:max-tokens-out %v}
+		  :input {:reasoning {:budget-tokens 3000} :messages [{:role :user :content "Hi"}]}
+		  :task {:intent :model/chat :dispatch {:candidates [:anthropic/voice] :retry {:same-cap-max 0}}}}`, tt.left), false)
+		requests := server.Requests()[before:]
+		require.Len(t, requests, 1, "%v: %s", tt.left, h.raw)
+		var body struct {
+			Limit    float64 `json:"max_tokens"`
+			Thinking struct {
+				Budget float64 `json:"budget_tokens"`
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(requests[0].Body), &body))
+		assert.Equal(t, []float64{tt.limit, tt.reasoning}, []float64{body.Limit, body.Thinking.Budget}, "%v: %s", tt.left, h.raw)
+	}
+}

@@ -101,19 +101,17 @@ const lastRun = "last"
 // find returns the run that a caller has named.
 func (j *Runs) find(ctx context.Context, name string) (store.Run, *contract.Error) {
 	run, err := j.named(ctx, name)
-	if j.reach.All() || err != nil && err.Type != "invalid-request" {
+	if err != nil {
 		return run, err
 	}
-	if err == nil {
-		seen, fault := j.sees(ctx, &run)
-		if fault != nil {
-			return store.Run{}, Failure(fault)
-		}
-		if seen {
-			return run, nil
-		}
+	seen, fault := j.sees(ctx, &run)
+	switch {
+	case fault != nil:
+		return store.Run{}, Failure(fault)
+	case !seen:
+		return store.Run{}, notRecorded(name)
 	}
-	return store.Run{}, notRecorded(name)
+	return run, nil
 }
 
 func notRecorded(name string) *contract.Error {

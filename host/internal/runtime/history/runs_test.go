@@ -261,7 +261,7 @@ func TestNamesRunsInReach(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ferment.db")
 	s, err := store.Open(t.Context(), store.Options{Path: path, MinFree: 1})
 	require.NoError(t, err)
-	for id, who := range map[string]string{doneRun: "ann", lostRun: "bob"} {
+	for id, who := range map[string]string{doneRun: "ann", lostRun: "bob", openRun: "eva", "run_02" + doneRun[6:]: "eva"} {
 		(&runScript{t: t, to: s, run: id, at: recordedAt, epoch: 1, principal: who}).begin("a/good")
 	}
 	require.NoError(t, s.Close())
@@ -277,8 +277,10 @@ func TestNamesRunsInReach(t *testing.T) {
 		_, failed := j.OwnedBy("eve").(*Runs).find(t.Context(), name)
 		assert.Equal(t, "run/not-found", typeOf(failed), name)
 	}
-	_, failed := j.find(t.Context(), "run_01A")
-	assert.Equal(t, "invalid-request", typeOf(failed))
+	for _, several := range []*Runs{j, j.OwnedBy("eva").(*Runs)} {
+		_, failed := several.find(t.Context(), "run_0")
+		assert.Equal(t, "invalid-request", typeOf(failed))
+	}
 }
 
 func TestShows(t *testing.T) {

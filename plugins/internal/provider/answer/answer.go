@@ -165,11 +165,13 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	switch {
 	case r.Options.MaxTokens == 0 && c.reserved > 0:
 		// All that is left is reserved. A model may refuse a limit above its own, which is
-		// not known here, so only a small one is sent.
-		if c.reserved <= leastLimit {
-			r.Options.MaxTokens = c.reserved
+		// not known here, so only a small one is sent. A format that requires a limit
+		// sends leastLimit beside the budget for reasoning.
+		room := c.reserved - leastLimit
+		if room <= 0 {
+			r.Options.MaxTokens, room = c.reserved, c.reserved/2
 		}
-		r.Options.Budget = min(r.Options.Budget, max(c.reserved/2, c.reserved-leastLimit))
+		r.Options.Budget = min(r.Options.Budget, room)
 	case r.Options.MaxTokens > 0:
 		c.headroom = c.room()
 		if c.reserved > 0 { // a request for more could exceed the budget of the call

@@ -16,8 +16,8 @@ import (
 // mode of a lock file: it is committed and contains no secrets.
 const mode = 0o644
 
-// Read reads the lock file at path; name is its name in errors. If there is no file, there is false
-// and err is nil. A file that is not valid is a [*DecodeError].
+// Read reads the lock file at path; name is its name in errors. Without a file it returns
+// false and no error. A file that is not valid is a [*DecodeError].
 func Read(name, path string) (f File, there bool, err error) {
 	// Checked before the open, which would block on a pipe without a writer.
 	info, err := os.Stat(path)
