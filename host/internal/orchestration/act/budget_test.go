@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
@@ -784,8 +785,8 @@ func judgePanels(t testing.TB) *dispatchtest.World {
 // measured are the calibrations of judges that may refuse answers.
 type measured struct{}
 
-func (measured) Calibration(string) dispatch.Calibration {
-	return dispatch.Calibration{Known: true, Kappa: 1}
+func (measured) Weight(string) calibration.Weight {
+	return calibration.Weight{Standing: calibration.Believed, Agrees: true}
 }
 
 // EVAL-072, LED-007, JDG-008: for any plan over priced capabilities that

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -11,7 +12,7 @@ import (
 
 // recordGrade converts a grade to the result of its gate and records it.
 func (j *judging) recordGrade(v *voting, g *grade) quality.Result {
-	sev := v.j.severity(v.cal, g)
+	sev := v.j.severity(v.weight, g)
 	result := quality.Result{Gate: quality.Gate{Name: v.j.gate, Severity: sev, Judge: v.j.judge.Name}}
 	rec := &journal.GateVerdict{
 		Attempt: j.a.number, Gate: result.Gate.Name, Severity: sev.String(), Tier: int(quality.TierJudge),
@@ -22,9 +23,9 @@ func (j *judging) recordGrade(v *voting, g *grade) quality.Result {
 	}
 	j.unsound = v.unsound
 	switch {
-	case v.cal.Worthless != "" && v.cal.Drift == "":
+	case v.weight.Worthless() != "":
 		result.Outcome = quality.NotApplicable("judge " + v.j.judge.Name + " weighs nothing and was not asked: " +
-			v.cal.Worthless)
+			v.weight.Worthless())
 	case g == nil:
 		result.Outcome = v.failure()
 		rec.Err = v.by.err
@@ -39,7 +40,7 @@ func (j *judging) recordGrade(v *voting, g *grade) quality.Result {
 		least, _ := quality.ScoreOf(v.least)
 		result.Outcome = quality.Outcome{Pass: g.rounded >= least}
 		switch {
-		case !v.j.counts(v.cal, g):
+		case !v.j.counts(v.weight, g):
 			result.Outcome = quality.NotApplicable("judge " + v.j.judge.Name + " gave " + digits(g.rounded) +
 				", which does not count: " + v.doubt(g) + ", and on_error = \"ignore\"")
 		case result.Pass:
@@ -100,7 +101,7 @@ func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 	if v.memoized {
 		m.WriteString("; it has graded the same answer before")
 	}
-	if v.j.must && v.j.severity(v.cal, g) != quality.Must {
+	if v.j.must && v.j.severity(v.weight, g) != quality.Must {
 		m.WriteString("; it only counts in the score, because " + v.doubt(g))
 	}
 	for _, part := range []struct{ key, is string }{{"criteria", "criteria"}, {"violations", "violations"}} {
@@ -114,12 +115,14 @@ func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 // doubt returns why the judge refuses nothing by itself.
 func (v *voting) doubt(g *grade) string {
 	switch {
-	case !v.cal.Known:
+	case v.weight.Standing == calibration.Expired:
+		return "the calibration of the judge has expired"
+	case v.weight.CapID != "" && v.weight.CapID != g.capID:
+		return "it was calibrated with :" + v.weight.CapID
+	case !v.weight.Covers("", ""):
 		return "the judge was not calibrated"
-	case v.cal.Kappa < v.j.judge.MinKappa:
+	case !v.weight.Agrees:
 		return "the judge agrees too little with labelled answers"
-	case v.cal.CapID != g.capID:
-		return "it was calibrated with :" + v.cal.CapID
 	}
 	return "it has changed since it was calibrated"
 }

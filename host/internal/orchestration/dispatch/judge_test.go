@@ -15,6 +15,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/prompt"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
@@ -29,11 +30,11 @@ func grader(id, more string) string {
 }
 
 // calibrations are the known calibrations of judges.
-type calibrations map[string]dispatch.Calibration
+type calibrations map[string]calibration.Weight
 
-func (c calibrations) Calibration(judge string) dispatch.Calibration { return c[judge] }
+func (c calibrations) Weight(judge string) calibration.Weight { return c[judge] }
 
-var calibrated = calibrations{"grader": {Known: true, Kappa: 0.8}}
+var calibrated = calibrations{"grader": {Standing: calibration.Believed, Agrees: true}}
 
 type judgeWorld struct {
 	judge registry.Judge
@@ -550,13 +551,15 @@ func TestUncalibratedJudge(t *testing.T) {
 		must bool
 		why  string
 	}{
-		"measured":       {calibrations{"grader": {Known: true, Kappa: 0.4}}, true, ""},
-		"the same":       {calibrations{"grader": {Known: true, Kappa: 0.4, CapID: "t/grader", Key: key}}, true, ""},
+		"measured":       {calibrations{"grader": {Standing: calibration.Believed, Agrees: true}}, true, ""},
+		"the same":       {calibrations{"grader": {Standing: calibration.Believed, Agrees: true, CapID: "t/grader", Key: key}}, true, ""},
+		"expired":        {calibrations{"grader": {Standing: calibration.Expired, Agrees: true, CapID: "t/grader"}}, false, "has expired"},
 		"never":          {calibrations{}, false, "was not calibrated"},
-		"another judge":  {calibrations{"other": {Known: true, Kappa: 1}}, false, "was not calibrated"},
-		"too little":     {calibrations{"grader": {Known: true, Kappa: 0.39}}, false, "agrees too little"},
-		"other capacity": {calibrations{"grader": {Known: true, Kappa: 1, CapID: "t/x"}}, false, "was calibrated with :t/x"},
-		"another key":    {calibrations{"grader": {Known: true, Kappa: 1, CapID: "t/grader", Key: "b3:" + fmt.Sprintf("%064d", 8)}}, false, "has changed since"},
+		"another judge":  {calibrations{"other": {Standing: calibration.Believed, Agrees: true}}, false, "was not calibrated"},
+		"drifted, weak":  {calibrations{"grader": {Standing: calibration.Drifted, CapID: "t/x"}}, false, "was calibrated with :t/x"},
+		"too little":     {calibrations{"grader": {Standing: calibration.Weak}}, false, "agrees too little"},
+		"other capacity": {calibrations{"grader": {Standing: calibration.Believed, Agrees: true, CapID: "t/x"}}, false, "was calibrated with :t/x"},
+		"another key":    {calibrations{"grader": {Standing: calibration.Believed, Agrees: true, CapID: "t/grader", Key: "b3:" + fmt.Sprintf("%064d", 8)}}, false, "has changed since"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := judgeWorld{cal: row.cal}.world(t)
@@ -584,7 +587,7 @@ func TestUncalibratedJudge(t *testing.T) {
 // has no weight, also as must; a grade without a calibration counts in the
 // score, and not at all where errors of the judge are ignored.
 func TestWeightOfAJudge(t *testing.T) {
-	worthless := calibrations{"grader": {Known: true, Kappa: 0.9, Worthless: "it follows the length"}}
+	worthless := calibrations{"grader": {Standing: calibration.Worthless, Agrees: true, Reason: "it follows the length"}}
 	for name, row := range map[string]struct {
 		cal    dispatch.Calibrations
 		judge  registry.Judge
@@ -599,7 +602,7 @@ func TestWeightOfAJudge(t *testing.T) {
 		"uncalibrated":                 {calibrations{}, registry.Judge{Votes: 1}, 1, true, "0.85M"},
 		"uncalibrated, ignored":        {calibrations{}, registry.Judge{Votes: 1, IgnoreErrors: true}, 1, false, "1M"},
 		"needs none, ignored":          {calibrations{}, registry.Judge{Votes: 1, IgnoreErrors: true, Plain: true}, 1, true, "0.85M"},
-		"measured with other, ignored": {calibrations{"grader": {Known: true, Kappa: 0.9, CapID: "t/x"}}, registry.Judge{Votes: 1, IgnoreErrors: true}, 1, false, "1M"},
+		"measured with other, ignored": {calibrations{"grader": {Standing: calibration.Believed, Agrees: true, CapID: "t/x"}}, registry.Judge{Votes: 1, IgnoreErrors: true}, 1, false, "1M"},
 	} {
 		for _, severity := range []string{"should", "must"} {
 			t.Run(name+" "+severity, func(t *testing.T) {
@@ -628,7 +631,7 @@ func TestWeightOfAJudge(t *testing.T) {
 // JDG-011: a drifted judge is not asked, its breaker is open, and it serves
 // again after a new calibration.
 func TestDriftedJudge(t *testing.T) {
-	known := calibrations{"grader": {Known: true, Kappa: 0.5, CapID: "t/grader", Drift: "kappa was 0.7 and is 0.5"}}
+	known := calibrations{"grader": {Standing: calibration.Drifted, Agrees: true, CapID: "t/grader", Reason: "kappa was 0.7 and is 0.5"}}
 	w := judgeWorld{cal: known}.world(t)
 	var events []string
 	w.Dispatcher.Stats.Notice = func(n stats.Notice) { events = append(events, n.Event+" "+n.CapID) }
@@ -645,7 +648,7 @@ func TestDriftedJudge(t *testing.T) {
 			assert.Equal(t, "open", st.State())
 		}
 	}
-	known["grader"] = dispatch.Calibration{Known: true, Kappa: 0.7, CapID: "t/grader"}
+	known["grader"] = calibration.Weight{Standing: calibration.Believed, Agrees: true, CapID: "t/grader"}
 	assert.Nil(t, serve(t, w, order{layer: by("must", "0.8M")}).Err)
 	assert.Equal(t, []string{"t/a", "t/a", "t/a", "t/grader"}, w.Dispatched())
 }
@@ -654,7 +657,7 @@ func TestDriftedJudge(t *testing.T) {
 // the next answer, the next judge is asked, and verdicts on labelled answers
 // continue, so that the judge can recover.
 func TestBelieve(t *testing.T) {
-	known := calibrations{"grader": {Known: true, Kappa: 0.9, CapID: "t/grader"}}
+	known := calibrations{"grader": {Standing: calibration.Believed, Agrees: true, CapID: "t/grader"}}
 	w := judgeWorld{cal: known, caps: []string{grader("t/grader", ""), grader("t/next", "")}}.world(t)
 	var events []string
 	w.Dispatcher.Stats.Notice = func(n stats.Notice) { events = append(events, n.Event+" "+n.CapID) }
@@ -668,7 +671,10 @@ func TestBelieve(t *testing.T) {
 	}
 	believe := func(drift string) {
 		c, _ := w.Registry.Capability("t/grader")
-		known["grader"] = dispatch.Calibration{Known: true, Kappa: 0.5, CapID: "t/grader", Drift: drift}
+		known["grader"] = calibration.Weight{Standing: calibration.Believed, Agrees: true, CapID: "t/grader"}
+		if drift != "" {
+			known["grader"] = calibration.Weight{Standing: calibration.Drifted, Agrees: true, CapID: "t/grader", Reason: drift}
+		}
 		w.Dispatcher.Stats.Believe("grader", c, registry.IntentGrade, w.State("t/grader").Edition, drift, time.Now())
 	}
 	w.On("t/a", out(`{:text "x"}`)).On("t/grader", score("0.9")).On("t/next", score("0.85"))

@@ -9,37 +9,16 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/memo"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Calibration is the measured quality of a judge.
-type Calibration struct {
-	// Known is false for a judge that was never measured.
-	Known bool
-	// Kappa is its agreement with labelled answers beyond chance.
-	Kappa float64
-	// CapID is the measured capability. Key identifies everything that determines
-	// the grades besides task and answer; empty: unknown.
-	CapID, Key string
-	// Drift is the reason why the judge must not be called, empty if it may.
-	Drift string
-	// Worthless is the reason why its grades are ignored, empty if they count.
-	Worthless string
-}
-
-// appliesTo reports whether the calibration is of the judge that gave the
-// grade, as far as known. by is nil before the grade.
-func (c Calibration) appliesTo(by *grade) bool {
-	return c.Known && (by == nil || (c.CapID == "" || c.CapID == by.capID) &&
-		(c.Key == "" || by.key == "" || c.Key == by.key))
-}
-
-// Calibrations returns the calibration of judges by name. It is called for each
-// grade, must be safe for concurrent use and quick.
+// Calibrations returns the weight of the grades of a judge. It is called for
+// each grade, must be safe for concurrent use and quick.
 type Calibrations interface {
-	Calibration(judge string) Calibration
+	Weight(judge string) calibration.Weight
 }
 
 // ModelObserver is an optional interface of Calibrations. Served reports which
@@ -244,9 +223,9 @@ func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 
 // memoized returns the cached grade of an equal answer to an equal task by the
 // first judge; nil without one. It avoids the cost of a voting.
-func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Calibration,
+func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, weight calibration.Weight,
 	task, answer edn.Value) *grade {
-	if d.Grades == nil || !j.judge.Memo || cal.Drift != "" ||
+	if d.Grades == nil || !j.judge.Memo || weight.Drift() != "" ||
 		j.policy.Ordering != policy.Declared && j.policy.Ordering != policy.Learning {
 		return nil
 	}
@@ -267,26 +246,30 @@ func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, cal Ca
 	return nil
 }
 
-// severity is that of a grade below the minimum. A judge without a calibration,
-// or with too little agreement with labelled answers, refuses nothing by itself
-// (JDG-011).
-func (j *judgePanel) severity(cal Calibration, by *grade) quality.Severity {
-	if !j.must || !cal.appliesTo(by) || cal.Kappa < j.judge.MinKappa || cal.Worthless != "" {
+// severity returns the severity of a grade below the minimum. by is nil if there
+// is no grade.
+func (j *judgePanel) severity(w calibration.Weight, by *grade) quality.Severity {
+	capID, key := "", ""
+	if by != nil {
+		capID, key = by.capID, by.key
+	}
+	if !j.must || !w.Rejects(capID, key) {
 		return quality.Should
 	}
 	return quality.Must
 }
 
-// counts reports whether a grade counts at all. A grade of a judge without a
-// calibration counts in the score, unless errors of the judge are ignored
+// counts reports whether a grade counts at all. A grade that the calibration
+// does not cover counts in the score, unless errors of the judge are ignored
 // (JDG-005).
-func (j *judgePanel) counts(cal Calibration, by *grade) bool {
-	return !j.judge.IgnoreErrors || j.judge.Plain || cal.appliesTo(by)
+func (j *judgePanel) counts(w calibration.Weight, by *grade) bool {
+	return !j.judge.IgnoreErrors || j.judge.Plain || w.Covers(by.capID, by.key)
 }
 
-func (d *Dispatcher) calibration(judge string) Calibration {
+// weight returns the weight of the grades of a judge.
+func (d *Dispatcher) weight(judge string) calibration.Weight {
 	if d.Calibrations == nil {
-		return Calibration{}
+		return calibration.Weight{}
 	}
-	return d.Calibrations.Calibration(judge)
+	return d.Calibrations.Weight(judge)
 }

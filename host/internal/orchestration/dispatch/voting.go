@@ -8,6 +8,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality"
+	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/funds"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -31,17 +32,17 @@ func (j *judging) gradeAnswer(ctx context.Context, subject quality.Subject, resu
 		}
 		return pastGrade(panel, v), true
 	}
-	cal := n.d.calibration(panel.judge.Name)
-	if cal.Worthless != "" && cal.Drift == "" {
-		return j.recordGrade(&voting{j: panel, cal: cal}, nil), true
+	weight := n.d.weight(panel.judge.Name)
+	if weight.Worthless() != "" {
+		return j.recordGrade(&voting{j: panel, weight: weight}, nil), true
 	}
-	if g := panel.memoized(n.d, j.a.capability, cal, n.w.Input, subject.Result); g != nil {
-		return j.recordGrade(&voting{j: panel, cal: cal, least: p.scoreMin, memoized: true}, g), true
+	if g := panel.memoized(n.d, j.a.capability, weight, n.w.Input, subject.Result); g != nil {
+		return j.recordGrade(&voting{j: panel, weight: weight, least: p.scoreMin, memoized: true}, g), true
 	}
 	if subject.Request.IsNil() {
 		subject.Request = p.subject(n.w.Input)
 	}
-	v := j.voting(panel, cal)
+	v := j.voting(panel, weight)
 	if v.selectJudges() == noOtherJudge {
 		return result, false
 	}
@@ -57,7 +58,7 @@ type voting struct {
 	call         *gateCall
 	attempt      *attempt
 	j            *judgePanel
-	cal          Calibration
+	weight       calibration.Weight
 	least        edn.Value
 	ids          []string // judges that may be asked, in order
 	by           checked  // sum over all calls
@@ -69,7 +70,7 @@ type voting struct {
 	rejected     *contract.Error
 }
 
-func (j *judging) voting(panel *judgePanel, cal Calibration) *voting {
+func (j *judging) voting(panel *judgePanel, weight calibration.Weight) *voting {
 	w := j.n.w
 	call := newGateCall(j, &Work{
 		Op: "call", Node: w.Node, Path: w.Path, Intent: panel.judge.Intent, Policy: panel.policy,
@@ -78,7 +79,7 @@ func (j *judging) voting(panel *judgePanel, cal Calibration) *voting {
 		// A judge spends from the budget of its node.
 		Budget: w.Budget,
 	}, funds.ForVote, panel.gate)
-	return &voting{call: call, attempt: j.a, j: panel, cal: cal, least: w.Policy.scoreMin}
+	return &voting{call: call, attempt: j.a, j: panel, weight: weight, least: w.Policy.scoreMin}
 }
 
 // failed reports whether a record of the votes could not be written.
@@ -123,14 +124,14 @@ func (v *voting) selectJudges() selection {
 func (v *voting) openForDrift(c *registry.Capability) {
 	if cs := v.call.node.w.Policy.stats[c.ID]; cs != nil {
 		n := &v.call.node
-		cs.OpenForDrift(n.now(), n.d.Executor.State(c.ID).Edition, c.Version, v.j.judge.Name, v.cal.Drift)
+		cs.OpenForDrift(n.now(), n.d.Executor.State(c.ID).Edition, c.Version, v.j.judge.Name, v.weight.Drift())
 	}
 }
 
 // syncDrift applies the calibration of the judge to its breakers.
 func (v *voting) syncDrift() {
 	for id, cs := range v.call.node.w.Policy.stats {
-		if v.cal.Drift != "" {
+		if v.weight.Drift() != "" {
 			v.eligible(id)
 		} else if !cs.Closed() {
 			cs.ClearDrift(v.call.node.now(), v.j.judge.Name)
@@ -148,9 +149,9 @@ func (v *voting) eligible(id string) bool {
 		v.rejected = contract.Errorf("judge/same-family",
 			":%s cannot grade the answer of :%s: both are of the model family %s", id, author.ID, c.Family)
 		return false
-	case v.cal.Drift != "" && (v.cal.CapID == "" || v.cal.CapID == id):
+	case v.weight.Drift() != "" && (v.weight.CapID == "" || v.weight.CapID == id):
 		v.rejected = contract.Errorf("judge/drift", ":%s is no longer used as judge %s: %s", id, v.j.judge.Name,
-			v.cal.Drift)
+			v.weight.Drift())
 		v.openForDrift(c)
 		return false
 	}

@@ -32,9 +32,7 @@ type calibrationCache struct {
 type calibrated struct {
 	looked time.Time
 	file   os.FileInfo // nil: no file
-	is     dispatch.Calibration
 	record *calibration.Record
-	until  time.Time // end of validity
 	// passed of graded answers had the lowest score with which one passed in the
 	// record.
 	passed, graded int
@@ -53,15 +51,24 @@ func newCalibrationCache(dataDir string, reg *registry.Registry) *calibrationCac
 	return &calibrationCache{dir: calibrations.Dir(dataDir), registry: reg, now: time.Now, known: map[string]calibrated{}}
 }
 
-// Calibration implements dispatch.Calibrations. An unreadable file counts as
-// no calibration; the configuration warns of it.
-func (c *calibrationCache) Calibration(judge string) dispatch.Calibration {
+// Weight implements dispatch.Calibrations. An unreadable file counts as no
+// calibration; the configuration warns of it.
+func (c *calibrationCache) Weight(judge string) calibration.Weight {
+	j, ok := c.registry.Judge(judge)
+	if !ok {
+		return calibration.Weight{}
+	}
+	now := c.now()
+	return c.record(judge, now).Weight(j, now)
+}
+
+// record returns the record of a judge, nil without one.
+func (c *calibrationCache) record(judge string, now time.Time) *calibration.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was, ok := c.known[judge]
-	now := c.now()
 	if ok && now.Sub(was.looked) < rereadAfter {
-		return was.at(now)
+		return was.record
 	}
 	file, err := os.Stat(c.dir.File(judge))
 	if err != nil {
@@ -74,19 +81,12 @@ func (c *calibrationCache) Calibration(judge string) dispatch.Calibration {
 		was.looked, was.file = is.looked, is.file
 		is = was
 	case file != nil:
-		is.is, is.until, is.record = c.read(judge)
+		if r, err := c.dir.Record(judge); err == nil {
+			is.record = r
+		}
 	}
 	c.known[judge] = is
-	return is.at(now)
-}
-
-// at returns the calibration valid at a time. An expired one is zero, unless
-// the judge has drifted or is worthless: waiting does not change that.
-func (c calibrated) at(now time.Time) dispatch.Calibration {
-	if now.After(c.until) && c.is.Drift == "" && c.is.Worthless == "" {
-		return dispatch.Calibration{}
-	}
-	return c.is
+	return is.record
 }
 
 // Served implements dispatch.ModelObserver. It reports a grade that was given by a model other than
@@ -142,22 +142,4 @@ func (c *calibrationCache) forget(judge string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, judge)
-}
-
-func (c *calibrationCache) read(judge string) (is dispatch.Calibration, until time.Time, r *calibration.Record) {
-	r, err := c.dir.Record(judge)
-	if err != nil || r == nil {
-		return is, until, nil
-	}
-	is = dispatch.Calibration{Known: true, Kappa: r.Kappa, CapID: r.Capability, Key: r.Key}
-	if j, ok := c.registry.Judge(judge); ok {
-		until = r.At.Add(j.Recheck)
-		if !r.Other(j) {
-			is.Worthless = r.Worthless()
-		}
-		if r.Drifted(j.Drift) {
-			is.Drift = r.Decline()
-		}
-	}
-	return is, until, r
 }

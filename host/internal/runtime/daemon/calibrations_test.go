@@ -14,7 +14,6 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/quality/calibration"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
-	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/rescore"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/build"
@@ -30,8 +29,9 @@ func TestCalibrations(t *testing.T) {
 	c := newCalibrationCache(dir, reg)
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	c.now = func() time.Time { return at }
-	look := func() dispatch.Calibration { at = at.Add(rereadAfter); return c.Calibration("grader") }
-	assert.Equal(t, dispatch.Calibration{}, look())
+	look := func() calibration.Weight { at = at.Add(rereadAfter); return c.Weight("grader") }
+	none := calibration.Weight{Standing: calibration.Uncalibrated}
+	assert.Equal(t, none, look())
 
 	key := "b3:" + strings.Repeat("0", 64)
 	file := calibrations.Dir(dir).File("grader")
@@ -43,18 +43,18 @@ func TestCalibrations(t *testing.T) {
 	}
 	first := calibration.Record{Judge: "grader", Capability: "judge/rules", Key: key, Anchors: key, Good: 20, Bad: 20, At: at, Kappa: 0.8}
 	keep(first)
-	assert.Equal(t, dispatch.Calibration{}, c.Calibration("grader"), "not looked at for each answer")
-	assert.Equal(t, dispatch.Calibration{Known: true, Kappa: 0.8, CapID: "judge/rules", Key: key}, look())
+	assert.Equal(t, none, c.Weight("grader"), "not looked at for each answer")
+	assert.Equal(t, calibration.Weight{Standing: calibration.Believed, Agrees: true, CapID: "judge/rules", Key: key}, look())
 	at = at.Add(time.Hour)
-	assert.Equal(t, dispatch.Calibration{}, look(), "what was measured too long ago is not known")
+	assert.Equal(t, calibration.Expired, look().Standing)
 	worse := first
 	worse.Kappa, worse.At = 0.6, at
 	keep(worse.Since(&first))
-	assert.Equal(t, dispatch.Calibration{Known: true, Kappa: 0.6, CapID: "judge/rules", Key: key, Drift: "kappa was 0.8 at first and is 0.6"}, look())
+	assert.Equal(t, calibration.Weight{Standing: calibration.Drifted, Agrees: true, CapID: "judge/rules", Key: key, Reason: "kappa was 0.8 at first and is 0.6"}, look())
 	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
-	assert.Equal(t, dispatch.Calibration{}, look(), "what cannot be read is nothing")
+	assert.Equal(t, none, look(), "what cannot be read is nothing")
 	require.NoError(t, os.Remove(file))
-	assert.Equal(t, dispatch.Calibration{}, look())
+	assert.Equal(t, none, look())
 }
 
 // JDG-011: a model that was not measured is reported if it graded for the
@@ -70,7 +70,7 @@ func TestServedModelsAreCompared(t *testing.T) {
 	key := "b3:" + strings.Repeat("0", 64)
 	r := calibration.Record{Judge: "grader", Capability: "judge/rubric", Key: key, Anchors: key, Good: 20, Bad: 20, At: time.Now().UTC(), Kappa: 0.8}
 	serve := func() {
-		c.Calibration("grader")
+		c.Weight("grader")
 		for _, model := range []string{"m-1", "m-2", "m-3"} {
 			c.Served("grader", "judge/rubric", model)
 		}
@@ -153,7 +153,7 @@ func TestShareOfGoodAnswers(t *testing.T) {
 	assert.True(t, c.share("grader").IsNil(), "its errors are not known")
 	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
-	c.Calibration("grader")
+	c.Weight("grader")
 	for range 50 {
 		c.Graded("grader", key, 500)
 		c.Graded("grader", key, 499)
@@ -168,7 +168,7 @@ func TestShareOfGoodAnswers(t *testing.T) {
 	}
 	at := time.Now().Add(2 * rereadAfter)
 	c.now = func() time.Time { return at }
-	c.Calibration("grader")
+	c.Weight("grader")
 	assert.True(t, edn.Equal(v, c.share("grader")), "the file is the same")
 
 	list := JudgesValue([]rescore.Status{{Judge: &registry.Judge{Name: "grader"}, Standing: calibration.Weak}, {Judge: &registry.Judge{Name: "other"}, Standing: calibration.Weak}}, c.share)
@@ -181,7 +181,7 @@ func TestShareOfGoodAnswers(t *testing.T) {
 	r.Sensitivity, r.Specificity, r.At = 0.5, 0.5, r.At.Add(time.Second)
 	require.NoError(t, calibrations.Dir(dir).Keep(r))
 	c.forget("grader")
-	c.Calibration("grader")
+	c.Weight("grader")
 	c.Graded("grader", key, 900)
 	assert.Equal(t, "{:graded 1 :passed 1}", c.share("grader").String(), "no better than chance")
 }

@@ -81,3 +81,51 @@ func TestWeight(t *testing.T) {
 		}
 	}
 }
+
+// JDG-005, JDG-011: only a valid calibration that agrees well enough lets a judge
+// reject an answer, a drifted judge is not called, and one whose agreement is
+// within chance neither.
+func TestWeightOfARecord(t *testing.T) {
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	judge := &registry.Judge{Name: "grader", MinKappa: 0.4, Drift: 0.15, Recheck: time.Hour}
+	record := func(kappa, baseline float64) *calibration.Record {
+		return &calibration.Record{
+			Capability: "judge/rules", Key: "k", At: at, Good: 20, Bad: 20, Kappa: kappa,
+			Baseline: calibration.Measured{Value: baseline, Of: 40},
+		}
+	}
+	other := *judge
+	other.Capability = "judge/other"
+	for name, row := range map[string]struct {
+		record    *calibration.Record
+		judge     *registry.Judge
+		after     time.Duration
+		standing  calibration.Standing
+		rejects   bool
+		covers    bool
+		drift     string
+		worthless bool
+	}{
+		"never calibrated":  {nil, judge, 0, calibration.Uncalibrated, false, false, "", false},
+		"agrees":            {record(0.4, 0.4), judge, time.Hour, calibration.Believed, true, true, "", false},
+		"agrees too little": {record(0.39, 0.39), judge, 0, calibration.Weak, false, true, "", false},
+		"expired":           {record(0.4, 0.4), judge, time.Hour + 1, calibration.Expired, false, false, "", false},
+		"other capability":  {record(0.4, 0.9), &other, 0, calibration.Uncalibrated, false, false, "", false},
+		"drifted":           {record(0.6, 0.8), judge, 2 * time.Hour, calibration.Drifted, true, true, "kappa was 0.8 at first and is 0.6", false},
+		"drifted and weak":  {record(0.39, 0.8), judge, 0, calibration.Drifted, false, true, "kappa was 0.8 at first and is 0.39", false},
+		"within chance":     {record(0, 0), judge, 2 * time.Hour, calibration.Worthless, false, true, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := row.record.Weight(row.judge, at.Add(row.after))
+			assert.Equal(t, row.standing, w.Standing)
+			assert.Equal(t, row.rejects, w.Rejects("judge/rules", "k"))
+			assert.Equal(t, row.covers, w.Covers("judge/rules", "k"))
+			assert.Equal(t, row.covers, w.Covers("", ""))
+			assert.Equal(t, row.drift, w.Drift())
+			assert.Equal(t, row.worthless, w.Worthless() != "")
+			assert.False(t, w.Covers("judge/other", "k"))
+			assert.False(t, w.Rejects("judge/rules", "k2"))
+		})
+	}
+	assert.False(t, calibration.Weight{}.Covers("", ""))
+}

@@ -33,8 +33,7 @@ func (o Outcome) Value() edn.Value {
 	for i, f := range faults {
 		list[i] = edn.MustMap(edn.K("fault"), edn.K(f.Name), edn.K("message"), edn.Text(f.Message))
 	}
-	believed := o.Record.Kappa >= o.Judge.MinKappa && o.Record.Worthless() == "" &&
-		!slices.ContainsFunc(faults, func(f calibration.Fault) bool { return f.Name == "drift" })
+	believed := o.Record.Standing(o.Judge, o.Record.At) == calibration.Believed
 	return edn.MustMap(
 		edn.K("calibration"), o.Record.Value(), edn.K("hash"), edn.Text(o.Record.Hash()),
 		edn.K("believed?"), edn.Bool(believed), edn.K("min-kappa"), figure(o.Judge.MinKappa),
