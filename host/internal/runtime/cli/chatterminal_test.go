@@ -133,9 +133,17 @@ func (e *emulated) shows(last ...string) {
 	}
 }
 
-// ends waits for the end of the program and returns its exit code.
+// written is all that the program has written so far.
+func (e *emulated) written() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.all.String()
+}
+
+// ends waits for the end of the program and of what it wrote, and returns its exit code.
 func (e *emulated) ends() int {
 	_ = e.cmd.Wait()
+	e.read.Wait()
 	return e.cmd.ProcessState.ExitCode()
 }
 
@@ -150,7 +158,7 @@ func TestChatOnTerminal(t *testing.T) {
 	e.shows("new conversation c-01", ready, ">")
 	e.types("Hello\r")
 	e.shows("new conversation c-01", "> Hello", "aha", ready, ">")
-	assert.Contains(t, e.all.String(), "\x1b[1ma\x1b[m", "bold")
+	assert.Contains(t, e.written(), "\x1b[1ma\x1b[m", "bold")
 	e.types("again\r")
 	e.shows("> again", "LOUD", "retracted: eval/must-failed", "you said: Hello", ready, ">")
 	e.types("long\r")
@@ -256,7 +264,7 @@ func TestChatPlainTerminals(t *testing.T) {
 	e.shows("> Hello", "**a**ha", "c-01 · llm/voice · /help", ">")
 	e.types("\x04")
 	assert.Equal(t, 0, e.ends())
-	assert.NotRegexp(t, `\x1b\[[0-9;]+m`, e.all.String())
+	assert.NotRegexp(t, `\x1b\[[0-9;]+m`, e.written())
 
 	e = w.emulate(60, 20, []string{"TERM=dumb"}, "chat", "c-01")
 	e.shows(">")
@@ -271,6 +279,6 @@ func TestChatPlainTerminals(t *testing.T) {
 	e.types("/nothing\n")
 	e.types("/quit\n")
 	assert.Equal(t, 0, e.ends())
-	assert.NotContains(t, e.all.String(), "\x1b")
-	assert.Contains(t, e.all.String(), "there is no command /nothing")
+	assert.NotContains(t, e.written(), "\x1b")
+	assert.Contains(t, e.written(), "there is no command /nothing")
 }
