@@ -239,6 +239,7 @@ func (a *attempt) recordEnd() {
 // report reports how the attempt ended to the statistics of its candidate. draw
 // is the ordinal of a random value.
 func (a *attempt) report(draw int) {
+	a.reported = true
 	if a.stats == nil {
 		return
 	}

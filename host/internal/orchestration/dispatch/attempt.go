@@ -32,6 +32,7 @@ type attempt struct {
 	started     time.Time
 	stats       *stats.Candidate // nil without statistics
 	permit      breaker.Permit
+	reported    bool            // the permit was given back
 	stream      *stream.Attempt // nil unless the run streams this node
 	reservation funds.Reservation
 

@@ -365,6 +365,24 @@ func (s *attempts) discard(a *attempt) {
 	s.listAttempt(a)
 }
 
+// returnPermits gives the permits back of attempts that end without a report: their
+// start could not be recorded, or their call was stopped with the operation. A
+// half-open breaker would otherwise wait for its probe for ever.
+func (s *attempts) returnPermits() {
+	give := func(a *attempt) {
+		if !a.reported && a.past == nil {
+			a.reported = true
+			a.stats.Return(s.n.now(), a.permit)
+		}
+	}
+	if s.alone != nil {
+		give(s.alone)
+	}
+	for _, a := range s.parallel {
+		give(a)
+	}
+}
+
 // listAttempt adds the attempt to the attempts in the result.
 func (s *attempts) listAttempt(a *attempt) {
 	failureType := ""

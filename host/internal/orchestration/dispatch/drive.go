@@ -21,6 +21,7 @@ type Observer func(flow.Rules) func(e flow.Event, open []flow.Command)
 // drive carries out the commands of the machine until the operation has ended.
 func (o *operation) drive(ctx context.Context) {
 	rules := o.rules()
+	defer o.attempts.returnPermits()
 	if o.strategy.name != policy.Cascade {
 		o.parallel = &parallelCalls{clock: o.node.d.Clock, arrivals: make(chan *attempt, min(o.strategy.candidates, maxParallel))}
 		defer o.stopAll()

@@ -315,6 +315,28 @@ func TestTrips(t *testing.T) {
 	})
 }
 
+// BRK-001, LLM-030: a probe that fails by the configuration of a former edition says
+// nothing about the one that serves: the next call is the probe.
+func TestProbeOfAFormerEdition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newRemediationWorld(t, registry.Quality{}, 2)
+		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return fails("provider/unavailable") })
+		one := func() served { return serve(t, k.World, order{layer: retries(0, 1)}) }
+		for range 5 {
+			one()
+		}
+		time.Sleep(1200 * time.Millisecond)
+		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
+			k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
+			assert.Equal(t, "b ", one().events()[0], "a probe is under way")
+			return fails("provider/auth-failed")
+		})
+		require.Equal(t, "a ", one().events()[0], "the probe")
+		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { return out(`{:n 1}`) })
+		assert.Equal(t, "a ", one().events()[0], "the next probe")
+	})
+}
+
 // LLM-030: while a breaker is tripped, failures of other calls name the cause;
 // a result of a former edition is ignored.
 func TestTripsAreReported(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -272,6 +273,39 @@ func TestOneProbe(t *testing.T) {
 		}
 		assert.Equal(t, 1, probes)
 	})
+}
+
+// BRK-001: a probe whose operation ends early, because its start or that of another
+// attempt cannot be recorded, gives its permit back.
+func TestProbeOfALostOperation(t *testing.T) {
+	lost := contract.Errorf("journal/full", "no space left")
+	priced := ":cap/cost {:usd 0.5M}"
+	for name, layer := range map[string]policy.Layer{"alone": retries(0, 1), "parallel": hedge(ms, 2, 0, 0)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := worldWithStats(t, priced, priced)
+				w.On("t/b", out(`{:n 2}`))
+				answers := func(step dispatchtest.Step, then func()) {
+					w.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step { then(); return step })
+				}
+				answers(fails("provider/unavailable"), func() {})
+				for range 5 {
+					serve(t, w, order{layer: retries(0, 1)})
+				}
+				time.Sleep(1200 * ms)
+				records := dispatchtest.NewRecords(t)
+				if name == "alone" {
+					records.Broken = lost
+				}
+				answers(dispatchtest.Step{Hang: true}, func() { records.Broken = lost })
+				r := serve(t, w, order{layer: layer, records: records})
+				require.Equal(t, "journal/full", r.failure())
+				require.Equal(t, "t/a", r.started()[0].CapID, "the probe")
+				answers(out(`{:n 1}`), func() {})
+				assert.Equal(t, "a ", serve(t, w, order{layer: retries(0, 1)}).events()[0], "the next probe")
+			})
+		})
+	}
 }
 
 // BIND-003, BIND-007: the record has the order and its figures: actual costs

@@ -151,8 +151,8 @@ func (cs *Candidate) Admits(now time.Time) bool {
 
 // trip opens the breaker after a failure that only a change of the
 // configuration can fix, until the time in the error or until another edition
-// serves (LLM-030). A result of an earlier edition is ignored.
-func (cs *Candidate) trip(now time.Time, edition int, err *contract.Error) {
+// serves (LLM-030). A result of an earlier edition returns the permit only.
+func (cs *Candidate) trip(now time.Time, permit breaker.Permit, edition int, err *contract.Error) {
 	until := time.Time{}
 	if floor := RetryAfter(err); floor > 0 {
 		until = now.Add(floor)
@@ -160,6 +160,7 @@ func (cs *Candidate) trip(now time.Time, edition int, err *contract.Error) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
 	if edition != 0 && edition != cs.edition {
+		cs.breaker.Report(now, permit, breaker.Ignored, 0, 0)
 		return
 	}
 	cs.tripped = err

@@ -35,7 +35,7 @@ func (cs *Candidate) Record(now time.Time, permit breaker.Permit, e End, draw fu
 	}
 	outcome = e.countBackendCrashes(now, cs.table, cs.capID, outcome)
 	if isConfigurationFailure(e.Err) {
-		cs.trip(now, e.Edition, e.Err)
+		cs.trip(now, permit, e.Edition, e.Err)
 		return
 	}
 	u := 0.0
