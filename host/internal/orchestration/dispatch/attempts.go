@@ -289,8 +289,8 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	return f
 }
 
-// close records how the attempt ended and pays for it, unless that was done
-// before the run was resumed.
+// close records how the attempt ended and settles its reservation, unless that was
+// done before the run was resumed.
 func (s *attempts) close(a *attempt) {
 	if a.past != nil {
 		if s.past.fills() {

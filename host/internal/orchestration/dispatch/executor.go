@@ -67,14 +67,14 @@ type Call struct {
 	Stop       <-chan struct{} // closed when the answer is no longer needed; nil: never
 }
 
-// Behalf is the place in a conversation for which an agent runs. Only the host states
-// it: nothing in a request does.
+// Behalf names the conversation and turn on behalf of which an agent runs. Only the
+// host sets it; a request cannot.
 type Behalf struct {
-	Principal    string // whose conversations those of sub-agents will be
+	Principal    string // owner of the conversations of sub-agents
 	Conversation string
 	Turn         string // the last one before the answer of the agent
-	// Unkept is set within shadow calls and replays: what agents ask each other there
-	// leaves no conversation.
+	// Unkept is set within shadow calls and replays: conversations between agents are
+	// not stored there.
 	Unkept bool
 }
 
@@ -114,7 +114,7 @@ func (st CapState) willReturn() bool { return st.Ready || st.Standby || st.Respa
 // Trials is an optional interface of an Executor that runs a new edition of a
 // plugin beside the current one and compares the verdicts of the gates.
 type Trials interface {
-	// Judged reports the verdict of the gates on an answer.
+	// Judged records the verdict of the gates on an answer of the current edition.
 	Judged(capID string, a Answer, pass bool)
 	// Shadowing reports cheaply whether Shadow would call a trial edition now.
 	Shadowing(capID string) bool

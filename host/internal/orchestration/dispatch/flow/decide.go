@@ -5,7 +5,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Outcome is what is known about the effect of a failed attempt.
+// Outcome classifies a failed attempt by whether its effect may have been done.
 type Outcome int
 
 // The outcomes that recovery distinguishes.
@@ -55,17 +55,17 @@ type Failure struct {
 	// Of a refused answer.
 	Out, Findings edn.Value
 	Score         edn.Value
-	Owed          int  // attempt whose refusal does not count against its candidate yet; 0: none
+	Owed          int  // attempt whose refusal is not yet counted against its candidate; 0: none
 	Deterministic bool // the candidate gives equal answers to equal requests
 	Crashed       bool // the process or the connection was lost
 	Undelivered   bool // the process exited before the call reached it
-	ComesBack     bool // a standby is ready, or the supervisor respawns
+	ComesBack     bool // the candidate is ready, has a standby or is respawning
 	NextLeft      bool // another candidate is left
 	RoundsLeft    bool // another repair round is possible
 	RepairAsked   bool // the node requests repair
 	Committed     bool // text of this attempt was shown and cannot be retracted
 	OverBudget    bool // the budget did not allow the call
-	DoneOnce      bool // a child plan of this attempt did an effect of recovery class once
+	DoneOnce      bool // an effect of class once was, or may have been, done (by a child plan, too)
 	Done          bool // an earlier answer was refused after its effect was done
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// state is what the lock of a Candidate guards, except for its names, which do
-// not change.
+// state is the part of a Candidate that its lock guards. capID and intent do not
+// change.
 type state struct {
 	capID, intent string
 	plugin        string // the capability may move to another one
