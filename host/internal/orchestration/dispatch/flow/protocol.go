@@ -107,8 +107,8 @@ type Event struct {
 	Failure *Failure
 	// Score and Cost of an accepted answer of a tournament.
 	Score, Cost edn.Value
-	// Committed is the attempt whose text cannot be retracted; 0: none, -1: text
-	// of a plan answer.
+	// Committed is the attempt whose text cannot be retracted; 0: none, -1: an
+	// attempt of another operation.
 	Committed int
 	// Ready reports that the candidate may be called again. Otherwise Late reports
 	// that the backoff would have exceeded the deadline.
