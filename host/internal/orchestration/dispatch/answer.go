@@ -261,7 +261,7 @@ func (a *attempt) report(draw int) {
 	}, func() float64 { return a.n.random(draw) })
 }
 
-// settlement returns what is needed to settle the attempt.
+// settlement returns the Settlement of the attempt.
 func (a *attempt) settlement() funds.Settlement {
 	unknown := a.outcome == flow.Unknown || a.label == journal.OutcomeCanceled
 	if a.err != nil && a.err.Type == "race/lost" {
@@ -270,8 +270,8 @@ func (a *attempt) settlement() funds.Settlement {
 	return settlementOf(a.usage, a.err, unknown)
 }
 
-// settlementOf returns what is needed to settle a call that ended with err, nil for an
-// answer. unknown reports whether it may have continued.
+// settlementOf returns the Settlement of a call that ended with err (nil: with an
+// answer). unknown reports whether it may have continued.
 func settlementOf(usage edn.Value, err *contract.Error, unknown bool) funds.Settlement {
 	e := funds.Settlement{Usage: usage, Unknown: unknown}
 	if err == nil {

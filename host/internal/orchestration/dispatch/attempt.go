@@ -61,7 +61,7 @@ type attempt struct {
 	label    string // outcome in the record
 	crashed  bool
 	doneOnce bool
-	// inconclusive: the verdict says nothing about the answer.
+	// inconclusive: the verdict does not count for or against the candidate.
 	inconclusive bool
 	judging      judging
 

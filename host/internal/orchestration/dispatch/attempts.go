@@ -325,8 +325,8 @@ func (s *attempts) judge(ctx context.Context, a *attempt, out edn.Value) (findin
 	return findings
 }
 
-// inconclusive reports whether the last verdict says nothing about the answer:
-// a check or the judge failed, or the breaker of the judge is not closed
+// inconclusive reports whether the last verdict does not count for or against the
+// candidate: a check or the judge failed, or the breaker of the judge is not closed
 // (BRK-007).
 func (s *attempts) inconclusive() bool {
 	return s.unsound || !answeredByChecks(s.result.Verdict)

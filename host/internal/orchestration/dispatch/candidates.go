@@ -304,8 +304,8 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 	return e.WithCause(cause)
 }
 
-// firstCause returns the cause of the first rejection that has one of its own,
-// else the cause behind the state of the first unavailable plugin.
+// firstCause returns the cause of the first rejection for which ownCause is true, else
+// the cause of the state of the first unavailable plugin; nil if there is neither.
 func firstCause(rejected []policy.Rejection) *contract.Error {
 	for _, r := range rejected {
 		if ownCause(r) {

@@ -44,8 +44,8 @@ type Call struct {
 	Effects  []string  // effects that this call may have
 	Scope    edn.Value // limits of those effects: a map from effect to scope
 	// Allowed are the effects that the node allows, and AllowedScope are their limits.
-	// They bound what a capability of the host asks for within the call; for others
-	// they are not set.
+	// They bound the host calls of a capability that the host provides, and are set for
+	// such a capability only.
 	Allowed      []string
 	AllowedScope edn.Value
 	Principal    string        // the caller of the run
@@ -53,7 +53,7 @@ type Call struct {
 	Permits      []string      // operations that plugins check and the caller may do
 	Caller       policy.Caller // its rights, for host calls made by the capability
 	EffectKey    string        // the same for every attempt at the same effect
-	Budget       edn.Value     // what the call may still spend
+	Budget       edn.Value     // amounts that the call may still spend
 	Within       budget.Chain  // the scopes that pay for host calls made by the capability
 	Deepest      request.Limit // how deep plans, maps and host calls may nest
 	AtLeast      bool          // calls of unknown price are allowed

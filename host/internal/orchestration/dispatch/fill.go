@@ -38,7 +38,7 @@ func (f *Fill) denied(c *registry.Capability) *contract.Error {
 	return nil
 }
 
-// fill reads what the replayed run recorded of the operation.
+// fill reads the records of the operation in the replayed run.
 func (o *operation) fill(place *journal.Place) {
 	n, q := &o.node, &o.request
 	p := &past{}

@@ -314,8 +314,8 @@ func (p *past) next(running []*attempt, timed bool) (a *attempt, timer bool) {
 }
 
 // unaffordable is the reason why a replayed run made no further attempt at a
-// candidate that could be called: only the budget keeps an attempt from its
-// start.
+// candidate that could be called: only the budget can prevent the start of such an
+// attempt.
 func unaffordable(n *node, capID string) *contract.Error {
 	return contract.Errorf("budget/exceeded", "node %s: the budget did not cover another call of :%s", n.w.Node, capID)
 }

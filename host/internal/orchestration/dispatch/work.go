@@ -16,8 +16,8 @@ import (
 )
 
 // Recorder writes the records of one run, stamped and in order. It is safe for
-// concurrent use. After its first error every call returns that error: the run
-// can no longer be accounted for and must end.
+// concurrent use. After its first error every call of Record returns that error: the
+// run cannot be recorded any more and must end.
 type Recorder interface {
 	Record(path edn.Value, node string, body journal.Body) error
 	// Sync returns when all records so far are durable. An error ends the run.

@@ -56,7 +56,7 @@ type Task struct {
 	// Request is the layer that every node inherits; nil: none.
 	Request *policy.Layer
 	// PolicyCache is shared with other runs of the same program under the same
-	// Request; nil keeps them within the run.
+	// Request; nil: call policies are cached for this run only.
 	PolicyCache *PolicyCache
 	Trace       edn.Value
 	// Principal names the caller, Caller holds its rights.

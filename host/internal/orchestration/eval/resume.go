@@ -103,11 +103,11 @@ func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
 func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.Error {
 	past := s.past(e.path)
 	switch {
-	case past.IsCommitted() && past.Committed.FailureType != "" && len(past.Attempts) == 0: // the host failed before any call, and kept that
+	case past.IsCommitted() && past.Committed.FailureType != "" && len(past.Attempts) == 0: // kept failure before any call
 		return plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
 	case err != nil && err.Type == "replay/miss":
 		return err
-	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost: // what the host failed at is not repeated
+	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost: // a failure of the host is not repeated
 		return past.Failed.Err
 	case past.Failed != nil && err == nil:
 		return s.miss(n, e, "it was accepted, and its record is a failure of type :%s", past.Failed.Err.Type)

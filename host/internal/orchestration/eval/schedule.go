@@ -26,8 +26,8 @@ type steps interface {
 	commit(i int) *contract.Error
 }
 
-// schedule runs steps as their order says. The goroutine that calls run is the
-// owner: only it calls skip and commit.
+// schedule runs steps in the order that order decides. The goroutine that calls run is
+// the owner: only it calls skip and commit.
 type schedule struct {
 	steps
 	order

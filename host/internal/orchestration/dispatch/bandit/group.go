@@ -209,8 +209,8 @@ func (g *Group) Add(o Outcome, s *policy.Learned) *Drift {
 	return c.drift(at, s)
 }
 
-// drift replaces the counts by the recent trials if these are not what the older
-// outcomes predict.
+// drift drops the older outcomes and returns the drift if the older outcomes do not
+// predict the recent ones; else it returns nil.
 func (c *counts) drift(at time.Time, s *policy.Learned) *Drift {
 	older := c.older.until(at, s.HalfLife)
 	if len(c.recent) < RecentTrials || older.passes+older.fails < olderTrials {

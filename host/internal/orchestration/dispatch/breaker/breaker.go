@@ -52,8 +52,9 @@ const (
 	Failure
 )
 
-// Permit is the admission of one call. Its outcome counts only if the state of the
-// breaker has not changed since, except from Ramping to Closed.
+// Permit is the admission of one call. Its outcome is ignored if the breaker has left
+// the state of the admission since (except from Ramping to Closed), or was reset, or
+// Replaced.
 type Permit struct{ epoch uint64 }
 
 // Breaker is the circuit breaker of one capability for one intent. New makes

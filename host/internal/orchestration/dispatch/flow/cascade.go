@@ -114,7 +114,7 @@ func (cs *cascade) attempted(e *Event) {
 	cs.failed(f, &e.Situation)
 }
 
-// failed repairs the answer if that may help, and otherwise goes on.
+// failed repairs the answer if that may help, and otherwise refuses it.
 func (cs *cascade) failed(f *Failure, s *Situation) {
 	t := &cs.current
 	t.failure = f

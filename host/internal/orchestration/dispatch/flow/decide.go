@@ -29,7 +29,7 @@ const (
 	// Again retries the same candidate, at once or after its backoff.
 	Again
 	// AgainWhenReady retries the same candidate as soon as it is ready; if it does
-	// not become ready, Decide is asked again without this possibility.
+	// not become ready, Decide is called again without this possibility.
 	AgainWhenReady
 	// Next tries the next candidate, with its own retries.
 	Next
@@ -118,7 +118,7 @@ func allowedAfter(f Failure) (retry, next, repair bool) {
 	case f.Recovery == contract.RecoveryNone, f.Outcome == Definite:
 		return true, true, true
 	case f.Recovery == contract.RecoveryIdempotent && f.Outcome == Unknown:
-		return true, false, false // another receiver does not know the effect key
+		return true, false, false // another receiver has not seen the effect key
 	case f.Recovery == contract.RecoveryIdempotent:
 		return false, false, f.RepairAsked // a repair is another effect, so the node must request it
 	default:

@@ -33,7 +33,7 @@ type Payer struct {
 	Chain      budget.Chain       // scopes that count the spending of the node; empty: nothing is counted
 	Run        context.Context    // ends with the run
 	Clock      Clock              // for the time when a limit changes
-	Registry   *registry.Registry // has the prices
+	Registry   *registry.Registry // holds the prices
 	Candidates []string           // with AtLeast, an unknown price is taken as the highest of these
 	AtLeast    bool               // calls of unknown price are allowed
 	Node       string             // for messages
@@ -326,7 +326,7 @@ func (p *Payer) Free(c *registry.Capability) bool {
 // leastMoney returns the balance of the scope with the least money left.
 func (p *Payer) leastMoney() (least budget.Balance) {
 	all, err := p.Account.Balances(p.Run, p.Chain)
-	if err != nil { // then a reservation fails too, and says why
+	if err != nil { // a reservation then fails with the same error
 		for _, s := range p.Chain {
 			all = append(all, budget.Balance{Scope: s})
 		}
@@ -341,7 +341,8 @@ func (p *Payer) leastMoney() (least budget.Balance) {
 	return least
 }
 
-// budgetError is the error for callers: what is left and when that changes.
+// budgetError converts err to the error for callers: budget/exceeded with the amount
+// left and the time at which that changes, or budget/unavailable.
 func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
 	var lack *budget.ExceededError
 	var unpriced *errUnpriced

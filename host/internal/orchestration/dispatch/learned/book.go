@@ -16,7 +16,7 @@ import (
 // is empty.
 type Key struct{ Intent, Bucket string }
 
-// Store keeps one text per group.
+// Store stores one text per group. It is safe for concurrent use.
 type Store interface {
 	// Learned returns the text of a group, empty if there is none.
 	Learned(ctx context.Context, k Key) (string, error)

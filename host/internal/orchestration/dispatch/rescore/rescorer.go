@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Store keeps records and reads anchors. Its methods may block on a disk.
+// Store stores records and reads anchors. Its methods may block on a disk.
 type Store interface {
 	// Record returns the record of a judge, nil without an error if it was never
 	// measured.
@@ -47,7 +47,8 @@ type Config struct {
 	Ask Ask
 }
 
-// Rescorer keeps judges measured. New makes one.
+// Rescorer measures the judges of a configuration, and measures them again when that
+// is due. New makes one.
 type Rescorer struct {
 	s Settings
 

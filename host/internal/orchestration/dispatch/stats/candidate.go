@@ -130,7 +130,7 @@ func (cs *Candidate) Acquire(now time.Time, edition int, version string) (breake
 	return cs.breaker.Acquire(now)
 }
 
-// Return gives back a permit that was not used. A nil Candidate ignores it.
+// Return returns a permit that was not used to the breaker. A nil Candidate ignores it.
 func (cs *Candidate) Return(now time.Time, p breaker.Permit) {
 	if cs != nil {
 		cs.report(now, p, breaker.Ignored, 0, 0)

@@ -44,7 +44,8 @@ func (s *state) configure(plugin string, rules registry.Breaker, quality registr
 	}
 }
 
-// askAgain is the wait before a half-open or ramping breaker is asked again.
+// askAgain is the wait before the next call of Allow for a half-open or ramping
+// breaker.
 const askAgain = 50 * time.Millisecond
 
 // reopens returns when the breaker may admit a call; zero: not by itself.

@@ -11,5 +11,5 @@
 // Inline, Live or Pace does nothing; only Text.Mode, Attempt.Receive and
 // Attempt.Report must not be called on nil.
 //
-// Failure: a stream that breaks ends its attempt; Attempt.Failure has the error.
+// Failure: a malformed stream ends its attempt; Attempt.Failure returns the error.
 package stream

@@ -185,9 +185,9 @@ func IsText(piece edn.Value) bool {
 	return kind == "text" || kind == "retract"
 }
 
-// IsValue reports whether a piece is a value of its own. Reasoning and tool calls come
-// in pieces of text (LLM-011): a secret that is cut by a piece cannot be redacted in
-// it, so they are shown with the answer alone.
+// IsValue reports whether a piece is a complete value. Reasoning and tool calls come in
+// pieces of text (LLM-011): a secret that is split between pieces cannot be redacted, so
+// they are shown only with the answer.
 func IsValue(piece edn.Value) bool {
 	switch kind, _ := piece.Key("kind").AsKeyword(); kind {
 	case "text", "retract", "reasoning", "tool-call":
