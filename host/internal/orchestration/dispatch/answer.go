@@ -17,7 +17,8 @@ import (
 // latency is the duration of the call.
 func (a *attempt) latency() time.Duration { return a.ended.Sub(a.started) }
 
-// extended is the part of the extension that the call has used.
+// extended is how long the call ran beyond its soft deadline; 0 if the deadline
+// was not extended.
 func (a *attempt) extended() time.Duration {
 	if a.limits.extended && !a.limits.soft.IsZero() && a.ended.After(a.limits.soft) {
 		return a.ended.Sub(a.limits.soft)
@@ -82,7 +83,7 @@ func (a *attempt) replaceReservedType(err *contract.Error) *contract.Error {
 }
 
 // beaten classifies an attempt that lost. An attempt that failed before it was
-// told to stop keeps its failure; a later result counts as usage only.
+// told to stop keeps its failure; of a later result only the usage is kept.
 func (a *attempt) beaten() {
 	var sent edn.Value
 	switch err := contract.AsError(a.failed); {
@@ -261,7 +262,7 @@ func (a *attempt) report(draw int) {
 	}, func() float64 { return a.n.random(draw) })
 }
 
-// settlement returns what is needed to settle the attempt.
+// settlement returns the Settlement of the attempt.
 func (a *attempt) settlement() funds.Settlement {
 	unknown := a.outcome == flow.Unknown || a.label == journal.OutcomeCanceled
 	if a.err != nil && a.err.Type == "race/lost" {
@@ -270,8 +271,8 @@ func (a *attempt) settlement() funds.Settlement {
 	return settlementOf(a.usage, a.err, unknown)
 }
 
-// settlementOf returns what is needed to settle a call that ended with err, nil for an
-// answer. unknown reports whether it may have continued.
+// settlementOf returns the Settlement of a call that ended with err (nil: with an
+// answer). unknown reports whether it may have continued.
 func settlementOf(usage edn.Value, err *contract.Error, unknown bool) funds.Settlement {
 	e := funds.Settlement{Usage: usage, Unknown: unknown}
 	if err == nil {
@@ -281,7 +282,7 @@ func settlementOf(usage edn.Value, err *contract.Error, unknown bool) funds.Sett
 	case "runtime/not-ready", "runtime/overloaded", "runtime/start-failed", "runtime/quarantined":
 		e.Unsent, e.Unknown = !e.Unknown, false
 	}
-	// A model adapter knows whether its request left the machine (LLM-055).
+	// A model adapter reports whether its request left the machine (LLM-055).
 	if sent, reported := err.Details.Key("sent?").AsBool(); reported && !sent && usage.IsNil() {
 		e.Unsent, e.Unknown = true, false
 	}

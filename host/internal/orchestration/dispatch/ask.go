@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// reopen makes the attempt that asked people when its host ended. It goes on with
-// the same question, or with the answer that is recorded (JRN-045).
+// reopen recreates an attempt that was waiting for a person when the host stopped.
+// It continues with the same question, or with the recorded answer (JRN-045).
 func (s *attempts) reopen(t *journal.Tried, c *registry.Capability, strategy string) *attempt {
 	a := &attempt{n: s.n, capability: c, number: t.Started.Attempt, started: t.At, asked: t, limits: s.n.limits(c)}
 	a.recovery, _ = contract.ParseRecoveryClass(t.Started.Recovery)
@@ -29,9 +29,9 @@ func (s *attempts) reopen(t *journal.Tried, c *registry.Capability, strategy str
 	return a
 }
 
-// interruptID is the id of the question of an attempt: the path of its node, the
-// number of the question within the attempt, which is the first and only one, and
-// the number of the attempt.
+// interruptID returns the id of the question of an attempt: the path of its node,
+// the number of the question within the attempt (always 1) and the number of the
+// attempt.
 func interruptID(path edn.Value, attempt int) string {
 	var b strings.Builder
 	for e := range path.Elems() {
@@ -44,8 +44,9 @@ func interruptID(path edn.Value, attempt int) string {
 	return fmt.Sprintf("%s-1-%d", strings.TrimSuffix(b.String(), "."), attempt)
 }
 
-// ask puts the input to people and returns the answer of one (JRN-045). It may run
-// beside other attempts of the node.
+// ask opens the input as a question to people and blocks until one of them answers,
+// its deadline passes, another attempt is accepted or ctx ends (JRN-045). It may run
+// concurrently with other attempts of the node.
 func (a *attempt) ask(ctx context.Context) (Answer, error) {
 	n := a.n
 	if n.run.Interrupts == nil {
@@ -116,7 +117,7 @@ func (a *attempt) question() *journal.InterruptOpened {
 	return opened
 }
 
-// recordNow records body durably. Parallel attempts may do so at once.
+// recordNow records body durably. Parallel attempts may call it concurrently.
 func (a *attempt) recordNow(body journal.Body) error {
 	r := a.n.run.Recorder
 	if err := r.Record(a.n.w.Path, a.n.w.Node, body); err != nil {
@@ -132,7 +133,8 @@ func asAnswer(r interrupt.Result) (Answer, error) {
 	return Answer{Response: contract.ValueResult(r.Answer)}, nil
 }
 
-// answered returns the recorded end of a question.
+// answered returns the recorded answer to a question, or interrupt/unanswered if
+// its deadline passed without one.
 func (a *attempt) answered(opened *journal.InterruptOpened, end *journal.InterruptAnswered) (Answer, error) {
 	if end.Answer.Set() {
 		return asAnswer(interrupt.Result{Answer: end.Answer.Value()})

@@ -49,7 +49,7 @@ type attempt struct {
 	lost     bool          // stop was closed before the call ended
 	panicked any           // panic value, raised again on the goroutine of the operation
 
-	// What is known from the answer to the verdict.
+	// Set between the end of the call and the verdict.
 	response edn.Value // normalised envelope; nil without an answer
 	raw      edn.Value // response before clean-up; nil if clean-up changed nothing
 	kind     string    // result type
@@ -62,7 +62,7 @@ type attempt struct {
 	label    string // outcome in the record
 	crashed  bool
 	doneOnce bool
-	// inconclusive: the verdict says nothing about the answer.
+	// inconclusive: the verdict does not count for or against the candidate.
 	inconclusive bool
 	judging      judging
 
@@ -135,7 +135,8 @@ func (a *attempt) hasLost() bool {
 	}
 }
 
-// show shows the reader of the run what the capability sent besides text.
+// show reports progress or a partial value of the capability to the readers of the
+// run. It does nothing for an attempt that has lost.
 func (a *attempt) show(ctx context.Context, name string, v edn.Value) {
 	if a.hasLost() || !a.stream.Reports() {
 		return

@@ -289,8 +289,8 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	return f
 }
 
-// close records how the attempt ended and pays for it, unless that was done
-// before the run was resumed.
+// close records how the attempt ended and settles its reservation, unless that was
+// done before the run was resumed.
 func (s *attempts) close(a *attempt) {
 	if a.past != nil {
 		if s.past.fills() {
@@ -325,8 +325,8 @@ func (s *attempts) judge(ctx context.Context, a *attempt, out edn.Value) (findin
 	return findings
 }
 
-// inconclusive reports whether the last verdict says nothing about the answer:
-// a check or the judge failed, or the breaker of the judge is not closed
+// inconclusive reports whether the last verdict does not count for or against the
+// candidate: a check or the judge failed, or the breaker of the judge is not closed
 // (BRK-007).
 func (s *attempts) inconclusive() bool {
 	return s.unsound || !answeredByChecks(s.result.Verdict)

@@ -27,7 +27,8 @@ type breakerAnswer struct {
 	reopens time.Time // zero: not by itself
 }
 
-// of returns why a capability cannot be called now, for binding.
+// of returns why a capability cannot be called now, for binding; the zero value if
+// it can.
 func (a *availability) of(capID string) policy.Unavailable {
 	st := a.n.d.Executor.State(capID)
 	if u := unavailable(st); u.Reason != "" {
@@ -92,7 +93,7 @@ func (a *availability) remember(capID string, answer breakerAnswer) {
 }
 
 // standIn returns the substitute of a swapped capability until its breaker is
-// closed again.
+// closed again; empty: none.
 func (a *availability) standIn(capID string) string { return a.stats(capID).Substitute() }
 
 // acquire asks the breaker of a capability for a permit.
@@ -115,7 +116,8 @@ func (a *availability) firstReopening() (first time.Time, ok bool) {
 	return first, ok
 }
 
-// peek is of without counting as a request at the breaker.
+// peek returns why a capability cannot be called now, like the method of, but does
+// not count as a request at the breaker and ignores the budget.
 func (a *availability) peek(capID string, now time.Time) policy.Unavailable {
 	if a.n.d.Executor != nil {
 		if u := unavailable(a.n.d.Executor.State(capID)); u.Reason != "" {

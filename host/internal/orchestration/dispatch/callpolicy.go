@@ -65,7 +65,7 @@ type metaKey struct {
 }
 
 // CallPolicy computes the policy for calls of an intent. capID pins the first
-// candidate.
+// candidate; empty: none.
 func (d *Dispatcher) CallPolicy(pol policy.Policy, intent, capID string) *CallPolicy {
 	p := d.policyWithoutStats(pol, intent, capID)
 	if d.Stats != nil {

@@ -136,8 +136,8 @@ func (s *candidates) awaitBreaker(ctx context.Context) {
 	}
 }
 
-// allBreakersOpen is the failure of a node whose candidates are rejected by
-// their breakers only.
+// allBreakersOpen returns breaker/open if a breaker rejects a candidate and no
+// candidate is merely not ready or quarantined; else nil.
 func (s *candidates) allBreakersOpen() *contract.Error {
 	open := 0
 	for _, r := range s.binding.Rejected {
@@ -191,8 +191,8 @@ func (s *candidates) degraded(winner string) []policy.Rejection {
 	return out
 }
 
-// overBudget is the failure of a node whose candidates were rejected only
-// because of the budget.
+// overBudget returns the failure of a node whose budget rejects a candidate; nil if
+// a candidate was rejected by its breaker, not ready or quarantined.
 func (s *candidates) overBudget() *contract.Error {
 	shortfall := s.may.funds.Shortfall()
 	if shortfall == nil {
@@ -207,8 +207,8 @@ func (s *candidates) overBudget() *contract.Error {
 	return shortfall
 }
 
-// returning returns the candidates that are not ready and will be without an
-// operator.
+// returning returns the candidates that were not ready at binding and are ready by
+// now or will be without an operator.
 func (s *candidates) returning() (ids []string) {
 	for _, r := range s.binding.Rejected {
 		if r.Reason == policy.ReasonNotReady && s.n.d.Executor.State(r.Cap).willReturn() {
@@ -264,8 +264,9 @@ func (s *candidates) addFigures(n *journal.NodeResolved) {
 	}
 }
 
-// Unbound is the failure of a node whose candidates were all rejected for
-// reasons other than breakers and budgets.
+// Unbound returns the error of a node whose candidates were all rejected for reasons
+// other than breakers and budgets: the denial of an effect, or else
+// unsupported/intent. The latter is retryable if a candidate is only not ready.
 func Unbound(node, intent string, b policy.Binding) *contract.Error {
 	if err := deniedError(b.Rejected); err != nil {
 		return err
@@ -303,8 +304,8 @@ func Unbound(node, intent string, b policy.Binding) *contract.Error {
 	return e.WithCause(cause)
 }
 
-// firstCause returns the cause of the first rejection that has one of its own,
-// else the cause behind the state of the first unavailable plugin.
+// firstCause returns the cause of the first rejection for which ownCause is true, else
+// the cause of the state of the first unavailable plugin; nil if there is neither.
 func firstCause(rejected []policy.Rejection) *contract.Error {
 	for _, r := range rejected {
 		if ownCause(r) {

@@ -11,9 +11,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// countIntent is an intent of language models besides their own: it returns how
-// many tokens a request would take, without spending any. countOf is the key in
-// its context that names the intent of the request.
+// countIntent is the intent with which a language model counts the input tokens of a
+// request without answering it. countOf is the key in its context that names the
+// intent of that request.
 const (
 	countIntent = "model/count"
 	countOf     = "count/of"

@@ -22,15 +22,15 @@ type Dispatcher struct {
 	// Stats holds breakers and statistics of candidates; nil: all breakers stay
 	// closed and the declared order is used.
 	Stats *stats.Table
-	// Learned holds what the policy learned has learned; nil: it keeps the declared
-	// order.
+	// Learned holds the outcomes that the policy learned orders candidates by; nil:
+	// the policy keeps the declared order.
 	Learned *learned.Book
 	// Grades caches the grades of judges; nil: nothing is cached.
 	Grades *Grades
 	// Calibrations returns the measured quality of judges; nil: no judge is
 	// measured.
 	Calibrations Calibrations
-	// Observer sees every operation; nil: none.
+	// Observer is called for every operation; nil: none.
 	Observer Observer
 }
 
@@ -38,8 +38,8 @@ type Dispatcher struct {
 // answers.
 const anchorsGate = "judge/anchors"
 
-// Serve executes one node. It records each step and returns when the node is
-// accepted or has failed for good; ctx cancels it.
+// Serve executes one node and records each step. It blocks until an answer is
+// accepted or the node has failed, which sets Err of the result. ctx cancels it.
 func (d *Dispatcher) Serve(ctx context.Context, run *Run, w *Work) *Result {
 	o := new(operation)
 	if run.Grading && len(w.Stack) == 0 { // a verdict on a labelled answer bypasses the breaker of the judge

@@ -28,11 +28,12 @@
 //
 // Checks, votes and trials create only the parts that they need.
 //
-// Packages below, which know nothing of this one: flow decides, stats remembers
-// candidates across calls, breaker is the state of one breaker, funds pays,
-// interrupt holds questions to people, stream forwards text, clean removes markup from text, memo caches grades.
-// Package rescore uses this one: it measures judges and reports the result
-// through stats.Table.Believe.
+// Packages below, which do not import this one: flow decides, stats keeps
+// breakers and measurements of candidates across calls, breaker is the state of
+// one breaker, funds reserves and settles budget, interrupt holds questions to
+// people, stream forwards text, clean removes markup from text, memo caches
+// grades and answers. Package rescore uses this one: it measures judges and
+// reports the result through stats.Table.Believe.
 //
 // Streamed text leaves a run through the stream.Text of the answer node. If the
 // policy allows it, text is shown before the gates have run; then it can be

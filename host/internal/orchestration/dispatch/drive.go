@@ -12,10 +12,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Observer sees an operation as its machine does: its rules, and then each event
-// with the commands that are open afterwards. From the rules and the first
-// events another machine gets into the same state. It is called on the goroutine
-// of the operation and must not keep or change open.
+// Observer is called with the rules of an operation. The function that it returns is
+// called with each event and the commands that are open afterwards; another machine
+// that gets these rules and events has the same commands open. Both are called on the
+// goroutine of the operation and must not keep or change open.
 type Observer func(flow.Rules) func(e flow.Event, open []flow.Command)
 
 // drive carries out the commands of the machine until the operation has ended.
@@ -40,7 +40,7 @@ func (o *operation) drive(ctx context.Context) {
 				return
 			}
 			events = o.perform(ctx, c, events)
-			if o.node.failed != nil { // what cannot be recorded does not go on
+			if o.node.failed != nil { // an operation that cannot be recorded stops
 				o.attempts.result.Err = o.node.failedError()
 				return
 			}
@@ -64,7 +64,7 @@ func (o *operation) drive(ctx context.Context) {
 // maxParallel bounds the parallel attempts of a call.
 const maxParallel = 256
 
-// rules returns what this operation may do.
+// rules returns the rules of this operation for its machine.
 func (o *operation) rules() flow.Rules {
 	s := o.strategy
 	return flow.Rules{
@@ -128,7 +128,8 @@ func (o *operation) perform(ctx context.Context, c *flow.Command, events []flow.
 	return queue
 }
 
-// arrivals waits for the calls and the timer that are in progress.
+// arrivals waits until a running call or the timer ends and adds the events of all that
+// have ended. It adds none if the node failed.
 func (o *operation) arrivals(events []flow.Event) []flow.Event {
 	batch := o.recalledArrivals()
 	if batch == nil {
@@ -149,8 +150,9 @@ func (o *operation) arrivals(events []flow.Event) []flow.Event {
 	return events
 }
 
-// recalledArrivals returns the next attempt whose end is recorded, none if the
-// timer fired before it, and nil if nothing that runs is recorded.
+// recalledArrivals returns the running attempt whose recorded end comes next. It returns
+// an empty slice if the timer fired before that end or a strict replay lacks the record,
+// and nil if no end of a running attempt is recorded.
 func (o *operation) recalledArrivals() []*attempt {
 	past, calls := o.attempts.past, o.parallel
 	a, timer := past.next(calls.recalled, o.timer != nil)
@@ -212,8 +214,8 @@ func (o *operation) evaluate(ctx context.Context, a *attempt, e *flow.Event) {
 	}
 }
 
-// afterFailure ends the repair round of a failed attempt, and adds what the
-// budget leaves.
+// afterFailure ends the repair round of a failed attempt. If the budget limits the
+// number of calls, it adds the situation to the event.
 func (o *operation) afterFailure(e *flow.Event) {
 	o.request.setRound(0, edn.Nil())
 	if o.funds.Limited() {
@@ -301,7 +303,8 @@ func (o *operation) stoppedAtBudget(f *flow.Failure) *contract.Error {
 	return shortfall.WithCause(f.Err)
 }
 
-// stopAll ends what still runs when the operation ends early.
+// stopAll stops the timer and the calls that still run when the operation ends early,
+// and settles their reservations.
 func (o *operation) stopAll() {
 	o.timer.end()
 	o.parallel.stopAll(func(a *attempt) {

@@ -44,8 +44,8 @@ type Call struct {
 	Effects  []string  // effects that this call may have
 	Scope    edn.Value // limits of those effects: a map from effect to scope
 	// Allowed are the effects that the node allows, and AllowedScope are their limits.
-	// They bound what a capability of the host asks for within the call; for others
-	// they are not set.
+	// They bound the host calls of a capability that the host provides, and are set for
+	// such a capability only.
 	Allowed      []string
 	AllowedScope edn.Value
 	Principal    string        // the caller of the run
@@ -53,7 +53,7 @@ type Call struct {
 	Permits      []string      // operations that plugins check and the caller may do
 	Caller       policy.Caller // its rights, for host calls made by the capability
 	EffectKey    string        // the same for every attempt at the same effect
-	Budget       edn.Value     // what the call may still spend
+	Budget       edn.Value     // amounts that the call may still spend
 	Within       budget.Chain  // the scopes that pay for host calls made by the capability
 	Deepest      request.Limit // how deep plans, maps and host calls may nest
 	AtLeast      bool          // calls of unknown price are allowed
@@ -67,14 +67,14 @@ type Call struct {
 	Stop       <-chan struct{} // closed when the answer is no longer needed; nil: never
 }
 
-// Behalf is the place in a conversation for which an agent runs. Only the host states
-// it: nothing in a request does.
+// Behalf names the conversation and turn on behalf of which an agent runs. Only the
+// host sets it; a request cannot.
 type Behalf struct {
-	Principal    string // whose conversations those of sub-agents will be
+	Principal    string // owner of the conversations of sub-agents
 	Conversation string
 	Turn         string // the last one before the answer of the agent
-	// Unkept is set within shadow calls and replays: what agents ask each other there
-	// leaves no conversation.
+	// Unkept is set within shadow calls and replays: conversations between agents are
+	// not stored there.
 	Unkept bool
 }
 
@@ -114,7 +114,7 @@ func (st CapState) willReturn() bool { return st.Ready || st.Standby || st.Respa
 // Trials is an optional interface of an Executor that runs a new edition of a
 // plugin beside the current one and compares the verdicts of the gates.
 type Trials interface {
-	// Judged reports the verdict of the gates on an answer.
+	// Judged records the verdict of the gates on an answer of the current edition.
 	Judged(capID string, a Answer, pass bool)
 	// Shadowing reports cheaply whether Shadow would call a trial edition now.
 	Shadowing(capID string) bool

@@ -23,10 +23,10 @@ func (x Explanation) Figures(capID string) (f stats.Figures, ok bool) {
 	return f, ok
 }
 
-// Explain binds a call without making it (BIND-006). Without an Executor all
-// candidates count as ready; without Stats only declared figures are known.
-// capID pins the first candidate; streamed is true for a call whose answer is
-// shown while it is produced.
+// Explain binds a call without making it (BIND-006). The budget is ignored. Without
+// an Executor all candidates count as ready; without Stats only declared figures are
+// known. capID pins the first candidate (empty: none); streamed is true for a call
+// whose answer is shown while it is produced.
 func (d *Dispatcher) Explain(pol policy.Policy, intent, capID string, streamed bool) Explanation {
 	p := d.CallPolicy(pol, intent, capID)
 	n := &node{d: d, w: &Work{Op: "call", Policy: p, Intent: intent}}

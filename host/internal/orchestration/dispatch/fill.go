@@ -11,13 +11,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Fill is how a run replays another one: an attempt that the other run recorded
-// with the same request is not made but has the recorded end, and every other
+// Fill configures a run that replays another one: an attempt that the other run
+// recorded with the same request is not made but gets the recorded end; every other
 // attempt is made (JRN-051).
 type Fill struct {
 	// Swap maps capabilities to those that are called in their place.
 	Swap map[string]string
-	// Effects are those that attempts may have which are made. All may read.
+	// Effects are the effects that an attempt may have if it is made. Reading is
+	// always allowed.
 	Effects []string
 }
 
@@ -37,7 +38,7 @@ func (f *Fill) denied(c *registry.Capability) *contract.Error {
 	return nil
 }
 
-// fill reads what the replayed run recorded of the operation.
+// fill reads the records of the operation in the replayed run.
 func (o *operation) fill(place *journal.Place) {
 	n, q := &o.node, &o.request
 	p := &past{}
@@ -66,14 +67,15 @@ func (o *operation) fill(place *journal.Place) {
 			won = won || place.IsCommitted() && place.Committed.Attempt == t.Started.Attempt
 		}
 	}
-	if !won { // what has lost to another answer may win now
+	if !won { // without the recorded winner, an attempt that lost may win: make it again
 		p.ended = slices.DeleteFunc(p.ended, lostRace)
 	}
 	o.attempts.past, o.candidates.past = p, p
 }
 
-// asDecided returns an attempt with the end that a decision gave it (JRN-044): one
-// that was made again has none.
+// asDecided returns an attempt with the end that an operator's decision gave it
+// (JRN-044). An attempt that was decided to be retried has no end. Without a decision
+// it returns t itself.
 func asDecided(node string, t *journal.Tried) *journal.Tried {
 	if t.Decided == nil {
 		return t
@@ -95,8 +97,8 @@ func asDecided(node string, t *journal.Tried) *journal.Tried {
 	return &own
 }
 
-// hasEnd reports whether the recorded end of an attempt says what its capability
-// did: it does not if the run or the node ended before, or if the call was made again.
+// hasEnd reports whether the recorded end of an attempt is a result of its capability.
+// It is not if the run or the node ended first, or if the call was made again.
 func hasEnd(t *journal.Tried) bool {
 	if t.Lost || t.Forgotten || t.Finished == nil {
 		return false
@@ -117,7 +119,7 @@ func lostRace(t *journal.Tried) bool {
 // fills reports whether the past is that of another run.
 func (p *past) fills() bool { return p != nil && p.fits != nil }
 
-// orderAsListed orders candidates as the replayed run did, before those that it
+// orderAsListed orders candidates as the replayed run did, followed by those that it
 // did not have. Candidates with a recorded attempt need not be callable now.
 func (p *past) orderAsListed(accepted []string) []string {
 	var ids []string

@@ -15,8 +15,8 @@ import (
 // gateCall makes the calls of a check or a judge.
 type gateCall struct{ caller }
 
-// newGateCall prepares calls for an answer. w is what the check or judge has to
-// do.
+// newGateCall prepares the calls that evaluate an answer. w describes a call of the
+// check or judge.
 func newGateCall(j *judging, w *Work, purpose funds.Purpose, gate string) *gateCall {
 	g := new(gateCall)
 	g.init(j.n.d, j.n.run, w, purpose, gate)
@@ -24,8 +24,8 @@ func newGateCall(j *judging, w *Work, purpose funds.Purpose, gate string) *gateC
 	return g
 }
 
-// bindAndCall binds and makes one call. If all candidates are only respawning,
-// it waits for the first of them.
+// bindAndCall binds and makes one call. If no candidate is available, it waits for the
+// first one that is respawning.
 func (g *gateCall) bindAndCall(ctx context.Context) (checked, edn.Value) {
 	capID, err := g.selectChecker(ctx)
 	if err != nil {
@@ -98,8 +98,8 @@ func (g *gateCall) selectChecker(ctx context.Context) (string, *contract.Error) 
 	return "", g.candidates.noCandidate()
 }
 
-// report reports how a call to a judge ended to its statistics. asked is false if
-// it was not sent.
+// report adds the result of a call to the statistics cs of a judge, which may be nil.
+// asked is false if the call was not sent.
 func (g *gateCall) report(ctx context.Context, cs *stats.Candidate, permit breaker.Permit, c *registry.Capability,
 	by checked, asked bool) {
 	if cs == nil {

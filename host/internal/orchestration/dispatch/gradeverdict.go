@@ -112,7 +112,7 @@ func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 	return quality.Finding{Code: quality.LowGrade, Message: m.String()}
 }
 
-// doubt returns why the judge refuses nothing by itself.
+// doubt returns why a low grade of the judge does not refuse the answer by itself.
 func (v *voting) doubt(g *grade) string {
 	switch {
 	case v.weight.Standing == calibration.Expired:

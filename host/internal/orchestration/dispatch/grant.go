@@ -60,9 +60,9 @@ func deniedError(rejected []policy.Rejection) *contract.Error {
 	return rejected[0].Denied
 }
 
-// recoveryOf returns the recovery class of a call. A scope that sends the effect
-// key with requests makes class once idempotent, and so does an intent whose calls
-// are to be repeated.
+// recoveryOf returns the recovery class of a call. Class once becomes idempotent if the
+// scope sends the effect key with requests, or if the intent retries calls of unknown
+// outcome.
 func (n *node) recoveryOf(c *registry.Capability, scopes policy.Scopes) contract.RecoveryClass {
 	class := c.Recovery(n.w.Input)
 	if class != contract.RecoveryOnce {

@@ -21,16 +21,16 @@ type Calibrations interface {
 	Weight(judge string) calibration.Weight
 }
 
-// ModelObserver is an optional interface of Calibrations. Served reports which
-// model gave a grade, as named by its server. It must be safe for concurrent
-// use and quick.
+// ModelObserver is an optional interface of Calibrations. Served is called with the
+// model that gave a grade, as named by its server. It must be safe for concurrent use
+// and quick.
 type ModelObserver interface {
 	Served(judge, capID, model string)
 }
 
-// GradeObserver is an optional interface of Calibrations. Graded reports each
-// grade of an answer and the key of the judge that gave it; cached grades are not
-// reported. It must be safe for concurrent use and quick.
+// GradeObserver is an optional interface of Calibrations. Graded is called with each
+// grade of an answer and the key of the judge that gave it, but not with cached grades.
+// It must be safe for concurrent use and quick.
 type GradeObserver interface {
 	Graded(judge, key string, score quality.Score)
 }
@@ -102,7 +102,7 @@ func (g *Grades) get(key gradeKey) (grade, bool) {
 // MaxGrades is the usual size of the cache.
 const MaxGrades = 4096
 
-// NewGrades returns a cache of at most most grades.
+// NewGrades returns a cache of at most most grades (1 if most is smaller).
 func NewGrades(most int) *Grades {
 	return &Grades{kept: memo.New[gradeKey, grade](most), served: map[string]string{}}
 }
@@ -221,8 +221,8 @@ func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 	return c.ID != author.ID && (j.judge.AllowSameFamily || c.Family == "" || c.Family != author.Family)
 }
 
-// memoized returns the cached grade of an equal answer to an equal task by the
-// first judge; nil without one. It avoids the cost of a voting.
+// memoized returns the cached grade of an equal answer to an equal task by the first
+// capability that may grade; nil if there is none. It avoids the cost of a voting.
 func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, weight calibration.Weight,
 	task, answer edn.Value) *grade {
 	if d.Grades == nil || !j.judge.Memo || weight.Drift() != "" ||

@@ -30,8 +30,8 @@ type learning struct {
 // orderDraws keeps the random values of orders apart from those of attempts.
 const orderDraws = 1 << 20
 
-// recall takes the order from what an earlier start of the run recorded; nothing is
-// drawn then (LRN-004).
+// recall takes the order from the record of an earlier start of the run; then no order
+// is drawn (LRN-004).
 func (l *learning) recall(r *journal.NodeResolved) {
 	if r == nil {
 		return
@@ -45,8 +45,9 @@ func (l *learning) recall(r *journal.NodeResolved) {
 	}
 }
 
-// learnedOrder returns the order of the accepted candidates. Without chance it is that of
-// the means.
+// learnedOrder returns the order of the accepted candidates: a drawn one if the node may
+// explore, otherwise that of the expected utilities, or the declared one if the group is
+// cold. nil is the declared order, too.
 func (s *candidates) learnedOrder(accepted []string) []string {
 	l, n := &s.learning, s.n
 	if n.d.Learned == nil || s.fixed || s.past.replays() || s.past.fills() || l.order != nil {
@@ -105,8 +106,9 @@ func (s *candidates) mayExplore() bool {
 	return s.repeatable(s.learning.order) && s.may.funds.Covers(2, s.learning.order)
 }
 
-// learn counts the outcome of an attempt. An answer of people, of a plan, or of a run
-// whose order was not its own, says nothing about the choice.
+// learn counts the outcome of an attempt for the policy learned. It does not count answers
+// of people, of plans and of recorded attempts, nor those of shadow, grading and replaying
+// runs.
 func (s *candidates) learn(a *attempt, pass bool) {
 	l, n := &s.learning, s.n
 	if n.w.Policy.Learned == nil || n.d.Learned == nil || a.past != nil || a.walk != nil || !a.capability.External() ||
@@ -133,7 +135,7 @@ func armOf(c *registry.Capability) bandit.Arm {
 	return bandit.Arm{CapID: c.ID, Major: major}
 }
 
-// declared returns what a capability declares of cost and latency.
+// declared returns the cost and latency that a capability declares.
 func declared(c *registry.Capability) (d bandit.Declared) {
 	if usd, ok := c.Cost.USD.AsNumber(); ok {
 		d.Cost, _ = usd.Float64()
@@ -151,12 +153,12 @@ const (
 	mediumInput = 16 << 10
 )
 
-// learnedKey names the group that the node learns in.
+// learnedKey returns the key of the group that counts the outcomes of the node.
 func (n *node) learnedKey() learned.Key {
 	return learned.Key{Intent: n.w.Intent, Bucket: n.bucket(n.w.Policy.Learned.Bucket)}
 }
 
-// bucket returns the bucket of the input.
+// bucket returns the bucket of the input by size or language; empty without buckets.
 func (n *node) bucket(by string) string {
 	switch by {
 	case policy.BucketSize:

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// node is a node of a run while it is served. All parts of an operation share
+// node is a node of a run during its execution. All parts of an operation share
 // it.
 type node struct {
 	d      *Dispatcher
@@ -47,12 +47,14 @@ func (n *node) Fail(err *contract.Error) {
 	}
 }
 
-// failedError returns why nothing is recorded any more.
+// failedError returns the error after which nothing is recorded; nil if there is
+// none.
 func (n *node) failedError() *contract.Error { return contract.AsError(n.failed) }
 
 func (n *node) now() time.Time { return n.d.Clock.Now() }
 
-// awaitReady waits until a candidate is ready.
+// awaitReady waits until a candidate is ready. It fails when ctx or the deadline of
+// the node ends.
 func (n *node) awaitReady(ctx context.Context, capID string) error {
 	if !n.w.Deadline.IsZero() {
 		var cancel context.CancelFunc
@@ -140,7 +142,7 @@ func (n *node) wallSpent() *contract.Error {
 		WithWhere("node", edn.Text(n.w.Node))
 }
 
-// caller is what it takes to call the candidates of a node.
+// caller holds the parts that are needed to call the candidates of a node.
 type caller struct {
 	node       node
 	request    callRequest

@@ -49,8 +49,9 @@ func (b *parallelCalls) call(ctx context.Context, a *attempt) {
 	}()
 }
 
-// wait returns the attempts that have ended, in the order of their start, or
-// none if the timer fires first.
+// wait blocks until a call ends and returns the attempts that have ended, in the order
+// of their start, or nil if the timer fires first. It panics with the value of a call
+// that panicked.
 func (b *parallelCalls) wait(fires <-chan struct{}) []*attempt {
 	var batch []*attempt
 	select {
@@ -105,7 +106,8 @@ func (b *parallelCalls) stopAll(settle func(*attempt)) {
 	b.stopping.Wait()
 }
 
-// timer is the wait of a hedge before its next attempt.
+// timer is a wait on a goroutine of its own: of a hedge before its next attempt, or of
+// a question to people until its deadline.
 type timer struct {
 	id    int // of its command
 	fires chan struct{}

@@ -36,7 +36,8 @@ func (p *CallPolicy) roleOf(c *registry.Capability) string {
 	return role
 }
 
-// modelOf returns the model key for calls to a capability; nil: it uses its own model.
+// modelOf returns the model key for calls to a capability; nil: the model that the
+// capability chooses.
 func (p *CallPolicy) modelOf(c *registry.Capability) edn.Value {
 	if c.Kind != registry.ModelKind {
 		return p.Model

@@ -112,7 +112,7 @@ func (q *callRequest) call(c *registry.Capability, deadline time.Time, scopes po
 	return call
 }
 
-// behalf returns the place for which the agents of the run are called.
+// behalf returns the conversation and turn on behalf of which the run calls agents.
 func (r *Run) behalf() Behalf {
 	b := r.Behalf
 	b.Unkept = b.Unkept || r.Shadow || r.Fill != nil

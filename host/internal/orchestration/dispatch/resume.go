@@ -14,13 +14,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// past is what an earlier start of the run recorded of an operation that it did
-// not finish. The operation runs from its beginning; attempts whose end is
-// recorded are not made again but have that end (JRN-040).
+// past holds the recorded attempts of an operation that an earlier start of the run did
+// not finish, or of the run that is replayed. The operation runs from its beginning;
+// an attempt whose end is recorded is not made again but gets that end (JRN-040).
 type past struct {
-	ended []*journal.Tried // not taken yet; one that waits for a person has not ended
-	// only is the capability of an idempotent call whose outcome is unknown: no
-	// other one knows its effect key (JRN-041). Empty after it is called again.
+	ended []*journal.Tried // ended or still waiting for a person, and not taken yet
+	// only is the capability of an idempotent call whose outcome is unknown. It must be
+	// called again, because no other receiver has seen its effect key (JRN-041). Empty:
+	// there is none, or it was called again.
 	only string
 	// strict: nothing may be done that is not recorded.
 	strict bool
@@ -33,9 +34,9 @@ type past struct {
 	listed []string // candidates of the other run, in order
 }
 
-// resume reads the past of the operation. Attempts without an end are closed as
-// lost with the host. The error is that of a call which must not be repeated; done
-// is one that is decided to have done its work.
+// resume reads the past of the operation. Attempts without an end are recorded as lost
+// with the host. lost is the error of a call that must not be repeated. done is an
+// attempt that was decided to have done its work; then the operation is accepted.
 func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *contract.Error) {
 	n := &o.node
 	p := &past{strict: n.w.Replay}
@@ -68,7 +69,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		err := contract.Errorf("runtime/crashed", "node %s: the host process ended during the call of :%s", n.w.Node, start.CapID).
 			WithSource(contract.SourceHost)
 		if p.lost = append(p.lost, start.Attempt); n.w.Replay {
-			continue // an attempt after it tells how it went on
+			continue // the next recorded attempt shows how the run continued
 		}
 		if !t.Closed {
 			n.Record(&journal.AttemptFinished{Attempt: start.Attempt, Outcome: journal.OutcomeUnknown, Err: err})
@@ -87,8 +88,8 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 	return nil, lost
 }
 
-// asksStill reports whether an attempt was waiting for a person when its host
-// ended, and can go on.
+// asksStill reports whether an attempt was waiting for a person when its host stopped,
+// and can continue.
 func (n *node) asksStill(t *journal.Tried) bool {
 	if t.Closed || t.Opened == nil || n.w.Replay {
 		return false
@@ -97,7 +98,7 @@ func (n *node) asksStill(t *journal.Tried) bool {
 	return ok && c.Human != nil
 }
 
-// acceptDecided gives the node the value that a decision names.
+// acceptDecided accepts the value of the decision about t as the answer of the node.
 func (o *operation) acceptDecided(t *journal.Tried) {
 	out, r, w := t.Decided.Value, &o.attempts.result, o.node.w
 	r.CapID, r.Attempt, r.Out, r.Response, r.DoneOnce = t.Started.CapID, t.Started.Attempt, out, contract.ValueResult(out), true
@@ -105,7 +106,7 @@ func (o *operation) acceptDecided(t *journal.Tried) {
 	w.Stream.Close(nil)
 }
 
-// decidedToFail is the failure of a call that a decision lets fail.
+// decidedToFail returns the error of a call that was decided to have failed.
 func decidedToFail(node string, start *journal.AttemptStarted) *contract.Error {
 	return outcomeUnknown(node, start.CapID, start.EffectKey, contract.Errorf("canceled", "it was decided to fail"))
 }
@@ -158,8 +159,9 @@ func (p *past) has(capID string) bool {
 	return p != nil && slices.ContainsFunc(p.ended, func(t *journal.Tried) bool { return t.Started.CapID == capID })
 }
 
-// take removes and returns the oldest recorded attempt at a candidate in a
-// repair round, nil if there is none.
+// take removes and returns the oldest recorded attempt at a candidate in a repair
+// round; nil if there is none, or if a strict replay misses an attempt before it, which
+// sets gap.
 func (p *past) take(capID string, round int) *journal.Tried {
 	if p == nil {
 		return nil
@@ -181,7 +183,7 @@ func (p *past) take(capID string, round int) *journal.Tried {
 	return t
 }
 
-// recall makes an attempt whose end is recorded.
+// recall recreates an attempt whose end is recorded.
 func (s *attempts) recall(t *journal.Tried, c *registry.Capability, strategy string) *attempt {
 	n, q := s.n, &s.c.request
 	number := t.Started.Attempt
@@ -219,7 +221,8 @@ func (a *attempt) recalled() (Answer, error) {
 	return Answer{Response: response}, nil
 }
 
-// readPast is read and classifyLostCall for an attempt whose end is recorded.
+// readPast sets the result of an attempt from its recorded end, like read and
+// classifyLostCall for a call that was made.
 func (a *attempt) readPast() {
 	end := a.past.Finished
 	a.ended = a.started.Add(end.Latency)
@@ -236,7 +239,7 @@ func (a *attempt) readPast() {
 		}
 	}
 	if a.err == nil && len(a.past.Verdicts) == 0 && !a.n.w.Replay && journal.Masked(a.response) {
-		a.err = secretMissing(a.n.w.Node, "the answer of :"+a.capability.ID) // its gates would judge another one
+		a.err = secretMissing(a.n.w.Node, "the answer of :"+a.capability.ID) // gates would see masked values
 	}
 	a.label, a.usage, a.meta = end.Outcome, end.Usage, end.Meta
 	if a.err != nil && a.label == journal.OutcomeOK { // the configuration refuses the answer now
@@ -260,8 +263,8 @@ func (j *judging) pastVerdict(gate string) *journal.GateVerdict {
 	return v
 }
 
-// recallFailure sets why a recorded gate could not evaluate the answer, if it
-// could not and that refused it.
+// recallFailure sets unevaluated if a recorded gate refused the answer because it could
+// not evaluate it.
 func (j *judging) recallFailure(v *journal.GateVerdict) {
 	switch {
 	case v.Err == nil || v.Pass:
@@ -291,9 +294,9 @@ func pastGrade(panel *judgePanel, v *journal.GateVerdict) quality.Result {
 	return result
 }
 
-// next returns what came next of parallel attempts whose ends are recorded: the
-// end of one of those that run, or the timer (timer is true), which fired before
-// another attempt began. Both are zero if that is not recorded.
+// next returns the recorded event that comes next while parallel attempts run: the end
+// of one of running (a), or the timer of a hedge, if it is set (timed) and the record
+// has another attempt that began before that end. Both are zero if neither is recorded.
 func (p *past) next(running []*attempt, timed bool) (a *attempt, timer bool) {
 	first := math.MaxInt
 	for _, r := range running {
@@ -311,13 +314,13 @@ func (p *past) next(running []*attempt, timed bool) (a *attempt, timer bool) {
 }
 
 // unaffordable is the reason why a replayed run made no further attempt at a
-// candidate that could be called: only the budget keeps an attempt from its
-// start.
+// candidate that could be called: only the budget can prevent the start of such an
+// attempt.
 func unaffordable(n *node, capID string) *contract.Error {
 	return contract.Errorf("budget/exceeded", "node %s: the budget did not cover another call of :%s", n.w.Node, capID)
 }
 
-// replayMiss is the error of a replay that asks for what is not recorded
+// replayMiss is the error of a strict replay that needs a step which is not recorded
 // (JRN-050).
 func replayMiss(n *node, format string, args ...any) *contract.Error {
 	return contract.Errorf("replay/miss", "node %s: "+format, append([]any{n.w.Node}, args...)...).

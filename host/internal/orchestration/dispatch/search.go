@@ -29,10 +29,10 @@ func (s *search) next() (string, bool) {
 	return s.machine.Next(flow.Situation{Accepted: s.candidates.binding.Accepted})
 }
 
-// await returns the best candidate that was not tried. If none is available and
-// one is respawning, it waits until the deadline of the node. A respawned
-// candidate may exit again before it is bound; the wait then repeats until the
-// supervisor quarantines it.
+// await returns the best candidate that was not tried. If none is available and one is
+// respawning, it waits until the deadline of the node or its run, or for reviveWait
+// without either. A respawned candidate may exit again before it is bound; the wait
+// then repeats until the supervisor quarantines it.
 func (s *search) await(ctx context.Context) (capID string, ok bool) {
 	if capID, ok = s.next(); ok || len(s.respawning()) == 0 {
 		return capID, ok

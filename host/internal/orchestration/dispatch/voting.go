@@ -82,7 +82,7 @@ func (j *judging) voting(panel *judgePanel, weight calibration.Weight) *voting {
 	return &voting{call: call, attempt: j.a, j: panel, weight: weight, least: w.Policy.scoreMin}
 }
 
-// failed reports whether a record of the votes could not be written.
+// failed reports whether a call of the voting could not be recorded or settled.
 func (v *voting) failed() bool { return v.call.node.failed != nil }
 
 // selection is the result of selectJudges.
@@ -139,6 +139,8 @@ func (v *voting) syncDrift() {
 	}
 }
 
+// eligible reports whether a capability may be asked. If not, it sets v.rejected, and
+// opens the breaker of a drifted judge.
 func (v *voting) eligible(id string) bool {
 	c, ok := v.call.node.d.Registry.Capability(id)
 	author := v.attempt.capability
@@ -199,7 +201,7 @@ func (v *voting) run(ctx context.Context, subject quality.Subject) *grade {
 	return nil
 }
 
-// await waits for a judge that is respawning.
+// await waits for the first judge that is respawning and adds it to v.ids.
 func (v *voting) await(ctx context.Context) {
 	ctx, cancel := v.call.node.reviving(ctx)
 	defer cancel()

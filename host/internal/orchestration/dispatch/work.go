@@ -16,8 +16,8 @@ import (
 )
 
 // Recorder writes the records of one run, stamped and in order. It is safe for
-// concurrent use. After its first error every call returns that error: the run
-// can no longer be accounted for and must end.
+// concurrent use. After its first error every call of Record returns that error: the
+// run cannot be recorded any more and must end.
 type Recorder interface {
 	Record(path edn.Value, node string, body journal.Body) error
 	// Sync returns when all records so far are durable. An error ends the run.
@@ -30,10 +30,11 @@ type Run struct {
 	Epoch   int    // number of times that it was started or resumed
 	Session string // empty: none
 	// Principal is the caller, Permits are the operations that plugins check and
-	// the caller may do. Capabilities learn both with each call.
+	// the caller may do. Both are sent to capabilities with each call.
 	Principal string
 	Permits   []string
-	// Behalf is the place for which its agents run; zero: not known.
+	// Behalf names the conversation and turn on behalf of which its agents run; zero:
+	// not known.
 	Behalf   Behalf
 	Seed     int64
 	Trace    edn.Value
@@ -62,11 +63,11 @@ type Run struct {
 	Interrupts *interrupt.Table
 	// Fill marks a run that replays another one; nil: it does not.
 	Fill *Fill
-	// Secrets learns the secrets of answers, and knows those that records do not have;
-	// nil: no schema marks any.
+	// Secrets collects the secrets of answers, and restores those that are masked in
+	// records; nil: no schema marks any.
 	Secrets *journal.Mask
-	// Asked is the hash of the request of a plugin within whose call this run is
-	// evaluated; empty for other runs.
+	// Asked is the hash of the request if this run is evaluated for a host call of a
+	// plugin; empty for other runs.
 	Asked string
 	// Grading marks a run that asks a judge for one verdict on a labelled answer.
 	// Its call is budgeted as a vote and bypasses the breaker of the judge, which
@@ -101,8 +102,8 @@ type Work struct {
 	// Foreign marks a node from a plan that a capability returned: it may not
 	// replace the system prompt.
 	Foreign bool
-	// Overrides marks a node from a plan that a capability returned whose plugin may
-	// replace system prompts, for every caller.
+	// Overrides marks a node that may replace the system prompt for every caller: the
+	// plugin that returned its plan is permitted to.
 	Overrides bool
 
 	// Denied is the reason why the caller may not use the intent; nil: it may.
@@ -124,15 +125,16 @@ type Work struct {
 	// Stream forwards the text of the answer; nil: the node is not streamed.
 	Stream *stream.Text
 
-	// Past is what the run recorded of the node before it was resumed; nil: nothing.
+	// Past holds the records of the node from before the run was resumed; nil: none.
 	Past *journal.Place
-	// Replay does nothing that is not recorded in Past (JRN-050).
+	// Replay marks a strict replay: nothing may be done that is not recorded in Past
+	// (JRN-050).
 	Replay bool
-	// Recorded is what the replayed run recorded of the node; nil: nothing, or the
-	// run has no Fill.
+	// Recorded holds the records of the node in the replayed run; nil: none, or the run
+	// has no Fill.
 	Recorded *journal.Place
-	// SecretMissing is set if the input has lost a secret: no call can be made, but the
-	// recorded ends of calls hold.
+	// SecretMissing is set if a secret in the input is masked: no call can be made, but
+	// attempts with a recorded end are still taken from the record.
 	SecretMissing bool
 	// Begun is called after an attempt is recorded and before it is made.
 	Begun func()
@@ -169,8 +171,8 @@ type Child struct {
 	DoneOnce bool // it did an effect of recovery class once
 }
 
-// Result is how a node ended: with an accepted answer, or with Err. The fields
-// of an attempt are those of the accepted attempt, or of the last one with Err.
+// Result describes how a node ended: with an accepted answer, or with Err. The fields
+// of an attempt are those of the accepted attempt or, with Err, of the last one.
 type Result struct {
 	CapID    string
 	Attempt  int
@@ -185,7 +187,7 @@ type Result struct {
 	Verdict   quality.Verdict
 	Judged    bool // any gate ran
 	Degraded  []policy.Rejection
-	Decided   bool      // Err is a decision about a call whose outcome is unknown
+	Decided   bool      // Err was decided for a call whose outcome is unknown
 	DoneOnce  bool      // an effect of class once was or may have been done
 	Findings  edn.Value // of the gates that refused the last answer
 	Err       *contract.Error

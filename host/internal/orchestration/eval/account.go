@@ -69,7 +69,7 @@ func (t tally) participants() edn.Value {
 	return edn.Vector(vs...)
 }
 
-// account of a map adds up the items that did not fail.
+// account returns the :plan/run of a map: the sums over the items that did not fail.
 func (m *items) account() edn.Value {
 	var sum tally
 	var failed int64

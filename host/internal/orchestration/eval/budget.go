@@ -43,8 +43,7 @@ func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*jou
 	}
 	path := edn.Vector(s.path...)
 	own := budget.Scope{Kind: budget.Plan, ID: s.run.task.Run + " " + path.String(), Limits: left}
-	// An equal plan of another attempt has the same path but a slice of its
-	// own.
+	// An equal plan of another attempt has the same path, but a separate slice.
 	account.Renew(ctx, own)
 	s.budget = c.Budget.In(own)
 	record := &journal.BudgetReserved{
@@ -56,7 +55,7 @@ func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*jou
 	return record, contract.AsError(s.run.task.Recorder.Record(path, c.Node, record))
 }
 
-// handBack records what a plan answer spent of its slice.
+// handBack records the amount that a plan answer spent of its slice.
 func (s *scope) handBack(ctx context.Context, node string, slice *journal.BudgetReserved) {
 	if slice == nil {
 		return

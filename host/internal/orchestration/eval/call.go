@@ -60,8 +60,8 @@ func (s *scope) callNode(
 	return attempts, nil
 }
 
-// onUnknown returns what happens to a node whose outcome is unknown. The result gets the
-// attempt that it is about, if that was made before a crash.
+// onUnknown returns the setting for a node whose outcome is unknown: a registry.Unknown
+// value. If the attempt was made before a crash, it sets capability and attempt of r.
 func (s *scope) onUnknown(w *dispatch.Work, r *dispatch.Result) string {
 	if r.CapID == "" && w.Past != nil && len(w.Past.Attempts) > 0 {
 		last := w.Past.Attempts[len(w.Past.Attempts)-1].Started
@@ -72,8 +72,8 @@ func (s *scope) onUnknown(w *dispatch.Work, r *dispatch.Result) string {
 	return s.run.call.Grant.OnUnknown(in, capability)
 }
 
-// assumeDone gives a node whose outcome is unknown an empty answer, which its schema must
-// accept.
+// assumeDone gives a node whose outcome is unknown an empty answer: an empty map or nil.
+// It returns false if the schema of the answer accepts neither.
 func (s *scope) assumeDone(w *dispatch.Work, r *dispatch.Result) bool {
 	reg, intent := s.run.ev.Registry, w.Intent
 	if tool, ok := reg.Tool(w.ToolID); ok {
@@ -90,7 +90,7 @@ func (s *scope) assumeDone(w *dispatch.Work, r *dispatch.Result) bool {
 	return true
 }
 
-// endsRun reports errors that no node may keep, because the run itself ends.
+// endsRun reports whether the run itself ends with err, so that no node may keep it.
 func endsRun(ctx context.Context, err *contract.Error) bool {
 	return ctx.Err() != nil || err.Type == "canceled" || err.Type == "runtime/internal"
 }
@@ -305,7 +305,8 @@ func routed(a dispatch.PlanAnswer) func(context.Context) dispatch.Child {
 	}
 }
 
-// author returns as whose a plan of a capability is evaluated.
+// author returns the author of a plan that a capability returned: ByTrusted if its plugin
+// may replace system prompts.
 func (ev *Evaluator) author(capID string) plan.Author {
 	if ev.Registry.Permits(capID, policy.OverridePrompt) {
 		return plan.ByTrusted

@@ -7,9 +7,9 @@
 // Recorder numbers the records of a run and appends them to the journal.
 //
 // A task with a past is a run that is resumed or replayed: nodes whose commit is
-// recorded keep their value, and package dispatch takes recorded attempts for its
-// own. With Replay set every node runs again and its value must be the recorded
-// one.
+// recorded keep their value, and package dispatch uses recorded attempts instead of
+// making new ones. With Replay set every node runs again and its value must be the
+// recorded one.
 //
 // Order: a node starts when everything it depends on is committed, skipped or
 // kept as failed; among ready nodes the one with the lower index starts first.

@@ -56,13 +56,13 @@ type Task struct {
 	// Request is the layer that every node inherits; nil: none.
 	Request *policy.Layer
 	// PolicyCache is shared with other runs of the same program under the same
-	// Request; nil keeps them within the run.
+	// Request; nil: call policies are cached for this run only.
 	PolicyCache *PolicyCache
 	Trace       edn.Value
-	// Principal names the caller, Caller has its rights.
+	// Principal names the caller, Caller holds its rights.
 	Principal string
 	Caller    policy.Caller
-	// Behalf is the place in a conversation for which its agents run.
+	// Behalf names the conversation and turn on behalf of which its agents run.
 	Behalf dispatch.Behalf
 	// Explain records the figures of every candidate.
 	Explain bool
@@ -74,28 +74,29 @@ type Task struct {
 	Dir      string
 	Recorder *Recorder
 	Started  *journal.RunStarted
-	// Past is what the run recorded before it was resumed, nil for a new run: nodes
-	// whose commit is recorded keep their value, and recorded answers of others
-	// are not asked for again. Replay does nothing that is not recorded there, and
-	// fails with replay/miss if that is not enough or if a node ends in another way
+	// Past holds the records of a run that is resumed or replayed; nil for a new run.
+	// Nodes whose commit is recorded keep their value, and recorded attempts of other
+	// nodes are not made again. With Replay, nothing is done that is not recorded there:
+	// the run fails with replay/miss if a record is missing or a node ends differently
 	// (JRN-050).
 	Past   *journal.History
 	Replay bool
-	// Fill, if set, has the run replay another one, whose records are Past: what is
-	// recorded there is not called (JRN-051).
+	// Fill, if set, makes the run a replay of another one, whose records are Past:
+	// calls that are recorded there are not made (JRN-051).
 	Fill *dispatch.Fill
-	// Suspend, if set, is called once when nothing can go on before it is decided
-	// about nodes whose call may have had its effect (JRN-044). It ends the context of
-	// the run. Without it such nodes fail.
+	// Suspend, if set, is called when no node can continue and the given nodes wait for
+	// a decision, because their call may have had its effect (JRN-044). It must cancel
+	// the context of the run; it may be called again until all nodes have ended. If nil,
+	// such nodes fail.
 	Suspend func([]Undecided)
 	// Interrupts are the questions of the run to people; nil: it cannot ask any.
 	Interrupts *interrupt.Table
-	// Secrets learns the secrets of the run, and knows those that its records do not
-	// have; nil: no schema marks any.
+	// Secrets collects the secrets of the run, and restores those that are masked in its
+	// records; nil: no schema marks any.
 	Secrets *journal.Mask
-	// Streams records text of the answer according to the streaming policy.
-	// Pace exerts back pressure on plugins while the reader is behind, and Live
-	// shows it what is not recorded; they may be nil.
+	// Streams forwards text of the answer according to the stream policy: it is
+	// recorded, or sent to Text if that is set. Pace blocks plugins while the reader is
+	// behind, and Live forwards events that are not recorded; both may be nil.
 	Streams bool
 	Pace    *stream.Pace
 	Live    *stream.Live
@@ -108,9 +109,9 @@ type Task struct {
 	// and for a resumed run.
 	Inside *Place
 
-	// Account is the budget of the run, Budget the scopes around its nodes;
-	// without them only limits of nodes are counted. AtLeast allows calls of
-	// unknown price, and Depth limits the nesting of plans.
+	// Account is the budget of the run, Budget the scopes around its nodes. Without an
+	// Account nothing is counted; without scopes only the limits of nodes are. AtLeast
+	// allows calls of unknown price, and Depth limits the nesting of plans.
 	Account *budget.Account
 	Budget  budget.Chain
 	AtLeast bool
@@ -131,7 +132,7 @@ type Task struct {
 	Route  edn.Value
 	Author plan.Author
 	// Routing marks the program that asks a router: a plan that the router answers
-	// with is not run, it is in the :result of the slot.
+	// with is not run but returned in the :result of the slot.
 	Routing bool
 }
 
@@ -171,9 +172,10 @@ type Outcome struct {
 	Out edn.Value
 	// Emitted reports whether any emit was executed.
 	Emitted bool
-	// Last is the result of the last node, the answer of a one-node plan.
+	// Last is the result of the last node, the answer of a one-node plan; nil if that
+	// node makes no call or was not committed.
 	Last *dispatch.Result
-	// Slot is that of the last node.
+	// Slot is that of the last node; zero with Err.
 	Slot plan.Slot
 	// Degraded are the candidates that were rejected for a reason of their own
 	// when a later one served.
@@ -203,14 +205,14 @@ type run struct {
 }
 
 // PolicyCache holds the call policies of the nodes of a program. The zero value
-// is empty and ready to use, by many runs at once.
+// is empty and ready to use. It is safe for concurrent use by several runs.
 type PolicyCache struct {
 	mu       sync.Mutex
 	policies map[policyKey]*dispatch.CallPolicy
 }
 
 type policyKey struct {
-	layer         *policy.Layer // of the node; nil for a node that writes nothing
+	layer         *policy.Layer // of the node; nil for a node without settings
 	scope         *policy.Layer
 	intent, capID string
 }
@@ -323,8 +325,8 @@ func calls(p *plan.Program) bool {
 	return false
 }
 
-// callPolicy returns the call policy of a node. Nodes that write the same, above
-// all those that write nothing, share them.
+// callPolicy returns the call policy of a node. Nodes with the same layer, above all
+// those without settings, share one.
 func (r *run) callPolicy(scope *policy.Layer, intent, capID string, node *policy.Layer) (*dispatch.CallPolicy, *contract.Error) {
 	cache := &r.own
 	if scope == r.task.Request && r.task.PolicyCache != nil {
@@ -391,8 +393,8 @@ func (r *run) recovered(where string, value any) *contract.Error {
 	return contract.Errorf("runtime/internal", "%s: the evaluator panicked: %s", where, fmt.Sprint(value))
 }
 
-// nodeDeadline is when a node must have ended, zero if only the run bounds it.
-// wall tells that it is the time of its budget.
+// nodeDeadline returns the deadline of a node that starts now; zero if only the run
+// bounds it. wall reports that it comes from the wall-clock budget of the node.
 func (r *run) nodeDeadline(p *dispatch.CallPolicy) (end time.Time, wall bool) {
 	least := p.Deadline
 	if p.Wall > 0 && (least <= 0 || p.Wall < least) {

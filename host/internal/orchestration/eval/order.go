@@ -6,10 +6,10 @@ import (
 )
 
 // order decides which steps run: a state machine without clock, goroutine or
-// I/O. next returns what is to be started; skipped, settled and over are what
-// came of it. An order to which the events of a recorded run are applied is in
-// the state of that run, wherever the record ends: the steps that were running
-// then are those that next has returned and settled was not called for.
+// I/O. next returns the step to start; skipped, settled and over apply the results.
+// An order to which the events of a recorded run are applied reaches the state of
+// that run, even if the record is incomplete: the running steps are those that next
+// has returned and that are not settled yet.
 type order struct {
 	n     int
 	graph *plan.Graph // nil: no dependencies
@@ -60,8 +60,8 @@ func (o *order) next() (i int, ok bool) {
 // alone reports whether nothing can run beside the step that runs.
 func (o *order) alone() bool { return o.running == 1 && (o.limit == 1 || o.ready.len() == 0) }
 
-// over ends the run with err: if a step could start and nothing else reports an
-// error, it fails.
+// over applies the end of the run with err: if no step runs and none has failed, the
+// next ready step fails with err.
 func (o *order) over(err *contract.Error) {
 	if o.running > 0 || o.failure != nil {
 		return

@@ -50,14 +50,14 @@ func (r *Recorder) Epoch() int {
 	return r.epoch
 }
 
-// Mask has the recorder replace secrets in the records from now on.
+// Mask sets the mask that replaces secrets in all later records.
 func (r *Recorder) Mask(m *journal.Mask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mask = m
 }
 
-// Within has what the recorder waits for from now on end with ctx.
+// Within makes all later calls of the journal end with ctx.
 func (r *Recorder) Within(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// past returns what is recorded at a path since before the run was resumed, nil
-// for nothing.
+// past returns the records at a path from before the run was resumed; nil if there are
+// none, or if the history is that of another run.
 func (s *scope) past(path edn.Value) *journal.Place {
 	if s.run.task.Fill != nil { // the history is that of another run
 		return nil
@@ -68,8 +68,8 @@ func (s *scope) recordPlan(path edn.Value, node string, plan *journal.PlanResolv
 	return contract.AsError(s.run.task.Recorder.Record(path, node, plan))
 }
 
-// Recall counts recorded costs in the scopes of a chain, without a reservation
-// that could fail.
+// Recall counts recorded costs in the scopes of a chain, without checking limits. It
+// stops at the first error of the ledger, because the next reservation fails with it.
 func Recall(ctx context.Context, a *budget.Account, c budget.Chain, settled []*journal.BudgetSettled) {
 	for _, x := range settled {
 		if x.Of.For == "run" || x.Of.For == "plan" { // sums of others
@@ -103,11 +103,11 @@ func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
 func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.Error {
 	past := s.past(e.path)
 	switch {
-	case past.IsCommitted() && past.Committed.FailureType != "" && len(past.Attempts) == 0: // the host failed before any call, and kept that
+	case past.IsCommitted() && past.Committed.FailureType != "" && len(past.Attempts) == 0: // kept failure before any call
 		return plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
 	case err != nil && err.Type == "replay/miss":
 		return err
-	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost: // what the host failed at is not repeated
+	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost: // a failure of the host is not repeated
 		return past.Failed.Err
 	case past.Failed != nil && err == nil:
 		return s.miss(n, e, "it was accepted, and its record is a failure of type :%s", past.Failed.Err.Type)
@@ -121,7 +121,7 @@ func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.
 	return err
 }
 
-// sameValue compares the value of a node with its recorded commit.
+// sameValue returns replay/miss if the value of a node differs from its recorded commit.
 func (s *scope) sameValue(n *plan.Node, e *ended, past *journal.Place) *contract.Error {
 	v := e.value
 	if n.Op != plan.OpLet && n.Op != plan.OpEmit {

@@ -26,8 +26,8 @@ type steps interface {
 	commit(i int) *contract.Error
 }
 
-// schedule runs steps as their order says. The goroutine that calls run is the
-// owner: only it calls skip and commit.
+// schedule runs steps in the order that order decides. The goroutine that calls run is
+// the owner: only it calls skip and commit.
 type schedule struct {
 	steps
 	order
@@ -43,8 +43,9 @@ type completion struct {
 	err   *contract.Error
 }
 
-// run returns the error that is first in program order, and its index. All
-// goroutines that it started have ended.
+// run runs all steps and returns the error that is first in program order, with the
+// index of its step; the number of steps and nil if none failed. All goroutines that it
+// started have ended.
 func (s *schedule) run(ctx context.Context) (int, *contract.Error) {
 	s.begin()
 	for {
@@ -62,7 +63,7 @@ func (s *schedule) run(ctx context.Context) (int, *contract.Error) {
 			return s.failed, s.failure
 		}
 		s.waiting.rest()
-		c := <-s.done // it goes on with the work of that step
+		c := <-s.done // the owner takes over the count of that step in waiting
 		s.cancels[c.index](nil)
 		delete(s.cancels, c.index)
 		s.settle(c.index, c.err)

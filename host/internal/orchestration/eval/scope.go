@@ -19,7 +19,7 @@ import (
 // plan answer.
 type scope struct {
 	run     *run
-	history *journal.History // what is recorded of its nodes; nil: nothing
+	history *journal.History // records of its nodes; nil: none
 	prog    *plan.Program
 	frame   *plan.Frame
 	path    []edn.Value   // of the plan
@@ -75,14 +75,14 @@ func (s *scope) parallel() int {
 	}
 }
 
-// stream opens the way of text out of the answer node of the run.
+// stream creates the text stream of the answer node of the run, if the task streams.
 func (s *scope) stream() {
 	t := s.run.task
 	if i := s.answer.Node; t.Streams && i >= 0 {
 		path, node := s.pathOf(i), s.node(i).ID
 		if past := s.past(path); past != nil && past.HasShown && !past.IsCommitted() {
-			// The reader is told to forget what was shown before the host, or the run, has
-			// ended (RUN-043). An error of the recorder is that of its next record.
+			// Retract the text that was shown before the host crashed or the run ended
+			// (RUN-043). The recorder returns an error again at its next record.
 			reason := "runtime/crashed"
 			if tried := past.Attempt(past.Shown); tried != nil && tried.Forgotten {
 				reason = "stream/truncated"
@@ -93,7 +93,7 @@ func (s *scope) stream() {
 	}
 }
 
-// streamOf is the way of text out of node i.
+// streamOf returns the text stream of node i; nil unless i is the answer node.
 func (s *scope) streamOf(i int) *stream.Text {
 	if i != s.answer.Node {
 		return nil
@@ -117,8 +117,8 @@ func (s *scope) pathOf(i int) edn.Value {
 	return edn.Vector(append(path, edn.Int(int64(i)))...)
 }
 
-// skip settles a node whose condition is false. A condition that panics is
-// left to do, which reports it.
+// skip reports whether the condition of a node is false, and records that. If that
+// cannot be recorded, it returns false: the run then fails with the recorder's error.
 func (s *scope) skip(i int) bool {
 	n := s.node(i)
 	path := s.pathOf(i)

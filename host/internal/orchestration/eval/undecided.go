@@ -16,11 +16,11 @@ type Undecided struct {
 	Node string
 }
 
-// undecided are the nodes of a run that wait for a decision. The others go on
-// until none can; then the run is suspended. Counted is what works: the owner of
-// a schedule, unless it waits for its steps, and each step beside it. Plan answers
-// of parallel attempts count as one, so such a run may be suspended before all
-// of them rest: calls that are under way then are lost, as in a crash.
+// undecided holds the nodes of a run that wait for a decision. The other nodes continue
+// until none can; then the run is suspended. working counts goroutines that work: the
+// owner of a schedule, unless it waits for its steps, and each step beside it. Plan
+// answers of parallel attempts count as one, so such a run may be suspended while some
+// of them still work: their running calls are then lost, as in a crash.
 type undecided struct {
 	working atomic.Int64
 	suspend func([]Undecided)
@@ -31,8 +31,8 @@ type undecided struct {
 // begin counts a step that will run beside its owner.
 func (u *undecided) begin() { u.working.Add(1) }
 
-// rest counts off a goroutine that waits for others, or whose work is over. If none
-// works any more and a node is undecided, the run is suspended.
+// rest stops counting a goroutine that waits for others or for a decision. If no
+// goroutine works any more and a node is undecided, it suspends the run.
 func (u *undecided) rest() {
 	if u.working.Add(-1) > 0 || u.suspend == nil {
 		return
@@ -45,7 +45,8 @@ func (u *undecided) rest() {
 	}
 }
 
-// wait is the end of a node that waits for a decision: it lasts until ctx ends.
+// wait adds a node that waits for a decision, blocks until ctx ends, and returns
+// canceled.
 func (u *undecided) wait(ctx context.Context, node Undecided) *contract.Error {
 	u.mu.Lock()
 	u.nodes = append(u.nodes, node)

@@ -14,12 +14,12 @@ type Declared struct {
 	Priced, HasLatency bool
 }
 
-// Belief is what is believed of an arm: its pass rate has the distribution
-// Beta(A, B).
+// Belief is the posterior of an arm: its pass rate has the distribution Beta(A, B).
 type Belief struct {
 	Arm
 	A, B float64
-	// Passes and Fails are the counts in A and B, Outcomes how many there were.
+	// Passes and Fails are the decayed counts that A and B contain beside the prior.
+	// Outcomes is the number of outcomes without decay.
 	Passes, Fails float64
 	Outcomes      int
 	// Cost and Latency are means in USD and milliseconds, of declared and measured
@@ -31,7 +31,8 @@ type Belief struct {
 // Mean is the expected pass rate.
 func (b *Belief) Mean() float64 { return b.A / (b.A + b.B) }
 
-// Belief returns what is believed of an arm at a time.
+// Belief returns the posterior of arm a at a time: the prior and the half-life of s
+// with the counts of the group. The arm need not have outcomes.
 func (g *Group) Belief(a Arm, d Declared, s *policy.Learned, at time.Time) Belief {
 	prior := s.Of(a.CapID)
 	b := Belief{Arm: a, A: prior.Passes, B: prior.Fails}
@@ -58,8 +59,9 @@ func (g *Group) Known() []Arm {
 	return out
 }
 
-// penalties returns what the utility of each candidate loses by its cost and latency
-// relative to the largest. An unknown value counts as the mean of the known ones.
+// penalties returns the amount by which cost and latency, relative to the largest
+// ones, reduce the utility of each candidate. An unknown value counts as the mean of
+// the known ones.
 func penalties(all []Belief, s *policy.Learned) []float64 {
 	out := make([]float64, len(all))
 	add := func(weight float64, of func(b *Belief) (float64, bool)) {
@@ -88,7 +90,8 @@ func penalties(all []Belief, s *policy.Learned) []float64 {
 	return out
 }
 
-// Range returns the bounds that the pass rate has with 95 %.
+// Range returns the 95 % credible interval of the pass rate: its quantiles at 2.5 %
+// and 97.5 %, rounded outwards to cells of the quadrature.
 func (b *Belief) Range() (low, high float64) {
 	var c curve
 	s := shapeOf(b.A, b.B)

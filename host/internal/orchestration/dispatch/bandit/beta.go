@@ -7,12 +7,12 @@ import (
 	"sync"
 )
 
-// points are those of the quadrature (LRN-003). The cell k is the pass rates from
-// k/points to (k+1)/points.
+// points is the number of cells of the quadrature (LRN-003). Cell k covers the pass
+// rates from k/points to (k+1)/points.
 const points = 512
 
-// logs are the logarithms of the middles of the cells. Those of 1-x are the same in
-// reverse order.
+// logs returns the logarithms of the midpoints of the cells. The logarithms of 1-x
+// are the same in reverse order.
 var logs = sync.OnceValue(func() *[points]float64 {
 	var out [points]float64
 	for k := range out {
@@ -21,8 +21,8 @@ var logs = sync.OnceValue(func() *[points]float64 {
 	return &out
 })
 
-// negligible is the logarithm of a density, relative to the largest one, that counts
-// as none.
+// negligible is the logarithm, relative to the largest density, below which a density
+// counts as 0.
 const negligible = -18
 
 // curve is a Beta distribution by cells.
@@ -39,7 +39,7 @@ type shape struct {
 	p, q float64
 	most float64 // the largest value
 	top  int     // its cell, if there is one maximum
-	// single: it falls on both sides of the top.
+	// single: there is one maximum, at top, and the density falls on both sides of it.
 	single bool
 }
 
@@ -85,8 +85,8 @@ func (c *curve) of(s *shape, from, till int) {
 	c.below[till] = total
 }
 
-// expNegative returns e to the power of a number from -30 to 0, up to 2 millionths: the
-// function of the standard library takes twice the time.
+// expNegative returns e to the power of x, for x from -30 to 0, with an error of at most
+// 2 millionths. math.Exp takes twice the time.
 func expNegative(x float64) float64 {
 	x *= math.Log2E
 	whole := int64(x)
@@ -108,8 +108,8 @@ func (c *curve) upTo(x float64) float64 {
 	return c.below[k] + (x-float64(k))*c.mass[k]
 }
 
-// best returns the probability that a candidate has the largest utility: its pass
-// rate less what it loses by cost and latency.
+// best returns the probability that the candidate at index first has the largest
+// utility. The utility of a candidate is its pass rate minus its penalty in less.
 func best(all []Belief, less []float64, first int) float64 {
 	var own, other curve
 	s := shapeOf(all[first].A, all[first].B)

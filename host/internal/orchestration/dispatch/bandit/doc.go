@@ -1,11 +1,11 @@
-// Package bandit decides in which order candidates are called from how they have
-// done: the pure part of learned dispatch.
+// Package bandit orders candidates by their earlier outcomes: the pure part of
+// learned dispatch.
 //
 // A [Group] holds the counts of the arms that serve the calls of one intent and
-// bucket. [Group.Add] counts an outcome, [Group.Cold] reports whether the counts say
-// too little to use them. [Group.Arms] returns what is believed of candidates, and
-// [Draw] or [ByMean] order them. [EstimateAll] estimates from recorded decisions
-// what another first choice would have given.
+// bucket. [Group.Add] counts an outcome, [Group.Cold] reports whether there are too
+// few counts to use them. [Group.Belief] returns the belief about an arm, and [Draw]
+// or [ByMean] orders candidates by their beliefs. [EstimateAll] estimates from
+// recorded decisions the pass rate that another first choice would have had.
 //
 // The belief about an arm is a Beta distribution: its prior plus the counts of passes
 // and fails, which halve with a half-life. Draw is Thompson sampling: it draws a

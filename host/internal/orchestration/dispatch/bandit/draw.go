@@ -11,13 +11,13 @@ import (
 // Decision is an order of candidates.
 type Decision struct {
 	Order []int // indexes of the candidates
-	// Explored reports that the first was chosen uniformly.
+	// Explored reports that the first was drawn uniformly from all candidates.
 	Explored bool
-	// Propensity is the probability with which the first became the first.
+	// Propensity is the probability with which this candidate became the first.
 	Propensity float64
 }
 
-// ByMean orders candidates by their expected utility.
+// ByMean orders candidates by their expected utility, without randomness.
 func ByMean(all []Belief, s *policy.Learned) Decision {
 	utility := penalties(all, s)
 	for i := range all {
@@ -26,7 +26,8 @@ func ByMean(all []Belief, s *policy.Learned) Decision {
 	return Decision{Order: byUtility(utility), Propensity: 1}
 }
 
-// Draw orders candidates by Thompson sampling. It needs at least one.
+// Draw orders candidates by Thompson sampling and, with probability s.Explore, moves a
+// uniformly drawn one to the front. all must not be empty.
 func Draw(all []Belief, s *policy.Learned, r *rand.Rand) Decision {
 	less := penalties(all, s)
 	utility := make([]float64, len(all))

@@ -29,8 +29,8 @@ type Estimate struct {
 }
 
 // EstimateAll estimates the arms of recorded decisions, in the order in which they
-// occur first. A choice without chance, of propensity 1 among several, tells nothing
-// about the others and does not belong here.
+// occur first. Leave out choices that were not random (propensity 1 among several
+// arms): they say nothing about the other arms.
 func EstimateAll(choices []Choice) []Estimate {
 	var out []Estimate
 	place := map[Arm]int{}
@@ -48,8 +48,9 @@ func EstimateAll(choices []Choice) []Estimate {
 	return out
 }
 
-// read computes the estimate from the decisions that had the arm. An interval takes one
-// more pass and one more fail into account, so that few equal outcomes are not certain.
+// read computes the estimate from the decisions that had the arm. The intervals are
+// computed with one more pass and one more fail, so that few equal outcomes do not give
+// an interval of width 0.
 func (e *Estimate) read(choices []Choice) {
 	var weights, weightSquares, gains, gainSquares float64
 	for _, c := range choices {

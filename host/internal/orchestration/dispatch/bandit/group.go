@@ -14,7 +14,7 @@ type Arm struct {
 	Major int
 }
 
-// Outcome is how a call of an arm went.
+// Outcome is the result of one call of an arm.
 type Outcome struct {
 	Arm
 	Pass    bool // its answer was accepted; else its gates refused it
@@ -23,13 +23,14 @@ type Outcome struct {
 	// Cost in USD. It is unknown unless Priced is set.
 	Cost   float64
 	Priced bool
-	// First: no other outcome of the same decision was counted. Among are the arms
-	// that the decision had.
+	// First: no other outcome of the same decision was counted. Among are the arms of
+	// all candidates of the decision.
 	First bool
 	Among []Arm
 }
 
-// The limits of a cold group and of drift (LRN-005).
+// The limits of a cold group and of drift (LRN-005). RecentTrials is the number of last
+// outcomes of an arm that are compared with the older ones.
 const (
 	warmOutcomes  = 5
 	warmDecisions = 50
@@ -37,18 +38,18 @@ const (
 	olderTrials   = 40
 )
 
-// maxArms bounds a group. The arm without an outcome for longest is dropped.
+// maxArms bounds a group. Beyond it, the arm with the oldest last outcome is dropped.
 const maxArms = 256
 
-// Group is what has been learned of the arms of one intent and bucket. The zero value
-// has learned nothing.
+// Group holds the outcomes of the arms of one intent and bucket. The zero value is
+// empty and ready.
 type Group struct {
 	decisions int // with an outcome
 	warm      bool
 	arms      []*counts
 }
 
-// counts are those of one arm.
+// counts are the outcomes and measurements of one arm.
 type counts struct {
 	Arm
 	outcomes      int // all, without decay
@@ -63,7 +64,7 @@ type trial struct {
 	at   time.Time
 }
 
-// trials are the sums of older outcomes, as they count at a time.
+// trials are the sums of older outcomes, decayed to the time at.
 type trials struct {
 	passes, fails float64
 	at            time.Time
@@ -75,7 +76,7 @@ type mean struct {
 	at            time.Time
 }
 
-// decay returns what an outcome counts after an age.
+// decay returns the weight of an outcome of the given age, from 0 to 1.
 func decay(age, halfLife time.Duration) float64 {
 	if age <= 0 {
 		return 1
@@ -92,7 +93,8 @@ func (t *trials) add(one trial, halfLife time.Duration) {
 	}
 }
 
-// until returns the sums as they count at a time, which does not go back.
+// until returns the sums decayed to a time. For a time before t.at they are
+// unchanged.
 func (t trials) until(at time.Time, halfLife time.Duration) trials {
 	if at.Before(t.at) {
 		return t
@@ -124,7 +126,7 @@ func (m mean) of(declared float64, has bool, at time.Time, halfLife time.Duratio
 	return total / weight, true
 }
 
-// tally returns passes and fails as they count at a time.
+// tally returns the passes and fails, older and recent, decayed to a time.
 func (c *counts) tally(at time.Time, halfLife time.Duration) trials {
 	sum := c.older.until(at, halfLife)
 	for _, t := range c.recent {
@@ -157,8 +159,9 @@ func (g *Group) find(a Arm) *counts {
 	return nil
 }
 
-// Cold reports whether candidates keep their declared order: too few decisions were
-// made since the group knew nothing, and one of the arms has too few outcomes.
+// Cold reports whether the group has too few outcomes to order the candidates among,
+// which then keep their declared order: fewer than 50 decisions were counted, the group
+// was never warm, and one of the arms has fewer than 5 outcomes.
 func (g *Group) Cold(among []Arm) bool {
 	if g.warm || g.decisions >= warmDecisions {
 		return false
@@ -169,7 +172,8 @@ func (g *Group) Cold(among []Arm) bool {
 	})
 }
 
-// Drift is an arm whose recent outcomes have replaced its older ones.
+// Drift describes an arm whose older outcomes were dropped, because its recent ones
+// deviate too much from them.
 type Drift struct {
 	Arm
 	Passes int     // of the last RecentTrials
@@ -205,8 +209,8 @@ func (g *Group) Add(o Outcome, s *policy.Learned) *Drift {
 	return c.drift(at, s)
 }
 
-// drift replaces the counts by the recent trials if these are not what the older
-// outcomes predict.
+// drift drops the older outcomes and returns the drift if the older outcomes do not
+// predict the recent ones; else it returns nil.
 func (c *counts) drift(at time.Time, s *policy.Learned) *Drift {
 	older := c.older.until(at, s.HalfLife)
 	if len(c.recent) < RecentTrials || older.passes+older.fails < olderTrials {
@@ -221,7 +225,8 @@ func (c *counts) drift(at time.Time, s *policy.Learned) *Drift {
 	return &Drift{Arm: c.Arm, Passes: passes, Before: a / (a + b)}
 }
 
-// bound drops the arm without an outcome for longest if there are too many.
+// bound drops the arm with the oldest last outcome, except the newest arm, if there are
+// too many.
 func (g *Group) bound() {
 	if len(g.arms) <= maxArms {
 		return

@@ -35,7 +35,8 @@ type storedMean struct {
 
 const storedVersion = 1
 
-// Text returns the group as a store keeps it: EDN with absolute counts.
+// Text returns the stored form of the group, which Parse reads: EDN with absolute
+// counts.
 func (g *Group) Text() string {
 	form := storedGroup{Version: storedVersion, Decisions: g.decisions, Warm: g.warm}
 	for _, c := range g.arms {
@@ -98,7 +99,7 @@ func Parse(text string) (*Group, error) {
 	return g, nil
 }
 
-// sound reports whether the numbers of an arm are ones that counting can give.
+// sound reports whether the numbers of an arm are possible counts.
 func (a *storedArm) sound() bool {
 	for _, v := range []float64{a.Older[0], a.Older[1], a.Cost.Weight, a.Cost.Total, a.Latency.Weight, a.Latency.Total} {
 		if !(v >= 0) || math.IsInf(v, 0) {

@@ -52,7 +52,9 @@ const (
 	Failure
 )
 
-// Permit is the admission of one call. Reporting the zero Permit does nothing.
+// Permit is the admission of one call. Its outcome is ignored if the breaker has left
+// the state of the admission since (except from Ramping to Closed), or was reset, or
+// Replaced.
 type Permit struct{ epoch uint64 }
 
 // Breaker is the circuit breaker of one capability for one intent. New makes
@@ -65,7 +67,7 @@ type Breaker struct {
 	// earlier epoch are ignored.
 	epoch    uint64
 	openings int       // consecutive openings
-	until    time.Time // Open: end of the pause; zero: only by Reset, Readmit or Replaced
+	until    time.Time // Open: end of the pause; zero: ends by Reset, Readmit or Replaced only
 	ejected  bool      // Open, because of quality: no probe, straight to the ramp
 	ejects   int       // ejections so far
 	tripped  bool      // Open, because the capability is misconfigured
@@ -133,8 +135,8 @@ func (b *Breaker) Allow(now time.Time) bool {
 }
 
 // Acquire admits a call for which Allow was true. It fails if another call took
-// the half-open probe since, or if the breaker opened. Each permit is reported
-// once.
+// the half-open probe since, or if the breaker opened. Each permit must be passed
+// to Report exactly once.
 func (b *Breaker) Acquire(now time.Time) (Permit, bool) {
 	b.advance(now)
 	switch b.state {
@@ -159,8 +161,9 @@ func (b *Breaker) share(k int) bool {
 	return k*s/100 > (k-1)*s/100
 }
 
-// Report records how an admitted call ended. floor is the minimum pause
-// (Retry-After); u is random.
+// Report records the outcome of an admitted call. If it opens the breaker, floor
+// is the minimum pause (Retry-After), and u, a random number in [0, 1), adds up to
+// 10 % jitter to the pause.
 func (b *Breaker) Report(now time.Time, t Permit, o Outcome, floor time.Duration, u float64) {
 	b.advance(now)
 	if t.epoch != b.epoch {
@@ -320,9 +323,9 @@ func (b *Breaker) Admits(now time.Time) bool {
 	return b.state != Open && (b.state != HalfOpen || !b.probing)
 }
 
-// Replaced reports that another edition of the plugin serves. Outcomes of the
-// old one are dropped; a tripped breaker closes, an ejected one starts its
-// ramp.
+// Replaced adapts the breaker to another edition of the plugin: a tripped breaker
+// closes, an ejected one starts its ramp, and a closed one drops the outcomes of
+// the old edition. In other states it does nothing.
 func (b *Breaker) Replaced(now time.Time) {
 	b.advance(now)
 	switch {

@@ -17,7 +17,7 @@ type Floor struct {
 	Hysteresis float64
 }
 
-// DefaultFloor counts verdicts without a minimum pass rate.
+// DefaultFloor returns a floor that only counts verdicts: MinPassRate is 0.
 func DefaultFloor() Floor { return Floor{Window: 20, MinSamples: 10, Hysteresis: 0.1} }
 
 // Times between actions.
@@ -61,7 +61,8 @@ type sample struct {
 // NewWindow returns an empty window.
 func NewWindow(f Floor) *Window { return &Window{floor: f, ring: make([]sample, 0, f.Window)} }
 
-// Add adds a verdict of the gates; score counts for a pass, in thousandths.
+// Add adds a verdict of the gates. score is in thousandths and ignored unless pass
+// is set.
 func (w *Window) Add(now time.Time, pass bool, score int) Crossing {
 	w.push(sample{pass, score})
 	if w.floor.MinPassRate == 0 {
@@ -158,7 +159,8 @@ func (w *Window) Healthy() bool {
 		float64(w.passes) >= (w.floor.MinPassRate+w.floor.Hysteresis)*float64(n)
 }
 
-// Below reports whether the rate fell and has not recovered.
+// Below reports whether the rate fell below the floor and has neither recovered nor
+// led to an action yet.
 func (w *Window) Below() bool { return w.below }
 
 // Counts returns the number of passes and of verdicts in the window.

@@ -73,8 +73,9 @@ func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 }
 
 // controlled reports whether a text of the parts of an answer holds a control
-// character. Such parts are dropped, not cleaned: a provider takes them back only
-// unchanged, and refuses a NUL in them. The text of the answer has what they say.
+// character. Such parts are dropped, not cleaned: a provider accepts them in later
+// requests only unchanged, and rejects a NUL in them. The text of the answer has the
+// same content.
 func controlled(parts edn.Value) bool {
 	if !parts.IsVector() && !parts.IsList() {
 		return false
@@ -145,5 +146,5 @@ func (c *Cleaner) drift(raw, what string) *contract.Error {
 		WithDetail("raw", edn.Text(excerpt(text.WithoutReasoning(raw), maxDrift)))
 }
 
-// excerpt returns the start of a text, at most so many bytes.
+// excerpt returns the first bytes of a text, at most most, without broken characters.
 func excerpt(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

@@ -14,8 +14,9 @@ import (
 // Withdrawn is the piece of a Step that retracts the text before it.
 const Withdrawn = "\x00"
 
-// Step is one answer of a capability. The first field that is set applies,
-// after Delay; the zero Step answers with an empty map.
+// Step is one answer of a capability. After Pieces and Delay, the first field that is
+// set of Panic, Hang, Crash, Gone, Err, Raw, Plan and Value gives the answer. The zero
+// Step answers with an empty map.
 type Step struct {
 	// Pieces are texts that are streamed first, each followed by a wait of Gap. The
 	// piece Withdrawn retracts those before it.
@@ -26,7 +27,8 @@ type Step struct {
 	Delay            time.Duration
 	// Err is returned by the capability itself.
 	Err *contract.Error
-	// Crash ends the process. After may change the state of the capability.
+	// Crash fails the call as if the process had crashed. The state of the capability
+	// stays as it is unless After changes it.
 	Crash bool
 	// Gone: the process exited before the call reached it.
 	Gone bool
@@ -51,7 +53,8 @@ type Step struct {
 	After func()
 }
 
-// Executor plays scripts. The zero value knows no capability; all are ready.
+// Executor is a dispatch.Executor that plays scripts. In the zero value, every
+// capability is ready and answers with an empty map.
 type Executor struct {
 	mu           sync.Mutex
 	scripts      map[string]*script
@@ -267,7 +270,8 @@ func (x *Executor) Invoke(ctx context.Context, c dispatch.Call) (dispatch.Answer
 	return answer, nil
 }
 
-// stopping returns ctx with a cancel when stop is closed.
+// stopping returns a context that is canceled when stop is closed, and a function
+// that releases it and must be called.
 func stopping(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
 	if stop == nil {
 		return ctx, func() {}

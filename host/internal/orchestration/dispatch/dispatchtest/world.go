@@ -31,8 +31,8 @@ type World struct {
 
 // Spec describes a World.
 type Spec struct {
-	// Caps are capabilities in the form that plugins advertise; missing fields
-	// take the defaults of Cap.
+	// Caps are capabilities as EDN, in the form that plugins advertise. Cap writes
+	// one.
 	Caps []string
 	// Apart gives each capability its own plugin, named like the capability.
 	Apart bool
@@ -52,8 +52,8 @@ func Cap(id, more string) string {
 	return "{:cap/id :" + id + " :cap/kind :solver :cap/intents #{:text/respond} :io/in-schema :req/any :io/out-schema :res/any " + more + "}"
 }
 
-// New makes a World. Its dispatcher checks the law of package flow for each
-// operation, unless it is measured.
+// New makes a World. Unless tb is a benchmark, its dispatcher checks each operation
+// with package flowtest.
 func New(tb testing.TB, spec Spec) *World {
 	tb.Helper()
 	specs := maps.Clone(schema.Builtin())
@@ -100,7 +100,7 @@ func New(tb testing.TB, spec Spec) *World {
 	return w
 }
 
-// Open permits all effects to all roles without limits.
+// Open returns effect rules that permit all effects to all roles without limits.
 func Open() *policy.Effects {
 	e := &policy.Effects{Rules: policy.Rules{}}
 	for _, effect := range contract.Effects() {
@@ -111,7 +111,7 @@ func Open() *policy.Effects {
 	return e
 }
 
-// Again returns the same configuration with an empty executor.
+// Again returns a World with the same configuration and a new Executor without scripts.
 func (w *World) Again() *World {
 	c := *w
 	d := *w.Dispatcher

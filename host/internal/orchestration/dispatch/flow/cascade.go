@@ -16,7 +16,7 @@ type cascade struct {
 	order   []string // candidates that failed as parallel attempts and are to be retried
 }
 
-// candidate is one that is called one attempt after another.
+// candidate is the state of the candidate that the cascade currently calls.
 type candidate struct {
 	capID   string
 	attempt int
@@ -101,7 +101,7 @@ func (cs *cascade) accept(attempt int) {
 	cs.finish(attempt, nil, nil)
 }
 
-// attempted continues after an attempt at the tried candidate has failed.
+// attempted continues after an attempt at the current candidate has failed.
 func (cs *cascade) attempted(e *Event) {
 	t, f := &cs.current, e.Failure
 	switch last := t.failure; {
@@ -114,7 +114,7 @@ func (cs *cascade) attempted(e *Event) {
 	cs.failed(f, &e.Situation)
 }
 
-// failed repairs the answer if that may help, and otherwise goes on.
+// failed repairs the answer if that may help, and otherwise refuses it.
 func (cs *cascade) failed(f *Failure, s *Situation) {
 	t := &cs.current
 	t.failure = f
@@ -168,7 +168,7 @@ func (cs *cascade) repaired(f *Failure, s *Situation) {
 	cs.repair()
 }
 
-// refuse counts a refused answer and looks at what is left.
+// refuse counts a refused answer and asks for the Situation.
 func (cs *cascade) refuse(f *Failure) {
 	cs.current.failure = f
 	cs.refuseOnce(f)
@@ -210,8 +210,9 @@ func (cs *cascade) available(f *Failure, s *Situation) {
 	f.TriesLeft = f.TriesLeft || f.Undelivered
 }
 
-// ready calls the candidate again, or leaves it: what made that possible is then
-// cleared in its failure, so that Decide chooses another action.
+// ready calls the candidate again. If that is not possible, it clears the reasons
+// for a retry in the failure, so that Decide chooses another action, and leaves
+// the candidate.
 func (cs *cascade) ready(e *Event) {
 	t := &cs.current
 	f := t.failure
@@ -235,7 +236,8 @@ func (cs *cascade) ready(e *Event) {
 	cs.leave()
 }
 
-// leave continues with another candidate, or ends.
+// leave continues with another candidate, or finishes the operation with the
+// failure.
 func (cs *cascade) leave() {
 	f := cs.current.failure
 	if len(cs.order) > 0 {

@@ -5,7 +5,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Outcome is what is known about the effect of a failed attempt.
+// Outcome classifies a failed attempt by whether its effect may have been done.
 type Outcome int
 
 // The outcomes that recovery distinguishes.
@@ -29,7 +29,7 @@ const (
 	// Again retries the same candidate, at once or after its backoff.
 	Again
 	// AgainWhenReady retries the same candidate as soon as it is ready; if it does
-	// not become ready, Decide is asked again without this possibility.
+	// not become ready, Decide is called again without this possibility.
 	AgainWhenReady
 	// Next tries the next candidate, with its own retries.
 	Next
@@ -55,17 +55,17 @@ type Failure struct {
 	// Of a refused answer.
 	Out, Findings edn.Value
 	Score         edn.Value
-	Owed          int  // attempt whose refusal does not count against its candidate yet; 0: none
+	Owed          int  // attempt whose refusal is not yet counted against its candidate; 0: none
 	Deterministic bool // the candidate gives equal answers to equal requests
 	Crashed       bool // the process or the connection was lost
 	Undelivered   bool // the process exited before the call reached it
-	ComesBack     bool // a standby is ready, or the supervisor respawns
+	ComesBack     bool // the candidate is ready, has a standby or is respawning
 	NextLeft      bool // another candidate is left
 	RoundsLeft    bool // another repair round is possible
 	RepairAsked   bool // the node requests repair
 	Committed     bool // text of this attempt was shown and cannot be retracted
 	OverBudget    bool // the budget did not allow the call
-	DoneOnce      bool // a child plan of this attempt did an effect of recovery class once
+	DoneOnce      bool // an effect of class once was, or may have been, done (by a child plan, too)
 	Done          bool // an earlier answer was refused after its effect was done
 }
 
@@ -118,7 +118,7 @@ func allowedAfter(f Failure) (retry, next, repair bool) {
 	case f.Recovery == contract.RecoveryNone, f.Outcome == Definite:
 		return true, true, true
 	case f.Recovery == contract.RecoveryIdempotent && f.Outcome == Unknown:
-		return true, false, false // another receiver does not know the effect key
+		return true, false, false // another receiver has not seen the effect key
 	case f.Recovery == contract.RecoveryIdempotent:
 		return false, false, f.RepairAsked // a repair is another effect, so the node must request it
 	default:

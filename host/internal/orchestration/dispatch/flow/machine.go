@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// Machine is the state of one operation. Its attempts are those of a cascade,
-// or parallel ones, after which a cascade retries what failed.
+// Machine is the state machine of one operation: a cascade, or parallel attempts
+// followed by a cascade that retries the candidates that failed.
 type Machine struct {
 	core
 	cascade  cascade
@@ -47,8 +47,9 @@ func (m *Machine) Begin(rules Rules) []Command {
 // open.
 func (m *Machine) Open() []Command { return m.open }
 
-// Apply continues after an event and returns the new commands, which are valid
-// until the next event.
+// Apply continues after an event, which it does not modify, and returns the new
+// commands. They are valid until the next call of Apply. It panics if the command
+// of the event is not open.
 func (m *Machine) Apply(event *Event) []Command {
 	m.emitted = 0
 	c, e := m.answered(event.Of), event
@@ -83,15 +84,15 @@ func withNext(f *Failure) Action {
 	return action
 }
 
-// commands are the commands of an operation.
+// commands holds the open commands of an operation and numbers new ones.
 type commands struct {
 	open    []Command // emitted and not answered
 	newest  int       // ID of the newest command
 	emitted int       // commands of the last event, at the end of open
 }
 
-// answered removes a command from those that are open, with the commands that
-// stop it.
+// answered removes an open command, with the Stop commands that target it, and
+// returns it.
 func (o *commands) answered(id int) Command {
 	if len(o.open) == 1 && o.open[0].ID == id { // the usual case
 		c := o.open[0]
@@ -141,7 +142,8 @@ func (o *core) refuseOnce(f *Failure) {
 	}
 }
 
-// refuseRest counts the refused answers of candidates that are not retried.
+// refuseRest emits Refuse for the refused answers of parallel attempts that do not
+// count against their candidates yet.
 func (o *core) refuseRest() {
 	for _, f := range o.failures {
 		o.refuseOnce(f.failure)

@@ -50,7 +50,8 @@ func (p *parallel) apply(c *Command, e *Event) {
 	}
 }
 
-// proceed starts what is missing, evaluates what has ended, or waits.
+// proceed emits the next command: it starts a missing attempt, judges an ended
+// one, or finishes. It emits nothing while it has to wait for running calls.
 func (p *parallel) proceed() {
 	switch {
 	case p.winner != nil:
@@ -97,7 +98,7 @@ func (p *parallel) begun(c *Command, e *Event) {
 	p.proceed()
 }
 
-// lost keeps the failure of a candidate.
+// lost records the failure of a candidate.
 func (p *parallel) lost(capID string, f *Failure) {
 	p.failures = append(p.failures, &failed{capID, f})
 	if p.final == nil && ends(f) {
@@ -116,7 +117,7 @@ func (p *parallel) fired(e *Event) {
 	p.idle()
 }
 
-// idle proceeds unless an earlier command will.
+// idle calls proceed unless a command is open whose event will call it.
 func (p *parallel) idle() {
 	for _, c := range p.open {
 		switch c.Kind {

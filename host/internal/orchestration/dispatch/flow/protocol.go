@@ -7,26 +7,27 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Rules are what an operation may do. They do not change while it runs.
+// Rules are the limits and the strategy of an operation. They do not change while
+// it runs.
 type Rules struct {
 	Node string // for messages
 	// Strategy is a name of package policy. Attempts run one after another
 	// (cascade), or the first ones in parallel.
 	Strategy string
-	// Width is the number of attempts that a race or tournament starts with, and
-	// Joining the number that a hedge adds, one each time no answer came for
-	// After.
+	// Width is the number of attempts that a race or tournament starts with.
+	// Joining is the most attempts that a hedge adds to its first one: one each time
+	// After passes without an accepted answer.
 	Width, Joining int
 	After          time.Duration
 	// MaxCandidates limits the candidates that are tried.
 	MaxCandidates int
 	Limits        Limits
-	// SwitchOn are the types after which another attempt is made.
+	// SwitchOn are the error types after which another attempt may be made.
 	SwitchOn policy.SwitchSet
 }
 
-// Limits are those of single candidates. The results depend on the arguments
-// only.
+// Limits returns the retry and repair limits of single candidates. Its methods
+// must be deterministic: resume and replay call them again.
 type Limits interface {
 	// Retries returns how often a candidate is called again after a failure of
 	// this type.
@@ -35,13 +36,13 @@ type Limits interface {
 	Repairs(capID string) int
 }
 
-// Kind is what a command asks for.
+// Kind is the type of a command.
 type Kind int
 
 // The commands. Each is answered by one event.
 const (
-	// Find asks for the candidates. With Wait it is answered when one of them can
-	// be called or none will be in time.
+	// Find asks for the Situation. With Wait it is answered once a candidate can be
+	// called, or as soon as none will be callable in time.
 	Find Kind = iota
 	// Start records the start of an attempt at CapID, if its budget and breaker
 	// allow it. The event has the number of the attempt, or the failure.
@@ -51,18 +52,19 @@ const (
 	// Judge evaluates the answer of an attempt. The event has the failure; none
 	// means that the answer is accepted.
 	Judge
-	// Discard records an attempt that another one has beaten.
+	// Discard records the end of an attempt that lost: the answer of another one was
+	// accepted, or its text was shown.
 	Discard
 	// Refuse counts the refused answer of an attempt against its candidate.
 	Refuse
-	// Look asks for the candidates after a failure.
+	// Look asks for the Situation after a failure of CapID.
 	Look
 	// Ready waits until CapID may be called again: for its backoff after Failure,
 	// and with Wait until its process is ready.
 	Ready
 	// Timer waits for After.
 	Timer
-	// Stop ends the command Target, which is a call or a timer. The event of that
+	// Stop cancels the command Target, which is a call or a timer. The event of that
 	// command answers both.
 	Stop
 	// Finish ends the operation with the answer of Attempt or, if there is none,
@@ -77,7 +79,8 @@ func (k Kind) String() string {
 	}[k]
 }
 
-// Command is something to be done. Which fields are used depends on the kind.
+// Command is one step that the driver must carry out. The kind determines which
+// fields are set.
 type Command struct {
 	ID      int // from 1, in the order of the commands
 	Kind    Kind
@@ -96,7 +99,7 @@ type Command struct {
 	Outscored       []int // Finish: accepted attempts of a tournament that did not win
 }
 
-// Event is what came of a command.
+// Event is the result of a command. Which fields are set depends on its kind.
 type Event struct {
 	Of int // ID of the command
 	// Attempt is the number of a started attempt.
@@ -104,11 +107,11 @@ type Event struct {
 	Failure *Failure
 	// Score and Cost of an accepted answer of a tournament.
 	Score, Cost edn.Value
-	// Committed is the attempt whose text cannot be retracted; 0: none, -1: text
-	// of a plan answer.
+	// Committed is the attempt whose text cannot be retracted; 0: none, -1: an
+	// attempt of another operation.
 	Committed int
-	// Ready reports that the candidate may be called again. Otherwise Late tells
-	// that there was no time for the backoff.
+	// Ready reports that the candidate may be called again. Otherwise Late reports
+	// that the backoff would have exceeded the deadline.
 	Ready, Late bool
 	Expired     bool // the operation has no time left
 	Situation   Situation
@@ -116,12 +119,14 @@ type Event struct {
 
 // Situation is the state of the candidates at one moment.
 type Situation struct {
-	// Accepted can be called, in the order of the policy. Returning cannot, but
-	// will be able to without an operator.
+	// Accepted are the candidates that can be called now, in the order of the
+	// policy. Returning cannot be called now but will be ready without an operator.
 	Accepted, Returning []string
-	// ComesBack reports that the candidate which failed is ready or will be.
+	// ComesBack reports that the failed candidate is ready, or will be without an
+	// operator.
 	ComesBack bool
-	// Limited: the budget leaves calls for Left more attempts.
+	// Limited reports that the budget limits the number of calls; it allows Left
+	// more attempts.
 	Limited bool
 	Left    int64
 }

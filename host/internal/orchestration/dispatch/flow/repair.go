@@ -27,9 +27,9 @@ func exhausted(node string, last *Failure, set policy.SwitchSet) *Failure {
 	return &f
 }
 
-// stoppedByBudget is failure f when the budget is too small for another call to
-// the same candidate. The other properties of f still decide whether other
-// candidates may be tried.
+// stoppedByBudget returns the failure of a candidate that cannot be called again
+// after f because of lack, a failure of the budget. Its other properties are those
+// of f, which decide whether other candidates may be tried. Owed moves to it.
 func (f *Failure) stoppedByBudget(lack *Failure, set policy.SwitchSet) *Failure {
 	g := *f
 	f.Owed = 0
@@ -49,8 +49,9 @@ const (
 	maxToldOutput   = 64 << 10
 )
 
-// answerFingerprint is equal for equal answers with findings at the same
-// places, and without findings for equal failure types.
+// answerFingerprint identifies a refused answer. Fingerprints are equal if the
+// answers are equal and have findings of the same gates at the same paths or, if
+// there are no findings, the same failure type.
 func answerFingerprint(f *Failure) []byte {
 	var places []edn.Value
 	for finding := range f.Findings.Elems() {

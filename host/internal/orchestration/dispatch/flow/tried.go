@@ -24,7 +24,8 @@ func (t *tried) next(s *Situation) (capID string, ok bool) {
 	return "", false
 }
 
-// Next is the candidate that the machine would try next.
+// Next returns the candidate that the machine would try next; ok is false if
+// there is none or the limit is reached.
 func (t *tried) Next(s Situation) (capID string, ok bool) { return t.next(&s) }
 
 // Exhausted reports whether no further candidate may be tried; false before

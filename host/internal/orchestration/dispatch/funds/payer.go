@@ -26,14 +26,15 @@ const (
 	ForVote     Purpose = "vote"
 )
 
-// Payer pays for the calls of one node. It is used by one goroutine at a time.
+// Payer reserves and settles the cost of the calls of one node. It is used by one
+// goroutine at a time.
 type Payer struct {
 	Account    *budget.Account    // of the run
 	Chain      budget.Chain       // scopes that count the spending of the node; empty: nothing is counted
 	Run        context.Context    // ends with the run
 	Clock      Clock              // for the time when a limit changes
-	Registry   *registry.Registry // has the prices
-	Candidates []string           // the dearest one stands for a candidate of unknown price
+	Registry   *registry.Registry // holds the prices
+	Candidates []string           // with AtLeast, an unknown price is taken as the highest of these
 	AtLeast    bool               // calls of unknown price are allowed
 	Node       string             // for messages
 	Request    Request
@@ -43,7 +44,7 @@ type Payer struct {
 	Gate    string  // name of the check or judge that is called
 	Joins   bool    // the next call joins running attempts
 
-	shortfall *contract.Error // why the last checked candidate exceeds the budget
+	shortfall *contract.Error // see Shortfall
 }
 
 // Clock is the time source of a Payer.
@@ -73,14 +74,15 @@ type Records interface {
 	// RecordLate writes a record from any goroutine. Its error is dropped: the
 	// recorder returns it again at the end of the run.
 	RecordLate(body journal.Body)
-	// Fail ends the node: what it has spent could not be written down.
+	// Fail fails the node with err, because its cost could not be recorded.
 	Fail(err *contract.Error)
 }
 
 func (p *Payer) budgeted() bool { return len(p.Chain) > 0 }
 
-// Shortfall returns why the last checked candidate exceeds the budget; nil if it
-// does not.
+// Shortfall returns the error of the last candidate that exceeded the budget: of the
+// last Unaffordable that was true, or of the last Reserve. A successful Reserve resets
+// it to nil; an affordable candidate does not.
 func (p *Payer) Shortfall() *contract.Error { return p.shortfall }
 
 // errUnpriced is an unknown price where money is limited (BUD-007).
@@ -89,7 +91,8 @@ type errUnpriced struct{ why error }
 func (e *errUnpriced) Error() string { return e.why.Error() }
 
 // worstCase returns the most that one call to a capability can cost, including
-// counts.
+// counts. substitute reports that its price is unknown and the highest price of the
+// candidates is used. The error is an errUnpriced.
 func (p *Payer) worstCase(ctx context.Context, c *registry.Capability, counts policy.Amounts) (
 	want policy.Amounts, substitute bool, err error,
 ) {
@@ -115,10 +118,11 @@ func (p *Payer) worstCase(ctx context.Context, c *registry.Capability, counts po
 	return want, false, &errUnpriced{unknown}
 }
 
-// size returns the most tokens that a call can have as input and output. An
-// unbounded answer may take all that is left. Headroom is reserved as far as
-// there is room, but at least half of it: with less, the model would use up what
-// is left without an answer. The plugin grants it no more than is reserved.
+// size returns the most tokens that a call can have as input and output. If the
+// output has no limit, all tokens left in the budget count as output. The headroom
+// for reasoning is reserved as far as the budget has room, but at least half of it:
+// with less, the model would use up the budget without an answer. The plugin does
+// not grant the model more than is reserved.
 func (p *Payer) size(ctx context.Context, c *registry.Capability) policy.Size {
 	if !policy.CountsTokens(c) {
 		return policy.Size{InKnown: true, OutKnown: true}
@@ -232,7 +236,7 @@ func (p *Payer) Affordable(ids []string) int {
 }
 
 // Covers reports whether the budget has room for n attempts one after another, each at
-// the dearest of the capabilities.
+// the worst-case cost of the most expensive capability.
 func (p *Payer) Covers(n int, ids []string) bool {
 	if !p.budgeted() {
 		return true
@@ -285,9 +289,10 @@ func (p *Payer) CallsLeft() (n int64, limited bool) {
 // hold (BUD-002).
 const ReservedOut = "reserved-tokens-out"
 
-// Remaining returns the :budget of a call: the limits own of the policy, and for
-// the sums what is left including the reservation of the call. If tokens or money
-// are limited, it has the reserved output tokens.
+// Remaining returns the :budget of a call: own, the limits of the policy, merged with
+// the amounts left in the budget, which include the reservation of the call. If tokens
+// or money are limited, it also has the reserved output tokens. Without a reservation
+// it returns own.
 func (p *Payer) Remaining(own edn.Value, r *Reservation) edn.Value {
 	if r.hold == nil {
 		return own
@@ -321,7 +326,7 @@ func (p *Payer) Free(c *registry.Capability) bool {
 // leastMoney returns the balance of the scope with the least money left.
 func (p *Payer) leastMoney() (least budget.Balance) {
 	all, err := p.Account.Balances(p.Run, p.Chain)
-	if err != nil { // then a reservation fails too, and says why
+	if err != nil { // a reservation then fails with the same error
 		for _, s := range p.Chain {
 			all = append(all, budget.Balance{Scope: s})
 		}
@@ -336,7 +341,8 @@ func (p *Payer) leastMoney() (least budget.Balance) {
 	return least
 }
 
-// budgetError is the error for callers: what is left and when that changes.
+// budgetError converts err to the error for callers: budget/exceeded with the amount
+// left and the time at which that changes, or budget/unavailable.
 func (p *Payer) budgetError(c *registry.Capability, want policy.Amounts, err error) *contract.Error {
 	var lack *budget.ExceededError
 	var unpriced *errUnpriced

@@ -11,22 +11,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Reservation is the amount set aside for one call, until it is settled. The
-// zero value is a call without a budget.
+// Reservation is the amount reserved for one call, until it is settled. The zero
+// value is a call without a budget.
 type Reservation struct {
 	hold   *budget.Hold
 	record *journal.BudgetReserved
 	cap    *registry.Capability
-	// substitute: the price of the dearest priced candidate is used, because that
-	// of this one is unknown.
+	// substitute: the highest price of the candidates is used, because that of this
+	// one is unknown.
 	substitute bool
 	// money: a scope limits money.
 	money bool
 }
 
-// Reserve sets aside the worst-case cost of a call in every scope. Without a
-// budget it does nothing. An error means that the call must not be made. number
-// is that of the attempt; first is false if the call shares a round trip.
+// Reserve reserves the worst-case cost of a call in every scope. Without a budget it
+// does nothing. An error means that the call must not be made: budget/exceeded,
+// budget/unavailable, or that of a run that has ended. number is that of the attempt;
+// first is false if the call shares a round trip.
 func (p *Payer) Reserve(ctx context.Context, c *registry.Capability, purpose Purpose, number int,
 	first bool) (Reservation, *contract.Error) {
 	if !p.budgeted() {
@@ -77,7 +78,7 @@ func (r *Reservation) Amount() edn.Value {
 	return r.record.Amount
 }
 
-// Settlement is what is known about a call when its reservation is settled.
+// Settlement describes how a call ended, for settling its reservation.
 type Settlement struct {
 	Usage edn.Value
 	// Unknown: the call may have continued after the host stopped waiting.
@@ -86,7 +87,9 @@ type Settlement struct {
 	Unsent bool
 }
 
-// Settle replaces the reservation by the amount spent (LED-003).
+// Settle replaces the reservation by the amount spent (LED-003), even if the run is
+// canceled. Without a reservation it does nothing. If the ledger fails, it calls
+// Records.Fail with budget/unavailable.
 func (p *Payer) Settle(r *Reservation, end Settlement) {
 	if r.hold == nil {
 		return
@@ -102,9 +105,9 @@ func (p *Payer) Settle(r *Reservation, end Settlement) {
 	r.hold = nil
 }
 
-// Usage returns the usage of a call for its record. If the capability did not
-// report the cost, it has the cost that Settle counts (LED-003) or, without a
-// budget, that of the price, unless that is nothing. It must be called before Settle.
+// Usage returns the usage of a call for its record. If the capability did not report
+// its cost, Usage adds the cost that Settle counts (LED-003) or, without a budget, the
+// cost by its price; a cost of zero is not added. It must be called before Settle.
 func (r *Reservation) Usage(end Settlement) edn.Value {
 	if r.hold == nil && (r.cap == nil || !policy.Priced(r.cap)) || end.Unsent {
 		return end.Usage

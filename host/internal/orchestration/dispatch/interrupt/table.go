@@ -8,8 +8,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Worker is the place of a run in the queue, which the run gives back while it
-// only waits for people.
+// Worker is the place of a run in the queue. The run gives it back with Pause while it
+// only waits for people, and claims it again with Continue. The Table calls both with
+// its lock held: they must not call the Table.
 type Worker interface {
 	Pause()
 	Continue()
@@ -22,34 +23,34 @@ type Table struct {
 
 	mu     sync.Mutex
 	byID   map[string]*Question
-	asking int // questions that are waited for
-	calls  int // calls of capabilities that no person answers
+	asking int // open questions
+	calls  int // running calls, without questions to people
 	paused bool
 }
 
 // Question is one question to people.
 type Question struct {
 	ID string
-	// Schema is that of the answer; nil: it may be any value. SchemaName is its
+	// Schema is the schema of the answer; nil: any value is valid. SchemaName is its
 	// name.
 	Schema     *schema.Schema
 	SchemaName string
-	// Record writes an answer durably.
+	// Record writes an answer durably. It is called without the lock of the Table.
 	Record func(answer edn.Value, by string) error
 
 	table  *Table
-	taken  bool // an answer is recorded, or will not be taken any more
+	taken  bool // an answer was accepted, or none will be any more
 	result chan Result
 }
 
-// Result is the answer of a person. Err says that it could not be recorded.
+// Result is the answer of a person. Err is set if it could not be recorded.
 type Result struct {
 	Answer edn.Value
 	Err    error
 }
 
-// Open adds a question. Its asker must call Take until it has a result. An older
-// question with the same id is forgotten.
+// Open adds a question and replaces an older one with the same id. The caller must
+// either receive from Answered or end the question with Take.
 func (t *Table) Open(q *Question) {
 	q.table, q.result = t, make(chan Result, 1)
 	t.mu.Lock()
@@ -65,9 +66,9 @@ func (t *Table) Open(q *Question) {
 // Answered returns the channel that receives the result.
 func (q *Question) Answered() <-chan Result { return q.result }
 
-// Take ends the question without the answer of a person. It reports false if a
-// person was faster: then Answered receives the result. With forget it does not
-// exist any more, else it counts as answered.
+// Take ends the question without the answer of a person. It returns false if a person
+// was faster: then Answered receives the result. Later answers fail with
+// interrupt/not-found if forget is set, otherwise with interrupt/answered.
 func (q *Question) Take(forget bool) bool {
 	t := q.table
 	t.mu.Lock()
@@ -94,7 +95,9 @@ func (t *Table) Asks() bool {
 	return t.asking > 0
 }
 
-// Answer takes the answer of a person. It is recorded when Answer returns nil.
+// Answer answers the open question id in the name of by. The answer is recorded durably
+// when Answer returns nil. The error is interrupt/not-found, interrupt/answered,
+// interrupt/answer-invalid or that of the recorder.
 func (t *Table) Answer(id string, answer edn.Value, by string) *contract.Error {
 	q, answer, err := t.take(id, answer)
 	if err != nil {
@@ -105,8 +108,8 @@ func (t *Table) Answer(id string, answer edn.Value, by string) *contract.Error {
 	return contract.AsError(failed)
 }
 
-// take reserves a question for an answer, and returns the answer in the types of
-// its schema.
+// take marks a question as answered, and returns the answer converted from JSON to the
+// types of its schema.
 func (t *Table) take(id string, answer edn.Value) (*Question, edn.Value, *contract.Error) {
 	if t == nil {
 		return nil, answer, notFound(id)
@@ -143,10 +146,11 @@ func Answered(id string) *contract.Error {
 	return contract.Errorf("interrupt/answered", "interrupt %s is closed: it has its answer, or its deadline has passed", id)
 }
 
-// Calling counts a call that no person answers, until Called.
+// Calling counts the start of a call that is not a question to people. While such a
+// call runs, the run is not paused. Called must follow.
 func (t *Table) Calling() { t.count(1) }
 
-// Called is the end of a call.
+// Called counts the end of a call that Calling counted.
 func (t *Table) Called() { t.count(-1) }
 
 func (t *Table) count(n int) {

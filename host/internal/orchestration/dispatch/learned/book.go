@@ -16,7 +16,7 @@ import (
 // is empty.
 type Key struct{ Intent, Bucket string }
 
-// Store keeps one text per group.
+// Store stores one text per group. It is safe for concurrent use.
 type Store interface {
 	// Learned returns the text of a group, empty if there is none.
 	Learned(ctx context.Context, k Key) (string, error)
@@ -50,7 +50,8 @@ func NewBook(s Store, notice func(stats.Notice)) *Book {
 	return &Book{store: s, notice: notice, groups: map[Key]*bandit.Group{}}
 }
 
-// Group returns what is known of a group: nothing if it cannot be read.
+// Group returns the last known counts of a group, which must not be changed. The group
+// is empty if the store has none or cannot be read.
 func (b *Book) Group(ctx context.Context, k Key) *bandit.Group {
 	if g := b.known(k); g != nil {
 		return g
@@ -87,7 +88,8 @@ func open(text string) (g *bandit.Group, why string) {
 	return g, ""
 }
 
-// Add counts an outcome of a group. It returns before the outcome is durable.
+// Add counts an outcome of a group. It returns before the outcome is durable; if the
+// store fails, the outcome is lost without an error.
 func (b *Book) Add(k Key, o bandit.Outcome, s *policy.Learned) {
 	var g *bandit.Group
 	var events []stats.Notice

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Bounds limit the entries of a Memo. Zero fields but Entries limit nothing.
+// Bounds limit the entries of a Memo. A zero Bytes or TTL is no limit.
 type Bounds[V any] struct {
-	// Entries is the largest number of entries, at least one.
+	// Entries is the largest number of entries. Less than 1 means 1.
 	Entries int
-	// Bytes is the largest sum of the sizes that Size returns. A larger value is
-	// not kept.
+	// Bytes is the largest sum of the sizes that Size returns. A single value that
+	// is larger is not cached.
 	Bytes int64
 	Size  func(V) int64
-	// TTL is how long an entry is kept, by the clock Now.
+	// TTL is how long an entry is kept. It requires the clock Now.
 	TTL time.Duration
 	Now func() time.Time
 }
@@ -37,8 +37,8 @@ type entry[K comparable, V any] struct {
 	until time.Time // zero: it does not expire
 }
 
-// Claim is one computation of a value, for the call that does it and for those that
-// wait for it.
+// Claim is a running computation of a value. The caller that computes it and the
+// callers that wait for it share the Claim.
 type Claim[K comparable, V any] struct {
 	memo  *Memo[K, V]
 	key   K
@@ -47,7 +47,8 @@ type Claim[K comparable, V any] struct {
 	ok    bool
 }
 
-// New returns a memo of at most most entries, at least one.
+// New returns a memo of at most most entries (1 if most is smaller) without other
+// bounds.
 func New[K comparable, V any](most int) *Memo[K, V] {
 	return Bounded[K](Bounds[V]{Entries: most})
 }
@@ -62,7 +63,8 @@ func Bounded[K comparable, V any](b Bounds[V]) *Memo[K, V] {
 	}
 }
 
-// Bound changes the bounds. Entries keep the time at which they expire.
+// Bound changes the bounds and evicts entries beyond them. The remaining entries
+// keep their expiry times, so b.Now must be set if the old bounds had a TTL.
 func (m *Memo[K, V]) Bound(b Bounds[V]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -91,9 +93,10 @@ func (m *Memo[K, V]) get(key K) (v V, ok bool) {
 	return x.value, true
 }
 
-// Claim returns the cached value of the key, if it is known. Otherwise leads reports
-// whether the caller must compute it and call Settle; others wait for Done, and then
-// take the Value or claim the key again.
+// Claim returns the cached value of the key; known reports whether there is one.
+// Otherwise it returns the computation c. If leads is true, the caller must compute
+// the value and call Settle; otherwise another caller does, and this one waits for
+// Done and then uses Value or, if that reports false, claims the key again.
 func (m *Memo[K, V]) Claim(key K) (v V, known bool, c *Claim[K, V], leads bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,8 +111,9 @@ func (m *Memo[K, V]) Claim(key K) (v V, known bool, c *Claim[K, V], leads bool) 
 	return v, false, c, true
 }
 
-// Settle ends the computation; ok reports whether the value may be cached, else only
-// its caller gets it. It must be called once, by the caller that leads.
+// Settle ends the computation. If ok is true, the value is cached and shared with
+// the waiting callers; otherwise they get nothing. The leading caller must call it
+// exactly once.
 func (c *Claim[K, V]) Settle(v V, ok bool) {
 	c.memo.mu.Lock()
 	delete(c.memo.flights, c.key)
@@ -123,8 +127,8 @@ func (c *Claim[K, V]) Settle(v V, ok bool) {
 // Done is closed when the computation has ended.
 func (c *Claim[K, V]) Done() <-chan struct{} { return c.done }
 
-// Value returns the value of a computation that is done. It reports false if the
-// value is only that of its caller.
+// Value returns the computed value. It must be called after Done is closed, and
+// returns false if the leading caller did not share the value.
 func (c *Claim[K, V]) Value() (V, bool) { return c.value, c.ok }
 
 // Do returns the cached value of the key, or computes it with work. work

@@ -8,7 +8,7 @@
 // judges. The Store keeps records and reads anchors.
 //
 // The loop is slow on purpose: one verdict at a time over all judges, each
-// followed by a rest of three times its duration. It only repeats measurements:
+// followed by a pause of three times its duration. It only repeats measurements:
 // the first one of a judge is the baseline of later ones and is left to an
 // operator. A failed measurement keeps the old record and is repeated with a
 // growing backoff.

@@ -23,7 +23,7 @@ import (
 // use.
 type Ask func(ctx context.Context, request edn.Value) (edn.Value, error)
 
-// Measurement lets one judge grade all anchors. It is used once.
+// Measurement lets one judge grade all anchors, the labelled answers. It is used once.
 type Measurement struct {
 	Judge    *registry.Judge
 	Registry *registry.Registry
@@ -35,7 +35,7 @@ type Measurement struct {
 	Deadline time.Duration
 	// Tick is called after each verdict, one call at a time; nil: never.
 	Tick func(done, all int)
-	// Rest is called after each verdict with its duration; nil: there is no rest.
+	// Rest is called after each verdict with its duration, to pause; nil: no pause.
 	Rest func(ctx context.Context, took time.Duration)
 	// Clock measures the durations for Rest, and dates the record.
 	Clock dispatch.Clock
@@ -68,8 +68,8 @@ func (m *Measurement) Spent() Spending {
 
 // Take requests two verdicts for each anchor and one for each pair. The
 // capability of the first successful one gives all others. The record has no
-// date and no history yet. Take ends early when too few anchors are left for a
-// record.
+// date and no history yet. Take returns judge/failed as soon as too few anchors are
+// left for a record, and stops early if the first verdicts fail or ctx ends.
 func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
 	m.began = m.Clock.Now()
 	list, pairs := m.Anchors.List, m.Anchors.Pairs()
@@ -101,7 +101,8 @@ func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
 }
 
 // Conclude compares the record of Take with the judge's earlier one, and stores
-// it. An earlier record that cannot be read is replaced.
+// it. An earlier record that cannot be read is replaced. In the loop, a record that
+// another process stored since Take began is kept and returned instead.
 func (m *Measurement) Conclude(s Store, rec calibration.Record, o Options) (Outcome, error) {
 	out := Outcome{Judge: m.Judge, Spent: m.Spent()}
 	if out.Before, out.Unreadable = s.Record(m.Judge.Name); out.Unreadable != nil {
@@ -143,7 +144,7 @@ func (m *Measurement) first(ctx context.Context, jobs []edn.Value, verdicts []gi
 	return 0, errors.New("no anchors")
 }
 
-// rest requests all other verdicts.
+// rest requests the remaining verdicts, from index from on.
 func (m *Measurement) rest(ctx context.Context, jobs []edn.Value, verdicts []given, from int) error {
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -180,7 +181,7 @@ func (m *Measurement) rest(ctx context.Context, jobs []edn.Value, verdicts []giv
 
 var errHopeless = errors.New("too few anchors are left")
 
-// paced requests a verdict and rests.
+// paced requests a verdict and calls Rest.
 func (m *Measurement) paced(ctx context.Context, job edn.Value, all int) (given, error) {
 	if m.Rest == nil {
 		return m.verdict(ctx, job, all)

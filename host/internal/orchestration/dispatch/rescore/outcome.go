@@ -82,8 +82,8 @@ type Status struct {
 	Failure  *contract.Error
 }
 
-// Status returns the state of all judges of the configuration. Due is zero for
-// judges that the loop does not measure.
+// Status returns the state of all judges of the configuration; nil before Configure.
+// It reads the Store. Due is zero for judges that the loop does not measure.
 func (r *Rescorer) Status() []Status {
 	r.mu.Lock()
 	c := r.config
@@ -112,8 +112,8 @@ func (r *Rescorer) Status() []Status {
 	return out
 }
 
-// Known is Status without reading the disk: the judges in use, as last seen by
-// the loop.
+// Known returns record and standing of the judges in use, as last read by the loop. It
+// does not read the Store and leaves out judges that the loop has not read yet.
 func (r *Rescorer) Known() []Status {
 	now := r.s.Clock.Now()
 	r.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Store keeps records and reads anchors. Its methods may block on a disk.
+// Store stores records and reads anchors. Its methods may block on a disk.
 type Store interface {
 	// Record returns the record of a judge, nil without an error if it was never
 	// measured.
@@ -47,7 +47,8 @@ type Config struct {
 	Ask Ask
 }
 
-// Rescorer keeps judges measured. New makes one.
+// Rescorer measures the judges of a configuration, and measures them again when that
+// is due. New makes one.
 type Rescorer struct {
 	s Settings
 
@@ -145,8 +146,8 @@ func (r *Rescorer) Stop() {
 	r.wakeLoop()
 }
 
-// Served reports that a model gave a grade that the record of the judge does
-// not contain. It is quick.
+// Served records that a model gave a grade that the record of the judge does not
+// contain, which makes a measurement due. It does not block.
 func (r *Rescorer) Served(judge, model string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,8 +163,8 @@ func (r *Rescorer) Served(judge, model string) {
 // another process may have measured a judge.
 const pollInterval = time.Minute
 
-// Run measures judges when they are due, one after another, until ctx ends or Stop
-// is called.
+// Run measures judges when they are due, one after another. It blocks until ctx ends or
+// Stop is called.
 func (r *Rescorer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		next, ok := r.next(ctx)
@@ -348,7 +349,10 @@ type Options struct {
 // errBusy reports that the judge is being measured.
 var errBusy = errors.New("the judge is being measured")
 
-// Score measures a judge on request and waits for the result.
+// Score measures a judge on request and waits for the result. It returns not-found for
+// an unknown judge, runtime/overloaded if the judge is being measured, invalid-request
+// without anchors, runtime/starting before Configure, runtime/draining after Stop,
+// canceled if Configure is called meanwhile, or the error of the measurement.
 func (r *Rescorer) Score(ctx context.Context, judge string, o Options) (Outcome, error) {
 	return r.measure(ctx, judge, o)
 }
@@ -468,7 +472,8 @@ const (
 	mostRest  = 30 * time.Second
 )
 
-// rest leaves the providers to other calls for most of the time.
+// rest pauses after a verdict that took took, so that the providers are free for other
+// calls most of the time.
 func (r *Rescorer) rest(ctx context.Context, took time.Duration) {
 	_ = r.s.Clock.Wait(ctx, min(max(restParts*took, leastRest), mostRest))
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Candidate is what is remembered of one capability for one intent.
+// Candidate holds the breaker, the quality window and the measurements of one
+// capability for one intent. It is safe for concurrent use. A nil Candidate is one
+// without statistics; the methods that accept it say so.
 type Candidate struct {
 	table *Table
 
@@ -45,7 +47,7 @@ func newCandidate(t *Table, c *registry.Capability, intent string, settings regi
 }
 
 // Headroom returns the number of tokens that the model of an edition was found to
-// need for reasoning; 0: nothing is known. A nil Candidate knows nothing.
+// need for reasoning. It returns 0 if that is unknown or the Candidate is nil.
 func (cs *Candidate) Headroom(edition int) int64 {
 	if cs == nil {
 		return 0
@@ -56,7 +58,7 @@ func (cs *Candidate) Headroom(edition int) int64 {
 	return 0
 }
 
-// headroom is what an edition needs for reasoning.
+// headroom is the number of tokens that an edition needs for reasoning.
 type headroom struct {
 	edition int
 	tokens  int64
@@ -85,7 +87,8 @@ const maxHeadroom = 1 << 18
 func (cs *Candidate) Closed() bool { return cs.closed.Load() }
 
 // Allow reports whether a call may be made, and if not, when the breaker may
-// admit one; zero: not by itself. Asking counts while the breaker ramps up.
+// admit one; zero: not by itself. While the breaker ramps up, each call of Allow
+// counts as a request.
 func (cs *Candidate) Allow(now time.Time, edition int, version string) (ok bool, reopens time.Time) {
 	if cs.closed.Load() {
 		return true, time.Time{}
@@ -127,7 +130,7 @@ func (cs *Candidate) Acquire(now time.Time, edition int, version string) (breake
 	return cs.breaker.Acquire(now)
 }
 
-// Return gives back a permit that was not used. A nil Candidate ignores it.
+// Return returns a permit that was not used to the breaker. A nil Candidate ignores it.
 func (cs *Candidate) Return(now time.Time, p breaker.Permit) {
 	if cs != nil {
 		cs.report(now, p, breaker.Ignored, 0, 0)
@@ -212,7 +215,8 @@ func (cs *Candidate) Substitute() string {
 }
 
 // OpenForDrift opens the breaker of a judge that no longer agrees with labelled
-// answers, until it is another edition or was calibrated again (JDG-011).
+// answers, until another edition or version serves or ClearDrift is called
+// (JDG-011).
 func (cs *Candidate) OpenForDrift(now time.Time, edition int, version, judge, why string) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
@@ -220,7 +224,7 @@ func (cs *Candidate) OpenForDrift(now time.Time, edition int, version, judge, wh
 	cs.tripForDrift(now, judge, why)
 }
 
-// ClearDrift closes the breaker that was opened for the drift of the judge.
+// ClearDrift closes the breaker if it was opened for the drift of this judge.
 func (cs *Candidate) ClearDrift(now time.Time, judge string) {
 	cs.mu.Lock()
 	defer cs.unlock(now)

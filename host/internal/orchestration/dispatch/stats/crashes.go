@@ -11,8 +11,8 @@ import (
 // BackendCrashes is the number of crashes of a backend, such as a model server,
 // since a process of its plugin started. It arrives with the health of the
 // plugin, with the error of a call that a crash ended, and with the answer of a
-// call that the plugin repeated. The counter tells which of these reports are
-// about the same crash.
+// call that the plugin repeated. Reports with the same count are about the same
+// crash.
 type BackendCrashes struct {
 	CapID, Plugin string
 	Generation    int // instance number of the process

@@ -1,9 +1,8 @@
-// Package stats holds what is remembered of capabilities across calls: the
-// breaker, the window of verdicts, latencies and costs of each capability for
-// each intent.
+// Package stats keeps the state of capabilities across calls: the breaker, the
+// window of verdicts, latencies and costs of each capability for each intent.
 //
 // Main types: Table holds one Candidate per capability and intent and outlives
-// the configuration. A Candidate admits calls, and Record takes how they ended.
+// the configuration. A Candidate admits calls, and its Record counts their results.
 // Sample is a verdict on an answer; when the pass rate falls below its floor, a
 // Remediation restarts, swaps or ejects the capability. Figures are the
 // statistics at one moment, which Sort orders; Condition is the current load.

@@ -36,8 +36,9 @@ type Figures struct {
 	// Reopens is when the breaker may admit a call again; zero: it does now, or not
 	// by itself.
 	Reopens time.Time
-	// Out reports that it is ejected for its quality, Degraded that it should be
-	// but is needed. Stead is the substitute that serves instead.
+	// Out reports that it is ejected for its quality, Degraded that it should be but
+	// stays, because too few others are left. Stead is the substitute that serves
+	// instead.
 	Out, Degraded bool
 	Stead         string
 }
@@ -89,9 +90,8 @@ func (f Figures) closed() bool { return f.Breaker == breaker.Closed }
 // timed reports whether after is known.
 func (f Figures) timed(streamed bool) bool { return f.Timed || streamed && f.First > 0 }
 
-// after estimates the time to what the caller waits for: the first piece of
-// text of a streamed call, else the whole answer. Without a known first piece
-// it is the whole answer.
+// after estimates the time until the first piece of text of a streamed call, if that is
+// known, else until the whole answer. It includes the wait for a free place.
 func (f Figures) after(streamed bool) time.Duration {
 	wait := f.Condition.wait(f.Latency)
 	if streamed && f.First > 0 {

@@ -35,8 +35,8 @@ func floorOf(q registry.Quality) breaker.Floor {
 	}
 }
 
-// health is the quality of the answers of a candidate, and what is done about
-// it. Candidate.mu guards it.
+// health is the quality of the answers of a candidate and the state of its
+// remediation. Candidate.mu guards it.
 type health struct {
 	rules  registry.Quality
 	window *breaker.Window
@@ -54,7 +54,8 @@ func (h *health) configure(rules registry.Quality) {
 	}
 }
 
-// renewed is called when another edition or new processes serve.
+// renewed makes later verdicts on calls that began before now ignored. It is called
+// when another edition or new processes serve, and after an ejection or readmission.
 func (h *health) renewed(now time.Time) { h.since, h.degraded = now, false }
 
 // recordAction empties the window at the start of an action.
@@ -91,9 +92,10 @@ type Sample struct {
 	Began     time.Time // start of the call
 }
 
-// Add adds the verdict to the window; score counts for a pass. It reports
-// whether the pass rate fell below its floor and a remediation must start.
-// Verdicts on a trial edition or an earlier edition are ignored (BRK-007).
+// Add adds the verdict to the window; score counts for a pass. It reports whether the
+// pass rate fell below its floor; then the caller must call Remediation.Start, and Add
+// returns false until that remediation has ended. Verdicts on a trial edition or an
+// earlier edition are ignored (BRK-007).
 func (v Sample) Add(now time.Time, pass bool, score quality.Score) (fell bool) {
 	cs := v.Candidate
 	if cs == nil {

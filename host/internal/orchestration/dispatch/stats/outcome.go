@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// End is how a call ended.
+// End describes how a call ended.
 type End struct {
 	Err        *contract.Error // nil: with an answer
 	Ignored    bool            // the capability did not cause the end
@@ -22,8 +22,9 @@ type End struct {
 	Meta       edn.Value // nil without an answer
 }
 
-// Record takes how a call ended. draw returns a random value in [0, 1) and is
-// called at most once.
+// Record counts the result of an admitted call: in the breaker, in the crash counters,
+// and for a success in latency, speed and cost. draw returns a random value in [0, 1)
+// and is called at most once.
 func (cs *Candidate) Record(now time.Time, permit breaker.Permit, e End, draw func() float64) {
 	cs.learnHeadroom(e.Err, e.Edition)
 	outcome := outcomeOf(e.Err)

@@ -84,9 +84,10 @@ type Remediation struct {
 	rules  registry.Quality
 }
 
-// Start selects the action and starts it. ok is false if nothing is to be
-// reported: another remediation is running, or none is possible and that was
-// reported before.
+// Start selects the action and starts it, after Sample.Add returned true. It returns the
+// notice of the action, which the Table has delivered, too. ok is false if there is
+// nothing to report: another remediation of the plugin runs or has just run, or none is
+// possible and that was reported before.
 func (r Remediation) Start() (n Notice, ok bool) {
 	cs, now := r.Candidate, r.Now()
 	cs.mu.Lock()

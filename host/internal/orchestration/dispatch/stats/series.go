@@ -28,8 +28,8 @@ func (s *series) add(v float64) {
 	s.next = (s.next + 1) % seriesLength
 }
 
-// quantile returns a quantile of the measurements; ok is false with fewer than
-// least measurements.
+// quantile returns the quantile share (0 to 1) of the measurements; ok is false with
+// fewer than least measurements.
 func (s *series) quantile(share float64, least int) (v float64, ok bool) {
 	n := len(s.last)
 	if n < max(1, least) {
@@ -46,7 +46,7 @@ func (s *series) duration(share float64, least int) (time.Duration, bool) {
 	return time.Duration(v), ok
 }
 
-// speed is how fast the text of an answer was produced.
+// speed holds the measured speed of the text of one answer.
 type speed struct {
 	first time.Duration // time to the first piece; 0: unknown
 	rate  float64       // tokens per second; 0: unknown

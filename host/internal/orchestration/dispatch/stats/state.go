@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// state is what the lock of a Candidate guards, except for its names, which do
-// not change.
+// state is the part of a Candidate that its lock guards. capID and intent do not
+// change.
 type state struct {
 	capID, intent string
 	plugin        string // the capability may move to another one
@@ -44,7 +44,8 @@ func (s *state) configure(plugin string, rules registry.Breaker, quality registr
 	}
 }
 
-// askAgain is the wait before a half-open or ramping breaker is asked again.
+// askAgain is the wait before the next call of Allow for a half-open or ramping
+// breaker.
 const askAgain = 50 * time.Millisecond
 
 // reopens returns when the breaker may admit a call; zero: not by itself.

@@ -29,8 +29,8 @@ type Table struct {
 
 type key struct{ capID, intent string }
 
-// For returns the entry of a capability for an intent and applies the settings
-// of a call.
+// For returns the entry of a capability for an intent, created if missing, and
+// applies the settings of a call.
 func (t *Table) For(c *registry.Capability, intent string, rules registry.Breaker, quality registry.Quality,
 	now time.Time) *Candidate {
 	t.mu.Lock()

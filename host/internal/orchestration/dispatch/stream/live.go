@@ -16,10 +16,10 @@ const (
 	LiveDelta = "delta"
 )
 
-// Live shows the reader of a run what the plugin of the answer node reports
-// besides text. These events are not recorded: a reader that comes later does
-// not see them. A slow reader blocks the plugin. A nil Live shows nothing. It
-// is safe for concurrent use.
+// Live forwards progress and values, but not text, of the plugin of the answer
+// node to the reader of a run. These events are not recorded: a reader that comes
+// later does not see them. A slow reader blocks the plugin. A nil Live forwards
+// nothing. It is safe for concurrent use.
 type Live struct {
 	open, closed chan struct{}
 
@@ -27,12 +27,12 @@ type Live struct {
 	show func(journal.Event)
 }
 
-// NewLive returns the way to a reader, which calls Open when it begins to read
-// and Close when it stops.
+// NewLive returns a Live for one reader, which calls Open when it begins to read
+// and Close when it stops. Until then, events wait for it.
 func NewLive() *Live { return &Live{open: make(chan struct{}), closed: make(chan struct{})} }
 
-// Open has show called with the events, one at a time, on the goroutine that
-// reports them. It must be called at most once, and before Close.
+// Open begins the reading: show is called with each event, one at a time, on the
+// goroutine that reports it. Open must be called at most once, and before Close.
 func (l *Live) Open(show func(journal.Event)) {
 	if l == nil {
 		return

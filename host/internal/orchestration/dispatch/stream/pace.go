@@ -18,11 +18,11 @@ type Pace struct {
 	freed  chan struct{} // closed when unread falls; nil without a waiter
 }
 
-// NewPace returns the pace of a run with a reader, which calls Read for what it
-// has read and Close when it stops reading.
+// NewPace returns the Pace of one reader, which calls Read after it has read and
+// Close when it stops reading.
 func NewPace() *Pace { return &Pace{} }
 
-// Read reports that the reader has read n more bytes.
+// Read counts n more bytes as read. It does not block.
 func (p *Pace) Read(n int) {
 	if p == nil {
 		return
@@ -33,7 +33,7 @@ func (p *Pace) Read(n int) {
 	p.wake()
 }
 
-// Close reports that the reader has stopped; no wait blocks afterwards.
+// Close marks the reader as gone: a plugin is no longer blocked.
 func (p *Pace) Close() {
 	if p == nil {
 		return

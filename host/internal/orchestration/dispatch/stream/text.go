@@ -39,10 +39,12 @@ func New(record func(journal.Body), clock Clock, key string, pace *Pace, live *L
 	return &Text{writer: &writer{record: record, clock: clock, pace: pace, live: live}, key: key}
 }
 
-// Mode is when text is shown. A stricter mode is greater.
+// Mode says when text is shown. A stricter mode is greater.
 type Mode uint8
 
-// GatePassed shows text after the gates.
+// The modes: firstToken shows text at once and commits its node to the attempt,
+// provisional shows it at once and can retract it, GatePassed shows it after the
+// gates.
 const (
 	firstToken Mode = iota
 	provisional
@@ -89,9 +91,9 @@ func delayReason(m Mode, strategy string, p *policy.Policy) string {
 	return ""
 }
 
-// ShowsValues reports whether what the capability streams besides text is shown
-// at once. It cannot be retracted, so it waits for the answer, and is not shown
-// then, if a gate judges the whole answer. The stream policy is about text.
+// ShowsValues reports whether values that the capability streams besides text are
+// shown at once. They cannot be retracted, so they are not shown at all if a gate
+// judges the whole answer. The stream policy does not apply to them.
 func (t *Text) ShowsValues(p *policy.Policy) bool {
 	return t != nil && t.parent == nil && t.writer.live != nil && delayReason(firstToken, p.Strategy, p) == ""
 }
@@ -118,7 +120,7 @@ type Attempt struct {
 	fault    *contract.Error
 }
 
-// ForAttempt returns the stream of an attempt of the node.
+// ForAttempt returns the stream of an attempt of the node; nil for nil.
 func (t *Text) ForAttempt(m Mode, attempt int) *Attempt {
 	if t == nil {
 		return nil
@@ -152,7 +154,8 @@ func (s *Attempt) worksFor(other *Attempt) bool {
 	return false
 }
 
-// Child returns the stream of the plan that the attempt answered with.
+// Child returns the stream of the plan that the attempt answered with; nil for nil.
+// key is that of the text in the answer of the plan's answer node.
 func (s *Attempt) Child(key string) *Text {
 	if s == nil {
 		return nil
@@ -163,14 +166,16 @@ func (s *Attempt) Child(key string) *Text {
 // Live reports whether text is shown while the attempt runs.
 func (s *Attempt) Live() bool { return s != nil && s.mode != GatePassed }
 
-// Reports returns whether the reader takes events that are not recorded.
+// Reports reports whether the run has a reader for events that are not recorded.
 func (s *Attempt) Reports() bool { return s != nil && s.writer.live != nil }
 
-// Report shows such an event. It blocks while the reader is behind.
+// Report sends an event that is not recorded to the reader of the run. It blocks
+// until the reader has begun to read and has taken the event, or ctx ends. It must be
+// called only if Reports is true.
 func (s *Attempt) Report(ctx context.Context, e journal.Event) { s.writer.live.send(ctx, e) }
 
-// maxSaid bounds the text of one attempt in bytes, like one string of an
-// answer.
+// maxSaid bounds the streamed text of one attempt, in bytes. One string of an answer
+// has the same limit.
 const maxSaid = 8 << 20
 
 // IsText reports whether a piece of an answer is text, or withdraws the text
@@ -180,9 +185,9 @@ func IsText(piece edn.Value) bool {
 	return kind == "text" || kind == "retract"
 }
 
-// IsValue reports whether a piece is a value of its own. Reasoning and tool calls come
-// in pieces of text (LLM-011): a secret that is cut by a piece cannot be redacted in
-// it, so they are shown with the answer alone.
+// IsValue reports whether a piece is a complete value. Reasoning and tool calls come in
+// pieces of text (LLM-011): a secret that is split between pieces cannot be redacted, so
+// they are shown only with the answer.
 func IsValue(piece edn.Value) bool {
 	switch kind, _ := piece.Key("kind").AsKeyword(); kind {
 	case "text", "retract", "reasoning", "tool-call":
@@ -191,9 +196,9 @@ func IsValue(piece edn.Value) bool {
 	return true
 }
 
-// Receive takes a piece of the answer. It blocks while the reader of the stream
-// is behind. Too much text, or text withdrawn after it was shown for good, ends the
-// attempt through stop.
+// Receive takes a piece of the answer; pieces that are not text are ignored. It blocks
+// while the reader of the stream is behind. Too much text, or the retraction of
+// committed text, sets Failure and calls stop.
 func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	kind, _ := piece.Key("kind").AsKeyword()
 	switch kind {
@@ -230,7 +235,7 @@ func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	s.buffer.WriteString(chunk)
 	switch {
 	case chunk == "":
-	case w.current == nil: // another attempt was shown before and is gone
+	case w.current == nil: // none is shown: the first one, or the last one was retracted
 		w.current = s
 		w.write(s.buffer.String(), s.mode)
 	case w.current == s:
@@ -349,8 +354,10 @@ func Contradiction(source string) *contract.Error {
 		WithSource(contract.SourcePlugin)
 }
 
-// Fail ends the attempt. judged is true if gates refused its answer, over if
-// the run or the node ends. It returns the error for the node.
+// Fail ends the attempt with err, retracts its text unless that is committed, and
+// returns the error for the node: stream/truncated if committed text breaks off,
+// otherwise err. judged is true if gates refused its answer, over if the run or the
+// node ends with err.
 func (s *Attempt) Fail(err *contract.Error, judged, over bool) *contract.Error {
 	if s == nil {
 		return err
@@ -374,7 +381,8 @@ func (s *Attempt) Fail(err *contract.Error, judged, over bool) *contract.Error {
 	return err
 }
 
-// Accept makes the answer of the attempt the answer of its node.
+// Accept makes the answer of the attempt the answer of its node, and shows the text
+// that was not shown yet.
 func (s *Attempt) Accept(out edn.Value) {
 	if s == nil {
 		return
@@ -392,7 +400,8 @@ func (s *Attempt) Accept(out edn.Value) {
 	}
 }
 
-// Close ends the stream of a node and retracts its text if the node failed.
+// Close ends the stream of a node and records pending text. If err is not nil, it
+// retracts text that is not committed.
 func (t *Text) Close(err *contract.Error) {
 	if t == nil {
 		return
@@ -426,7 +435,8 @@ func (i *Inline) Stream(key string) *Text {
 	return i.stream.Child(key)
 }
 
-// End ends the stream of the plan and returns the error for its node.
+// End ends the stream of the plan with its answer out, or with err, and returns the
+// error for its node; see Attempt.Fail.
 func (i *Inline) End(out edn.Value, err *contract.Error, over bool) *contract.Error {
 	if i == nil {
 		return err

@@ -1,4 +1,4 @@
-// Package flowtest checks the law of package flow: a machine to which the first
-// events of an operation are applied has the commands open that were open in the
-// operation at that point.
+// Package flowtest checks the invariant of package flow: a machine to which the
+// first n events of an operation are applied has the same open commands as the
+// operation had after event n.
 package flowtest

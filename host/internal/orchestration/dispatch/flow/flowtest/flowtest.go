@@ -55,14 +55,14 @@ func equal(a, b reflect.Value) bool {
 	return a.Equal(b)
 }
 
-// Copy returns an event that shares no failure with another.
+// Copy returns a copy of e with its own Failure and list of accepted candidates.
 func Copy(e flow.Event) flow.Event {
 	e.Failure = clone(e.Failure)
 	e.Situation.Accepted = slices.Clone(e.Situation.Accepted)
 	return e
 }
 
-// Commands returns commands that share no failure with others.
+// Commands returns copies of the commands, each with its own Failure.
 func Commands(open []flow.Command) []flow.Command {
 	all := slices.Clone(open)
 	for i := range all {
@@ -79,7 +79,7 @@ func clone(f *flow.Failure) *flow.Failure {
 	return &own
 }
 
-// Check fails tb if the law does not hold for every cut of the log.
+// Check fails tb if the invariant does not hold after each event of the log.
 func (l *Log) Check(tb testing.TB) {
 	tb.Helper()
 	var m flow.Machine
@@ -95,7 +95,7 @@ func (l *Log) Check(tb testing.TB) {
 	}
 }
 
-// Observe returns a dispatch.Observer that checks the law for each operation.
+// Observe returns a dispatch.Observer that calls Check when an operation ends.
 func Observe(tb testing.TB) func(flow.Rules) func(flow.Event, []flow.Command) {
 	return func(rules flow.Rules) func(flow.Event, []flow.Command) {
 		l := &Log{Rules: rules}
