@@ -8,8 +8,8 @@ import (
 // SlotKind is the kind of source that wrote a slot.
 type SlotKind uint8
 
-// The kinds of slot. An unfilled slot is one whose writer did not run or gave
-// nil (SLOT-010).
+// The kinds of slot. A slot is unfilled if its writer did not run or returned nil
+// (SLOT-010).
 const (
 	SlotUnfilled SlotKind = iota
 	// SlotValue holds a plain value: let, binding, item.
@@ -85,7 +85,8 @@ func (r *Result) weight() (sum int) {
 //revive:disable-next-line:exported named after the op, like CallSlot and ToolSlot
 func PlanSlot(r *Result) Slot { return resultSlot(SlotPlan, r) }
 
-// Recorded makes the slot that had the value v, as recorded by a run.
+// Recorded restores the slot of a call, tool, plan or map node from its value v in a record
+// (see Slot.Value).
 func Recorded(kind SlotKind, v edn.Value) Slot {
 	of := func(f field) edn.Value {
 		part, _ := v.Get(fieldKeys[f])
@@ -384,8 +385,8 @@ func (f *Frame) waitsFor(at int) []bool {
 	return f.before
 }
 
-// Names returns a function that reports whether a slot of this name is visible
-// to node at, filled or not. Check needs it for a plan answer.
+// Names returns a function that reports whether a slot of this name is visible to node at,
+// filled or not; it is Env.Outer for checking a plan answer.
 func (f *Frame) Names(at int) func(name string) bool {
 	return func(name string) bool {
 		_, ok := f.Lookup(name, at)
@@ -402,8 +403,8 @@ func (f *Frame) Set(node int, s Slot) {
 	f.slots[node] = s
 }
 
-// Env returns the filled slots visible to node at, by name, as read by
-// conditions of gates.
+// Env returns a map of the filled slots and bindings visible to node at, which the
+// conditions of gates read.
 func (f *Frame) Env(at int) edn.Value {
 	var b edn.MapBuilder
 	if f.up != nil {

@@ -17,8 +17,8 @@ const (
 	JSONValid = "json-valid"
 )
 
-// Builtins returns the built-in checks. They judge texts in the given
-// languages; nil are the built-in ones.
+// Builtins returns the built-in checks. They judge texts in the given languages; nil means
+// the built-in languages.
 func Builtins(languages *text.Packs) []Check {
 	maxChars := builtin(MaxChars, checkMaxChars)
 	maxChars.ParamsSchema = edn.MustRead("[:map {:closed true} [:max {:optional true} [:int {:min 0}]]]")

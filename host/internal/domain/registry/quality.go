@@ -11,8 +11,8 @@ const (
 // intent. Zero fields are unset.
 type Quality struct {
 	Window, MinSamples int
-	// MinPassRate is the minimum share of answers that pass their gates; 0
-	// means no minimum. To recover, the share must exceed it by Hysteresis.
+	// MinPassRate is the minimum share of answers that pass their gates; 0 means no
+	// minimum. To recover, the share must exceed it by Hysteresis.
 	MinPassRate, Hysteresis Share
 	// Action is one of the actions.
 	Action string
