@@ -44,7 +44,8 @@ func (t *Template) whole() *slotRef {
 	return nil
 }
 
-// textStep returns the key of a path that ends at the text of a slot.
+// textStep returns the key of the text that a path below a slot selects, "" for the whole
+// slot. ok is false for any other path.
 func textStep(steps []step) (key string, ok bool) {
 	if len(steps) > 1 && steps[0].key.Equal(keyOut) {
 		steps = steps[1:]

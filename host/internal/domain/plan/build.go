@@ -207,8 +207,8 @@ func (e *Env) nodeTraits(n *Node) (t traits) {
 	return t
 }
 
-// callTraits takes effects from the node, else from any candidate, and the
-// possibility of a plan from the candidates.
+// callTraits returns the traits of a call: effects from the :effects of the node, or if it
+// has none from any candidate; a plan as the answer from any candidate.
 func (e *Env) callTraits(n *Node) (t traits) {
 	written := n.Layer != nil && n.Layer.Effects.Set
 	if written {

@@ -46,8 +46,9 @@ type Slot struct {
 	kind  SlotKind
 	value edn.Value
 	res   *Result
-	// weight is an upper bound of the size of any part of the value. A slot with a
-	// result has it once it is set in a frame: most results are read by no node.
+	// weight is an upper bound of the size of any part of the value. For a result it is
+	// computed only when the slot is set in a frame, because most results are read by no
+	// node.
 	weight int
 	// shown is the exposed value for emits if a plain value holds whole slots,
 	// nil if it is the value itself (IR-009).

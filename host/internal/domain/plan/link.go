@@ -106,7 +106,7 @@ func wantsText(list []*schema.Schema) bool {
 	return len(list) > 0
 }
 
-// maxSchemaDepth ends the descent into recursive schemas.
+// maxSchemaDepth bounds the descent into recursive schemas.
 const maxSchemaDepth = 32
 
 func textOnly(s *schema.Schema, depth int) bool {

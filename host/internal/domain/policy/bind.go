@@ -73,7 +73,8 @@ type Binding struct {
 	List []string
 	// Accepted passed every filter, in order.
 	Accepted []string
-	// Tried is the part of Accepted that may be dispatched to (BIND-004).
+	// Tried is the part of Accepted that may be called: the first, and as many more as
+	// FallbackMax permits (BIND-004).
 	Tried []string
 	// Rejected are the other candidates in list order.
 	Rejected []Rejection
@@ -164,7 +165,7 @@ func (d *Demand) reject(id string) (Rejection, bool) {
 	return rej, u.Reason != ""
 }
 
-// misfit runs the filters that read metadata only.
+// misfit runs the filters that read metadata only; reason is "" if the capability passes.
 func (d *Demand) misfit(c *registry.Capability) (reason, detail string) {
 	if !c.Serves(d.Intent) {
 		return ReasonIntent, d.Intent

@@ -214,9 +214,9 @@ type Layer struct {
 	Strategy Val[string]
 	// Stream decides when text of an answer is streamed to the caller.
 	Stream Val[string]
-	// RaceWidth and TournamentWidth are the number of candidates that start
-	// together. HedgeMax is the number of hedges; each starts after HedgeAfter
-	// without an answer (0: the usual latency of the call).
+	// RaceWidth and TournamentWidth are the number of candidates that start together.
+	// HedgeMax is the number of hedges; each starts after HedgeAfter without an answer (0:
+	// the p95 latency of the candidate, or twice its declared latency).
 	RaceWidth       Val[int]
 	TournamentWidth Val[int]
 	HedgeMax        Val[int]

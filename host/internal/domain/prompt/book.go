@@ -13,7 +13,7 @@ import (
 // have no layers. It must not be changed once it is in use.
 type Book struct {
 	Default *Layer
-	// Roles maps a role without colon to its layer; the other maps are by
+	// Roles is keyed by role without colon; Intents, System and Addenda are keyed by
 	// intent.
 	Roles   map[string]*Layer
 	Intents map[string]*Layer

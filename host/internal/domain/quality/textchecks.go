@@ -208,8 +208,9 @@ func gather(b *strings.Builder, v edn.Value, depth int) {
 	}
 }
 
-// checkEnding passes texts that the host cut at a sentence because they were too
-// long (TXT-005), unless the model had stopped at its limit before.
+// checkEnding reports an incomplete ending. It accepts a text that the host cut at a
+// sentence because it was too long (TXT-005), unless the model had stopped at its token
+// limit before.
 func checkEnding(c *said) []text.Remark {
 	end := len(c.text)
 	cut, _ := c.Meta.Key("text/cut?").AsBool()

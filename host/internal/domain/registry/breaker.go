@@ -6,7 +6,9 @@ import (
 )
 
 // Breaker holds the circuit breaker settings of a capability, or of the calls of a policy.
-// Zero fields are unset.
+// Zero fields are unset. Window and MinSamples count outcomes; the breaker opens if the
+// share of failures reaches Threshold. Base, Factor and Ceiling are the exponential backoff
+// of the open state. Ramp is the percentage of calls admitted in each stage of recovery.
 type Breaker struct {
 	Window, MinSamples int
 	Threshold          float64

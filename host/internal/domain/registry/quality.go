@@ -7,8 +7,8 @@ const (
 	ActionQuarantine = "quarantine" // it gets no calls
 )
 
-// Quality holds the quality settings of a capability, or of those that serve an
-// intent. Zero fields are unset.
+// Quality holds the quality settings of a capability, or of those that serve an intent.
+// Zero fields are unset. Window and MinSamples count verdicts on answers.
 type Quality struct {
 	Window, MinSamples int
 	// MinPassRate is the minimum share of answers that pass their gates; 0 means no

@@ -52,7 +52,7 @@ func (s *Service) Delegate(ctx context.Context, d Delegation) (out Delegated, er
 	if turns.ParseTurn(d.Turn) != 0 {
 		in = in.AssocKey(keyTurn, edn.Text(d.Turn))
 	}
-	// The place of the first agent was checked when it was called.
+	// The conversation and turn of the first agent were checked when it was called.
 	out.by = Call{
 		Caller:  session.Caller{Principal: d.Owner, Any: true},
 		Intent:  "conversation/spawn",

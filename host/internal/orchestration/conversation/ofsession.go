@@ -39,9 +39,10 @@ func Appended(was Conversation, found bool, to session.Session, said []session.T
 	return Change{Set: &was, Path: &do, Commit: &Commit{Version: was.Version, Kind: kindAct, At: at}}
 }
 
-// Forgotten returns the session whose existing turns a change replaces or removes, with the
-// lowest number among the turns from the first changed one on. A summary that covers that
-// number is out of date. of is empty if the change touches no existing turn of a session.
+// Forgotten returns the session whose existing turns a change replaces or removes, and the
+// lowest session turn number (which is a span number) among the steps from Change.Path.Keep
+// on. A summary that covers that number is out of date. of is empty if the change touches
+// no existing turn of a session.
 func Forgotten(r Reader, c Change) (of string, turn int64, err error) {
 	was, _ := r.Conversation()
 	id, ok := session.OfConversation(was.ID)

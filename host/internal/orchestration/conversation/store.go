@@ -109,7 +109,8 @@ type Reader interface {
 	Messages(version int64, from int) ([][]conversation.Message, error)
 	// Spans returns the alternatives of a turn, oldest first.
 	Spans(turn int64) ([]int64, error)
-	// Said returns the messages of a span.
+	// Said returns the messages of a span. For an unknown span a store may return none, or
+	// conversation/store-failed.
 	Said(span int64) ([]conversation.Message, error)
 	// Committed returns the commit with a key; false if there is none, and for an empty
 	// key.

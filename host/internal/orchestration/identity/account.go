@@ -81,7 +81,8 @@ func (c *Change) Empty() bool {
 
 // Store stores accounts. It is safe for concurrent use.
 type Store interface {
-	// Accounts returns all accounts. The caller may change the slices.
+	// Accounts returns all accounts. The caller may change the slices. During a concurrent
+	// update, users and tokens may be newer than the Version.
 	Accounts(ctx context.Context) (Accounts, error)
 	// Version returns the version of the stored accounts.
 	Version(ctx context.Context) (int64, error)

@@ -74,8 +74,8 @@ func missing(p string, known Index) bool {
 type file struct {
 	imports   []imported
 	selectors []selector
-	// variables are names that occur without a following point; a package never
-	// does.
+	// variables are names that occur without a following period, so that they are not
+	// packages.
 	variables map[string]bool
 }
 
@@ -170,7 +170,7 @@ func read(code string) file {
 				importing = false
 			}
 		default:
-			// on . Name, where no point precedes on
+			// on.Name, where no period precedes on
 			if tok == token.IDENT && before[0].tok == token.PERIOD && before[1].tok == token.IDENT &&
 				before[2].tok != token.PERIOD {
 				if token.IsExported(lit) {

@@ -60,8 +60,8 @@ func (x *sessionTalk) turns() (out string) {
 	return out
 }
 
-// sessionIsAPath: what acts add is on the path with a version for each act, and what is
-// changed there is what later acts get.
+// sessionIsAPath: acts add their turns to the path, one version for each act, and later
+// acts get the changes that are made to the path.
 func sessionIsAPath(t *testing.T, x *sessionTalk) {
 	_, err := x.call("open", "")
 	require.ErrorIs(t, err, contract.OfType("conversation/not-found"), "the first act makes it")
