@@ -2,9 +2,9 @@ package plan
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// answer finds the node whose slot, or a text of it, is the whole input of the
-// last executed emit (STR-001). It returns none if conditions decide which emit
-// is the last.
+// answer finds the node whose slot, or a text of it, is the whole input of the last
+// executed emit (STR-001). Node of the result is -1 if there is no such node, or if a
+// condition decides which emit is the last.
 func (p *Plan) answer() Answer {
 	none := Answer{Node: -1}
 	emit := -1
@@ -44,7 +44,8 @@ func (t *Template) whole() *slotRef {
 	return nil
 }
 
-// textStep returns the key of a path that ends at the text of a slot.
+// textStep returns the key of the text that a path below a slot selects, "" for the whole
+// slot. ok is false for any other path.
 func textStep(steps []step) (key string, ok bool) {
 	if len(steps) > 1 && steps[0].key.Equal(keyOut) {
 		steps = steps[1:]
@@ -61,8 +62,9 @@ var keyOut = edn.K("out")
 // textKeys are the keys of SLOT-008.
 var textKeys = keySet{"text", "content", "summary", "answer", "explanation", "code", "patch"}
 
-// Answers returns the nodes whose slots, or a part of them, are the inputs of
-// the emits of the plan, in order; ok is false if an emit has another input.
+// Answers returns the nodes whose slots, or a part of them, are the inputs of the emits of
+// the plan, in order; none for a plan without emit. ok is false if an emit has another
+// input.
 func (p *Plan) Answers() (nodes []*Node, ok bool) {
 	for i := range p.Nodes {
 		if p.Nodes[i].Op != OpEmit {

@@ -62,8 +62,8 @@ func (b *graphBuilder) add(from int, kind EdgeKind) {
 	b.edges = append(b.edges, Edge{From: from, Kind: kind})
 }
 
-// finish closes the edges into node i; of several from one node, the first kind
-// is kept.
+// finish sets the target of the edges added since the last call to node i. Of several edges
+// from one node, it keeps the first kind.
 func (b *graphBuilder) finish(i int) {
 	own := b.edges[b.start:]
 	if len(own) > 1 {
@@ -207,8 +207,8 @@ func (e *Env) nodeTraits(n *Node) (t traits) {
 	return t
 }
 
-// callTraits takes effects from the node, else from any candidate, and the
-// possibility of a plan from the candidates.
+// callTraits returns the traits of a call: effects from the :effects of the node, or if it
+// has none from any candidate; a plan as the answer from any candidate.
 func (e *Env) callTraits(n *Node) (t traits) {
 	written := n.Layer != nil && n.Layer.Effects.Set
 	if written {
@@ -283,7 +283,8 @@ func (e *Env) choice(n *Node) *policy.Layer {
 	return e.scratch
 }
 
-// Written returns the merged layers of a node: those below it and its own.
+// Written returns the merged layers of a node: the layers below it and own, which may be
+// nil.
 func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
 	base := e.base(intent)
 	if own == nil {
@@ -292,7 +293,7 @@ func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
 	return policy.Merge(*base, *own)
 }
 
-// Demand returns the binding request of a call, without readiness.
+// Demand returns the binding request of a call under the merged layer l, without State.
 func (e *Env) Demand(n *Node, l *policy.Layer) policy.Demand {
 	d := policy.Demand{Registry: e.Registry, Intent: n.Intent, CapID: n.CapID, Layer: l}
 	if e.Routing != nil {

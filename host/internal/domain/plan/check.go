@@ -128,7 +128,7 @@ type checker struct {
 	findings
 	env *Env
 	at  *locator
-	// mustOf caches the unprovided must checks of an intent's own policy.
+	// mustOf caches inheritedMusts by intent.
 	mustOf map[string][]string
 	fits   map[fitPair][]fit
 	keysOf map[*schema.Schema]*inputKeys
@@ -254,8 +254,8 @@ func (p *Plan) way(loop []int) string {
 	return b.String()
 }
 
-// lastEmit returns the index of the last emit that always runs, 0 if no other
-// node has run before it.
+// lastEmit returns the index of the last emit that always runs, 0 if there is none after
+// the first node.
 func (p *Plan) lastEmit() int {
 	for i := len(p.Nodes) - 1; i > 0; i-- {
 		if n := &p.Nodes[i]; n.Op == OpEmit {

@@ -33,7 +33,7 @@ func (c *checker) known(pl *place, slot int) []edn.Value {
 	return nil
 }
 
-// written returns the constant value of a let without condition.
+// written returns the constant value of a let that always runs, nil for any other node.
 func (n *Node) written() []edn.Value {
 	if n.Op != OpLet || !n.Value.Constant() || !n.alwaysRuns() {
 		return nil

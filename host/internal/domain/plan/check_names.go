@@ -175,7 +175,7 @@ func (c *checker) role(p *Plan, n *Node) {
 	}
 }
 
-// schemas checks the schemas that a call names, and reports whether it knows all of them.
+// schemas checks the schemas that a call names, and reports whether all of them exist.
 func (c *checker) schemas(p *Plan, n *Node) (known bool) {
 	if n.Layer == nil || c.env.Registry.Schemas() == nil {
 		return true
@@ -367,9 +367,9 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	return out
 }
 
-// effectsOnly reports a call as an effect error if its candidates are rejected
-// for disallowed effects alone. Effects excluded by :requires alone count as a
-// mismatch of the candidates.
+// effectsOnly reports a call as an effect error if all of its candidates are rejected for
+// disallowed effects. Effects that only :requires excludes count as a mismatch of the
+// candidates.
 func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []policy.Rejection) bool {
 	for _, r := range rejected {
 		if r.Reason != policy.ReasonEffects {

@@ -175,9 +175,8 @@ func (c *checker) ring(pl *place, from, to int, path []edn.Value) bool {
 	return true
 }
 
-// findRing returns the shortest way from node from over node to back to from,
-// along the slots that nodes must read and the nodes that they need; nil for
-// none. It begins with the lowest node.
+// findRing returns the shortest cycle that goes from node from to node to and back, along
+// required reads and :needs; nil if there is none. It begins with the lowest node.
 func (c *checker) findRing(pl *place, from, to int) []int {
 	cause := map[int]int{to: from}
 	for queue := []int{to}; len(queue) > 0; queue = queue[1:] {
@@ -201,8 +200,8 @@ func (c *checker) findRing(pl *place, from, to int) []int {
 	return nil
 }
 
-// awaited returns the nodes that must be done before a node, in program order or
-// not.
+// awaited returns the nodes that must be done before a node, including later nodes whose
+// slots it reads.
 func (c *checker) awaited(pl *place, node int) []int {
 	if out := pl.rings.waits[node]; out != nil {
 		return out
@@ -334,9 +333,8 @@ func (e *Env) outSchema(n *Node) string {
 
 var mapSchema = sync.OnceValue(func() *schema.Schema { return schema.MustCompile(edn.K("map")) })
 
-// decideFit returns false only if every schema that the producer can have at
-// its path certainly misses every schema that the consumer can have at its
-// path.
+// decideFit returns false only if no schema that the producer can have at its path can
+// satisfy any schema that the consumer can have at its path.
 func (c *checker) decideFit(pair fitPair, from, to []edn.Value, whole bool) bool {
 	given, wanted := c.ends(pair, from, to, whole)
 	for _, g := range given {
@@ -375,9 +373,9 @@ func (c *checker) ends(pair fitPair, from, to []edn.Value, whole bool) (given, w
 	return given, wanted
 }
 
-// unfit follows two map schemas to the first required part of the wanted one
-// that the given one never has. The given part is nil if the given schema lacks
-// it; the path is empty if the schemas are not both of maps.
+// unfit follows two map schemas to the first required part of wanted that given never has.
+// It returns the path of the part and its two schemas; g is nil if given lacks the part.
+// The path is empty if one of the schemas is not a map schema.
 func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
 	g, w = given.Deref(), wanted.Deref()
 	for g.Kind() == schema.KindMap && w.Kind() == schema.KindMap {
@@ -399,9 +397,9 @@ func unfit(given, wanted *schema.Schema) (at []edn.Value, g, w *schema.Schema) {
 	return at, g, w
 }
 
-// unfitAll is unfit for alternatives. It returns the one part at which all
-// pairs of them fail, or all parts that the given ones never have; no path if
-// the pairs fail in different ways.
+// unfitAll is unfit for alternatives. It returns the one part at which all pairs of them
+// fail, or all parts that no given alternative has; no path if the pairs fail in different
+// ways.
 func unfitAll(given, wanted []*schema.Schema) (at [][]edn.Value, gs, ws []*schema.Schema) {
 	for i, have := range given {
 		for j, want := range wanted {
@@ -482,8 +480,9 @@ func reach(list []*schema.Schema, path []edn.Value, open bool) (out []*schema.Sc
 	return list, all
 }
 
-// alternatives expands references, :maybe and :or. Schemas that constrain less
-// than that (:and, :not, :any) decide nothing.
+// alternatives appends to out the schemas of list, with references, :maybe and :or
+// expanded. all is false if a schema is :and, :not or :any, which are not expanded, or if a
+// limit is exceeded.
 func alternatives(list, out []*schema.Schema, depth int) ([]*schema.Schema, bool) {
 	all := true
 	for _, s := range list {

@@ -71,8 +71,8 @@ func truthy(s Slot) bool {
 	return s.value.Truthy()
 }
 
-// constant reports whether the condition has the same value whatever the slots
-// hold.
+// constant returns the value of a condition that does not depend on slots; ok is false for
+// any other condition.
 func (c *Cond) constant() (value, ok bool) {
 	if c == nil {
 		return true, true

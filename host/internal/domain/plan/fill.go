@@ -10,12 +10,12 @@ import (
 // in its place (SLOT-008). Nil means none.
 type TextMask []bool
 
-// Fill fills a template from a frame. An unfilled slot without default is a
-// *contract.Error of type slot/unresolved whose cause is the failure in the
-// slot, if any; the remaining slots are not filled then. A value beyond the
-// reader's limits is plan/too-deep or plan/too-large. coerced lists, as path
-// vectors inside the template, the places where a call or tool slot was
-// replaced by its text; it is usually nil.
+// Fill fills a template from a frame. An unfilled slot without default is a *contract.Error
+// of type slot/unresolved whose cause is the failure in the slot, if any; the remaining
+// slots are not filled then. A value beyond the limits of the reader is plan/too-deep or
+// plan/too-large. coerced lists the places where the result of a call or tool was replaced
+// by its text, as path vectors inside the template; it is usually nil. A nil template gives
+// nil.
 //
 // Filling takes time linear in the parts that hold slots; filled values are
 // shared, not copied.
@@ -136,7 +136,7 @@ func (r *slotRef) path() string {
 	return edn.Vector(vs...).String()
 }
 
-// FillLet returns the slot that a let writes.
+// FillLet returns the slot that a let writes. The errors are those of Template.Fill.
 func (n *Node) FillLet(f *Frame) (Slot, *contract.Error) {
 	t := n.Value
 	if t.Constant() {

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Severity of a finding.
+// Severity is the consequence of a finding.
 type Severity uint8
 
 // An error prevents the plan from running, a warning does not.
@@ -73,7 +73,7 @@ func SyntaxFinding(e *edn.SyntaxError) Finding {
 	}
 }
 
-// Value returns the finding as data; keys that do not apply are absent.
+// Value returns the finding as a map; keys that do not apply are absent.
 func (f Finding) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("check", edn.Text(f.Check))
@@ -183,8 +183,8 @@ func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 	return loc.settle(fs)
 }
 
-// findings collects at most MaxFindings of each severity: later findings of one
-// pass also come later in the plan.
+// findings collects at most MaxFindings of each severity. It keeps the first ones, because
+// a later finding of one pass is also later in the plan.
 type findings struct {
 	list             []Finding
 	errors, warnings int

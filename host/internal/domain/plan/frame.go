@@ -8,8 +8,8 @@ import (
 // SlotKind is the kind of source that wrote a slot.
 type SlotKind uint8
 
-// The kinds of slot. An unfilled slot is one whose writer did not run or gave
-// nil (SLOT-010).
+// The kinds of slot. A slot is unfilled if its writer did not run or returned nil
+// (SLOT-010).
 const (
 	SlotUnfilled SlotKind = iota
 	// SlotValue holds a plain value: let, binding, item.
@@ -46,8 +46,9 @@ type Slot struct {
 	kind  SlotKind
 	value edn.Value
 	res   *Result
-	// weight is an upper bound of the size of any part of the value. A slot with a
-	// result has it once it is set in a frame: most results are read by no node.
+	// weight is an upper bound of the size of any part of the value. For a result it is
+	// computed only when the slot is set in a frame, because most results are read by no
+	// node.
 	weight int
 	// shown is the exposed value for emits if a plain value holds whole slots,
 	// nil if it is the value itself (IR-009).
@@ -85,7 +86,8 @@ func (r *Result) weight() (sum int) {
 //revive:disable-next-line:exported named after the op, like CallSlot and ToolSlot
 func PlanSlot(r *Result) Slot { return resultSlot(SlotPlan, r) }
 
-// Recorded makes the slot that had the value v, as recorded by a run.
+// Recorded restores the slot of a call, tool, plan or map node from its value v in a record
+// (see Slot.Value).
 func Recorded(kind SlotKind, v edn.Value) Slot {
 	of := func(f field) edn.Value {
 		part, _ := v.Get(fieldKeys[f])
@@ -384,8 +386,8 @@ func (f *Frame) waitsFor(at int) []bool {
 	return f.before
 }
 
-// Names returns a function that reports whether a slot of this name is visible
-// to node at, filled or not. Check needs it for a plan answer.
+// Names returns a function that reports whether a slot of this name is visible to node at,
+// filled or not; it is Env.Outer for checking a plan answer.
 func (f *Frame) Names(at int) func(name string) bool {
 	return func(name string) bool {
 		_, ok := f.Lookup(name, at)
@@ -402,8 +404,8 @@ func (f *Frame) Set(node int, s Slot) {
 	f.slots[node] = s
 }
 
-// Env returns the filled slots visible to node at, by name, as read by
-// conditions of gates.
+// Env returns a map of the filled slots and bindings visible to node at, which the
+// conditions of gates read.
 func (f *Frame) Env(at int) edn.Value {
 	var b edn.MapBuilder
 	if f.up != nil {

@@ -18,8 +18,8 @@ var edgeNames = [...]string{"slot", "when", "needs", "effects", "answer"}
 // String returns the reason as drawings show it.
 func (k EdgeKind) String() string { return edgeNames[k] }
 
-// Edge says that node To starts only after node From is committed, skipped or
-// kept as failed.
+// Edge is the constraint that node To starts only after node From is committed, skipped, or
+// failed with an allowed failure.
 type Edge struct {
 	From, To int
 	Kind     EdgeKind

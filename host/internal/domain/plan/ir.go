@@ -25,7 +25,7 @@ var opNames = [...]string{"invalid", "let", "call", "tool", "emit", "plan", "map
 // String returns the op as plans write it, without colon.
 func (o Op) String() string { return opNames[o] }
 
-// Mode decides how eagerly nodes run.
+// Mode is the scheduling mode of a plan.
 type Mode uint8
 
 // The modes of SCHED-001.
@@ -87,7 +87,7 @@ type Node struct {
 	// written.
 	When       *Cond
 	WhenSource edn.Value
-	// Needs are the indices of nodes that must be done before.
+	// Needs are the indices of the nodes that must be done before this one.
 	Needs []int
 
 	// Intent and CapID belong to a call, ToolID to a tool.

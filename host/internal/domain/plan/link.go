@@ -5,9 +5,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Link computes the graph and the text positions of a plan and its nested
-// plans. The error is plan/invalid for a plan whose shape Check rejects; a plan
-// with other errors links, but must not run.
+// Link computes the graph and the text positions of a plan and its nested plans. The error
+// is plan/invalid if nodes wait for each other. A plan with other errors links, but must
+// not run.
 func Link(p *Plan, env Env) (*Program, *contract.Error) {
 	if env.Registry != nil {
 		p.handlesOf(env.Registry, nil)
@@ -106,7 +106,7 @@ func wantsText(list []*schema.Schema) bool {
 	return len(list) > 0
 }
 
-// maxSchemaDepth ends the descent into recursive schemas.
+// maxSchemaDepth bounds the descent into recursive schemas.
 const maxSchemaDepth = 32
 
 func textOnly(s *schema.Schema, depth int) bool {

@@ -97,7 +97,7 @@ var (
 // planKeyNames are the keys of a plan map.
 var planKeyNames = []string{"bindings", "id", "max-parallel", "mode", "nodes"}
 
-// show formats a value for a message, cut to a readable length.
+// show formats a value for a message. A long value is replaced by its kind.
 func show(v edn.Value) string {
 	const most = 40
 	switch v.Kind() {

@@ -53,7 +53,7 @@ type parser struct {
 	cur []edn.Value
 }
 
-// in runs read one path step further down.
+// in calls read with the current path extended by step.
 func (ps *parser) in(step edn.Value, read func()) {
 	ps.cur = append(ps.cur, step)
 	read()
@@ -128,7 +128,7 @@ func (ps *parser) planKey(p *Plan, key, v edn.Value) {
 	}
 }
 
-// planID accepts the types that are used as ids.
+// planID returns the non-empty string or the keyword that is used as an id.
 func planID(v edn.Value) (string, bool) {
 	if s, ok := v.AsString(); ok && s != "" {
 		return s, true
@@ -344,8 +344,8 @@ func (ps *parser) integer(v edn.Value, lo, hi int, check string) (int, bool) {
 	return int(n), true
 }
 
-// inMilliseconds adds to the last finding the value in milliseconds of a time
-// with a unit.
+// inMilliseconds adds a hint to the last finding if v is a duration such as "5s" under a
+// key that ends in -ms: the same time in milliseconds.
 func (ps *parser) inMilliseconds(v edn.Value) {
 	text, _ := v.AsString()
 	last := ps.cur[len(ps.cur)-1].String()

@@ -103,8 +103,9 @@ func (np *nodeParser) fnInput(v edn.Value) {
 	np.markInput()
 }
 
-// BindHandles sets the intents that follow from the capabilities of a registry. After it,
-// Check and Link with that registry only read the plan, so that runs can share it.
+// BindHandles sets the intent of the calls made from a :fn without :intent: the only intent
+// of the capability in the registry. Afterwards Check and Link with that registry only read
+// the plan, so that concurrent runs can share it.
 func (p *Plan) BindHandles(reg *registry.Registry) { p.handlesOf(reg, nil) }
 
 // handlesOf sets the intent of calls of maps over handles to the only intent

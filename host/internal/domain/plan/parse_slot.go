@@ -185,7 +185,7 @@ func (p *part) adopt(kid part, at int32) {
 	p.at = append(p.at, at)
 }
 
-// mayHoldSlot excludes scalars cheaply.
+// mayHoldSlot reports whether a value is a collection. A scalar holds no slot.
 func mayHoldSlot(v edn.Value) bool {
 	return v.Kind() == edn.KindMap || isCollection(v)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Env is the context in which a plan is checked and linked. Check and Link take
-// a copy; the parts are only read.
+// Env is the context in which a plan is checked and linked. Check and Link copy the struct
+// and only read what its fields refer to.
 type Env struct {
 	// Registry holds everything that a plan can name; it must not be nil.
 	Registry *registry.Registry
@@ -27,10 +27,12 @@ type Env struct {
 	// Prompts are the layers of the prompts; nil: the roles of nodes are not
 	// checked.
 	Prompts *prompt.Book
-	// Unchecked leaves out what never fits its schema (CHECK-020): it was checked when
-	// the plan was accepted, and has lost its secrets since.
+	// Unchecked drops the findings of CHECK-020. It is set for a plan that was checked when
+	// it was accepted and whose secrets were removed since, so that its values may no
+	// longer fit.
 	Unchecked bool
-	// Routing returns the candidates that routing gives an intent; nil means none.
+	// Routing returns the candidates that the routing configuration lists for an intent;
+	// nil means none.
 	Routing func(intent string) []string
 
 	// bases caches the merged layers below the nodes of one intent.
@@ -52,7 +54,8 @@ type Program struct {
 	// Text holds the text positions of the :input of each node, by node
 	// index; an entry is nil if there are none.
 	Text []TextMask
-	// Effectful reports by node index which nodes keep program order.
+	// Effectful reports, by node index, whether a node keeps program order with other
+	// effectful nodes.
 	Effectful []bool
 	// Answer is the node whose answer is the whole result of the plan.
 	Answer Answer
@@ -60,7 +63,7 @@ type Program struct {
 
 // Answer names the call or inline plan whose answer is the result of its plan.
 type Answer struct {
-	// Node is its index, -1 if no node does.
+	// Node is its index, -1 if there is no such node.
 	Node int
 	// Key is the key of the text in the node's answer that the plan emits;
 	// empty if it emits the whole answer.

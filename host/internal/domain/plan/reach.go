@@ -21,9 +21,9 @@ func Reach(p *Plan, env Env) []string {
 	return slices.Sorted(maps.Keys(r.ids))
 }
 
-// Unread returns the names of bindings that no node of the plan reads and that are not among its own bindings, sorted.
-// It returns none for a plan with a call that may answer with a plan, which may read any name. Without a registry every
-// call may do so.
+// Unread returns the names of bindings that no node of the plan reads and that are not
+// among its own bindings, sorted. It returns none for a plan with a call that may answer
+// with a plan, which may read any name. Without a registry every call may do so.
 func Unread(p *Plan, env Env, bindings edn.Value) []string {
 	if !bindings.IsMap() || bindings.Len() == 0 || p.mayGrow(&env) {
 		return nil

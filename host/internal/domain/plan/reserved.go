@@ -36,7 +36,7 @@ func (np *nodeParser) reserved(name string) {
 		showPath(np.cur[:len(np.cur)-1]))
 }
 
-// choice parses one of a few keywords.
+// choice parses one of a few keywords and passes it to accept.
 func (np *nodeParser) choice(v edn.Value, known []string, accept func(name string)) {
 	if name, _ := v.AsKeyword(); slices.Contains(known, name) {
 		accept(name)

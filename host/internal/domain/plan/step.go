@@ -6,9 +6,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// FillLayer returns the policy layer of the node with the slots in candidates,
-// context and constraints filled. Without such slots it is the node's own
-// layer, shared, which may be nil.
+// FillLayer returns the policy layer of the node with the slots in candidates, context and
+// constraints filled. Without such slots it is the node's own layer, shared, which may be
+// nil. The errors are those of Template.Fill, and plan/invalid for a filled value of the
+// wrong type.
 func (n *Node) FillLayer(f *Frame) (*policy.Layer, *contract.Error) {
 	if n.Candidates == nil && n.Context.Constant() && n.Constraints.Constant() {
 		return n.Layer, nil
@@ -85,7 +86,8 @@ func (n *Node) fillCandidates(f *Frame) ([]string, *contract.Error) {
 	return ids, nil
 }
 
-// FillSystem returns the `:system` text of a call, "" if it has none.
+// FillSystem returns the `:system` text of a call, "" if it has none. The errors are those
+// of Template.Fill, and plan/invalid if the filled value is not a string.
 func (n *Node) FillSystem(f *Frame) (string, *contract.Error) {
 	if n.System == nil {
 		return "", nil
@@ -104,9 +106,10 @@ func (n *Node) FillSystem(f *Frame) (string, *contract.Error) {
 // Items are the elements that a map runs its body for, in order.
 type Items []edn.Value
 
-// FillOver returns the elements that a map node runs over: those of a vector or
-// list in order, those of a set in canonical order, and the entries of a map as
-// [key value] (IR-011). Anything else is an error.
+// FillOver returns the elements that a map node runs over: those of a vector or list in
+// order, those of a set in canonical order, and the entries of a map as [key value]
+// (IR-011). The errors are those of Template.Fill, plan/too-large for more than
+// limits.MapItems elements, slot/unresolved for nil and plan/invalid for any other value.
 func (n *Node) FillOver(f *Frame, limits Limits) (Items, *contract.Error) {
 	v, _, err := n.Over.Fill(f, nil)
 	if err != nil {
@@ -149,7 +152,7 @@ func (t *Template) wholeSlot(f *Frame) (Slot, bool) {
 	return f.slots[t.slots[0].slot], true
 }
 
-// misfilled is the error of a key whose filled value has the wrong type.
+// misfilled returns the error for a key whose filled value has the wrong type.
 func (n *Node) misfilled(key, wanted string, got edn.Value) *contract.Error {
 	return contract.Errorf("plan/invalid", "node %s: :%s must be %s after filling, not %s", n.ID, key, wanted, show(got)).
 		WithHint("have the slot that fills :"+key+" hold "+wanted).

@@ -15,9 +15,9 @@ import (
 const unmarkedHint = "move the text to :prompt or to a message of the role :user; " +
 	"if it may give the model instructions, write :slot/system? true in the slot map of this :system or :input"
 
-// origin traces slots back to the values written in the plan. Bindings of the
-// root plan belong to its caller and count as written; whether he may set a
-// system prompt is decided by the operation prompt/override (PRM-003).
+// origin traces slots back to the values written in the plan. Bindings of the root plan
+// belong to its caller and count as written; whether the caller may set a system prompt is
+// decided by the operation prompt/override (PRM-003).
 type origin struct {
 	plan *Plan
 	// node is the plan or map node of up.plan that holds the plan; both are nil for a root plan.
@@ -26,8 +26,8 @@ type origin struct {
 	// frame holds the values of a run, nil before it. Only the slots that a
 	// filled template reads are read.
 	frame *Frame
-	// answered is true for a plan that a capability answered with: its bindings and the names around it count as
-	// results. The marks in it count only if trusted is true.
+	// answered is true for a plan that a capability answered with: its bindings and the
+	// names around it count as results. The marks in it count only if trusted is true.
 	answered, trusted bool
 	// left is the remaining number of slots that may be followed by their path;
 	// beyond it any slot inside a let counts. It is shared by all origins of
@@ -56,11 +56,12 @@ func originOf(pl *place) *origin {
 	return o
 }
 
-// Author is who wrote a plan.
+// Author is the kind of author of a plan.
 type Author uint8
 
-// The authors. A capability may set a system prompt only if its plugin has the
-// operation prompt/override.
+// The kinds of author. ByTrusted is a capability whose plugin has the operation
+// prompt/override, so that it may set a system prompt; ByCapability is any other
+// capability.
 const (
 	ByCaller Author = iota
 	ByCapability
@@ -287,9 +288,9 @@ func (c *checker) asksModel(n *Node) bool {
 	})
 }
 
-// UnmarkedSystem returns an error if the filled :system of a call must not be
-// sent because an unmarked slot puts the result of a capability there
-// (PRM-002), nil if it may be sent.
+// UnmarkedSystem returns a policy/blocked error if the filled :system of a call must not be
+// sent because an unmarked slot puts the result of a capability there (PRM-002), nil if it
+// may be sent.
 func (n *Node) UnmarkedSystem(f *Frame, by Author) *contract.Error {
 	if n.System.Constant() {
 		return nil
@@ -297,7 +298,8 @@ func (n *Node) UnmarkedSystem(f *Frame, by Author) *contract.Error {
 	return n.unmarkedError(originIn(f, by), n.System, kSystem, nil)
 }
 
-// UnmarkedInput is UnmarkedSystem for the parts of a filled input that a language model reads in its system prompt.
+// UnmarkedInput is UnmarkedSystem for the parts of a filled input that a language model
+// reads in its system prompt.
 func (n *Node) UnmarkedInput(f *Frame, by Author, intent string, input edn.Value) *contract.Error {
 	if n.Input.Constant() {
 		return nil

@@ -23,7 +23,8 @@ func weigh(v edn.Value, limit int) int {
 
 type scale struct{ left int }
 
-// put subtracts the weight of a value from the rest; false stops weighing.
+// put subtracts the weight of a value from the remaining weight. It returns false, and
+// stops, once nothing remains.
 func (s *scale) put(v edn.Value) bool {
 	s.left -= nodeWeight
 	switch v.Kind() {

@@ -9,8 +9,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Authorization decides before a call runs whether its effects leave it any
-// candidate. It is immutable and may be shared by all acts with the same plan.
+// Authorization decides, before a one-node plan runs, whether the effects of its candidates
+// leave the call any candidate. It is immutable and may be shared by all acts with the same
+// plan.
 type Authorization struct {
 	node     *Node
 	layer    policy.Layer
@@ -28,12 +29,13 @@ func Authorize(p *Plan, env Env) *Authorization {
 	return a
 }
 
-// Harmless reports whether a candidate without effects matches, so that no
-// check is needed.
+// Harmless reports whether a candidate without effects fits, so that Withheld need not be
+// called.
 func (a *Authorization) Harmless() bool { return a.harmless }
 
-// Withheld returns the binding of the call if every candidate is rejected for
-// effects that the caller may not use, which readiness cannot change.
+// Withheld returns the binding of the call, and true if every candidate is rejected for
+// effects that the caller may not use. Such a call cannot succeed later, because the
+// rejection does not depend on readiness.
 func (a *Authorization) Withheld(env Env, input edn.Value) (policy.Binding, bool) {
 	if a.harmless {
 		return policy.Binding{}, false

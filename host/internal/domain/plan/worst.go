@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Worst is the maximum cost of a plan (BUD-008): an upper bound for every run
-// whose capabilities keep their declared limits. Conditions are taken as true.
+// Worst is the worst-case cost of a plan (BUD-008): an upper bound for every run whose
+// capabilities keep their declared limits. Conditions are taken as true.
 type Worst struct {
 	// Amounts are the sums; for unbounded dimensions they hold the known part.
 	Amounts policy.Amounts
@@ -36,8 +36,8 @@ type Gap struct {
 	Unpriced bool
 }
 
-// Value returns the sums as records and reports hold them. Dimensions without
-// bound are omitted.
+// Value returns a map of the amounts, :wall-ms and :depth, as used in records and reports.
+// Dimensions without bound are omitted.
 func (w *Worst) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, d := range policy.Dimensions() {
@@ -54,7 +54,8 @@ func (w *Worst) Value() edn.Value {
 	return b.Map()
 }
 
-// String returns the sums as one readable line; empty if nothing is spent.
+// String returns the amounts and the wall time as one readable line; empty if nothing is
+// spent.
 func (w *Worst) String() string {
 	var parts []string
 	for _, d := range policy.Dimensions() {
@@ -104,7 +105,7 @@ func (w *Worst) plus(o *Worst) {
 	w.Grows = w.Grows || o.Grows
 }
 
-// Then returns the cost of a plan and of another one after it.
+// Then returns the cost of running next after w.
 func (w Worst) Then(next *Worst) Worst {
 	sum := Worst{
 		Amounts: w.Amounts,
@@ -137,7 +138,8 @@ func (w *Worst) within(l policy.Limits) {
 	}
 }
 
-// endsWithin bounds the wall time by limits; a limit of 0 bounds nothing.
+// endsWithin lowers the wall time to the smallest of the limits; a limit of 0 bounds
+// nothing.
 func (w *Worst) endsWithin(limits ...time.Duration) {
 	for _, most := range limits {
 		if most > 0 && (w.Wall == 0 || most < w.Wall) {
@@ -146,14 +148,14 @@ func (w *Worst) endsWithin(limits ...time.Duration) {
 	}
 }
 
-// toldTokens is the maximum growth of a request by a repair: the previous
+// toldTokens is the maximum number of tokens that a repair adds to a request: the previous
 // answer and its findings.
 const toldTokens = (2*64<<10 + 8<<10) / 3
 
-// WithinBudget compares the worst case of a plan with the limits around it. It
-// returns CHECK-023 findings, errors if budgets reject by the worst case, and
-// CHECK-046 for limited dimensions without bound or price. Each limit is
-// reported once.
+// WithinBudget compares the worst case of a plan with the limits of the request and the
+// budgets. It returns CHECK-023 findings, which are errors if budgets reject by the worst
+// case, and CHECK-046 for limited dimensions without bound or price. Each limit is reported
+// once. positions is the plan whose text gives the positions; nil: findings have none.
 func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 	limits := env.Budgets.Around(env.Request.Budget)
 	if limits.IsZero() {

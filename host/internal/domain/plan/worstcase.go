@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// WorstCase computes the maximum cost of a plan. The plan must have no errors.
-// It calls no plugin.
+// WorstCase computes the worst-case cost of a plan, which must have no errors. It calls no
+// plugin.
 func WorstCase(p *Plan, env Env) Worst {
 	// The budget of the request limits the whole run, not its nodes, except for
 	// its limits per call and those that raise a limit of the only node. Its wall
@@ -75,8 +75,8 @@ func (c *worst) plan(p *Plan) Worst {
 
 func takesTime(n *Node) bool { return n.Op != OpLet && n.Op != OpEmit }
 
-// wall returns the duration of the longest path through a plan; -1 is
-// unbounded.
+// wall returns the duration of the longest path through a plan, 0 if it is unbounded. walls
+// are the durations of the nodes; -1 is unbounded.
 func (c *worst) wall(p *Plan, walls []time.Duration) time.Duration {
 	if slices.Contains(walls, -1) {
 		return 0
@@ -209,9 +209,8 @@ func limitsOf(pol *policy.Policy) policy.Limits {
 	return l
 }
 
-// dearest sums, for each dimension, the most expensive candidates, as many as
-// may be tried: candidates that are not ready are skipped, so any of them may
-// be tried.
+// dearest sums, for each dimension, the tried most expensive candidates. Candidates that
+// are not ready are skipped, so any of them may be tried.
 func dearest(each []Worst, tried int) Worst {
 	var out Worst
 	for _, d := range policy.Dimensions() {
@@ -344,9 +343,8 @@ func (c *worst) price(capability *registry.Capability, size policy.Size, path []
 	return w
 }
 
-// checks returns the worst case of judging one answer: each check is called
-// twice if the first call gives no verdict, and any capability that serves it
-// may be called. A Wall below 0 has no bound.
+// checks returns the worst case of judging one answer: each check is called twice if the
+// first call gives no verdict, and any capability that serves it may be called.
 func (c *worst) checks(pol *policy.Policy, _ string, path []edn.Value) Worst {
 	var sum Worst
 	for _, name := range append(slices.Clone(pol.Must), pol.Should...) {
@@ -372,9 +370,9 @@ func (c *worst) checks(pol *policy.Policy, _ string, path []edn.Value) Worst {
 	return sum
 }
 
-// judge returns the worst case of grading one answer: any judge may be called
-// first and fail, and one of them is called for all other votes. A Wall below 0
-// has no bound.
+// judge returns the worst case of grading one answer: every judge may be called and fail
+// before one answers, and one of them is called for all further votes. A Wall below 0 has
+// no bound.
 func (c *worst) judge(pol *policy.Policy, intent string, author *registry.Capability, path []edn.Value) Worst {
 	j, ok := c.env.Registry.Judge(pol.Judge)
 	if pol.Judge == "" || !ok || !j.Enabled || j.Intent == intent {
@@ -411,8 +409,8 @@ func (c *worst) judge(pol *policy.Policy, intent string, author *registry.Capabi
 	return after(first, more)
 }
 
-// after adds the costs of sequential steps; if one has no bound in time, the
-// sum has none.
+// after adds the costs of two sequential steps. Wall is -1 if one of them has no bound in
+// time.
 func after(a, b Worst) Worst {
 	wall := a.Wall + b.Wall
 	if a.Wall < 0 || b.Wall <= 0 {

@@ -21,8 +21,8 @@ func BuiltinRoles() []string {
 	return []string{RoleAdmin, RoleAnonymous, RoleAny, RoleOperator, RoleUser}
 }
 
-// Grantable reports whether a caller can be given a role: RoleAny and RoleAnonymous tell
-// what a caller is.
+// Grantable reports whether a role can be assigned to a user: any role except RoleAny and
+// RoleAnonymous, which the host derives from the credentials of a caller.
 func Grantable(role string) bool { return role != RoleAny && role != RoleAnonymous }
 
 // Rule decides which roles may have an effect or do an operation. A forbidden
@@ -34,8 +34,9 @@ type Rule struct {
 	Where string
 }
 
-// Permits reports whether a caller is permitted; why names the deciding part of
-// the rule. It does not allocate.
+// Permits reports whether the rule permits a caller. why is the deciding part of the rule
+// (any, all, forbidden or empty), or token-roles if only the role limit of the credential
+// denies. It does not allocate.
 func (r *Rule) Permits(c Caller) (ok bool, why string) {
 	ok, why = r.permits(c.Roles, nil)
 	if !ok || c.Narrow == nil || c.Narrow.Roles == nil {
@@ -47,7 +48,8 @@ func (r *Rule) Permits(c Caller) (ok bool, why string) {
 	return ok, why
 }
 
-// permits decides with the roles that are in both lists; a nil within holds all.
+// permits applies the rule to the roles that are in both lists; a nil within does not
+// limit.
 func (r *Rule) permits(roles, within []string) (ok bool, why string) {
 	for _, role := range r.Forbidden {
 		if holds(roles, within, role) {
@@ -80,7 +82,8 @@ func holds(roles, within []string, role string) bool {
 	return role == RoleAny || slices.Contains(roles, role) && (within == nil || slices.Contains(within, role))
 }
 
-// Value returns the rule as data.
+// Value returns the rule as a map with the keys :any, :all and :forbidden; empty lists are
+// absent.
 func (r *Rule) Value() edn.Value {
 	var b edn.MapBuilder
 	for _, part := range []struct {
@@ -112,7 +115,7 @@ func (r Rules) For(name string) (Rule, bool) {
 	return rule, ok
 }
 
-// maxName is the length of the longest namespace of a rule in bytes.
+// maxName is the maximum length of a namespace in bytes; a longer one has no rule ns/*.
 const maxName = 128
 
 // ShippedEffectRules returns the default rules for effects, used where the

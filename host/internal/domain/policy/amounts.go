@@ -99,7 +99,7 @@ func number(v edn.Value) (*big.Rat, error) {
 	return r, nil
 }
 
-// Plus returns the sum.
+// Plus returns the sum. Counts saturate at the largest int64.
 func (a Amounts) Plus(b Amounts) Amounts {
 	for i := range a.n {
 		a.n[i] = saturate(a.n[i], b.n[i])
@@ -142,7 +142,8 @@ func (a Amounts) IsZero() bool { return a.n == [USD]int64{} && a.usd.sign() == 0
 // Equal reports whether a and b hold the same amounts.
 func (a Amounts) Equal(b Amounts) bool { return a.n == b.n && a.usd.cmp(b.usd) == 0 }
 
-// Of returns the amount of one dimension, an integer or a decimal.
+// Of returns the amount of one dimension: an integer, for USD a decimal, or the text of a
+// fraction if a decimal cannot hold it.
 func (a Amounts) Of(d Dimension) edn.Value {
 	if d < USD {
 		return edn.Int(a.n[d])
@@ -172,7 +173,7 @@ func (a Amounts) exceeds(b Amounts, d Dimension) bool {
 	return a.usd.cmp(b.usd) > 0
 }
 
-// Times returns a multiplied by n; a negative n is 0.
+// Times returns a multiplied by n; a negative n is 0. Counts saturate at the largest int64.
 func (a Amounts) Times(n int64) Amounts {
 	n = max(0, n)
 	for i := range a.n {
@@ -213,7 +214,7 @@ func (a Amounts) Count(d Dimension) int64 {
 	return 0
 }
 
-// AmountsOf reads the value of amounts. What is not an amount counts as zero.
+// AmountsOf is the inverse of Value. A missing or invalid amount counts as zero.
 func AmountsOf(v edn.Value) Amounts {
 	var a Amounts
 	for _, d := range Dimensions() {

@@ -49,9 +49,10 @@ type Demand struct {
 	Intent   string
 	// CapID pins the first candidate; "" leaves the choice to the lists.
 	CapID string
-	// Routing is the base list of last resort.
+	// Routing lists the candidates that are used if the layer sets none and the registry
+	// has none for the intent.
 	Routing []string
-	// Layer holds the merged layers of the call; of a Policy, its Layer.
+	// Layer is the merged layer of the call, such as Policy.Layer.
 	Layer *Layer
 	// Permits returns the error if the caller's grant does not permit a
 	// capability with effects, nil if it does; a nil function permits
@@ -72,7 +73,8 @@ type Binding struct {
 	List []string
 	// Accepted passed every filter, in order.
 	Accepted []string
-	// Tried is the part of Accepted that may be dispatched to (BIND-004).
+	// Tried is the part of Accepted that may be called: the first, and as many more as
+	// FallbackMax permits (BIND-004).
 	Tried []string
 	// Rejected are the other candidates in list order.
 	Rejected []Rejection
@@ -163,7 +165,7 @@ func (d *Demand) reject(id string) (Rejection, bool) {
 	return rej, u.Reason != ""
 }
 
-// misfit runs the filters that read metadata only.
+// misfit runs the filters that read metadata only; reason is "" if the capability passes.
 func (d *Demand) misfit(c *registry.Capability) (reason, detail string) {
 	if !c.Serves(d.Intent) {
 		return ReasonIntent, d.Intent
@@ -216,12 +218,12 @@ func (d *Demand) AnyFits() bool {
 	return false
 }
 
-// CheckEffects are the effects that a check or a judge may have.
+// CheckEffects are the effects that a capability check or a judge may have.
 var CheckEffects = []string{registry.NoEffect, "fs/read", "db/read"}
 
-// CheckLayer is the policy of a call to a capability check or a judge
-// (GATE-009): it only reads. It is not served by the capability that it judges,
-// nor by any other that the check excludes.
+// CheckLayer returns the policy layer of a call to a capability check (GATE-009). It allows
+// CheckEffects only, and excludes the author of the answer and the capabilities that may
+// not answer the check (Check.MayAsk).
 func CheckLayer(r *registry.Registry, check *registry.Check, author string) Layer {
 	excluded := []string{author}
 	for _, id := range r.Serving(check.Intent) {

@@ -9,10 +9,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Budgets are the budgets of a configuration for the whole host, for each
-// caller and for each run. The zero value limits nothing.
+// Budgets are the budgets of a configuration: for each tenant, for each user and for each
+// run. The zero value limits nothing.
 type Budgets struct {
-	// Tenant is the whole host: there is one tenant.
+	// Tenant limits each tenant alike. Callers without a tenant share HostTenant.
 	Tenant, User, Run ScopeBudget
 }
 
@@ -123,8 +123,8 @@ func (b *Budgets) CallLayer() Layer {
 	return l
 }
 
-// Of returns the block of a scope by its name, an unwritten block for any other
-// name.
+// Of returns the block of a scope (tenant, user or run), an unwritten block for any other
+// name. It never returns nil.
 func (b *Budgets) Of(scope string) *ScopeBudget {
 	if b != nil {
 		switch scope {
@@ -139,8 +139,8 @@ func (b *Budgets) Of(scope string) *ScopeBudget {
 	return &ScopeBudget{}
 }
 
-// Raised returns the budgets with the limits of tenant and user raised by these
-// amounts.
+// Raised returns the budgets with the limits of tenant and user raised by these amounts. b
+// does not change; if nothing is raised, b itself is returned.
 func (b *Budgets) Raised(tenant, user Amounts) *Budgets {
 	if b == nil || tenant.IsZero() && user.IsZero() {
 		return b
@@ -151,8 +151,8 @@ func (b *Budgets) Raised(tenant, user Amounts) *Budgets {
 	return &out
 }
 
-// Reached reports whether used is at or above the soft share of a limit in
-// force, and returns the first such dimension.
+// Reached reports whether used is at or above the soft share of one of the limits, and
+// returns the first such dimension.
 func (s *ScopeBudget) Reached(limits Limits, used Amounts) (Dimension, bool) {
 	share, ok := s.Soft.AsNumber()
 	if !ok {

@@ -11,19 +11,19 @@ import (
 
 // Caller is a principal as rules see it.
 type Caller struct {
-	Roles []string // all that it holds, qualified and without colon
-	// Narrow limits the credential that the caller has shown; nil: it has all
-	// rights of its owner.
+	Roles []string // qualified and without colon; a limit of the credential does not shorten it
+	// Narrow is the limit of the credential that the caller presented; nil: the credential
+	// has all rights of its owner.
 	Narrow *Narrowing
-	// Tenant is the name of its tenant; empty: the host itself. A caller with a tenant
-	// cannot do what concerns the whole host, whatever its roles are.
+	// Tenant is the name of its tenant; empty: the host itself. A caller with a tenant may
+	// not do operations that affect all tenants, whatever its roles are.
 	Tenant string
 }
 
 // HostTenant is the tenant of callers without one of their own, in budgets and caches.
 const HostTenant = "host"
 
-// TenantOf returns the tenant of a caller, HostTenant if it has none of its own.
+// TenantOf returns name, or HostTenant if name is empty.
 func TenantOf(name string) string { return cmp.Or(name, HostTenant) }
 
 // ofHost reports whether an operation concerns all tenants of the host.
@@ -35,20 +35,19 @@ func ofHost(operation string) bool {
 	return strings.HasPrefix(operation, "admin/")
 }
 
-// Narrowing limits a credential, such as a token, to a part of the rights of its
-// owner (AUTH-003). It never adds a right: a decision for a narrowed caller is the
-// decision for its owner, and the narrowing must permit it as well. So a role that
-// it leaves out permits nothing, and still forbids what it forbids to the owner. A
-// nil list does not limit, an empty one permits nothing. Operations and intents are
-// names or ns/*.
+// Narrowing limits a credential, such as a token, to a part of the rights of its owner
+// (AUTH-003). It never adds a right: an access is permitted only if the roles of the owner
+// permit it and the narrowing does too. A role that the narrowing leaves out permits
+// nothing, but a rule that forbids it still denies. A nil list does not limit, an empty one
+// permits nothing. Operations and intents are names or patterns ns/*.
 type Narrowing struct {
 	Roles, Operations, Intents []string
-	// Session is the only session whose runs and conversations the credential is for; empty:
-	// all (AUTH-004).
+	// Session is the only session whose runs and conversations the credential can access;
+	// empty: all (AUTH-004).
 	Session string
 }
 
-// Value returns the narrowing as data, nil for none.
+// Value returns the narrowing as a map, nil for a nil Narrowing. A nil list is absent.
 func (n *Narrowing) Value() edn.Value {
 	if n == nil {
 		return edn.Nil()
@@ -63,7 +62,8 @@ func (n *Narrowing) Value() edn.Value {
 	return b.Map()
 }
 
-// ReadNarrowing is the inverse of Value.
+// ReadNarrowing is the inverse of Value. It returns nil if v is not a map, and ignores list
+// members that are not keywords.
 func ReadNarrowing(v edn.Value) *Narrowing {
 	if !v.IsMap() {
 		return nil
@@ -94,7 +94,7 @@ func (n *Narrowing) parts() []narrowed {
 	return []narrowed{{"roles", &n.Roles}, {"operations", &n.Operations}, {"intents", &n.Intents}}
 }
 
-// Matches reports whether a list of names and ns/* has a name. It does not
+// Matches reports whether a list of names and patterns ns/* contains a name. It does not
 // allocate.
 func Matches(list []string, name string) bool {
 	for _, member := range list {
@@ -106,17 +106,18 @@ func Matches(list []string, name string) bool {
 	return false
 }
 
-// Decision is the outcome of a rule for a caller (AUTH-013).
+// Decision is the outcome of an access check for a caller (AUTH-013).
 type Decision struct {
 	What string // effect, operation or intent
 	OK   bool
 	Rule Rule
-	// Reason names what decided: a part of the rule, no-rule, token-roles,
-	// token-operations, token-intents, role-intents or tenant.
+	// Reason is the deciding part of the rule (any, all, forbidden, empty), or no-rule,
+	// open, token-roles, token-operations, token-intents, role-intents or tenant.
 	Reason string
 }
 
-// Value returns the decision as records have it.
+// Value returns the decision as it is written to records: what was decided, the rule and
+// the reason.
 func (d Decision) Value() edn.Value {
 	return edn.MustMap(
 		edn.K("what"), edn.K(d.What),
@@ -125,8 +126,8 @@ func (d Decision) Value() edn.Value {
 	)
 }
 
-// Refusal returns the error of a type for a decision that denies; nil if it
-// permits. kind is operation or intent.
+// Refusal returns an error of type typ if the decision denies, nil if it permits. kind is
+// operation or intent.
 func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
 	if d.OK {
 		return nil
@@ -150,8 +151,9 @@ func (d Decision) Refusal(typ, kind string, c Caller) *contract.Error {
 	return err
 }
 
-// Denial returns the error in the chain of err with which a rule denied an operation, an
-// intent or an effect, and the decision of the rule; nil if no rule has decided.
+// Denial returns the error in the chain of err by which a rule denied an operation, an
+// intent or an effect, and the decision in the form of Decision.Value; nil if there is
+// none.
 func Denial(err *contract.Error) (*contract.Error, edn.Value) {
 	for e := range err.Chain() {
 		for _, kind := range []string{"operation", "intent", "effect"} {
@@ -171,18 +173,18 @@ func Denial(err *contract.Error) (*contract.Error, edn.Value) {
 // and safe for concurrent use. The zero value permits no operation.
 type Access struct {
 	Operations Rules
-	// Intents has the rules of intents. An intent without a rule is open to all
-	// who may act.
+	// Intents has the rules of intents. An intent without a rule is open to all callers
+	// that have the operation Act.
 	Intents Rules
-	// RoleIntents maps a role to the intents that it is for, names or ns/*. A role
-	// without an entry is for all.
+	// RoleIntents maps a role to the intents that its holders may use, names or ns/*. A
+	// role without an entry permits all intents. One role that permits an intent suffices.
 	RoleIntents map[string][]string
 	// RolePriority maps a role to the highest priority of the acts of its holders. A role
 	// without an entry has 0, operators and administrators have 9.
 	RolePriority map[string]int
 }
 
-// ShippedAccess returns the access of a configuration without blocks about it.
+// ShippedAccess returns the access of a configuration that defines no access rules.
 func ShippedAccess() *Access { return &Access{Operations: ShippedOperationRules()} }
 
 // Operation decides whether a caller may do an operation. It does not allocate. A
@@ -206,7 +208,7 @@ func (a *Access) Operation(name string, c Caller) Decision {
 	return d
 }
 
-// Permitted returns those of the operations that a caller may do.
+// Permitted returns those of the operations that a caller may do, nil if there are none.
 func (a *Access) Permitted(operations []string, c Caller) []string {
 	var may []string
 	for _, o := range operations {
@@ -217,13 +219,14 @@ func (a *Access) Permitted(operations []string, c Caller) []string {
 	return may
 }
 
-// Denied returns the error if a caller may not do an operation within its request,
-// nil if it may.
+// Denied returns a policy/blocked error if a caller may not do an operation that its
+// request needs, nil if it may.
 func (a *Access) Denied(operation string, c Caller) *contract.Error {
 	return a.Operation(operation, c).Refusal("policy/blocked", "operation", c)
 }
 
-// Intent decides whether a caller may use an intent. It does not allocate.
+// Intent decides whether a caller may use an intent. A nil Access permits all intents. It
+// does not allocate.
 func (a *Access) Intent(name string, c Caller) Decision {
 	d := Decision{What: name, OK: true, Reason: "open"}
 	if a == nil {
@@ -244,12 +247,13 @@ func (a *Access) Intent(name string, c Caller) Decision {
 	return d
 }
 
-// IntentDenied returns the error if a caller may not use an intent, nil if it may.
+// IntentDenied returns an auth/forbidden error if a caller may not use an intent, nil if it
+// may.
 func (a *Access) IntentDenied(name string, c Caller) *contract.Error {
 	return a.Intent(name, c).Refusal("auth/forbidden", "intent", c)
 }
 
-// roleFor reports whether one of the roles is for an intent.
+// roleFor reports whether the caller has a role whose RoleIntents permit the intent.
 func (a *Access) roleFor(name string, c Caller) bool {
 	if len(a.RoleIntents) == 0 {
 		return true
@@ -265,8 +269,8 @@ func (a *Access) roleFor(name string, c Caller) bool {
 	return false
 }
 
-// PriorityDenied returns the error if the priority of an act is above those of all roles
-// of its caller (RUN-011), nil if it is not.
+// PriorityDenied returns a policy/blocked error if the priority of an act is above the
+// highest of the roles of its caller (RUN-011), nil if it is not.
 func (a *Access) PriorityDenied(priority int, c Caller) *contract.Error {
 	if a == nil || priority <= 0 {
 		return nil

@@ -25,9 +25,9 @@ type Effects struct {
 	// OnUnknown maps an effect to a value of registry.Intent.OnUnknown. An effect without
 	// an entry suspends.
 	OnUnknown map[string]string
-	// InForce returns the effect configuration that has replaced this one. It narrows
-	// the grants of this one at once (HCL-040), it never widens them. nil, or a nil
-	// result: this one is in force.
+	// InForce returns the configuration that has replaced this one; nil, or a nil result:
+	// this one is in force. A replacement narrows the existing grants of this one at once
+	// (HCL-040) and never widens them.
 	InForce func() *Effects
 }
 
@@ -79,10 +79,11 @@ func (n *Need) tool(effect string) (effects.Tool, bool) {
 	return t, ok && t.Effect == effect
 }
 
-// Decide returns the scopes under which a call may be made. It checks in the
-// order of FX-002: the effects are declared, the roles may have them, every
-// scope allows them, and the capability can be confined to its scope. The error
-// is typed. A call without effects always succeeds.
+// Decide returns the scopes under which a call may be made, nil for a call without effects.
+// It checks in the order of FX-002: the effects are declared, the roles may have them,
+// every scope allows them, and the capability can be confined to its scope. The error is
+// effects/missing-required, auth/forbidden-effect, effects/scope-denied,
+// effects/not-enforceable, or the error of the tool for an input outside the scope.
 func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 	if !n.Capability.Effectful() {
 		return nil, nil
@@ -102,7 +103,7 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 	return MeetAll(scopes, narrower), nil
 }
 
-// decide returns the scopes under the configuration of the grant alone.
+// decide is Decide under the configuration of the grant, without InForce.
 func (g *Grant) decide(n Need) (Scopes, *contract.Error) {
 	if missing, ok := n.Layer.AllowsEffects(n.Capability.Effects); !ok {
 		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here",
@@ -131,9 +132,9 @@ func (g *Grant) decide(n Need) (Scopes, *contract.Error) {
 	return out, nil
 }
 
-// OnUnknown returns what happens to a run when it is not known whether a capability did
-// its work for an intent, which is nil for a tool: what the intent says, else the most
-// careful of what the scopes of its effects say (JRN-041).
+// OnUnknown returns what happens to a run when the outcome of a call is unknown (JRN-041):
+// the value of the intent, else the most careful value of the writing effects of the
+// capability. in is nil for a tool. The default is registry.UnknownSuspends.
 func (g *Grant) OnUnknown(in *registry.Intent, c *registry.Capability) string {
 	if in != nil && in.OnUnknown != "" {
 		return in.OnUnknown
@@ -164,8 +165,8 @@ func (g *Grant) Admits(effect string) bool {
 	return known && s.Enabled.V
 }
 
-// Value returns what the roles may do of some effects: whether they may have each, and
-// its scope for them. Under one configuration, grants with equal values decide alike.
+// Value returns a map from each effect to [permitted? scope], where the scope is that of
+// the roles. Under one configuration, grants with equal values decide alike.
 func (g *Grant) Value(effects []string) edn.Value {
 	var b edn.MapBuilder
 	for _, effect := range effects {

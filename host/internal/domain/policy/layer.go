@@ -179,7 +179,7 @@ type Layer struct {
 	Fallbacks Names
 	// Exclude removes capabilities; it is applied last.
 	Exclude Names
-	// Swap maps capabilities to those that are candidates in their place. Only a
+	// Swap maps a capability to the one that takes its place among the candidates. Only a
 	// replay writes it.
 	Swap map[string]string
 
@@ -214,9 +214,9 @@ type Layer struct {
 	Strategy Val[string]
 	// Stream decides when text of an answer is streamed to the caller.
 	Stream Val[string]
-	// RaceWidth and TournamentWidth are the number of candidates that start
-	// together. HedgeMax is the number of hedges; each starts after HedgeAfter
-	// without an answer (0: the usual latency of the call).
+	// RaceWidth and TournamentWidth are the number of candidates that start together.
+	// HedgeMax is the number of hedges; each starts after HedgeAfter without an answer (0:
+	// the p95 latency of the candidate, or twice its declared latency).
 	RaceWidth       Val[int]
 	TournamentWidth Val[int]
 	HedgeMax        Val[int]
@@ -230,11 +230,11 @@ type Layer struct {
 	Model       Val[edn.Value]
 	Temperature Val[edn.Value]
 
-	// Context and Constraints are maps merged key by key.
+	// Context and Constraints are maps merged key by key; the stronger value wins.
 	Context     Fields
 	Constraints Fields
-	// Budget holds one limit per key (`:max-usd`); the smallest wins, except over
-	// one that raises.
+	// Budget holds one limit per key (`:max-usd`). The smallest wins, unless a stronger one
+	// has Raises set.
 	Budget Fields
 
 	// Effects are the allowed effects; the sets of all layers intersect.
@@ -257,8 +257,8 @@ type Field struct {
 	Key    edn.Value
 	Value  edn.Value
 	Origin Origin
-	// Raises has a limit of a budget replace those of weaker layers, also lower ones.
-	// Stronger layers still lower it.
+	// Raises is true for a budget limit that replaces the limits of weaker layers even if
+	// they are lower. Stronger layers can still lower it.
 	Raises bool
 }
 
@@ -287,8 +287,8 @@ func (l *Layer) SetBudget(v edn.Value, from Origin) {
 	l.Budget = FieldsOf(v, from)
 }
 
-// RaisedBudget returns the layer of a budget that replaces the limits of weaker
-// layers, for a caller that may do so (operation budget/raise).
+// RaisedBudget returns a layer with a budget that replaces the limits of weaker layers, for
+// a caller that has the operation budget/raise.
 func RaisedBudget(b request.Budget, from Origin) Layer {
 	var l Layer
 	l.SetBudget(b.Value(), from)

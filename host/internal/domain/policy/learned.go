@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// The buckets of learned dispatch: what divides the calls of an intent into groups
-// that learn apart.
+// The buckets of learned dispatch: outcomes are learned separately for each bucket of the
+// calls of an intent.
 const (
 	BucketNone     = "none"
 	BucketSize     = "size"     // of the input
 	BucketLanguage = "language" // of the text of the input
 )
 
-// Prior is what is believed of a capability before its first outcome: the parameters
+// Prior is the assumed pass rate of a capability before its first outcome: the parameters
 // of a Beta distribution.
 type Prior struct{ Passes, Fails float64 }
 
@@ -93,8 +93,8 @@ func (l *LearnedLayer) resolve() *Learned {
 	}
 }
 
-// HasMustBesides reports whether answers must pass another check than the named one.
-// A judge is not a check.
+// HasMustBesides reports whether the layer has a must check other than the named one. A
+// judge does not count.
 func (l *Layer) HasMustBesides(check string) bool {
 	must, _ := l.gates()
 	return slices.ContainsFunc(must, func(name string) bool { return name != check })

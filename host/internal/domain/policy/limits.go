@@ -94,7 +94,7 @@ func (a Amounts) replace(d Dimension, by Amounts) Amounts {
 	return a
 }
 
-// Less returns the limits reduced by the spent amounts.
+// Less returns the limits reduced by the spent amounts, to 0 at least.
 func (l Limits) Less(spent Amounts) Limits {
 	l.max = l.max.Minus(spent)
 	return l

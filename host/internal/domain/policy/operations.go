@@ -17,17 +17,17 @@ const (
 	AnswerRuns = "runs/answer" // answers a question of a run
 	ResumeRuns = "runs/resume"
 	ReplayRuns = "runs/replay" // executes a run once more, to compare or complete it
-	PurgeRuns  = "runs/purge"  // decides what is kept of a run, and how long
+	PurgeRuns  = "runs/purge"  // deletes data of a run, or sets how long it is kept
 	// AnyRuns extends the others to the runs of other principals (AUTH-012).
 	AnyRuns = "runs/any"
 
-	// ReadMetrics reads what a daemon counts as metrics, ReadDiag its state and events.
+	// ReadMetrics reads the metrics of a daemon, ReadDiag its state and events.
 	ReadMetrics = "metrics/read"
 	ReadDiag    = "diag/read"
 
 	// OverridePrompt sends a caller's own system prompt to a model (PRM-003).
 	OverridePrompt = "prompt/override"
-	// RaiseBudget gives a request more than the budget of its intent (POL-001, PRM-006).
+	// RaiseBudget lets a request exceed the budget of its intent (POL-001, PRM-006).
 	RaiseBudget = "budget/raise"
 	// PluginLogs reads the logs of plugins, as an admin action or as a stream.
 	PluginLogs = "admin/plugin-logs"
@@ -35,13 +35,13 @@ const (
 	AuditTrail = "admin/audit"
 	// AdminWorkspaces creates, repairs and deletes workspaces (WS-061).
 	AdminWorkspaces = "workspace/admin"
-	// Admin is the name of the rule of all admin actions. Each is an operation of
-	// its own in this namespace.
+	// Admin is the name of the rule of all admin actions. Each action is also an operation
+	// of its own in this namespace.
 	Admin = "admin/*"
 )
 
-// AdminOperations are the operations of all admin actions, sorted. The table of actions
-// is that of the HTTP API; a test compares both.
+// AdminOperations are the operations of all admin actions, sorted. A test compares them
+// with the table of actions of the HTTP API.
 var AdminOperations = []string{
 	"admin/audit", "admin/backup", "admin/breaker-reset", "admin/budget-adjust", "admin/budget-show", "admin/config-diff", "admin/config-reload",
 	"admin/config-show", "admin/create-role", "admin/create-user", "admin/db-status", "admin/delete-role", "admin/delete-user", "admin/dispatch-stats",

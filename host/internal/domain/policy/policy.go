@@ -92,8 +92,8 @@ type Policy struct {
 	Constraints                          edn.Value
 	Budget                               edn.Value
 
-	// Effects are the allowed effects, sorted; EffectsSet is false if no layer
-	// restricts them.
+	// Effects are the allowed effects, sorted; EffectsSet is false if no layer restricts
+	// effects.
 	Effects    []string
 	EffectsSet bool
 
@@ -211,7 +211,8 @@ type Book struct {
 	Intents map[string]Layer
 }
 
-// For returns the merged layers below the request for an intent.
+// For returns the merged layers of the configuration for an intent: built-in, default and
+// intent.
 func (b *Book) For(intent string) Layer {
 	base := Merge(b.Builtin, b.Default)
 	if l, ok := b.Intents[intent]; ok {

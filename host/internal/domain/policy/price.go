@@ -41,15 +41,15 @@ func CountsTokens(c *registry.Capability) bool {
 	return pricedByToken(c) || c.Limits.MaxTokens > 0 || c.Limits.ContextTokens > 0 || c.Model != "" || c.Kind == "llm"
 }
 
-// Priced reports whether anything is known about what a call to a capability costs.
+// Priced reports whether a capability declares any price, per call or per token.
 func Priced(c *registry.Capability) bool { return !c.Cost.USD.IsNil() || pricedByToken(c) }
 
 func pricedByToken(c *registry.Capability) bool {
 	return !c.Cost.USDInPerMTok.IsNil() || !c.Cost.USDOutPerMTok.IsNil()
 }
 
-// Price returns the maximum cost of one call to a capability (BUD-007,
-// BUD-008). A partly configured price is unknown.
+// Price returns the maximum cost of one call to a capability (BUD-007, BUD-008). The error
+// is ErrNoPrice (wrapped), also for a partly configured price, or ErrNoBound.
 func Price(c *registry.Capability, size Size) (Amounts, error) {
 	var total Amounts
 	if !c.Cost.USD.IsNil() {
@@ -85,9 +85,9 @@ func Price(c *registry.Capability, size Size) (Amounts, error) {
 // cannot overflow.
 const maxOut = 1 << 43
 
-// MostOut returns the maximum number of output tokens of one call: the limit of
-// the capability, or a lower :max-tokens of the budget, and what the model may
-// use for reasoning in addition. ok is false without a limit.
+// MostOut returns the maximum number of output tokens of one call: the limit of the
+// capability or a lower :max-tokens of the budget, plus the tokens that the model may use
+// for reasoning. ok is false if neither sets a limit.
 func MostOut(c *registry.Capability, budget edn.Value) (n int64, ok bool) {
 	n, ok = int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
 	if asked, limited := budget.Key("max-tokens").AsInt(); limited && (!ok || asked < n) {

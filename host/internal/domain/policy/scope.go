@@ -148,7 +148,7 @@ type Scoped struct {
 	Scope  effects.Scope
 }
 
-// Scopes are scopes by effect, sorted by effect. An effect without a scope is
+// Scopes holds at most one scope per effect, sorted by effect. An effect without a scope is
 // not narrowed. Scopes are immutable.
 type Scopes []Scoped
 

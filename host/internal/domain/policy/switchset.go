@@ -88,9 +88,9 @@ func FullSwitchSet() SwitchSet {
 	return s
 }
 
-// Matches reports whether the evaluator continues after e: the set contains the
-// type, namespace or class of e or of its causes. A failure of class stop
-// matches only by its own type, one of class stop! never.
+// Matches reports whether the evaluator continues after e: the set contains the type,
+// namespace or class of e or of its direct cause. A failure of class stop matches only by
+// its own type, one of class stop! never.
 func (s SwitchSet) Matches(e *contract.Error) bool {
 	switch {
 	case e == nil, e.Class == contract.ClassFinal:
@@ -127,8 +127,8 @@ func (s SwitchSet) Members() []string {
 	return members
 }
 
-// Idle returns the members that can never match: types of class stop!, and
-// namespaces whose types all have that class. The host warns about them.
+// Idle returns the members that can never match: types of class stop!, and reserved
+// namespaces in which no type has class retry, switch or repair. The host warns about them.
 func (s SwitchSet) Idle() []string {
 	var idle []string
 	for _, member := range s.Members() {

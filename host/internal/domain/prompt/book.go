@@ -13,7 +13,7 @@ import (
 // have no layers. It must not be changed once it is in use.
 type Book struct {
 	Default *Layer
-	// Roles maps a role without colon to its layer; the other maps are by
+	// Roles is keyed by role without colon; Intents, System and Addenda are keyed by
 	// intent.
 	Roles   map[string]*Layer
 	Intents map[string]*Layer
@@ -23,12 +23,12 @@ type Book struct {
 	// Languages are the languages that {language} can name; nil: the built-in
 	// ones.
 	Languages *text.Packs
-	// Router are the roles of the router block, and Models its model keys.
+	// Router assigns roles, and Models assigns model keys.
 	Router, Models RouterRules
 }
 
-// RouterRules are names that the router block gives (RTE-003), by capability and
-// by intent.
+// RouterRules are the names that the router block assigns to capabilities and intents
+// (RTE-003).
 type RouterRules struct {
 	Capability, Intent map[string]string
 	IntentDefault      map[string]string // replace built-in names only
@@ -123,9 +123,9 @@ func builtinRole(intent string) (string, bool) {
 	return "", false
 }
 
-// RoleOf returns the role under which a capability serves an intent, and the
-// rule that determined it. Asked is the role of request or node; capability and
-// intent may be nil.
+// RoleOf returns the role under which a capability serves an intent, and the rule that
+// determined it. asked is the role of the request or the node, "" for none; c and in may be
+// nil.
 func (b *Book) RoleOf(asked, intent string, c *registry.Capability, in *registry.Intent) (role, rule string) {
 	var router RouterRules
 	if b != nil {
@@ -154,10 +154,11 @@ func (b *Book) RoleOf(asked, intent string, c *registry.Capability, in *registry
 	return DefaultRole, RuleDefault
 }
 
-// ruled is a name and the rule that gives it; an empty name: the rule says nothing.
+// ruled is a name and the rule that gives it. An empty name means that the rule sets none.
 type ruled struct{ name, rule string }
 
-// strongest returns the first of the names, strongest rule first.
+// strongest returns the first name that is set, and its rule; both are empty if there is
+// none.
 func strongest(all []ruled) (name, rule string) {
 	for _, x := range all {
 		if x.name != "" {
@@ -167,9 +168,10 @@ func strongest(all []ruled) (name, rule string) {
 	return "", ""
 }
 
-// ModelOf returns the model key with which a language model is asked for an intent, and
-// the rule that determined it (RTE-003). Asked is the :model of request or node, nil for
-// none. Without a rule the key is nil: the capability uses its own model.
+// ModelOf returns the model key with which a language model is called for an intent, and
+// the rule that determined it (RTE-003). asked is the :model of the request or the node,
+// nil for none; c and in may be nil. If no rule sets a key, it is nil: the capability uses
+// its own model.
 func (b *Book) ModelOf(asked edn.Value, intent string, c *registry.Capability, in *registry.Intent) (key edn.Value, rule string) {
 	if !asked.IsNil() {
 		return asked, RuleCall

@@ -19,7 +19,7 @@ const (
 // Composes reports whether prompts are composed for an intent (LM-009).
 func Composes(intent string) bool { return intent != ChatIntent && intent != EmbedIntent }
 
-// Setting holds the values that all calls of one kind share.
+// Setting holds the values of a prompt that all calls of one kind share.
 type Setting struct {
 	Intent, Role string
 	Constraints  edn.Value // nil or a map
@@ -48,8 +48,8 @@ type Prepared struct {
 
 // Call holds the values of one call.
 type Call struct {
-	// System replaces the layers if it is not empty. The caller's permission
-	// was checked before.
+	// System replaces the layers if it is not empty. The caller must have checked the
+	// permission for it.
 	System string
 	Input  edn.Value
 	// Repair is :context :repair, nil unless the call is a repair.
@@ -67,7 +67,8 @@ type Composed struct {
 	Hash string
 }
 
-// Prepare joins the layers of an intent and a role.
+// Prepare joins the layers of an intent and a role, for any number of calls with this
+// setting. A nil Book has no layers.
 func (b *Book) Prepare(s Setting) *Prepared {
 	p := &Prepared{options: s.Options}
 	var values map[string]string
@@ -90,8 +91,8 @@ func (b *Book) Prepare(s Setting) *Prepared {
 	return p
 }
 
-// Hash identifies the shared part: the layers, the form of the answer and the
-// options.
+// Hash returns the hash of the shared part: the layers, the form of the answer and the
+// options, but not the context.
 func (p *Prepared) Hash() string { return p.basis }
 
 func (p *Prepared) basisOf(system string) string {
@@ -122,8 +123,8 @@ func (p *Prepared) Compose(c Call) Composed {
 	return Composed{Value: b.Map(), System: system, Hash: hash}
 }
 
-// System returns the system prompt of the caller: that of the call, else that
-// of the input.
+// System returns the system prompt that the caller wrote: that of the call, else that of
+// the input, "" if both are blank.
 func System(call string, input edn.Value) string {
 	if strings.TrimSpace(call) != "" {
 		return call
@@ -135,8 +136,8 @@ func System(call string, input edn.Value) string {
 	return s
 }
 
-// Overrides reports whether a call of an intent contains a text that replaces
-// the configured system prompt, and where. This needs the operation
+// Overrides reports whether a call of an intent contains a text that replaces the
+// configured system prompt; where is the key of that text. Such a call needs the operation
 // prompt/override (PRM-003).
 func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 	switch {
@@ -153,8 +154,8 @@ func Overrides(intent, call string, input edn.Value) (where string, ok bool) {
 	return "", false
 }
 
-// Converses reports whether an intent has a model answer a conversation that the host
-// keeps. The host gives the model the :system of its input.
+// Converses reports whether an intent is an operation on a conversation that the host
+// stores. The host passes the :system of its input to the model.
 func Converses(intent string) bool { return strings.HasPrefix(intent, "conversation/") }
 
 // SystemPlaces returns the paths of the parts of an input that a language model

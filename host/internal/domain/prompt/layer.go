@@ -14,7 +14,7 @@ const MaxLayer = 16 << 10
 // Variables returns the names of the variables of a layer.
 func Variables() []string { return []string{"language", "style", "max_chars", "schema"} }
 
-// Layer is one text of the operator, ready to be joined with others.
+// Layer is one text of the operator with its variables parsed. It is immutable.
 type Layer struct {
 	// Name identifies the layer, such as prompts.roles.voice.
 	Name string
@@ -166,7 +166,7 @@ func (l *Layer) value() edn.Value {
 	return b.Map()
 }
 
-// Source returns the layer as written, for display.
+// Source returns the text of the layer with its variables, for display.
 func (l *Layer) Source() string {
 	parts := make([]string, 0, len(l.fragments))
 	for _, f := range l.fragments {

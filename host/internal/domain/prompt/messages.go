@@ -15,11 +15,11 @@ var texts = [...]string{"prompt", "text", "content", "problem", "question", "tas
 // system prompt and the tools are sent separately, and local paths are private.
 var silent = []string{"system", "messages", "tools", "dir"}
 
-// silentContext are the keys of a context that are meant for the host.
+// silentContext are the keys of a context that are meant for the host, not for the model.
 var silentContext = []string{"prompt", "repair", "mode", "profile", "agent/id", "api/index"}
 
-// inputMessages returns the messages of an input, else one message with its
-// text and data.
+// inputMessages returns the :messages of an input, or if it has none one user message with
+// its text and data; nil if that is empty.
 func inputMessages(input edn.Value) []edn.Value {
 	if list := input.Key("messages"); (list.IsVector() || list.IsList()) && list.Len() > 0 {
 		return slices.Collect(list.Elems())

@@ -7,11 +7,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// maxNesting bounds the inlining of schemas; a recursive schema would not end.
+// maxNesting bounds the inlining of schemas, which would not terminate for a recursive one.
 const maxNesting = 32
 
-// output returns the form of the answer: {:name :schema :json-schema}. The
-// schema is self-contained: it refers to no schema of this host.
+// output returns the form of the answer: {:name :schema :json-schema}, nil without a
+// schema. The schema is self-contained: it refers to no schema of this host.
 func output(s Setting) edn.Value {
 	if s.Schema == nil {
 		return edn.Nil()
@@ -28,8 +28,8 @@ func output(s Setting) edn.Value {
 	return b.Map()
 }
 
-// alone inlines referenced schemas, except for the built-in ones, which are
-// known everywhere. ok is false if the nesting exceeds maxNesting.
+// alone inlines referenced schemas, except for the built-in ones, which every receiver has.
+// ok is false if the nesting exceeds maxNesting.
 func alone(form edn.Value, lookup func(string) (*schema.Schema, bool), depth int) (edn.Value, bool) {
 	if !form.IsVector() {
 		return form, true

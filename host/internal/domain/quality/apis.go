@@ -9,13 +9,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// hallucinated is the type, and the violation, with which an answer declares
-// that it contains invented APIs.
+// hallucinated is the error type, and the violation, by which an answer declares that it
+// contains invented APIs.
 const hallucinated = "hallucinated/api"
 
-// checkAPIs reports packages and names that do not exist, in Go's standard
-// library and in the packages that `:context :api/index` lists, a map from
-// paths to names.
+// checkAPIs reports packages and names that do not exist in Go's standard library or in the
+// packages of `:context :api/index`, a map from paths to names.
 func checkAPIs(s Subject) Outcome {
 	intent, _ := s.Request.Key("intent").AsKeyword()
 	if !about(intent, respond, solve, explain, review, generate, patch) {
@@ -43,7 +42,7 @@ func checkAPIs(s Subject) Outcome {
 	return Passed()
 }
 
-// declared returns the finding of an answer that declares itself hallucinated.
+// declared returns the finding for an answer that itself declares an invented API.
 func declared(out edn.Value) (Finding, bool) {
 	said := Finding{Message: "the answer declares that it uses an API that does not exist", Fix: "use what exists"}
 	for _, v := range [...]edn.Value{out.Key("error").Key("type"), out.Key("error/type"), out.Key("type")} {

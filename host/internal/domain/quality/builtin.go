@@ -17,8 +17,8 @@ const (
 	JSONValid = "json-valid"
 )
 
-// Builtins returns the built-in checks. They judge texts in the given
-// languages; nil are the built-in ones.
+// Builtins returns the built-in checks. They judge texts in the given languages; nil means
+// the built-in languages.
 func Builtins(languages *text.Packs) []Check {
 	maxChars := builtin(MaxChars, checkMaxChars)
 	maxChars.ParamsSchema = edn.MustRead("[:map {:closed true} [:max {:optional true} [:int {:min 0}]]]")
@@ -50,11 +50,11 @@ func checkSchemaValid(s Subject) Outcome {
 	return Failed(fs...)
 }
 
-// checkComplete fails an answer whose model stopped at its token limit,
-// whatever the intent. The finish reason is read from `:invoke/meta :finish`,
-// else from `:finish` of the answer, as in :res/chat. An answer that the host
-// shortened afterwards (`:text/cut?`) fails as well: what the model would have
-// written next is unknown, so the part before it may state the opposite.
+// checkComplete fails an answer whose model stopped at its token limit, whatever the
+// intent. The finish reason is read from `:invoke/meta :finish`, else from `:finish` of the
+// answer, as in :res/chat. The answer fails even if the host then cut its text at a
+// sentence (`:text/cut?`): what the model would have written next is unknown, so the part
+// before it may state the opposite.
 func checkComplete(s Subject) Outcome {
 	switch finishOf(s) {
 	case "":

@@ -38,8 +38,8 @@ func Interpret(c *Check, out edn.Value, s Subject) Outcome {
 	return c.verdict(o, s)
 }
 
-// InterpretError converts the failure of a capability check, including a
-// timeout.
+// InterpretError returns the outcome of a capability check whose call failed or timed out:
+// a check/error finding.
 func InterpretError(c *Check, err error, s Subject) Outcome {
 	return c.finish(Errored("check :"+c.Name+" could not be asked: "+err.Error()), s)
 }

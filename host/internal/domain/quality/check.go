@@ -20,8 +20,7 @@ const CheckError = "check/error"
 // Severity is the consequence of a failed check.
 type Severity uint8
 
-// The severities: a failed must fails the answer, a failed should lowers its
-// score.
+// The severities. A failed must rejects the answer, a failed should lowers its score.
 const (
 	Must Severity = iota
 	Should
@@ -35,7 +34,7 @@ func (s Severity) String() string {
 	return "should"
 }
 
-// SeverityOf returns the severity with a name; unknown names are shoulds.
+// SeverityOf returns the severity with a name, Should for an unknown name.
 func SeverityOf(name string) Severity {
 	if name == Must.String() {
 		return Must
@@ -107,7 +106,7 @@ func (f Finding) Value() edn.Value {
 	return b.Map()
 }
 
-// FindingsValue returns findings as a vector.
+// FindingsValue returns findings as a vector of Finding.Value.
 func FindingsValue(fs []Finding) edn.Value {
 	vs := make([]edn.Value, len(fs))
 	for i := range fs {
@@ -116,7 +115,7 @@ func FindingsValue(fs []Finding) edn.Value {
 	return edn.Vector(vs...)
 }
 
-// FindingsOf reads recorded findings; what is none is left out.
+// FindingsOf reads findings from a record; elements that are not maps are ignored.
 func FindingsOf(v edn.Value) []Finding {
 	var out []Finding
 	for x := range v.Elems() {
@@ -176,8 +175,8 @@ type Check struct {
 	Judge Func
 	// ParamsSchema is the form of the parameters of a built-in: a closed map.
 	ParamsSchema edn.Value
-	// Applies reports whether the check applies to this subject; nil means
-	// always. A finding means that this is unknown; the check applies then.
+	// Applies reports whether the check applies to this subject; nil means always. A
+	// non-nil finding means that this could not be determined; the check then applies.
 	Applies func(Subject) (bool, *Finding)
 	// Message returns the text of a failure without findings; nil means a
 	// generated one.
@@ -204,8 +203,9 @@ func (c *Check) Applicable(s Subject) bool {
 	return yes || unknown != nil
 }
 
-// Run runs a built-in or a condition. A capability check uses CapabilityInput
-// and Interpret instead; for it Run returns an error finding.
+// Run runs a built-in or a condition. A panic of the check is a check/error finding. A
+// capability check uses CapabilityInput and Interpret instead; for it Run returns a
+// check/error finding.
 func (c *Check) Run(s Subject) (out Outcome) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -222,8 +222,8 @@ func (c *Check) Run(s Subject) (out Outcome) {
 	return c.verdict(c.Judge(s), s)
 }
 
-// verdict returns the outcome. If it is unknown whether the check applies, a
-// failure also contains that finding.
+// verdict returns the finished outcome. If Applies could not determine whether the check
+// applies, a failure also contains its finding.
 func (c *Check) verdict(o Outcome, s Subject) Outcome {
 	o = c.finish(o, s)
 	if !o.Pass && c.Applies != nil {
@@ -290,8 +290,8 @@ func NewSetIn(languages *text.Packs, checks ...Check) (*Set, error) {
 	return s, nil
 }
 
-// Languages returns the languages in which texts are judged and cut; nil are
-// the built-in ones.
+// Languages returns the languages in which texts are judged and cut; nil means the built-in
+// ones.
 func (s *Set) Languages() *text.Packs {
 	if s == nil {
 		return nil
@@ -372,7 +372,8 @@ func (s *Set) Gates(must, should []string, schemaEffective bool) []Gate {
 	return gates
 }
 
-// Named sets the gate in the findings of a result.
+// Named sets the gate and the severity in the findings of r, and returns r. It changes the
+// shared slice of findings.
 func (r Result) Named() Result {
 	for i := range r.Findings {
 		r.Findings[i].Gate = r.Gate.Name

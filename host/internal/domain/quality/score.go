@@ -35,7 +35,8 @@ func RoundScore(r *big.Rat) Score {
 	return Score(q.Int64())
 }
 
-// ScoreOf parses a number (a float by its shortest decimal) and rounds it.
+// ScoreOf returns a number as a score, rounded to thousandths; a float counts as its
+// shortest decimal. ok is false if v is not a number.
 func ScoreOf(v edn.Value) (Score, bool) {
 	r, ok := v.AsNumber()
 	if !ok {

@@ -39,9 +39,8 @@ const (
 // structured are default intents whose answers are not texts for people.
 var structured = []string{"eval/grade", "route/classify", "route/decide", "chess/best-move", "sat/solve", "text/render"}
 
-// about reports whether a check that is meant for some of the default intents
-// applies to an intent. It applies to every intent that an operator defines and
-// gates with it.
+// about reports whether a check that is meant for some of the default intents applies to an
+// intent. It applies to every intent that an operator defines.
 func about(intent string, meant ...string) bool {
 	if slices.Contains(meant, intent) {
 		return true
@@ -84,7 +83,7 @@ func builtin(name string, f Func) Check {
 
 var noParams = edn.MustRead("[:map {:closed true}]")
 
-// texts judges texts in its languages.
+// texts holds the languages in which texts are judged; nil means the built-in ones.
 type texts struct{ languages *text.Packs }
 
 // said is the text of an answer with its request.
@@ -92,7 +91,7 @@ type said struct {
 	Subject
 	texts
 	key, text string
-	none      string // reason why the check does not apply, once known
+	none      string // reason why the check does not apply; empty: it applies
 }
 
 // check makes a check of the text of an answer.
@@ -154,8 +153,8 @@ func (c *said) wanted() string {
 // request returns the text of the request.
 func (c *said) request() string { return RequestText(c.Request.Key("input")) }
 
-// RequestText returns the main text of an input: what its caller asks, empty if it has
-// none.
+// RequestText returns the main text of an input: a string, the first non-blank text under
+// its text keys, or its last user message; empty if there is none.
 func RequestText(input edn.Value) string {
 	if s, ok := input.AsString(); ok {
 		return s
@@ -209,8 +208,9 @@ func gather(b *strings.Builder, v edn.Value, depth int) {
 	}
 }
 
-// checkEnding passes texts that the host cut at a sentence because they were too
-// long (TXT-005), unless the model had stopped at its limit before.
+// checkEnding reports an incomplete ending. It accepts a text that the host cut at a
+// sentence because it was too long (TXT-005), unless the model had stopped at its token
+// limit before.
 func checkEnding(c *said) []text.Remark {
 	end := len(c.text)
 	cut, _ := c.Meta.Key("text/cut?").AsBool()

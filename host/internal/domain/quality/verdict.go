@@ -22,8 +22,8 @@ type Result struct {
 	Grade *big.Rat
 }
 
-// Failed reports whether the gate failed. A check that does not apply fails
-// only as a must that is marked evidence (TXT-007).
+// Failed reports whether the gate failed. A check that does not apply fails only if it is a
+// must with Evidence set (TXT-007).
 func (r *Result) Failed() bool {
 	if r.NotApplicable {
 		return r.Gate.Severity == Must && r.Gate.Check != nil && r.Gate.Check.Evidence
@@ -52,7 +52,7 @@ var (
 	verdictLayout = edn.NewLayout("must-pass?", "score", "checks")
 )
 
-// Unknown is the result of a gate without a check.
+// Unknown returns the failed result of a gate whose name no check has.
 func Unknown(g Gate) Result {
 	return Result{Gate: g, Outcome: Failed(Finding{
 		Gate: g.Name, Severity: g.Severity, Code: CheckError, Message: "no check is named :" + g.Name,
@@ -83,7 +83,7 @@ func (v *Verdict) Findings() []Finding {
 	return out
 }
 
-// Value returns the verdict as `:quality` of a response.
+// Value returns the verdict in the form of `:quality` of a response.
 func (v *Verdict) Value() edn.Value {
 	var room [4]edn.Value
 	checks := room[:0]
@@ -93,11 +93,11 @@ func (v *Verdict) Value() edn.Value {
 	return verdictLayout.Map(edn.Bool(v.MustPass), v.Score.Value(), edn.Vector(checks...))
 }
 
-// Decide computes the verdict (GATE-004, GATE-007). Gates that did not run (a
-// cheaper tier failed) are absent from results. A judge score enters the mean;
-// nil means that there is none. A judge among the results that gave a grade
-// counts as a must, never as a should; a failed judge counts like a failed
-// check (JDG-005). scoreMin is rounded like the score.
+// Decide computes the verdict (GATE-004, GATE-007). Gates that did not run because a
+// cheaper tier failed are absent from results. judge is the score of a judge, which enters
+// the mean; nil if there is none. A judge among the results that gave a grade counts as a
+// must, never as a should; a failed judge counts like a failed check (JDG-005). scoreMin is
+// rounded like the score.
 func Decide(results []Result, scoreMin edn.Value, judge *big.Rat) Verdict {
 	v := Verdict{MustPass: true, Results: results}
 	v.ScoreMin, _ = ScoreOf(scoreMin)
@@ -164,8 +164,8 @@ func mean(passed, total int, judge *big.Rat) Score {
 	return RoundScore(should.Quo(should, big.NewRat(2, 1)))
 }
 
-// MustFailed reports whether any must gate failed, which ends the walk over the
-// tiers.
+// MustFailed reports whether any must gate failed. The gates of later tiers are then not
+// run.
 func MustFailed(results []Result) bool {
 	for i := range results {
 		if results[i].Gate.Severity == Must && results[i].Failed() {

@@ -13,9 +13,9 @@ const JudgeFailed = "judge/failed"
 // LowGrade is the finding of a judge whose grade is too low.
 const LowGrade = "judge/low-score"
 
-// Ballot collects the grades of one judge for one answer (JDG-008). A
-// sufficient first grade is final; after an insufficient one, more grades are
-// requested until a majority agrees. The zero Ballot requests one grade.
+// Ballot collects the grades of one judge for one answer (JDG-008). A sufficient first
+// grade is final; after an insufficient one, more grades are requested until a majority
+// agrees. The zero Ballot requests one grade. It is not safe for concurrent use.
 type Ballot struct {
 	// Most is the maximum number of grades, odd.
 	Most int

@@ -16,20 +16,19 @@ type Absent struct {
 	Plugin string
 	// Where is "file:line:column" of the block that names it.
 	Where string
-	// Why is the reason why it is not ready; its hint is how to make it ready.
+	// Why is the reason why it is not ready; its hint says how to make it ready.
 	Why *contract.Error
 }
 
-// Undescribed is an enabled plugin that could not be described: which intents
-// it would serve is unknown.
+// Undescribed is an enabled plugin whose description could not be read, so that the intents
+// that it serves are unknown.
 type Undescribed struct {
 	Plugin string
 	Why    *contract.Error
 }
 
-// Undescribed returns the plugin without a description that may serve an intent
-// that nothing else knows: the one that has the namespace of the intent as its
-// name.
+// Undescribed returns the undescribed plugin that may serve an intent: the one whose name
+// is the namespace of the intent. It is meant for intents that the registry does not have.
 func (r *Registry) Undescribed(intent string) (*Undescribed, bool) {
 	space, _, _ := strings.Cut(intent, "/")
 	for i := range r.undescribed {

@@ -5,8 +5,10 @@ import (
 	"time"
 )
 
-// Breaker holds the breaker settings of a capability, or of the calls of a
-// policy. Zero fields are unset.
+// Breaker holds the circuit breaker settings of a capability, or of the calls of a policy.
+// Zero fields are unset. Window and MinSamples count outcomes; the breaker opens if the
+// share of failures reaches Threshold. Base, Factor and Ceiling are the exponential backoff
+// of the open state. Ramp is the percentage of calls admitted in each stage of recovery.
 type Breaker struct {
 	Window, MinSamples int
 	Threshold          float64
@@ -41,7 +43,7 @@ func (b Breaker) Over(weak Breaker) Breaker {
 	return weak
 }
 
-// Equal reports whether both are the same settings.
+// Equal reports whether b and o have the same settings.
 func (b Breaker) Equal(o Breaker) bool {
 	return slices.Equal(b.Ramp, o.Ramp) && b.Window == o.Window && b.MinSamples == o.MinSamples &&
 		b.Threshold == o.Threshold &&

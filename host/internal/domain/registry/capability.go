@@ -27,7 +27,7 @@ type Capability struct {
 	// Confines is true if the plugin runs each call in its own process, which
 	// the kernel confines to exactly the scope of the call.
 	Confines bool
-	// Operations are those that the plugin's calls and plans may do, for every
+	// Operations are the operations that calls and plans of the plugin may do for every
 	// caller.
 	Operations []string
 	// Breaker overrides the breaker settings of a call's policy.
@@ -38,7 +38,8 @@ type Capability struct {
 	Human *Human
 	// Host is set for a capability of the host itself; no plugin serves it.
 	Host bool
-	// ModelKey is the model that its plugin is asked for, empty for its own.
+	// ModelKey is the model key with which the plugin is called; empty: the plugin uses its
+	// own model.
 	ModelKey string
 	// Where is the place in the configuration that names it, as
 	// "file:line:column"; empty if no block does.
@@ -54,14 +55,15 @@ const HumanKind = "human"
 // What happens when people have not answered until their deadline.
 const (
 	DeadlineDeny     = "deny"     // the call fails
-	DeadlineDefault  = "default"  // a configured answer is taken
+	DeadlineDefault  = "default"  // a configured answer is used
 	DeadlineEscalate = "escalate" // the next candidate is called
 )
 
-// Human says how people are asked.
+// Human holds the settings of a capability that people answer.
 type Human struct {
-	// Deadline is the time that they have, 0: that of the run. OnDeadline is what
-	// happens then. Default is the answer of DeadlineDefault.
+	// Deadline is the time that people have for an answer; 0: the deadline of the run.
+	// OnDeadline is the action when it has passed. Default is the answer of
+	// DeadlineDefault.
 	Deadline   time.Duration
 	OnDeadline string
 	Default    edn.Value
@@ -99,8 +101,8 @@ func (c *Capability) HasTags(tags []string) bool {
 	return true
 }
 
-// ToolIntent returns the intent with which the capability is called as a tool:
-// its own id if it serves that, else the first intent that it names.
+// ToolIntent returns the intent with which the capability is called as a tool: its own id
+// if it serves that, else the first intent that it declares.
 func (c *Capability) ToolIntent() string {
 	if len(c.Intents) == 0 || slices.Contains(c.Intents, c.ID) {
 		return c.ID

@@ -24,21 +24,20 @@ type Intent struct {
 	// Role is the role of the prompts of its calls, empty if it has none of its
 	// own.
 	Role string
-	// ModelKey is the model that its calls ask for, empty if it does not say.
+	// ModelKey is the model key of its calls; empty: the intent sets none.
 	ModelKey string
 	// Plan is the template of the plan of its acts (RTE-002); nil: one call.
 	Plan edn.Value
-	// OnUnknown says what happens to a run that has a call of class once whose
-	// outcome is unknown; empty: what the scopes of its effects say.
+	// OnUnknown is the action for a call of class once whose outcome is unknown; empty: the
+	// value of the scopes of its effects.
 	OnUnknown string
-	// Cacheable permits the cache of answers to answer requests of the intent, and
-	// CacheScope says whose: those of one principal, one tenant, or all.
+	// Cacheable permits answers from the cache. CacheScope says who shares a cached answer:
+	// one principal, one tenant, or all callers.
 	Cacheable  bool
 	CacheScope string
 	// Quality overrides the quality settings of the capabilities.
 	Quality Quality
-	// Implied is true if no block declares the intent and only a capability
-	// advertises it.
+	// Implied is true if no block declares the intent and a capability advertises it.
 	Implied bool
 	// Host is true for an intent that the host serves itself.
 	Host bool
@@ -52,7 +51,7 @@ const (
 	UnknownSuspends = "suspend" // the run waits for a decision
 	UnknownFails    = "fail"    // the node fails
 	UnknownRetries  = "retry"   // it is called again with the same effect key, as class idempotent
-	// UnknownIsDone: the node goes on with an empty answer, if its schema accepts one.
+	// UnknownIsDone: the node continues with an empty answer, if its schema accepts one.
 	UnknownIsDone = "assume-done"
 )
 
@@ -90,14 +89,14 @@ type Check struct {
 	// Builtin is the name of the implementing built-in, for CheckBuiltin. It
 	// differs from Name if a block binds another name to a built-in.
 	Builtin string
-	// Intent is called by a capability check.
+	// Intent is the intent that a capability check calls.
 	Intent string
 	// Params are passed to a built-in or merged into the input of a capability
 	// check; nil or a map.
 	Params edn.Value
 	// Timeout bounds one run of a capability check; zero means DefaultCheckTimeout.
 	Timeout time.Duration
-	// Evidence makes a check that does not apply fail as a must.
+	// Evidence makes a must check fail if it does not apply.
 	Evidence bool
 	// Conditional is true for a check that applies to some answers only.
 	Conditional bool

@@ -12,28 +12,29 @@ import (
 type Judge struct {
 	// Name is how intents name the judge.
 	Name string
-	// Intent is called for a grade; Capability, if set, is the first candidate.
+	// Intent is the intent that is called for a grade. Capability, if set, is its first
+	// candidate.
 	Intent, Capability string
 	// Enabled is false if the judge is not called.
 	Enabled bool
 	// Rubric holds the grading criteria, nil if the capability has its own.
 	Rubric edn.Value
-	// ScorePath leads to the score in the answer of the judge.
+	// ScorePath is the path of the score in the answer of the judge.
 	ScorePath []string
 	// MaxAttempts is the number of attempts of one capability for one grade.
 	MaxAttempts int
 	// Votes is the maximum number of grades of an answer whose first grade
 	// fails it; odd.
 	Votes int
-	// IgnoreErrors treats a failed judge as absent.
+	// IgnoreErrors treats a judge that failed as absent.
 	IgnoreErrors bool
 	// AllowSameFamily permits a model to judge answers of its own model family.
 	AllowSameFamily bool
 	// Memo caches grades of equal answers to equal tasks.
 	Memo bool
-	// MinKappa is the agreement with labelled answers below which the judge
-	// alone rejects no answer. Drift is the loss of agreement at which the
-	// judge is no longer called. Recheck is the lifetime of a calibration.
+	// MinKappa is the minimum Cohen's kappa against labelled answers; below it a low grade
+	// alone does not reject an answer. Drift is the loss of kappa at which the judge is no
+	// longer called. Recheck is the lifetime of a calibration.
 	MinKappa, Drift float64
 	Recheck         time.Duration
 	// Plain is true if the judge only affects scores and is deterministic: it
@@ -48,15 +49,15 @@ type Judge struct {
 // Scale returns the scale of the rubric, nil if there is no rubric.
 func (j *Judge) Scale() edn.Value { return j.Rubric.Key("scale") }
 
-// Task is the subject of a judge: all fields but Sample, Seed and
-// AllowSameFamily are maps or nil.
+// Task is what a judge grades. All fields but Sample, Seed and AllowSameFamily are maps or
+// nil.
 type Task struct {
-	// Call is the request, Result its result, Done and Env belong to the
-	// request. If Other is set, the judge compares the two results.
+	// Call is the request and Result its answer. Done is the :done of the request, Env the
+	// :task/env of a labelled answer. If Other is set, the judge compares the two answers.
 	Call, Result, Done, Env, Other edn.Value
 	// Author describes the author of the result.
 	Author edn.Value
-	// Sample distinguishes several questions about one task.
+	// Sample is the number of the question among several about one task.
 	Sample, Seed int64
 	// AllowSameFamily permits a model to judge answers of its own model family.
 	AllowSameFamily bool
@@ -96,8 +97,9 @@ func (j *Judge) Question(t Task) edn.Value {
 	return m.Map()
 }
 
-// ScoreRules returns the rules for reading the score from a capability's answer
-// to a judge. A score whose schema bounds it to 0..1 has no other scale.
+// ScoreRules returns the rules for reading the score from the answer of a capability to a
+// judge. The scale of the rubric does not apply to the schema res/eval, whose score is
+// between 0 and 1.
 func (r *Registry) ScoreRules(j *Judge, c *Capability) contract.ScoreRules {
 	rules := contract.ScoreRules{Path: j.ScorePath, Scale: j.Scale()}
 	out := c.OutSchema.For(j.Intent)

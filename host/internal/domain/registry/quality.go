@@ -7,12 +7,12 @@ const (
 	ActionQuarantine = "quarantine" // it gets no calls
 )
 
-// Quality holds the quality settings of a capability, or of those that serve an
-// intent. Zero fields are unset.
+// Quality holds the quality settings of a capability, or of those that serve an intent.
+// Zero fields are unset. Window and MinSamples count verdicts on answers.
 type Quality struct {
 	Window, MinSamples int
-	// MinPassRate is the minimum share of answers that pass their gates; 0
-	// means no minimum. To recover, the share must exceed it by Hysteresis.
+	// MinPassRate is the minimum share of answers that pass their gates; 0 means no
+	// minimum. To recover, the share must exceed it by Hysteresis.
 	MinPassRate, Hysteresis Share
 	// Action is one of the actions.
 	Action string

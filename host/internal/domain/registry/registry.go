@@ -14,8 +14,7 @@ type Spec struct {
 	// Capabilities in the order of their declaration, which is the order of
 	// candidates for an intent that names none.
 	Capabilities []Capability
-	// Absent are capabilities that have a name and no plugin that provides
-	// them.
+	// Absent are capabilities that the configuration names and no plugin provides.
 	Absent []Absent
 	// Undescribed are enabled plugins without a description.
 	Undescribed []Undescribed
@@ -44,10 +43,9 @@ type Registry struct {
 	capNames, intentNames, checkNames []string
 }
 
-// New builds a registry. Intents that a capability advertises and the
-// specification does not declare are implied: they take the schemas of the
-// first capability that serves them (SCH-015). The error names both parties of
-// a duplicate.
+// New builds a registry. Intents that a capability advertises and spec does not declare are
+// implied: they take the schemas of the first capability that serves them (SCH-015). The
+// error names both parties of a duplicate.
 func New(spec Spec) (*Registry, error) {
 	r := &Registry{
 		caps:        make(map[string]*Capability, len(spec.Capabilities)),
@@ -157,7 +155,8 @@ func (r *Registry) Absences() []string { return sortedKeys(r.absent) }
 // Known reports whether a capability has this id, absent ones included.
 func (r *Registry) Known(id string) bool { return r.caps[id] != nil || r.absent[id] != nil }
 
-// EffectsOf returns the effects of some capabilities, sorted.
+// EffectsOf returns the distinct effects of some capabilities, sorted, without NoEffect.
+// Unknown ids are ignored.
 func (r *Registry) EffectsOf(ids []string) []string {
 	var all []string
 	for _, id := range ids {
@@ -238,8 +237,8 @@ func (r *Registry) Intents() []string { return r.intentNames }
 // Checks returns all check names, sorted. The slice must not be changed.
 func (r *Registry) Checks() []string { return r.checkNames }
 
-// InSchema returns the name of the schema that the input of a call must fit:
-// the one required by the caller, else that of the intent.
+// InSchema returns the name of the schema that the input of a call must fit: the required
+// one if it is not empty, else that of the intent, "" if there is none.
 func (r *Registry) InSchema(intent, required string) string {
 	if required != "" {
 		return required
@@ -250,8 +249,8 @@ func (r *Registry) InSchema(intent, required string) string {
 	return ""
 }
 
-// OutSchema returns the name of the schema that the output of a call must fit:
-// the one required by the caller, else that of the intent.
+// OutSchema returns the name of the schema that the output of a call must fit: the required
+// one if it is not empty, else that of the intent, "" if there is none.
 func (r *Registry) OutSchema(intent, required string) string {
 	if required != "" {
 		return required

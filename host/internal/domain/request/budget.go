@@ -15,7 +15,7 @@ type Limit struct {
 	Set bool
 }
 
-// Limited returns the bound n.
+// Limited returns a set limit of n.
 func Limited(n int64) Limit { return Limit{N: n, Set: true} }
 
 // Lower returns the tighter of two bounds.
@@ -29,8 +29,8 @@ func (l Limit) Lower(o Limit) Limit {
 // above reports whether l allows more than o does.
 func (l Limit) above(o Limit) bool { return o.Set && l.Set && l.N > o.N }
 
-// Budget is the spending limit of a scope, such as a run or a node. It is a
-// value.
+// Budget is the set of limits of a scope, such as a run or a node. Its copies share nothing
+// that can be changed.
 type Budget struct {
 	// MaxTokens bounds the output tokens of one attempt, not the sum over
 	// attempts.
@@ -47,8 +47,8 @@ type Budget struct {
 	// MaxUSD is an integer or a decimal, nil for no bound.
 	MaxUSD edn.Value
 
-	// Temperature is a number from 0 to 2, nil if none was requested. It is an
-	// option that travels with the limits.
+	// Temperature is a number from 0 to 2, nil if none was requested. It is not a limit,
+	// but requests write it beside the limits.
 	Temperature edn.Value
 }
 
@@ -57,7 +57,7 @@ var budgetKeys = []string{
 	"max-usd", "max-wall-ms", "temperature", "usd", "wall-ms",
 }
 
-// BudgetKeys are the names of the keys of a budget, sorted.
+// BudgetKeys returns the names of the keys of a budget, sorted.
 func BudgetKeys() []string { return slices.Clone(budgetKeys) }
 
 // BudgetAmount describes the amount that a key of a budget accepts, for
@@ -181,7 +181,8 @@ func negative(key, amount edn.Value) *contract.Fault {
 	return &f
 }
 
-// Value returns the budget as a map with each limit under its first name.
+// Value returns the budget as a map, each limit under its first name; unset limits are
+// absent.
 func (b Budget) Value() edn.Value {
 	var m edn.MapBuilder
 	for _, key := range budgetKeys {

@@ -12,16 +12,16 @@ import (
 // maxDeadlineMS bounds every time of a request, in milliseconds.
 const maxDeadlineMS = 86_400_000
 
-// Deadlines are the deadlines of requests that state none, and the longest that one may
-// state (RUN-006). A field that is 0 has its default: two minutes, a quarter of an hour, a
+// Deadlines are the default deadlines of requests, and the longest deadline that a request
+// may set (RUN-006). A zero field has its default: two minutes, a quarter of an hour, a
 // day.
 type Deadlines struct {
 	Usual    time.Duration // of a request whose caller waits
 	Accepted time.Duration // of one with :response/type :accepted
-	Most     time.Duration // it bounds the others too
+	Most     time.Duration // the maximum, also of the defaults above
 }
 
-// of returns the deadline of a request that states none.
+// of returns the deadline of a request that sets none, in milliseconds.
 func (d Deadlines) of(responseType string) int64 {
 	deadline := cmp.Or(d.Usual, 2*time.Minute)
 	if responseType == "accepted" {
@@ -45,7 +45,7 @@ type Request struct {
 	Trace edn.Value
 	// Intent is the requested intent, without a colon.
 	Intent string
-	// CapID pins the first candidate; with "" the evaluator chooses.
+	// CapID pins the first candidate; "" leaves the choice to the evaluator.
 	CapID string
 	// Requires are required properties of the capability and the answer.
 	Requires Requires
@@ -76,25 +76,25 @@ type Requires struct {
 	ResultType          string
 	CapKind             string
 	CapTags             []string // sorted
-	Effects             []string // sorted; the most effects that the capability may have
+	Effects             []string // sorted; the only effects that the capability may have
 	// HasEffects distinguishes a requirement of no effects from no requirement.
 	HasEffects bool
 }
 
-// Env is the environment of the validation. A nil function or an empty
-// field disables the checks that need it.
+// Env is the environment of the validation. A nil function or a zero Names disables the
+// checks that need it.
 type Env struct {
 	// Intents are the declared or advertised intents.
 	Intents Names
-	// Unserved returns why a plugin of the configuration does not serve an
-	// unknown intent, and nil if no plugin of the configuration has its namespace.
+	// Unserved returns the reason why the plugin with the namespace of an unknown intent
+	// does not serve it, nil if no plugin of the configuration has that namespace.
 	Unserved func(intent string) *contract.Error
 	// Schemas are the names of the known schemas.
 	Schemas Names
 	// Schema returns a named schema.
 	Schema func(name string) (*schema.Schema, bool)
-	// Unchecked leaves out the check of the input: it was checked when the request was
-	// accepted, and has lost its secrets since.
+	// Unchecked skips the schema check of the input. It is set for a request that was
+	// checked when it was accepted and whose secrets were removed since.
 	Unchecked bool
 	// InSchema returns the name of the input schema of an intent, which applies
 	// unless the request requires another; "" for none.
@@ -104,13 +104,12 @@ type Env struct {
 	Deadlines Deadlines
 	// Classes are the queue classes that a caller may name.
 	Classes []string
-	// Ceiling returns the largest budget that the caller of a request may ask for,
-	// nil for no ceiling.
+	// Ceiling returns the largest budget that the caller of a request may set, nil for no
+	// ceiling.
 	Ceiling func(r *Request) *Budget
 }
 
-// Names is a set of names that can be listed in the error about a misspelled
-// one.
+// Names is a set of names. List provides the suggestions in the error for an unknown name.
 type Names struct {
 	Has  func(name string) bool
 	List func() []string
@@ -125,8 +124,8 @@ func (n Names) list() []string {
 	return n.List()
 }
 
-// unknownIntent is the error of an intent that is neither declared nor served. It
-// names the plugin that would serve it in place of a similar intent.
+// unknownIntent returns the error for an intent that is neither declared nor served. If a
+// plugin would serve it, the error names the plugin instead of a similar intent.
 func unknownIntent(intent string, env *Env) *contract.Error {
 	f := invalidRequest("intent/not-supported", "the intent is neither declared nor served: :"+intent, path(kTask, kIntent))
 	if env.Unserved != nil {

@@ -72,7 +72,7 @@ func parseRequires(v edn.Value, env *Env) (r Requires, err *contract.Error) {
 	return r, nil
 }
 
-// Value returns the requirements as a map; empty ones are left out.
+// Value returns the requirements as a map; empty ones are absent.
 func (r Requires) Value() edn.Value {
 	var m edn.MapBuilder
 	keyword := func(key edn.Value, name string) {

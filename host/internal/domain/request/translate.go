@@ -21,7 +21,7 @@ func (w Warning) Value() edn.Value {
 	return edn.MustMap(edn.K("code"), edn.K(w.Code), kPath, edn.Vector(w.Path...), kMessage, edn.Text(w.Message))
 }
 
-// Option sets a value that some spellings cannot express.
+// Option sets a default for a value that some forms of a request lack.
 type Option func(*translation)
 
 // DefaultTrace sets the trace id of requests without one: bare text, and
@@ -37,12 +37,11 @@ func (t *translation) warn(code, message string, path ...edn.Value) {
 	t.warnings = append(t.warnings, Warning{Code: code, Path: path, Message: message})
 }
 
-// Translate converts a request to the form of the contract. It accepts
-// bare text and {:prompt text}, requests of version 0.3, "1" as :proto, strings
-// for keywords under :requires, :done and :effects, words for booleans, and
-// other names of error types. Anything unknown is kept for [Parse] to
-// validate. The warnings name deprecated spellings. The error is of type
-// invalid-request.
+// Translate converts a request to the form of the contract. It accepts bare text and
+// {:prompt text}, requests of version 0.3, "1" as :proto, strings for keywords under
+// :requires, :done and :effects, words for booleans, and other names of error types.
+// Anything unknown is kept for [Parse] to validate. The warnings name deprecated spellings.
+// The error is a *contract.Error of type invalid-request.
 func Translate(v edn.Value, opts ...Option) (edn.Value, []Warning, error) {
 	var t translation
 	for _, opt := range opts {
@@ -61,10 +60,10 @@ func Translate(v edn.Value, opts ...Option) (edn.Value, []Warning, error) {
 	return t.spellings(v), t.warnings, nil
 }
 
-// Envelope returns the envelope of a request in one of the short forms: text, and
-// {:prompt text}. Its trace has the id, unless that is empty. Any other request is
-// returned unchanged. Call it before keys are added to a request: a map with :prompt and
-// another key is not a short form.
+// Envelope returns the envelope of a request in one of the short forms: text, and {:prompt
+// text}. trace becomes its trace id, unless it is empty. Any other request is returned
+// unchanged. Call it before keys are added to a request: a map with :prompt and another key
+// is not a short form.
 func Envelope(v edn.Value, trace string) edn.Value {
 	prompt := v
 	if v.Kind() == edn.KindMap && v.Len() == 1 {

@@ -9,24 +9,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Bounds is what an act may do without a decision.
+// Bounds are the permissions of an act, which the decision or plan of a router must not
+// exceed.
 type Bounds struct {
 	Policy policy.Policy
-	// Accepted are the capabilities that may serve the act, in order. If it is
-	// Pinned, a decision does not change them.
+	// Accepted are the capabilities that may serve the act, in order. Pinned means that the
+	// request pins a capability, so that a decision does not change them.
 	Accepted []string
 	Pinned   bool
-	// Limits are those of the budgets around the act.
+	// Limits are the limits of the request and the budgets for the act.
 	Limits policy.Limits
-	// Force permits weaker gates.
+	// Force permits a decision to weaken the gates.
 	Force bool
 }
 
 func widened(format string, args ...any) *contract.Error { return Refuse("widened", format, args...) }
 
-// Order returns the candidates of the act after a decision: its capability
-// first, then the others that it leaves, and what is excluded by that. Nil:
-// they stay as they are.
+// Order returns the candidates of the act after a decision: its CapID first, then the other
+// candidates that it keeps. excluded are the accepted capabilities that it drops. Both are
+// nil if the act is pinned. The error is route/decide-failed if the decision names a
+// capability that is not accepted.
 func (b *Bounds) Order(d *Decision) (candidates, excluded []string, err *contract.Error) {
 	if b.Pinned {
 		return nil, nil, nil
@@ -52,8 +54,8 @@ func (b *Bounds) Order(d *Decision) (candidates, excluded []string, err *contrac
 	return candidates, excluded, nil
 }
 
-// Check refuses a layer that permits more than the bounds. After is the policy
-// with the layer.
+// Check returns a route/decide-failed error if the layer of a decision permits more than
+// the bounds, else nil. after is the policy with the layer.
 func (b *Bounds) Check(l *policy.Layer, after *policy.Policy) *contract.Error {
 	for _, e := range l.Effects.V {
 		if e != registry.NoEffect && b.Policy.EffectsSet && !slices.Contains(b.Policy.Effects, e) {
@@ -89,7 +91,7 @@ func (b *Bounds) Check(l *policy.Layer, after *policy.Policy) *contract.Error {
 	return b.checkGates(after)
 }
 
-// checkBudget refuses limits above those of the act.
+// checkBudget rejects limits above those of the act.
 func (b *Bounds) checkBudget(budget edn.Value) *contract.Error {
 	for k, v := range budget.Entries() {
 		limit, bounded := b.Policy.Budget.Get(k)
@@ -110,7 +112,7 @@ func (b *Bounds) checkBudget(budget edn.Value) *contract.Error {
 	return nil
 }
 
-// checkGates refuses a policy whose gates demand less.
+// checkGates rejects a policy with fewer or weaker gates.
 func (b *Bounds) checkGates(after *policy.Policy) *contract.Error {
 	for _, name := range b.Policy.Must {
 		if !slices.Contains(after.Must, name) {

@@ -8,26 +8,28 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Decision is the answer of a router that chooses a capability. Its maps are
-// nil where the answer has none.
+// Decision is the answer of a router that chooses a capability. The maps that the answer
+// lacks are nil.
 type Decision struct {
 	CapID string
-	// Candidates are those that the decision leaves, in order; nil: all.
+	// Candidates are the candidates that the decision keeps, in order; nil: all.
 	Candidates []string
 	Dispatch   edn.Value
 	// Constraints, Done, Budget and Effects have the form of a node.
 	Constraints, Done, Budget, Effects edn.Value
-	// Value is the decision as it was given.
+	// Value is the decision as the router returned it, with its strings converted to
+	// keywords.
 	Value edn.Value
 }
 
-// Refuse returns the error of an answer that is not a decision, or not a permitted one.
+// Refuse returns a route/decide-failed error with the detail :reason route/<reason>, for an
+// answer that is not a decision or not a permitted one.
 func Refuse(reason, format string, args ...any) *contract.Error {
 	return contract.Errorf("route/decide-failed", format, args...).WithDetail("reason", edn.K("route/"+reason))
 }
 
-// form converts an answer that was JSON: its strings become keywords where the
-// contract wants them.
+// form converts an answer that was JSON: its strings become keywords where the contract
+// requires them.
 var form = sync.OnceValue(func() *schema.Schema {
 	return schema.MustCompile(edn.MustRead(`[:map [:cap/id :keyword]
   [:dispatch {:optional true} [:map
@@ -43,7 +45,7 @@ var decisionKeys = map[string]bool{
 	"cap/id": true, "dispatch": true, "constraints": true, "done": true, "budget": true, "effects": true,
 }
 
-// The lists of :dispatch, and what their reasons begin with.
+// The lists of :dispatch, and the prefixes of their error reasons.
 var dispatchLists = []struct{ key, reason string }{
 	{"candidates", "candidates"},
 	{"checks", "checks"},
@@ -52,7 +54,8 @@ var dispatchLists = []struct{ key, reason string }{
 	{"switch-on", "switch-on"},
 }
 
-// ReadDecision reads the :out of a router under the contract of route/decide.
+// ReadDecision reads the :out of a router under the contract of route/decide. The errors
+// are those of Refuse.
 func ReadDecision(out edn.Value) (Decision, *contract.Error) {
 	d := Decision{Value: out}
 	if !out.IsMap() {
@@ -137,8 +140,8 @@ func readRetry(retry edn.Value) *contract.Error {
 	return nil
 }
 
-// Node returns the decision in the form of a call of an intent, without its
-// capabilities.
+// Node returns the decision in the form of a plan node that calls an intent, without
+// :cap/id and :candidates.
 func (d *Decision) Node(intent string) edn.Value {
 	var b edn.MapBuilder
 	b.Key("op", edn.K("call"))

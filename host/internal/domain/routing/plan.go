@@ -13,7 +13,8 @@ import (
 // without a budget only a few times.
 const maxNodes = 32
 
-// PlanCheck checks the plan of a router, which has no errors otherwise.
+// PlanCheck checks whether the plan of a router stays within the bounds of an act. The plan
+// must have passed plan.Check.
 type PlanCheck struct {
 	Env    plan.Env
 	Intent string // of the act

@@ -12,9 +12,9 @@ import (
 // DecideIntent is the intent of routers. It is never routed itself.
 const DecideIntent = "route/decide"
 
-// What an act does without a usable decision.
+// What happens to an act without a usable decision.
 const (
-	FailOpen   = "fail-open"   // it goes on as if no router had been asked
+	FailOpen   = "fail-open"   // it continues as if no router had been called
 	FailClosed = "fail-closed" // it fails
 )
 
@@ -29,11 +29,11 @@ const (
 // may use.
 const DefaultShare = 0.2
 
-// Settings are those of the router block. The zero value asks no router unless
-// a request demands it.
+// Settings are the settings of the router block. The zero value calls a router only if a
+// request demands it.
 type Settings struct {
 	Router Profile
-	// Profiles are laid over the shipped ones and Router.
+	// Profiles override the shipped profiles and Router.
 	Profiles map[string]Profile
 	// Default is the profile of requests that name none; empty: ProfileDefault.
 	Default string
@@ -42,17 +42,17 @@ type Settings struct {
 	Share       float64 // 0: DefaultShare
 }
 
-// Profile is a set of settings that may be unset: nil or empty.
+// Profile is a set of router settings. A nil or empty field is unset.
 type Profile struct {
-	Meta       *bool // a router is asked
-	Strict     *bool // a failure of the router fails the act, unless OnError says
+	Meta       *bool // a router is called
+	Strict     *bool // a failure of the router fails the act, unless OnError is set
 	Force      *bool // see Choice.Force
 	OnError    string
 	Intent     string // of the router
-	Capability string // that is asked first
+	Capability string // the first candidate of the router
 }
 
-// over returns the settings of p, and those of weak that p leaves unset.
+// over returns the settings of p, with unset fields taken from weak.
 func (p Profile) over(weak Profile) Profile {
 	return Profile{
 		Meta:       cmp.Or(p.Meta, weak.Meta),
@@ -74,12 +74,12 @@ func (s *Settings) Names() []string {
 	return slices.Compact(names)
 }
 
-// Usual returns the profile of requests that name none.
+// Usual returns the name of the profile for requests that name none.
 func (s *Settings) Usual() string { return cmp.Or(s.Default, ProfileDefault) }
 
-// profile returns the settings under a profile: the router block, over it what
-// the shipped profile of that name says, and over both the profile block
-// (RTE-007). The shipped profile default says nothing.
+// profile returns the settings under a profile: the router block, overridden by the shipped
+// profile of that name, overridden by the profile block (RTE-007). The shipped profile
+// default sets nothing.
 func (s *Settings) profile(name string) Profile {
 	yes, no := true, false
 	p := s.Router
@@ -104,7 +104,7 @@ func (s *Settings) Intents() []string {
 	return slices.Compact(all)
 }
 
-// Routes reports whether acts of an intent may be routed.
+// Routes reports whether acts of an intent may be routed, which MetaIntents decides.
 func (s *Settings) Routes(intent string) bool {
 	if s.MetaIntents == nil {
 		return intent == "text/respond"
@@ -112,10 +112,10 @@ func (s *Settings) Routes(intent string) bool {
 	return slices.Contains(s.MetaIntents, intent)
 }
 
-// Choice is how one act is routed.
+// Choice is the decision how one act is routed.
 type Choice struct {
 	Profile string
-	Ask     bool // a router is asked
+	Ask     bool // a router is called
 	Closed  bool // without a usable decision the act fails
 	// Force permits a decision to replace gates by weaker ones. Only the
 	// configuration sets it.
@@ -123,14 +123,14 @@ type Choice struct {
 	// Unpin permits a decision to replace the capability that the request pins.
 	Unpin      bool
 	Intent     string // of the router
-	Capability string // that is asked first; empty: the first candidate
+	Capability string // the first candidate of the router; empty: that of its intent
 	Share      float64
 }
 
-// Choose returns how an act of an intent is routed, given the :routing of its
-// request: the router block under the profile, and the request over both
-// (RTE-004, RTE-007). The error is invalid-request for an unknown profile, and
-// for an intent that no router of the configuration has.
+// Choose returns how an act of an intent is routed, given the :routing of its request. The
+// request overrides the profile, which overrides the router block (RTE-004, RTE-007). The
+// error is invalid-request for an unknown profile, and for a router intent that the
+// configuration does not have.
 func (s *Settings) Choose(intent string, asked edn.Value) (Choice, *contract.Error) {
 	c := Choice{Profile: s.Usual(), Share: s.share()}
 	if name, ok := asked.Key("profile").AsKeyword(); ok {
@@ -169,8 +169,9 @@ func (s *Settings) Choose(intent string, asked edn.Value) (Choice, *contract.Err
 	return c, nil
 }
 
-// closed applies the order of RTE-007: :on-error of the request, its :strict?,
-// on_error of the configuration, its strict, and open.
+// closed reports whether an act without a usable decision fails. It applies the order of
+// RTE-007: :on-error of the request, its :strict?, OnError of the configuration, its
+// Strict; the default is fail-open.
 func closed(p *Profile, asked edn.Value) bool {
 	if mode, ok := asked.Key("on-error").AsKeyword(); ok {
 		return mode == FailClosed
@@ -199,7 +200,7 @@ func nearest(name string, known []string) string {
 	return ""
 }
 
-// The rules that decide whether a router is asked, strongest first.
+// The sources of the setting that decides whether a router is called, strongest first.
 const (
 	RuleProfile = "profile" // a profile block
 	RuleShipped = "shipped profile"
@@ -207,15 +208,15 @@ const (
 	RuleBuiltin = "built-in"
 )
 
-// Explained is how acts of an intent are routed under a profile, and the rule
-// that decides whether a router is asked.
+// Explained is the choice for acts of an intent under a profile. Rule is the source of the
+// setting that decides whether a router is called.
 type Explained struct {
 	Choice
 	Rule string
 }
 
-// Explain returns how acts of an intent are routed under each profile, by name;
-// none if they never are.
+// Explain returns how acts of an intent are routed under each profile, sorted by profile;
+// nil if they are never routed.
 func (s *Settings) Explain(intent string) []Explained {
 	if !s.Routes(intent) || slices.Contains(s.Intents(), intent) {
 		return nil
@@ -237,7 +238,7 @@ func (s *Settings) Explain(intent string) []Explained {
 	return all
 }
 
-// OnError returns what happens without a usable decision.
+// OnError returns FailClosed or FailOpen: what happens without a usable decision.
 func (c *Choice) OnError() string {
 	if c.Closed {
 		return FailClosed
@@ -245,7 +246,8 @@ func (c *Choice) OnError() string {
 	return FailOpen
 }
 
-// Value returns the settings as data, in the form of the protocol package.
+// Value returns the settings of all profiles as a map with the keys :meta-intents,
+// :meta-share, :profile and :profiles.
 func (s *Settings) Value() edn.Value {
 	intents := s.MetaIntents
 	if intents == nil {

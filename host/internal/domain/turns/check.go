@@ -16,8 +16,9 @@ const (
 	MaxSpans = 64      // alternatives of a turn
 )
 
-// Check rejects messages that no conversation can have: malformed ones, those beyond a
-// limit, and more than a path has turns for.
+// Check returns an error for messages that cannot be part of a conversation:
+// conversation/invalid-message for no or an empty message, conversation/too-large for more
+// than MaxTurns messages or a message beyond a limit.
 func Check(messages []conversation.Message) *contract.Error {
 	if len(messages) == 0 {
 		return invalid(0, "there is no message")
@@ -44,7 +45,7 @@ func Check(messages []conversation.Message) *contract.Error {
 	return nil
 }
 
-// textBytes is the size of what a part has of its own.
+// textBytes returns the size of the text and data of a part, in bytes.
 func textBytes(p conversation.Part) int {
 	switch p := p.(type) {
 	case conversation.Text:
@@ -59,7 +60,8 @@ func textBytes(p conversation.Part) int {
 	return 0
 }
 
-// Results rejects messages with the result of a tool whose call is in none before it.
+// Results returns a conversation/invalid-message error if a message is the result of a tool
+// call that no message before it makes, else nil.
 func Results(messages iter.Seq[conversation.Message]) *contract.Error {
 	called, i := map[string]bool{}, 0
 	for m := range messages {
@@ -75,7 +77,8 @@ func Results(messages iter.Seq[conversation.Message]) *contract.Error {
 	return nil
 }
 
-// Needed returns the ids of the calls that messages answer and do not make.
+// Needed returns the ids of the tool calls that messages answer, but that no message before
+// the answer makes.
 func Needed(messages []conversation.Message) (ids []string) {
 	called := map[string]bool{}
 	for _, m := range messages {
@@ -89,8 +92,9 @@ func Needed(messages []conversation.Message) (ids []string) {
 	return ids
 }
 
-// Fits rejects a change that makes a path too long. spans are the alternatives that a
-// turn to which it adds one has already, at most.
+// Fits returns a conversation/too-large error if the change makes a path too long or adds
+// too many alternatives to a turn. spans is the largest number of alternatives that a turn
+// which gets a new one already has.
 func (c Change) Fits(spans int) *contract.Error {
 	if n := c.Keep + len(c.Steps); n > MaxTurns {
 		return tooLarge("turns", n, MaxTurns)

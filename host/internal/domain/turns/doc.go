@@ -1,9 +1,10 @@
-// Package turns is the structure of conversations: pure functions on values.
+// Package turns computes the changes of a conversation, as pure functions on values.
 //
-// A conversation is a [Path]: an ordered list of turns, each with the span that is
-// selected of its alternatives. Turns and spans are immutable and have numbers that
-// a store gives them, so conversations can share them. What changes is the path. Each
-// operation returns a [Change], which says how much of the path stays and what follows:
+// A conversation is a [Path]: an ordered list of turns. A turn has one or more alternative
+// spans, one of which is selected on the path. Turns and spans are immutable and get their
+// numbers from a store, so conversations can share them; only the path changes. Each
+// operation returns a [Change]: the number of steps that stay, and the steps that follow
+// them.
 //
 //   - [Append] adds messages as new turns,
 //   - [Path.Answer] adds an alternative to a turn, and selects it,
@@ -12,7 +13,7 @@
 //   - [Path.Truncate] ends the path before a turn,
 //   - [Path.Restore] makes the path that of an earlier version.
 //
-// Nothing is deleted by a change: the spans of earlier versions stay.
+// A change deletes nothing: the spans of earlier versions stay.
 //
 // [Check] and [Results] reject messages that cannot be part of a conversation. All
 // errors are of type *contract.Error.

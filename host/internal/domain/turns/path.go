@@ -15,34 +15,34 @@ import (
 type Step struct {
 	Turn, Span int64
 	Role       conversation.Role // of the turn
-	// Stale is set if a turn before it was changed and this one kept: it answers
-	// something else.
+	// Stale is true if an earlier turn was changed and this one was kept, so that it
+	// answers something else.
 	Stale bool
 }
 
-// Path is the turns of a conversation in their order. It is not modified.
+// Path is the list of the turns of a conversation, in order. It is immutable.
 type Path []Step
 
-// Span is an alternative that a change adds: to Turn, or as a turn of its own if Turn
-// is 0.
+// Span is an alternative that a change adds: to Turn, or as a new turn if Turn is 0.
 type Span struct {
 	Turn     int64
 	Role     conversation.Role
 	Messages []conversation.Message
 }
 
-// Change replaces the steps of a path from Keep on by Steps. A step with the negative
-// Span -n selects the n-th of Spans, from 1; it gets the numbers of that span.
+// Change keeps the first Keep steps of a path and replaces the others by Steps. A step
+// whose Span is -n selects Spans[n-1], and gets the numbers of that span when it is stored.
 type Change struct {
 	Keep  int
 	Steps []Step
 	Spans []Span
 }
 
-// Number is the turn and the number that a store gave to a new span.
+// Number holds the turn number and the span number that a store gave to a new span.
 type Number struct{ Turn, Span int64 }
 
-// Numbered returns the steps of the change with the numbers of its spans.
+// Numbered returns a copy of the steps with the numbers of the new spans; numbers[i]
+// belongs to Spans[i].
 func (c Change) Numbered(numbers []Number) []Step {
 	out := slices.Clone(c.Steps)
 	for i, s := range out {
@@ -53,22 +53,22 @@ func (c Change) Numbered(numbers []Number) []Step {
 	return out
 }
 
-// Apply returns the path after a change whose spans have the numbers.
+// Apply returns the path after a change; numbers[i] belongs to c.Spans[i].
 func (p Path) Apply(c Change, numbers []Number) Path {
 	return slices.Concat(p[:c.Keep], c.Numbered(numbers))
 }
 
-// Tail says what becomes of the turns after a changed one.
+// Tail is the treatment of the turns after a changed one.
 type Tail string
 
 // The tails.
 const (
-	Cut  Tail = "cut"  // they leave the path: they answered something else
+	Cut  Tail = "cut"  // they are removed from the path, because they answered something else
 	Keep Tail = "keep" // they stay and are marked as stale
 )
 
-// Append returns the change that adds messages to a path of length n: a turn for each
-// change of role, whose neighbors of one role share a span (CNV-023).
+// Append returns the change that adds messages to a path of length n. Neighboring messages
+// of one role form one turn (CNV-023).
 func Append(n int, messages []conversation.Message) Change {
 	c := Change{Keep: n}
 	for _, m := range messages {
@@ -83,7 +83,8 @@ func Append(n int, messages []conversation.Message) Change {
 	return c
 }
 
-// Index returns the place of a turn on the path.
+// Index returns the position of a turn on the path. The error is
+// conversation/turn-not-in-path.
 func (p Path) Index(turn int64) (int, *contract.Error) {
 	i := slices.IndexFunc(p, func(s Step) bool { return s.Turn == turn })
 	if i < 0 {
@@ -93,8 +94,8 @@ func (p Path) Index(turn int64) (int, *contract.Error) {
 	return i, nil
 }
 
-// Answer returns the change that adds messages as an alternative of a turn and
-// selects it.
+// Answer returns the change that adds messages as an alternative of a turn and selects it.
+// The error is that of Index.
 func (p Path) Answer(turn int64, messages []conversation.Message, tail Tail) (Change, *contract.Error) {
 	i, err := p.Index(turn)
 	if err != nil {
@@ -106,8 +107,9 @@ func (p Path) Answer(turn int64, messages []conversation.Message, tail Tail) (Ch
 }
 
 // Exchange returns the change that adds a message as an alternative of a turn of the user,
-// with its answer: as an alternative of the turn of the assistant after that, if there is
-// one, else as new turns. Later turns leave the path.
+// with its answer: as an alternative of the next turn if that is of the assistant, else as
+// new turns. Later turns are removed from the path. The error is that of Index, or
+// conversation/invalid-message if the turn is not of the user.
 func (p Path) Exchange(turn int64, m conversation.Message, answer []conversation.Message) (Change, *contract.Error) {
 	i, err := p.Index(turn)
 	switch {
@@ -128,8 +130,9 @@ func (p Path) Exchange(turn int64, m conversation.Message, answer []conversation
 	return c, nil
 }
 
-// Select returns the change that selects a span of a turn, whose alternatives are
-// given. To select the selected span changes nothing.
+// Select returns the change that selects one of the alternatives of a turn; selecting the
+// selected one changes nothing. The error is that of Index, or
+// conversation/span-not-in-turn.
 func (p Path) Select(turn, span int64, alternatives []int64, tail Tail) (Change, *contract.Error) {
 	i, err := p.Index(turn)
 	switch {
@@ -145,7 +148,7 @@ func (p Path) Select(turn, span int64, alternatives []int64, tail Tail) (Change,
 	return p.at(i, Step{Turn: turn, Span: span, Role: p[i].Role}, tail), nil
 }
 
-// at replaces one step and decides about those after it.
+// at returns the change that replaces step i and treats the steps after it by tail.
 func (p Path) at(i int, step Step, tail Tail) Change {
 	c := Change{Keep: i, Steps: []Step{step}}
 	if tail == Keep {
@@ -157,13 +160,14 @@ func (p Path) at(i int, step Step, tail Tail) Change {
 	return c
 }
 
-// Truncate returns the change that ends the path before a turn.
+// Truncate returns the change that removes a turn and all later ones from the path. The
+// error is that of Index.
 func (p Path) Truncate(turn int64) (Change, *contract.Error) {
 	i, err := p.Index(turn)
 	return Change{Keep: i}, err
 }
 
-// Restore returns the change that makes the path another one.
+// Restore returns the change that makes the path equal to other.
 func (p Path) Restore(other Path) Change {
 	same := 0
 	for same < len(p) && same < len(other) && p[same] == other[same] {
@@ -172,20 +176,20 @@ func (p Path) Restore(other Path) Change {
 	return Change{Keep: same, Steps: slices.Clone(other[same:])}
 }
 
-// Changes reports whether the change makes a path of length n another one.
+// Changes reports whether the change alters a path of length n.
 func (c Change) Changes(n int) bool { return c.Keep < n || len(c.Steps) > 0 }
 
-// TurnID and SpanID return the ids of turns and spans outside the host.
+// TurnID returns the id of a turn outside the host, such as "t-3".
 func TurnID(turn int64) string { return fmt.Sprintf("t-%d", turn) }
 
-// SpanID is TurnID for spans.
+// SpanID returns the id of a span outside the host, such as "s-3".
 func SpanID(span int64) string { return fmt.Sprintf("s-%d", span) }
 
-// ParseTurn and ParseSpan read ids; another text gives the number 0, which no turn and
-// no span has.
+// ParseTurn returns the number of the turn with an id, 0 for a text that is not the id of a
+// turn. No turn has the number 0.
 func ParseTurn(id string) int64 { return number(id, "t-") }
 
-// ParseSpan is ParseTurn for spans.
+// ParseSpan is ParseTurn for the ids of spans.
 func ParseSpan(id string) int64 { return number(id, "s-") }
 
 func number(id, prefix string) int64 {

@@ -9,14 +9,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxDepth limits conversations that are spawned from spawned ones (CNV-014).
+// maxDepth is the maximum depth of spawned conversations (CNV-014).
 const maxDepth = 3
 
-// noResult is the result of a spawned conversation in which no assistant wrote.
+// noResult is the result of a spawned conversation without a text of an assistant.
 const noResult = "(no result)"
 
-// fork makes a new conversation of the path up to and including a turn, by default
-// the whole path. The turns are shared.
+// fork creates a conversation whose path is that of another one up to and including a turn,
+// by default the whole path. The turns are shared.
 func (s *Service) fork(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.branch(ctx, c, ForkedFrom, func(st state, _ *Conversation) (*Copy, int64, *contract.Error) {
 		if !c.Input.HasKey(keyTurn) {
@@ -34,8 +34,9 @@ func (s *Service) fork(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	})
 }
 
-// spawn makes an empty conversation that belongs to a turn of another one, by default
-// its last. A :tool/id names the tool call of that turn which its result will answer.
+// spawn creates an empty conversation that belongs to a turn of another one, by default its
+// last turn. :tool/id names the tool call of that turn that the result of the new
+// conversation will answer.
 func (s *Service) spawn(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.branch(ctx, c, SpawnedFrom, func(st state, of *Conversation) (*Copy, int64, *contract.Error) {
 		if of.From.Depth = st.From.Depth + 1; of.From.Depth > maxDepth {
@@ -90,8 +91,8 @@ func calls(messages []conversation.Message, id string) bool {
 	return false
 }
 
-// branch makes a conversation that comes from another one. at returns what it copies,
-// and the turn where they part.
+// branch creates a conversation from another one. at returns the steps to copy, nil for
+// none, and the turn at which the new conversation branches off.
 func (s *Service) branch(ctx context.Context, c *Call, kind string,
 	at func(state, *Conversation) (*Copy, int64, *contract.Error),
 ) (edn.Value, *contract.Error) {
@@ -144,8 +145,8 @@ func (s *Service) branch(ctx context.Context, c *Call, kind string,
 	return b.Map(), nil
 }
 
-// begun is the change that makes a conversation with the first steps of another one, or
-// with the task of its call.
+// begun returns the change that creates a conversation, with the first steps of another one
+// or with the task of its call. It sets version and turns of of.
 func begun(c *Call, of *Conversation, copied *Copy) (made Change, err error) {
 	first := Commit{Version: 1, Kind: nameOf(c.Intent), Key: c.Key, At: of.Created}
 	switch {
@@ -165,9 +166,9 @@ func begun(c *Call, of *Conversation, copied *Copy) (made Change, err error) {
 	return made, nil
 }
 
-// existing returns the error of a new conversation whose id one has, which is also how
-// a conversation that would come from itself ends. One that the same call has made is
-// returned.
+// existing handles a new conversation whose id is in use, which includes a conversation
+// created from itself. If the same call has created it before, existing sets of to it and
+// returns nil, else conversation/conflict.
 func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversation) error {
 	_, made, err := r.Committed(c.Key)
 	if err != nil {
@@ -182,9 +183,9 @@ func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversati
 		WithRetryable(false).WithHint("choose another id for the new conversation, or leave it out")
 }
 
-// result returns the text of the last message of an assistant. With :link? it also
-// becomes the result of the tool call for which the conversation was spawned, in the
-// conversation with that call.
+// result returns the text of the last message of an assistant. With :link? it also commits
+// this text as the result of the tool call for which the conversation was spawned, to the
+// conversation that made the call.
 func (s *Service) result(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	var of Conversation
@@ -220,7 +221,7 @@ func (s *Service) result(ctx context.Context, c *Call) (edn.Value, *contract.Err
 	return b.Map(), nil
 }
 
-// link commits a text as the result of a tool call.
+// link commits a text as the result of a tool call to the conversation that made the call.
 func (s *Service) link(ctx context.Context, c *Call, to Relation, said string) (written, *contract.Error) {
 	leave, err := s.lines.enter(ctx, to.ID, c.holder())
 	if err != nil {

@@ -13,14 +13,14 @@ const (
 	outSchema = "res/conversation"
 )
 
-// effects of the intents.
+// Effects of the intents.
 const (
 	reads  = "db/read"
 	writes = "db/write"
 )
 
-// served are the capabilities of the host: the intents that read, those that write,
-// and those that have a model or an agent answer (CNV-026).
+// served are the capabilities of the host, with their intents. answers is true for those in
+// which a model or an agent answers (CNV-026).
 var served = []struct {
 	id, effect, about string
 	intents           []string
@@ -74,8 +74,9 @@ func names(short []string) []string {
 	return out
 }
 
-// Policies adds the policies of the intents to a book. Their answers have passed the
-// gates of the model or the agent, which decides when its text is shown.
+// Policies adds the policies of the intents whose answers are streamed to book. Streaming
+// is provisional, because the answer has already passed the gates of the model or the
+// agent, whose policy decides when text is streamed.
 func Policies(book *policy.Book) {
 	for _, s := range served {
 		if !s.answers {

@@ -13,18 +13,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Delegation is a task that an agent gives to another one. The answer is kept in a
-// conversation of its own, spawned from that of the first agent (CNV-014).
+// Delegation is a task that one agent gives to another. The answer is stored in a
+// conversation of its own, spawned from the conversation of the first agent (CNV-014).
 type Delegation struct {
-	// Owner is the principal for whom the first agent runs, and Session that of its run.
+	// Owner is the principal for whom the first agent runs, Session the session of its run.
 	Owner, Session string
-	// Conversation and Turn are the place of the first agent.
+	// Conversation and Turn are the conversation and the turn that the first agent answers.
 	Conversation, Turn string
-	// Run and Path are the place of the request in the run. A request with the same
-	// Input at the same place is the same delegation, however often it is made.
+	// Run and Path are the run and the path of the node that delegates. A repeated request
+	// with the same Input at the same place is the same delegation.
 	Run  string
 	Path edn.Value
-	// Agent is the capability that asks, Input the input for the one that is asked.
+	// Agent is the capability that delegates, Input the input of the agent that is called.
 	Agent string
 	Input edn.Value
 }
@@ -32,13 +32,14 @@ type Delegation struct {
 // Delegated is the conversation of a delegation.
 type Delegated struct {
 	ID    string
-	Depth int // conversations that were spawned one from the other, up to this one
+	Depth int // number of spawned conversations on the way to this one, itself included
 	key   string
 	by    Call
 }
 
-// Delegate opens the conversation of a delegation, with the task as its first turn. It
-// is archived, so that lists of conversations do not have it.
+// Delegate creates the conversation of a delegation, with the task as its first turn, or
+// returns the existing one of the same delegation. The conversation is archived, so that
+// lists omit it.
 func (s *Service) Delegate(ctx context.Context, d Delegation) (out Delegated, err *contract.Error) {
 	task, err := messagesOf(d.Input)
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *Service) Delegate(ctx context.Context, d Delegation) (out Delegated, er
 	if turns.ParseTurn(d.Turn) != 0 {
 		in = in.AssocKey(keyTurn, edn.Text(d.Turn))
 	}
-	// The place of the first agent was checked when it was called.
+	// The conversation and turn of the first agent were checked when it was called.
 	out.by = Call{
 		Caller:  session.Caller{Principal: d.Owner, Any: true},
 		Intent:  "conversation/spawn",
@@ -75,8 +76,10 @@ func (s *Service) Delegate(ctx context.Context, d Delegation) (out Delegated, er
 	}))
 }
 
-// Return commits the answer of the agent that was asked. The result is what the first
-// agent gets: the answer with the text of its last message, and its conversation.
+// Return commits the messages of the answer of the called agent to the conversation of the
+// delegation. It returns the response for the first agent, whose :out also has the text of
+// the last message and the id of the conversation. Repeating it commits nothing new. The
+// error is schema/invalid if the answer is not a map.
 func (s *Service) Return(ctx context.Context, d Delegated, response edn.Value) (edn.Value, *contract.Error) {
 	out := response.Key("result").Key("out")
 	if !out.IsMap() {
@@ -107,7 +110,7 @@ func (s *Service) Return(ctx context.Context, d Delegated, response edn.Value) (
 	return response.AssocKey("result", response.Key("result").AssocKey("out", out)), nil
 }
 
-// resultOf is the text of the last message of an assistant that has one.
+// resultOf returns the last non-empty text of an assistant, noResult if there is none.
 func resultOf(messages iter.Seq[conversation.Message]) string {
 	said := noResult
 	for m := range messages {

@@ -21,7 +21,7 @@ const (
 	keyAt    = "at-turn"
 )
 
-// nameOf is an intent without its namespace.
+// nameOf returns an intent without its namespace.
 func nameOf(intent string) string { return strings.TrimPrefix(intent, "conversation/") }
 
 func text(input edn.Value, key string) string {
@@ -36,10 +36,10 @@ func flag(input edn.Value, key string, otherwise bool) bool {
 	return otherwise
 }
 
-// anyVersion is the base of a change for any version.
+// anyVersion is the base version of a change that applies to every version.
 const anyVersion = -1
 
-// base is the version that the caller expects.
+// base returns the version that the caller expects, anyVersion if the input names none.
 func base(input edn.Value) int64 {
 	if n, ok := input.Key("base-version").AsInt(); ok {
 		return n
@@ -47,7 +47,7 @@ func base(input edn.Value) int64 {
 	return anyVersion
 }
 
-// tail is what becomes of the turns after a changed one.
+// tail returns the :tail of an input, turns.Cut by default.
 func tail(input edn.Value) turns.Tail {
 	if k, _ := input.Key("tail").AsKeyword(); k == string(turns.Keep) {
 		return turns.Keep
@@ -55,7 +55,7 @@ func tail(input edn.Value) turns.Tail {
 	return turns.Cut
 }
 
-// needed are the keys without which an operation has nothing to work on.
+// needed are the required keys of the operations.
 var needed = map[string][]string{
 	"get": {keyID}, "append": {keyID}, "send": {keyID}, "regenerate": {keyID}, "edit": {keyID, keyTurn},
 	"select": {keyID, keyTurn, keySpan}, "truncate": {keyID, keyTurn}, "fork": {keyID}, "spawn": {keyID},
@@ -73,8 +73,8 @@ func complete(intent string, input edn.Value) *contract.Error {
 	return nil
 }
 
-// wellFormed rejects ids of turns and spans that none can have, in the words of the
-// caller.
+// wellFormed rejects malformed ids of turns and spans. The error repeats the id as the
+// caller wrote it.
 func wellFormed(input edn.Value) *contract.Error {
 	for _, id := range []struct {
 		key, typ, noun, example string
@@ -92,10 +92,11 @@ func wellFormed(input edn.Value) *contract.Error {
 	return nil
 }
 
-// turnOf is the turn that an input names, 0 for an id that no turn has.
+// turnOf returns the number of the turn that an input names, 0 for a malformed id.
 func turnOf(input edn.Value) int64 { return turns.ParseTurn(text(input, keyTurn)) }
 
-// messagesOf reads the :messages of a value.
+// messagesOf reads and checks the :messages of a value, of which there must be at least
+// one.
 func messagesOf(v edn.Value) (out []conversation.Message, err *contract.Error) {
 	list := v.Key("messages")
 	if n := list.Len(); n > turns.MaxTurns {
@@ -113,7 +114,7 @@ func messagesOf(v edn.Value) (out []conversation.Message, err *contract.Error) {
 	return out, turns.Check(out)
 }
 
-// userText is the message of a user with a text.
+// userText returns a user message with a text, checked against the limits.
 func userText(s string) (conversation.Message, *contract.Error) {
 	m := conversation.User(s)
 	return m, turns.Check([]conversation.Message{m})
@@ -132,7 +133,7 @@ func flat(spans [][]conversation.Message) iter.Seq[conversation.Message] {
 	}
 }
 
-// value is a conversation without its path.
+// value returns the fields of a conversation without its path.
 func (c Conversation) value() edn.MapBuilder {
 	var b edn.MapBuilder
 	b.Key(keyID, edn.Text(c.ID))
@@ -157,7 +158,7 @@ func (c Conversation) value() edn.MapBuilder {
 	return b
 }
 
-// stepValues are steps as answers have them.
+// stepValues returns steps in the form of answers.
 func stepValues(steps []turns.Step) edn.Value {
 	out := make([]edn.Value, len(steps))
 	for i, s := range steps {
@@ -179,8 +180,8 @@ func messageValues(messages iter.Seq[conversation.Message]) edn.Value {
 	return edn.Vector(out...)
 }
 
-// value is the answer of an operation that changed a path: the new version and the
-// turns that follow what stayed.
+// value returns the answer of an operation that changed a path: the new version and the new
+// turns after the unchanged ones.
 func (w written) value() edn.MapBuilder {
 	var b edn.MapBuilder
 	b.Key(keyID, edn.Text(w.ID))
@@ -190,7 +191,7 @@ func (w written) value() edn.MapBuilder {
 	return b
 }
 
-// event reports what happened, besides pieces of text.
+// event sends an event to c.Event, if set. more, which may be nil, adds fields.
 func (c *Call) event(kind string, more func(*edn.MapBuilder)) {
 	if c.Event == nil {
 		return

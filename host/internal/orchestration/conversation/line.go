@@ -9,11 +9,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxWaiting limits the operations that wait for one conversation (CNV-027).
+// maxWaiting is the maximum number of operations that wait for one conversation (CNV-027).
 const maxWaiting = 8
 
-// lines has a line for each conversation in use: its operations that write follow each
-// other in the order of their arrival.
+// lines holds a queue for each conversation in use, so that its write operations run one
+// after the other, in the order of their arrival.
 type lines struct {
 	mu   sync.Mutex
 	byID map[string]*line
@@ -24,7 +24,8 @@ type line struct {
 	waiting []*place
 }
 
-// holder is the call that has a conversation: its run and the path of its node.
+// holder identifies the call that currently has a conversation, by its run and the path of
+// its node.
 type holder struct {
 	run  string
 	path edn.Value
@@ -32,10 +33,10 @@ type holder struct {
 
 type place struct {
 	of   holder
-	turn chan struct{} // closed when it is its turn
+	turn chan struct{} // closed when the call gets the conversation
 }
 
-// around reports whether another call is made within this one.
+// around reports whether the call inner was made within the call h.
 func (h holder) around(inner holder) bool {
 	if h.run == "" || h.run != inner.run || inner.path.Len() <= h.path.Len() {
 		return false
@@ -49,7 +50,9 @@ func (h holder) around(inner holder) bool {
 	return true
 }
 
-// enter waits until a call has the conversation. leave passes it on.
+// enter waits until the call h has the conversation; leave passes the conversation to the
+// next call. The error is conversation/conflict if an enclosing call has the conversation,
+// which would deadlock, runtime/overloaded if too many calls wait, or the cause of ctx.
 func (x *lines) enter(ctx context.Context, id string, h holder) (leave func(), err *contract.Error) {
 	x.mu.Lock()
 	l := x.byID[id]
@@ -84,7 +87,7 @@ func (x *lines) enter(ctx context.Context, id string, h holder) (leave func(), e
 		l.waiting = slices.Delete(l.waiting, i, i+1)
 	}
 	x.mu.Unlock()
-	if i < 0 { // it was its turn meanwhile
+	if i < 0 { // it got the conversation meanwhile
 		x.leave(id)
 	}
 	return nil, contract.AsError(context.Cause(ctx))

@@ -18,8 +18,9 @@ type Memory struct {
 	mu    sync.RWMutex
 	byID  map[string]*kept
 	spans map[int64]span
-	last  int64 // number of a span
-	// sessions are those whose turns are conversations; nil: none.
+	last  int64 // number of the newest span
+	// sessions is the store of sessions whose turns are conversations of this Memory; nil:
+	// none.
 	sessions *memorySessions
 }
 
@@ -87,7 +88,8 @@ func (m *Memory) Update(ctx context.Context, id string, decide func(Reader) (Cha
 	return steps, nil
 }
 
-// forget removes the summary of a session that tells of what a change takes from its path.
+// forget removes the summary of a session if it covers a turn that a change removes from
+// the path.
 func (m *Memory) forget(ctx context.Context, id string, c Change) error {
 	of, turn, err := Forgotten(memoryReader{m, m.byID[id]}, c)
 	if c.Delete {
@@ -110,7 +112,7 @@ func (m *Memory) remove(id string) {
 	}
 }
 
-// add keeps new spans.
+// add stores new spans and returns their numbers.
 func (m *Memory) add(spans []turns.Span, at time.Time) []turns.Number {
 	numbers := make([]turns.Number, len(spans))
 	for i, s := range spans {
@@ -124,7 +126,7 @@ func (m *Memory) add(spans []turns.Span, at time.Time) []turns.Number {
 	return numbers
 }
 
-// apply applies a change besides that of the path, which is given.
+// apply applies a change; path is the path after it.
 func (k *kept) apply(c Change, path turns.Path) {
 	if c.Set != nil {
 		k.Conversation = *c.Set
@@ -146,7 +148,8 @@ func (k *kept) apply(c Change, path turns.Path) {
 	}
 }
 
-// path returns the path of a version; 0: the current one.
+// path returns the path of a version, 0 for the current one; nil if there is no such
+// version.
 func (k *kept) path(version int64) turns.Path {
 	if k == nil || len(k.versions) == 0 {
 		return nil

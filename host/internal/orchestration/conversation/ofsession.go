@@ -12,12 +12,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// kindAct is the kind of the commits that acts make in the conversation of their session.
+// kindAct is the Kind of commits that acts make in the conversation of their session.
 const kindAct = "act"
 
-// Appended returns the change that adds turns of acts to the conversation of a session.
-// The conversation belongs to the owner of the session; the first turns create it. The
-// limit of turns on a path is not theirs.
+// Appended returns the change that adds turns of acts to the conversation of a session. The
+// conversation belongs to the owner of the session; found is false if this change creates
+// it. The limit of turns on a path does not apply. Turns without text are skipped; if none
+// remains, the change is empty.
 func Appended(was Conversation, found bool, to session.Session, said []session.Turn) Change {
 	messages := make([]conversation.Message, 0, len(said))
 	var at time.Time
@@ -38,9 +39,10 @@ func Appended(was Conversation, found bool, to session.Session, said []session.T
 	return Change{Set: &was, Path: &do, Commit: &Commit{Version: was.Version, Kind: kindAct, At: at}}
 }
 
-// Forgotten returns the session whose existing turns a change replaces or removes, with the
-// lowest number among the turns from the first changed one on. A summary that covers that
-// number is out of date. of is empty if the change touches no existing turn of a session.
+// Forgotten returns the session whose existing turns a change replaces or removes, and the
+// lowest session turn number (which is a span number) among the steps from Change.Path.Keep
+// on. A summary that covers that number is out of date. of is empty if the change touches
+// no existing turn of a session.
 func Forgotten(r Reader, c Change) (of string, turn int64, err error) {
 	was, _ := r.Conversation()
 	id, ok := session.OfConversation(was.ID)
@@ -64,8 +66,8 @@ func messageOf(t session.Turn) conversation.Message {
 	return m.WithAttribution(conversation.Attribution{Run: t.Run})
 }
 
-// TurnOf returns a span of a path as the turn of a session; false: acts do not get it,
-// because it has no text, or not that of a user or an assistant.
+// TurnOf returns a span of a path as the turn of a session. It returns false for a span
+// that acts do not get: one without text, or of another role than user and assistant.
 func TurnOf(span int64, role conversation.Role, said []conversation.Message, at time.Time) (session.Turn, bool) {
 	if role != conversation.RoleUser && role != conversation.RoleAssistant {
 		return session.Turn{}, false
@@ -96,7 +98,7 @@ func (m *Memory) Sessions() session.Store {
 
 type memorySessions struct {
 	session.Memory
-	mu   sync.Mutex // an update of both
+	mu   sync.Mutex // held during an update of both stores
 	talk *Memory
 }
 

@@ -10,8 +10,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation/session"
 )
 
-// Owned is the store of sessions of the SDK over the conversations of one principal: a
-// session sees the messages of a path. Changes begin and end between turns.
+// Owned implements the session store of the SDK with the conversations of one principal:
+// the messages of a session are those of the path. A change must start and end at turn
+// boundaries. The error for a conversation of another principal is conversation/not-found.
 type Owned struct {
 	s     *Service
 	owner string
@@ -47,7 +48,7 @@ func (o Owned) Load(ctx context.Context, id string) (out session.Snapshot, err e
 
 // Commit implements session.Store.
 func (o Owned) Commit(ctx context.Context, id string, base session.Version, c session.Change) (session.Version, error) {
-	var refused error // of the interface, which the store need not know
+	var refused error // an error of the SDK interface; the store gets a *contract.Error
 	_, err := o.s.store.Update(ctx, id, func(r Reader) (Change, error) {
 		refused = nil
 		of, found := r.Conversation()
@@ -105,13 +106,15 @@ func (st state) whole() (turns.Path, [][]conversation.Message, error) {
 	return path, said, nil
 }
 
-// replaced is the change of a path that replaces messages.
+// replaced returns the change of the path that replaces a range of messages. The error is a
+// *session.RangeError for a range outside the path, or conversation/invalid-message for one
+// that starts or ends within a turn.
 func (st state) replaced(c session.Change) (turns.Change, error) {
 	path, said, err := st.whole()
 	if err != nil {
 		return turns.Change{}, err
 	}
-	places, n := map[int]int{0: 0}, 0 // of turns, by the messages before them
+	places, n := map[int]int{0: 0}, 0 // positions of turns by the number of messages before them
 	for i, messages := range said {
 		n += len(messages)
 		places[n] = i + 1

@@ -15,9 +15,9 @@ const (
 	history = 100 // commits
 )
 
-// get returns a conversation with its path: the whole one or the last :window turns,
-// of the current or an earlier version. With a turn it returns the alternatives of
-// that instead.
+// get returns a conversation with its path: the whole path or the last :window turns, of
+// the current or an earlier version. With :turn/id it returns the alternatives of that turn
+// instead.
 func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contract.Error) {
 	err = s.read(ctx, c, text(c.Input, keyID), func(st state) error {
 		b := st.value()
@@ -88,7 +88,7 @@ func (st state) pathInto(b *edn.MapBuilder, version int64, window edn.Value) err
 	return nil
 }
 
-// alternatives are the spans of a turn on the path with their messages.
+// alternatives returns the spans of a turn on the path with their messages.
 func (st state) alternatives(turn int64) (edn.Value, error) {
 	path, err := st.Path(0)
 	if err != nil {
@@ -121,7 +121,8 @@ func (st state) alternatives(turn int64) (edn.Value, error) {
 	return edn.Vector(out...), nil
 }
 
-// list returns the conversations of the caller, of all with :any? for those who may.
+// list returns the conversations of the caller. With :any? it returns those of all
+// principals, if the caller may read them.
 func (s *Service) list(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	f := Filter{Owner: c.Caller.Principal, After: text(c.Input, "after"), Archived: flag(c.Input, "archived?", false), Limit: listed}
 	if n, ok := c.Input.Key("limit").AsInt(); ok && n > 0 {

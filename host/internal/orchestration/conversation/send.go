@@ -16,14 +16,14 @@ const AgentIntent = "agent/run"
 
 const modelIntent = "model/chat"
 
-// maxDrafts limits the drafts of a conversation. Beyond it none is taken, so that no
-// text is lost; one that is there can still be sent.
+// maxDrafts is the maximum number of drafts of a conversation. At the limit a new draft is
+// rejected, so that no stored text is lost; existing drafts can still be sent.
 const maxDrafts = 64
 
-// send commits a message of the user and the answer of a model or an agent to it, in
-// one commit: after the path, or with :at-turn in place of a turn of the user. The
-// message is a draft before the answer is asked for: a failure or a crash loses no text
-// and commits no half turn (CNV-021).
+// send commits a message of the user and the answer of a model or an agent in one commit:
+// after the path, or with :at-turn as an alternative of a turn of the user. The message is
+// stored as a draft before the model is called: a failure or a crash loses no text and
+// commits no message without its answer (CNV-021).
 func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	leave, err := s.lines.enter(ctx, id, c.holder())
@@ -61,7 +61,7 @@ func (s *Service) send(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	return s.answered(c, w, out, err)
 }
 
-// exchange is the change that adds a message and its answer to the path.
+// exchange returns the change that adds a message and its answer to the path.
 func (st state) exchange(input edn.Value, m conversation.Message, answer []conversation.Message) (turns.Change, *contract.Error) {
 	if !input.HasKey(keyAt) {
 		return turns.Append(st.Turns, append([]conversation.Message{m}, answer...)), nil
@@ -73,9 +73,9 @@ func (st state) exchange(input edn.Value, m conversation.Message, answer []conve
 	return path.Exchange(turns.ParseTurn(text(input, keyAt)), m, answer)
 }
 
-// onlyActsSince rejects the commit of an answer to the path of a version if that has changed
-// since. Turns that acts added to the conversation of their session do not count: an answer
-// that is paid for follows them, unless it would replace them.
+// onlyActsSince rejects the commit of an answer if the path has changed since version.
+// Turns that acts added to the conversation of their session do not count, unless the
+// answer replaces a turn: the answer is already paid for, so it is appended after them.
 func (st state) onlyActsSince(version int64, input edn.Value) *contract.Error {
 	if version == st.Version {
 		return nil
@@ -93,13 +93,13 @@ func (st state) onlyActsSince(version int64, input edn.Value) *contract.Error {
 	return nil
 }
 
-// answerAt is what an answer is asked for: a path at a version.
+// answerAt is the path that a model or an agent answers, at a version.
 type answerAt struct {
 	view
 	version int64
 }
 
-// at reads the path up to a place, -1 for the whole one.
+// at reads the first until turns of the path, all for -1.
 func (s *Service) at(c *Call, st state, until int) (*answerAt, error) {
 	path, said, err := st.whole()
 	if err != nil {
@@ -120,7 +120,8 @@ func (s *Service) at(c *Call, st state, until int) (*answerAt, error) {
 	return &answerAt{v, st.Version}, nil
 }
 
-// draft stores the message of a call as a draft. A call that has committed gets none.
+// draft stores the message of a call as a draft and returns the path that is to be
+// answered; at is nil if the call has committed before, and then no draft is stored.
 func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, at *answerAt, err *contract.Error) {
 	_, failure := s.store.Update(ctx, id, func(r Reader) (Change, error) {
 		at = nil
@@ -157,7 +158,7 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		}
 		was := text(c.Input, keyDraft)
 		change := Change{AddDraft: &draft}
-		for _, d := range all { // a text has one draft besides the one that is sent again
+		for _, d := range all { // at most one draft per text, besides the one that is sent again
 			if d.Key == was && c.replaces() || d.Key != was && d.Message.Equal(draft.Message) {
 				change.DropDrafts = append(change.DropDrafts, d.Key)
 			}
@@ -172,10 +173,12 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 	return draft, at, failed("send to conversation "+id, failure)
 }
 
-// replaces reports whether a call has a text of its own in place of a draft.
+// replaces reports whether the input has a text of its own, which takes the place of the
+// draft that it may name.
 func (c *Call) replaces() bool { return c.Input.HasKey("text") || c.Input.HasKey("content") }
 
-// message is the message of a call: its text, its parts, or one of the drafts.
+// message returns the message of a call: its text, its parts, or the named one of the
+// drafts.
 func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 	if id := text(c.Input, keyDraft); id != "" && !c.replaces() {
 		d, err := draftOf(drafts, id)
@@ -201,7 +204,7 @@ func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 	return m, turns.Check([]conversation.Message{m})
 }
 
-// draftOf returns the draft with an id.
+// draftOf returns the draft with an id; the error is conversation/invalid-message.
 func draftOf(drafts []Draft, id string) (Draft, *contract.Error) {
 	i := slices.IndexFunc(drafts, func(d Draft) bool { return d.Key == id })
 	if i < 0 {
@@ -211,8 +214,8 @@ func draftOf(drafts []Draft, id string) (Draft, *contract.Error) {
 	return drafts[i], nil
 }
 
-// drafted returns the keys of the drafts that a commit of a message replaces: its own,
-// the one that it was, and others of the same content.
+// drafted returns the keys of the drafts that the commit of draft d removes: d, the draft
+// was that it replaced, and others with the same content.
 func (st state) drafted(d Draft, was string) (keys []string, err error) {
 	all, err := st.Drafts()
 	for _, other := range all {
@@ -270,7 +273,7 @@ func (s *Service) regenerate(ctx context.Context, c *Call) (edn.Value, *contract
 	return s.answered(c, w, out, err)
 }
 
-// regenerated returns the place of the turn that a call regenerates.
+// regenerated returns the position of the turn that a call regenerates.
 func regenerated(path turns.Path, input edn.Value) (int, *contract.Error) {
 	i := len(path) - 1
 	if input.HasKey(keyTurn) {
@@ -293,7 +296,8 @@ func regenerated(path turns.Path, input edn.Value) (int, *contract.Error) {
 	return i, nil
 }
 
-// answer asks the model or the agent of a call for the messages that follow a path.
+// answer calls the model or the agent of a call and returns the messages that follow the
+// path.
 func (s *Service) answer(ctx context.Context, c *Call, at *answerAt) ([]conversation.Message, *contract.Error) {
 	out, err := s.ask(ctx, c, at)
 	if err != nil {
@@ -310,7 +314,7 @@ func (s *Service) answer(ctx context.Context, c *Call, at *answerAt) ([]conversa
 	return out, nil
 }
 
-// lastAnswer is the origin of the last message of an assistant.
+// lastAnswer returns the attribution of the last message of an assistant.
 func lastAnswer(messages iter.Seq[conversation.Message]) (by conversation.Attribution) {
 	for m := range messages {
 		if m.Role() == conversation.RoleAssistant {
@@ -347,8 +351,8 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
 }
 
-// turn is the last turn that is committed, to which what an agent spawns belongs; the
-// number 0: there is none.
+// turn returns the id of the last committed turn, to which conversations belong that an
+// agent spawns; TurnID(0) if there is none.
 func (at *answerAt) turn() string {
 	for _, step := range slices.Backward(at.path) {
 		if step.Turn != 0 {
@@ -358,10 +362,10 @@ func (at *answerAt) turn() string {
 	return turns.TurnID(0)
 }
 
-// Resolve returns the input of an agent. If it names a conversation, that has to be one of
-// the caller, and the input gets the turn that the agent answers, which is on the path
-// (CNV-014). Without :messages it gets those of the conversation, at most of the last
-// :window turns (CNV-013).
+// Resolve returns the input of an agent call. An input without a conversation is returned
+// unchanged. Otherwise the conversation must be one of the caller, and the input gets the
+// turn that the agent answers, which must be on the path (CNV-014). If it has no :messages,
+// it gets those of the conversation, of at most the last :window turns (CNV-013).
 func (s *Service) Resolve(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	if id == "" {
@@ -395,8 +399,8 @@ func (s *Service) Resolve(ctx context.Context, c Call) (edn.Value, *contract.Err
 	return c.Input.AssocKey("messages", messageList(messages)).AssocKey(keyTurn, edn.Text(at.turn())), nil
 }
 
-// askAgent asks an agent. It gets the model and the tools as they are in the input of
-// the call, and the identity of the conversation and the turn.
+// askAgent calls an agent with the model and the tools of the input of the call, and with
+// the ids of the conversation and the turn.
 func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages []conversation.Message) ([]conversation.Message, *contract.Error) {
 	var input edn.MapBuilder
 	input.Key("messages", messageList(messages))
@@ -422,7 +426,8 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	return out, err
 }
 
-// target is the :task that asks a capability, or an intent.
+// target returns the :task that calls the capability of a handle, the intent of a keyword,
+// or else the given intent.
 func target(of edn.Value, intent string) edn.Value {
 	if id, ok := contract.HandleOf(of); ok {
 		return edn.MustMap(edn.K("intent"), edn.K(intent), edn.K("cap/id"), edn.K(id))
@@ -441,7 +446,8 @@ func messageList(messages []conversation.Message) edn.Value {
 	return edn.Vector(out...)
 }
 
-// attribution completes what a message says about its origin.
+// attribution returns the attribution of a message, with the fields that the message lacks
+// taken from the response.
 func attribution(m conversation.Message, c *Call, response edn.Value, agent string) conversation.Attribution {
 	by := m.Attribution()
 	by.Run = c.Run
@@ -457,7 +463,8 @@ func attribution(m conversation.Message, c *Call, response edn.Value, agent stri
 	return by
 }
 
-// answered is the answer of a call that committed what a model or an agent said.
+// answered returns the output of a call that committed the messages of a model or an agent,
+// and sends the event completed or error.
 func (s *Service) answered(c *Call, w written, out []conversation.Message, err *contract.Error) (edn.Value, *contract.Error) {
 	if err != nil {
 		c.event("error", func(b *edn.MapBuilder) { b.Key("error", err.Value()) })
@@ -478,7 +485,7 @@ func (s *Service) answered(c *Call, w written, out []conversation.Message, err *
 	return b.Map(), nil
 }
 
-// sent is the answer of a call that had committed before.
+// sent returns the output of a call that has committed before.
 func (s *Service) sent(ctx context.Context, c *Call, id string) (edn.Value, *contract.Error) {
 	var w written
 	var out []conversation.Message

@@ -19,24 +19,26 @@ import (
 
 // Call is one call of an intent of the namespace conversation.
 type Call struct {
-	// Caller is the principal. Any permits the conversations of others, Only limits it to
-	// those of a session.
+	// Caller is the principal. Any permits the conversations of other principals, Only
+	// limits it to those of one session.
 	Caller session.Caller
 	Intent string
 	Input  edn.Value
-	// Session is that of the request; empty: none.
+	// Session is the session of the request; empty: none.
 	Session string
-	// Run and Path are the place of the call. Key is its effect key: a call with the
-	// key of a commit has been made.
+	// Run and Path are the place of the call in its run. Key is its effect key: if a commit
+	// has this key, the call has been executed before and returns the result of that
+	// commit.
 	Run  string
 	Path edn.Value
 	Key  string
-	// Ask sends a request within the call and returns the response. show, which may be
+	// Ask sends a request within the call and blocks until the response. show, which may be
 	// nil, receives pieces of the text of the answer.
 	Ask func(ctx context.Context, request edn.Value, show func(piece edn.Value)) (edn.Value, *contract.Error)
-	// Serves reports whether an intent can be asked for.
+	// Serves reports whether any capability serves an intent.
 	Serves func(intent string) bool
-	// Show and Event receive pieces of text and events as they come; nil: not wanted.
+	// Show and Event receive pieces of text and events while the call runs; nil: they are
+	// dropped.
 	Show  func(piece edn.Value)
 	Event func(event edn.Value)
 
@@ -45,10 +47,10 @@ type Call struct {
 
 func (c *Call) holder() holder { return holder{c.Run, c.Path} }
 
-// Rules bound what a model gets of a conversation.
+// Rules limit the part of a conversation that a model gets.
 type Rules struct {
 	Window session.Window
-	// SummaryChars limits the summary of what no longer fits.
+	// SummaryChars limits the summary of the turns outside the window, in code points.
 	SummaryChars int
 }
 
@@ -61,8 +63,8 @@ type Service struct {
 	lines    lines
 }
 
-// New returns a service. sessions can freeze their conversations; a nil clock is
-// time.Now.
+// New returns a service. sessions, which may be nil, decides whether the conversations of a
+// session are frozen; a nil now is time.Now.
 func New(store Store, sessions *session.Service, rules Rules, now func() time.Time) *Service {
 	if now == nil {
 		now = time.Now
@@ -72,12 +74,13 @@ func New(store Store, sessions *session.Service, rules Rules, now func() time.Ti
 	return s
 }
 
-// Configure sets the rules of later calls.
+// Configure sets the rules of later calls. It may be called at any time.
 func (s *Service) Configure(r Rules) { s.rules.Store(&r) }
 
 func (s *Service) clock() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Sweep deletes content that no conversation names.
+// Sweep deletes the content that no conversation refers to any more, and returns its
+// amount. The error is conversation/store-failed.
 func (s *Service) Sweep(ctx context.Context) (Swept, *contract.Error) {
 	out, err := s.store.Sweep(ctx)
 	return out, failed("delete content that no conversation names", err)
@@ -86,7 +89,7 @@ func (s *Service) Sweep(ctx context.Context) (Swept, *contract.Error) {
 // operation executes the call of one intent.
 type operation func(s *Service, ctx context.Context, c *Call) (edn.Value, *contract.Error)
 
-// operations are the intents without their namespace.
+// operations maps the intents, without their namespace, to their functions.
 var operations = map[string]operation{
 	"open": (*Service).open, "get": (*Service).get, "list": (*Service).list, "append": (*Service).append,
 	"send": (*Service).send, "regenerate": (*Service).regenerate, "edit": (*Service).edit, "select": (*Service).choose,
@@ -94,7 +97,10 @@ var operations = map[string]operation{
 	"restore": (*Service).restore, "archive": (*Service).archive, "delete": (*Service).delete,
 }
 
-// Do executes a call and returns its output.
+// Do executes a call and returns its output. A write operation waits for the earlier ones
+// on its conversation; send and regenerate block until the model or the agent has answered.
+// The errors are intent/not-supported, invalid-request, runtime/overloaded, those of the
+// namespace conversation, session.vars/session-frozen, and those of the model or the agent.
 func (s *Service) Do(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	do, ok := operations[nameOf(c.Intent)]
 	if !ok {
@@ -109,8 +115,8 @@ func (s *Service) Do(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	return do(s, ctx, &c)
 }
 
-// failed returns the error of an operation: a failure of the store is
-// conversation/store-failed.
+// failed returns err as a *contract.Error, nil for nil: a typed error as it is, any other
+// and those of the journal as conversation/store-failed.
 func failed(doing string, err error) *contract.Error {
 	if err == nil {
 		return nil
@@ -134,7 +140,7 @@ func notFound(id string) *contract.Error {
 	return err
 }
 
-// has rejects a change for another version than that of the conversation.
+// has rejects a change whose base is not the version of the conversation.
 func (st state) has(base int64) *contract.Error {
 	if base == anyVersion || base == st.Version {
 		return nil
@@ -150,7 +156,7 @@ func conflict(id string, base, current int64) *contract.Error {
 // idForm is the form of ids that callers choose.
 var idForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// newID returns the id that a caller chose for a new conversation, or makes one.
+// newID returns the id that the caller chose for a new conversation, or a generated one.
 func (s *Service) newID(input edn.Value, key string) (string, *contract.Error) {
 	id := text(input, key)
 	switch {
@@ -163,13 +169,14 @@ func (s *Service) newID(input edn.Value, key string) (string, *contract.Error) {
 	return id, nil
 }
 
-// state is a conversation that an operation may use, as it is stored.
+// state is a stored conversation that the caller may use.
 type state struct {
 	Reader
 	Conversation
 }
 
-// open reads a conversation of the caller.
+// open returns a conversation, or conversation/not-found if there is none or the caller may
+// not use it.
 func (c *Call) open(r Reader, id string) (state, *contract.Error) {
 	of, ok := r.Conversation()
 	if !ok || !c.Caller.Any && of.Owner != c.Caller.Principal || c.Caller.Only != "" && of.Session != c.Caller.Only {
@@ -178,7 +185,8 @@ func (c *Call) open(r Reader, id string) (state, *contract.Error) {
 	return state{r, of}, nil
 }
 
-// versionIn returns the version that an input names.
+// versionIn returns the :version of an input; the error is invalid-request if the
+// conversation has no such version.
 func (st state) versionIn(input edn.Value) (int64, *contract.Error) {
 	version, ok := input.Key("version").AsInt()
 	if !ok || version < 0 || version > st.Version {
@@ -188,7 +196,7 @@ func (st state) versionIn(input edn.Value) (int64, *contract.Error) {
 	return version, nil
 }
 
-// read reads a conversation of the caller.
+// read calls read with a conversation that the caller may use.
 func (s *Service) read(ctx context.Context, c *Call, id string, read func(state) error) *contract.Error {
 	return failed("read conversation "+id, s.store.Read(ctx, id, func(r Reader) error {
 		st, err := c.open(r, id)
@@ -199,22 +207,22 @@ func (s *Service) read(ctx context.Context, c *Call, id string, read func(state)
 	}))
 }
 
-// commit is a change of a path that an operation decides on.
+// commit is the decision of an operation: a change of the path, and drafts to delete.
 type commit struct {
 	turns.Change
 	drop []string // keys of drafts
 }
 
-// written is what a commit did.
+// written is the result of a commit: the conversation after it and the new steps.
 type written struct {
 	Conversation
-	first int // place of the first step that is new
+	first int // position of the first new step
 	steps []turns.Step
 }
 
-// change commits a change of a conversation. A call whose key has committed changes
-// nothing: it returns what it did then. base is the version that the change is for, or
-// anyVersion.
+// change commits the change that decide returns. If the key of the call has committed
+// before, it changes nothing and returns the result of that commit. base is the version
+// that the change applies to, or anyVersion.
 func (s *Service) change(ctx context.Context, c *Call, id string, base int64,
 	decide func(state) (commit, *contract.Error),
 ) (out written, err *contract.Error) {
@@ -269,7 +277,7 @@ func (s *Service) change(ctx context.Context, c *Call, id string, base int64,
 	return out, nil
 }
 
-// fits checks the limits of a changed path.
+// fits checks the limits of the path after a commit.
 func (do commit) fits(st state) error {
 	spans := 0
 	for _, s := range do.Spans {
@@ -288,8 +296,8 @@ func (do commit) fits(st state) error {
 	return nil
 }
 
-// made returns what a commit did that was made before. Steps from the end of the
-// version before are its own.
+// made returns the result of an earlier commit. Its steps are those in which its version
+// differs from the version before.
 func (st state) made(c Commit) (written, error) {
 	path, err := st.Path(c.Version)
 	if err != nil {
@@ -307,7 +315,8 @@ func (st state) made(c Commit) (written, error) {
 	return written{of, to.Keep, to.Steps}, nil
 }
 
-// thawed rejects a change of a conversation whose session is frozen.
+// thawed rejects a change of a conversation whose session is frozen. A deleted session does
+// not count.
 func (s *Service) thawed(ctx context.Context, of Conversation) *contract.Error {
 	if of.Session == "" || s.sessions == nil {
 		return nil
@@ -324,7 +333,7 @@ func (s *Service) thawed(ctx context.Context, of Conversation) *contract.Error {
 	return nil
 }
 
-// follows rejects a change whose path has the result of a tool without its call.
+// follows rejects a change after which the path has a tool result without its call.
 func follows(st state, c turns.Change) *contract.Error {
 	needed := false
 	for _, s := range c.Spans {

@@ -8,13 +8,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// Conversation is a conversation without its path. Times have milliseconds.
+// Conversation is a conversation without its path. Times have millisecond precision.
 type Conversation struct {
 	ID, Owner string
-	// Session is the session in which it was opened, which can freeze it; empty: none.
+	// Session is the session in which it was created; while that is frozen, operations
+	// cannot change the conversation. Empty: none.
 	Session string
 	Title   string
-	// Version counts the commits, and Turns the turns on the path.
+	// Version is the number of commits, Turns the number of turns on the path.
 	Version  int64
 	Turns    int
 	Archived bool
@@ -23,15 +24,16 @@ type Conversation struct {
 	From     Relation
 }
 
-// Relation says from what a conversation comes. The zero Relation is one of its own.
+// Relation is the origin of a forked or spawned conversation. It is zero for any other.
 type Relation struct {
 	Kind string // ForkedFrom or SpawnedFrom
 	ID   string // of the other conversation
-	Turn int64  // of its path, 0: it had none
+	Turn int64  // the turn of the other conversation; 0: its path was empty
 	Call string // the tool call that the result of a spawned conversation answers
-	// Run is the run within which an agent asked for it; empty: a caller did.
+	// Run is the run in which an agent created it; empty: a caller did.
 	Run string
-	// Depth counts the spawned conversations up to one that was not spawned.
+	// Depth is the number of spawned conversations on the way to this one, itself included;
+	// 0 for a fork.
 	Depth int
 }
 
@@ -41,14 +43,16 @@ const (
 	SpawnedFrom = "spawned-from"
 )
 
-// Draft is a message that is not committed. Its key is that of the commit.
+// Draft is a message that is not committed. Key is its :draft/id: the effect key of the
+// call that stored it, in the run Run.
 type Draft struct {
 	Key, Run string
 	Message  conversation.Message
 	At       time.Time
 }
 
-// Commit is a version of a path and what made it. An empty key is that of no call.
+// Commit is one version of a path. Kind is the operation that made it, Key the effect key
+// of its call, empty if no call made it.
 type Commit struct {
 	Version int64
 	Kind    string
@@ -56,8 +60,9 @@ type Commit struct {
 	At      time.Time
 }
 
-// Summary is a derived text that stands for the first Turns turns of a path. Basis is
-// the hash of their spans.
+// Summary is a generated text that replaces the first Turns turns of a path for a model.
+// Basis is the hash of their spans: the summary is valid only while the path still begins
+// with them.
 type Summary struct {
 	Turns int
 	Basis [32]byte
@@ -65,73 +70,80 @@ type Summary struct {
 	At    time.Time
 }
 
-// Change is what Update stores.
+// Change is what Update stores. The zero Change stores nothing.
 type Change struct {
-	// Set is the conversation with its new version and number of turns; nil: it stays
-	// as it is. Commit belongs to its version.
+	// Set is the conversation with its new version and number of turns; nil: unchanged.
+	// Commit is the commit of that version.
 	Set    *Conversation
 	Commit *Commit
-	// Copy gives a new conversation the first steps of the path of another one; then
-	// Path follows. A nil Path changes no step.
+	// Copy gives a new conversation the first steps of the path of another one; Path is
+	// applied after it. A nil Path changes no step.
 	Copy *Copy
 	Path *turns.Change
 
 	AddDraft   *Draft
 	DropDrafts []string // keys
 	Summary    *Summary
-	// Delete removes the conversation, and those that were spawned from it. Turns that
-	// others share stay.
+	// Delete removes the conversation and the conversations that were spawned from it.
+	// Turns that other conversations share stay.
 	Delete bool
 }
 
-// Copy is the first Keep steps of the path of a conversation.
+// Copy selects the first Keep steps of the path of conversation From.
 type Copy struct {
 	From string
 	Keep int
 }
 
-// Reader reads one conversation as it is at one moment.
+// Reader reads one conversation; it is valid until the function that got it returns. In
+// Update it reads one consistent state. In Read the conversation is read once and the paths
+// of its versions do not change, but drafts, commits, alternatives and summaries may be
+// newer, and a concurrent delete makes paths empty.
 type Reader interface {
-	// Conversation returns the conversation; false: there is none.
+	// Conversation returns the conversation; false if there is none.
 	Conversation() (Conversation, bool)
-	// Path returns the path of a version; 0: the current one.
+	// Path returns the path of a version, 0 for the current one; nil if there is no such
+	// version.
 	Path(version int64) (turns.Path, error)
-	// Messages returns the messages of the steps of a version from a place on.
+	// Messages returns the messages of each step of a version, starting with step from.
 	Messages(version int64, from int) ([][]conversation.Message, error)
-	// Spans returns the alternatives of a turn, in the order of their making.
+	// Spans returns the alternatives of a turn, oldest first.
 	Spans(turn int64) ([]int64, error)
-	// Said returns the messages of a span.
+	// Said returns the messages of a span. For an unknown span a store may return none, or
+	// conversation/store-failed.
 	Said(span int64) ([]conversation.Message, error)
-	// Committed returns the commit with a key.
+	// Committed returns the commit with a key; false if there is none, and for an empty
+	// key.
 	Committed(key string) (Commit, bool, error)
-	// Commits returns the last commits, newest first.
+	// Commits returns the last commits, newest first, at most most.
 	Commits(most int) ([]Commit, error)
 	// Drafts returns all drafts, oldest first.
 	Drafts() ([]Draft, error)
 	Summaries() ([]Summary, error)
-	// Of reads another conversation at the same moment.
+	// Of returns a Reader of another conversation, in Update of the same state.
 	Of(id string) (Reader, error)
 }
 
-// Filter selects conversations, in the order of their ids.
+// Filter selects conversations. They are listed in the order of their ids.
 type Filter struct {
 	Owner    string // empty: any
 	Session  string // empty: any
-	After    string // id
+	After    string // only ids greater than this one
 	Archived bool   // archived ones too
 	Limit    int
 }
 
-// Store keeps conversations.
+// Store stores conversations.
 //
-//  1. Update calls decide with what is stored and stores the change that it returns,
-//     as a whole or not at all. Updates follow each other, on all hosts. It returns the
-//     steps of Change.Path with the numbers of their spans.
-//  2. If decide fails, nothing is stored, and the error is its own.
-//  3. decide may be called again if the first attempt was not stored.
-//  4. Read calls read with what is stored.
-//  5. Content is stored once. Sweep deletes what no path names any more; it costs
-//     nothing if no conversation was deleted since the last time.
+//  1. Update calls decide with the stored state and stores the change that it returns,
+//     atomically. Updates are serialized, also between hosts. Update returns the steps
+//     of Change.Path with the numbers of their spans.
+//  2. If decide fails, nothing is stored, and its error is returned unchanged.
+//  3. decide may be called again if its first result could not be stored.
+//  4. Read calls read with the stored state and returns its error.
+//  5. List returns at most Filter.Limit conversations.
+//  6. A store may store equal content once. Sweep deletes spans and content that no
+//     path refers to any more.
 type Store interface {
 	Update(ctx context.Context, id string, decide func(Reader) (Change, error)) ([]turns.Step, error)
 	Read(ctx context.Context, id string, read func(Reader) error) error

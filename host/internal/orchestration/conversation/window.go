@@ -14,17 +14,18 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// summarizes is the intent that summarizes turns.
+// summarizes is the intent that is called to summarize turns.
 const summarizes = "context/summarize"
 
-// maxChunks limits the summaries that one call makes; the next call goes on.
+// maxChunks is the maximum number of summaries that one call makes; the next call
+// continues.
 const maxChunks = 8
 
-// tellSummary introduces a summary to a model.
+// tellSummary precedes a summary in the message to the model.
 const tellSummary = "Summary of the earlier conversation:\n"
 
-// view is what a model gets of a path: the instructions at its beginning, a summary of
-// the older part, and the last turns.
+// view is the part of a path that a model gets: the system turns at its beginning, a
+// summary of the older turns, and the last turns.
 type view struct {
 	s      *Service
 	c      *Call
@@ -35,8 +36,8 @@ type view struct {
 	limits Rules
 }
 
-// messages returns what the model gets. cut reports whether turns were left out
-// without a summary.
+// messages returns the messages for the model. cut is true if turns were left out without a
+// summary.
 func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bool, err *contract.Error) {
 	head := 0
 	for head < len(v.path) && v.path[head].Role == conversation.RoleSystem {
@@ -62,8 +63,8 @@ func (v *view) messages(ctx context.Context) (out []conversation.Message, cut bo
 	return out, cut, nil
 }
 
-// first returns the place from which the last turns fit into the window (SES-016). The
-// last turn is always in it.
+// first returns the position from which on the last turns fit into the window (SES-016).
+// The last turn is always included.
 func (v *view) first(head int) int {
 	first, chars := len(v.path), 0
 	for first > head && len(v.path)-first < v.limits.Window.Turns {
@@ -78,7 +79,8 @@ func (v *view) first(head int) int {
 	return first
 }
 
-// begin moves a place behind the results of tools whose calls are before it.
+// begin returns the first position from first on that is not a turn of tool results,
+// because their calls are before it.
 func (v *view) begin(first int) int {
 	for first < len(v.path) && v.path[first].Role == conversation.RoleTool {
 		first++
@@ -95,7 +97,8 @@ func (v *view) basis(n int) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// latest returns the summary of most turns whose basis is as it was.
+// latest returns the summary of the most turns whose basis still matches the path; zero if
+// there is none.
 func (v *view) latest() (out Summary) {
 	for _, s := range v.known {
 		if s.Turns > out.Turns && s.Turns <= len(v.path) && s.Basis == v.basis(s.Turns) {
@@ -105,9 +108,9 @@ func (v *view) latest() (out Summary) {
 	return out
 }
 
-// summary returns a summary that covers the turns before first. It is made only when
-// none has their basis, and then of more turns, so that the next calls need none
-// (CNV-028). If it cannot be made, it covers fewer turns.
+// summary returns a summary that covers the turns before first. It makes a new one only if
+// no stored one covers them, and then of more turns than needed, so that the next calls
+// need none (CNV-028). If the summarizing call fails, the result covers fewer turns.
 func (v *view) summary(ctx context.Context, head, first int) (Summary, *contract.Error) {
 	latest := v.latest()
 	latest.Turns = max(latest.Turns, head)
@@ -134,7 +137,7 @@ func (v *view) summary(ctx context.Context, head, first int) (Summary, *contract
 	return latest, nil
 }
 
-// extend makes and stores the summary that follows another one.
+// extend makes and stores the summary that continues s, up to turn until at most.
 func (v *view) extend(ctx context.Context, s Summary, until int) (Summary, *contract.Error) {
 	var b strings.Builder
 	if s.Text != "" {
@@ -173,7 +176,7 @@ func (v *view) extend(ctx context.Context, s Summary, until int) (Summary, *cont
 	return out, failed("keep the summary of conversation "+v.id, failure)
 }
 
-// answerText is the text of an answer.
+// answerText returns the text of an answer, "" if it has none.
 func answerText(out edn.Value) string {
 	for _, key := range []string{"summary", "text", "content"} {
 		if s, ok := out.Key(key).AsString(); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// alone executes a change of a conversation when no other one is made.
+// alone executes a change of a conversation while no other write operation on it runs.
 func (s *Service) alone(ctx context.Context, c *Call, decide func(state) (commit, *contract.Error)) (written, *contract.Error) {
 	id := text(c.Input, keyID)
 	leave, err := s.lines.enter(ctx, id, c.holder())
@@ -21,7 +21,7 @@ func (s *Service) alone(ctx context.Context, c *Call, decide func(state) (commit
 	return s.change(ctx, c, id, base(c.Input), decide)
 }
 
-// changed is alone with the answer of the intent, and the event of the change.
+// changed is alone, with the output of the intent and the event of the change.
 func (s *Service) changed(ctx context.Context, c *Call, event string, decide func(state) (commit, *contract.Error)) (edn.Value, *contract.Error) {
 	w, err := s.alone(ctx, c, decide)
 	if err != nil {
@@ -32,8 +32,8 @@ func (s *Service) changed(ctx context.Context, c *Call, event string, decide fun
 	return b.Map(), nil
 }
 
-// open returns a conversation, and creates it if there is none. That of a session is made by
-// its acts.
+// open returns a conversation, and creates it if there is none. The conversation of a
+// session is created by its acts only.
 func (s *Service) open(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id, malformed := s.newID(c.Input, keyID)
 	if malformed != nil {
@@ -69,7 +69,7 @@ func (s *Service) open(ctx context.Context, c *Call) (edn.Value, *contract.Error
 	return b.Map(), failed("open conversation "+id, failure)
 }
 
-// append adds messages: as new turns, or with :at-turn as an alternative of a turn.
+// append adds messages: as new turns, or with :at-turn as an alternative of that turn.
 func (s *Service) append(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	messages, err := messagesOf(c.Input)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Service) append(ctx context.Context, c *Call) (edn.Value, *contract.Err
 	})
 }
 
-// answered is the change that adds an alternative to a turn.
+// answered returns the change that adds an alternative to a turn.
 func (st state) answered(turn int64, messages []conversation.Message, tail turns.Tail) (commit, *contract.Error) {
 	path, failure := st.Path(0)
 	if failure != nil {
@@ -97,7 +97,7 @@ func (st state) answered(turn int64, messages []conversation.Message, tail turns
 	return commit{Change: do}, follows(st, do)
 }
 
-// edit replaces the text of a turn by an alternative.
+// edit adds a text as an alternative of a turn and selects it.
 func (s *Service) edit(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.changed(ctx, c, "edited", func(st state) (commit, *contract.Error) {
 		path, failure := st.Path(0)
@@ -144,7 +144,7 @@ func (s *Service) choose(ctx context.Context, c *Call) (edn.Value, *contract.Err
 	})
 }
 
-// truncate ends the path before a turn.
+// truncate removes a turn and all later ones from the path.
 func (s *Service) truncate(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.changed(ctx, c, "truncated", func(st state) (commit, *contract.Error) {
 		path, failure := st.Path(0)
@@ -156,7 +156,7 @@ func (s *Service) truncate(ctx context.Context, c *Call) (edn.Value, *contract.E
 	})
 }
 
-// restore makes the path that of an earlier version.
+// restore makes the path equal to that of an earlier version.
 func (s *Service) restore(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.changed(ctx, c, "restored", func(st state) (commit, *contract.Error) {
 		version, err := st.versionIn(c.Input)
@@ -196,8 +196,8 @@ func (s *Service) archive(ctx context.Context, c *Call) (edn.Value, *contract.Er
 	return b.Map(), failed("archive conversation "+id, failure)
 }
 
-// delete deletes a conversation with those that were spawned from it, or one of its
-// drafts. Its forks keep the turns that they share with it.
+// delete deletes a conversation and those that were spawned from it, or with :draft/id one
+// of its drafts. Forks keep the turns that they share with it.
 func (s *Service) delete(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	id, draft := text(c.Input, keyID), text(c.Input, keyDraft)
 	leave, err := s.lines.enter(ctx, id, c.holder())

@@ -12,18 +12,19 @@ import (
 
 // User is a person or a program with an account. It is immutable.
 type User struct {
-	ID    string // user/ and a number that is never used again
+	ID    string // user/ and a number that is never reused
 	Login string
 	Type  string // of the account
 	// Tenant is the name of its tenant; empty: the host itself.
 	Tenant string
-	// Roles are those granted to it, sorted, qualified and without colon.
+	// Roles are the roles assigned to it, sorted, qualified and without colon.
+	// Accounts.RolesOf returns all of its roles.
 	Roles []string
-	// Password is the hash in PHC format; empty: it has none.
+	// Password is the hash in PHC format; empty: no login with a password.
 	Password string
 	Locked   bool
 	Created  time.Time
-	Changed  int64 // version of the accounts with its last change
+	Changed  int64 // version of the accounts that changed it last
 }
 
 // Token is a credential of a user. It is immutable.
@@ -32,10 +33,10 @@ type Token struct {
 	Kind  TokenKind
 	Owner string // id of a user
 	Label string
-	// Session is the session of a token ForSession.
+	// Session is the only session that a token of kind ForSession can use.
 	Session string
-	// Parent is the id of the token that its maker has shown; empty: it had another
-	// credential. The token ends with its parent.
+	// Parent is the id of the token with which this token was created; empty: it was
+	// created with another credential. A token is valid only as long as its parent.
 	Parent  string
 	Hash    [32]byte // of the text of the token
 	Narrow  policy.Narrowing
@@ -43,17 +44,17 @@ type Token struct {
 	Expires time.Time
 }
 
-// TokenKind is how a token is sent. One of another kind is not accepted.
+// TokenKind says how a token is sent. A token that is sent in another way is rejected.
 type TokenKind string
 
 // The kinds of tokens.
 const (
-	ForPrograms TokenKind = ""        // as bearer, until it expires
+	ForPrograms TokenKind = ""        // as bearer credential, until it expires
 	ForSession  TokenKind = "session" // in a header of its own, while its session is used
 	ForBrowser  TokenKind = "browser" // as cookie, after a login with a password
 )
 
-// Accounts are all users, tokens and created roles.
+// Accounts holds all users, tokens and created roles.
 type Accounts struct {
 	// Version grows with every change.
 	Version int64
@@ -62,13 +63,14 @@ type Accounts struct {
 	Roles   []Role // by name
 }
 
-// Change is what an update writes.
+// Change is what Store.Update writes. Drop holds user ids, DropToken token ids and DropRole
+// role names.
 type Change struct {
-	Put       []User // new and changed ones
+	Put       []User // new and changed users
 	Drop      []string
 	PutToken  []Token
 	DropToken []string
-	PutRole   []Role // new ones
+	PutRole   []Role // new roles
 	DropRole  []string
 }
 
@@ -77,70 +79,72 @@ func (c *Change) Empty() bool {
 	return len(c.Put)+len(c.Drop)+len(c.PutToken)+len(c.DropToken)+len(c.PutRole)+len(c.DropRole) == 0
 }
 
-// Store keeps accounts.
+// Store stores accounts. It is safe for concurrent use.
 type Store interface {
-	// Accounts returns everything.
+	// Accounts returns all accounts. The caller may change the slices. During a concurrent
+	// update, users and tokens may be newer than the Version.
 	Accounts(ctx context.Context) (Accounts, error)
-	// Version returns the version of the accounts.
+	// Version returns the version of the stored accounts.
 	Version(ctx context.Context) (int64, error)
-	// Update writes what change returns for the stored accounts, in one transaction.
-	// The users and tokens that it writes belong to the version Version + 1. An error
-	// of change is returned as it is, and nothing is written.
+	// Update calls change with the stored accounts and writes the result as version Version
+	// + 1, in one transaction; an empty Change writes nothing. An error of change is
+	// returned unchanged, and nothing is written.
 	Update(ctx context.Context, change func(Accounts) (Change, error)) error
-	// Shared reports whether other hosts change the accounts as well.
+	// Shared reports whether other hosts change the accounts too.
 	Shared() bool
 }
 
-// Settings are those of the configuration. They are immutable.
+// Settings are the identity settings of a configuration. They are immutable.
 type Settings struct {
 	// Required rejects callers without credentials on every listener.
 	Required bool
-	// Known are all roles of the configuration, sorted. A granted role that is not
-	// among them is ignored.
+	// Known are all roles of the configuration, sorted. Other assigned roles are ignored,
+	// unless they were created.
 	Known []string
-	// Intents are those that a token may be limited to; nil: any.
+	// Intents are the intents that a token may be limited to; nil: any.
 	Intents []string
-	// Anonymous is the role of callers without credentials, LoggedIn that of all
-	// others, Global are those of both.
+	// Anonymous is the role of callers without credentials, LoggedIn the role of all users,
+	// Global are the roles of both.
 	Anonymous, LoggedIn string
 	Global              []string
 	Account             map[string][]string // roles by account type
-	// Strong are the account types with the lower limit of failed logins.
+	// Strong are the account types with a lower limit of failed logins (Locks.StrongMax).
 	Strong []string
 	Basic  Basic
-	// TokenTTL is the lifetime of a token that is made without one, MaxTokenTTL the
-	// longest.
+	// TokenTTL is the default lifetime of a token for programs, MaxTokenTTL the maximum.
 	TokenTTL, MaxTokenTTL time.Duration
 	Sessions              SessionTokens
-	// BrowserTTL is how long a login of a browser lasts; 0: browsers cannot log in.
+	// BrowserTTL is the lifetime of a browser login; 0: browsers cannot log in.
 	BrowserTTL time.Duration
 	// Certificates maps the names of client certificates to logins or ids of users.
 	Certificates map[string]string
 	Locks        Locks
-	// Issuers are other servers whose tokens identify callers. Their URLs differ.
+	// Issuers are other servers whose tokens identify callers, each with its own URL.
 	Issuers []Issuer
 }
 
-// Basic are the settings of passwords.
+// Basic are the settings of logins with a password.
 type Basic struct {
 	Enabled  bool          // a request may carry login and password
-	Remember time.Duration // how long a verified password is not hashed again
-	MinBytes int
-	// Memory in KiB and Time are the parameters of argon2id.
+	Remember time.Duration // how long a verified login is accepted without hashing
+	MinBytes int           // minimum length of a new password
+	// Memory, in KiB, and Time are the parameters of argon2id.
 	Memory, Time uint32
 }
 
-// SessionTokens are the settings of tokens of sessions.
+// SessionTokens are the settings of session tokens.
 type SessionTokens struct {
-	// Operations that they may do; empty: there are no such tokens.
+	// Operations are the operations that session tokens may do; empty: session tokens are
+	// disabled.
 	Operations []string
-	// IdleTTL is how long an unused token lasts. Its use is noted at most every Refresh.
+	// IdleTTL is the lifetime of an unused token. A use extends it, and is written at most
+	// once per Refresh.
 	IdleTTL, Refresh time.Duration
 }
 
-// Locks limit failed logins. A counter loses one failure per Forgive; one that
-// reaches Max refuses the pair of account and network for Window. The accounts of
-// strong types have their own limit. MaxDelay bounds the delay of logins to an
+// Locks limit failed logins. Each counter loses one failure per Forgive. After Max
+// failures, logins to an account from one network are rejected for Window; account types in
+// Strong have StrongMax and StrongWindow instead. MaxDelay bounds the delay of logins to an
 // account, which grows with its failures from all networks.
 type Locks struct {
 	StrongMax, Max                          int
@@ -156,19 +160,20 @@ func (s *Settings) Types() []string {
 	return sorted(append(all, SimpleType))
 }
 
-// RolesOf returns the roles of a user: those of its account type, its own, the role
-// of all users, and the global ones (AUTH-006). A created role comes with those that it
-// includes.
+// RolesOf returns the roles of a user, sorted: those of its account type, its own,
+// LoggedIn, and the global ones (AUTH-006). A created role adds the roles that it includes.
+// Roles that neither are in Settings.Known nor were created are left out.
 func (a *Accounts) RolesOf(s *Settings, u *User) []string {
 	return s.known(a.withIncluded(slices.Concat(s.Account[u.Type], u.Roles, []string{s.LoggedIn}, s.Global)), a.Roles...)
 }
 
-// Nameless returns the principal of callers without credentials.
+// Nameless returns the principal of callers without credentials; name is its name and type.
 func (s *Settings) Nameless(name string) Principal {
 	return Principal{Name: name, Type: name, Roles: s.known(slices.Concat([]string{s.Anonymous}, s.Global))}
 }
 
-// known returns those of the roles that the configuration has or that were created.
+// known returns the distinct roles, sorted, without those that the configuration does not
+// have and that were not created.
 func (s *Settings) known(roles []string, created ...Role) []string {
 	return slices.DeleteFunc(sorted(roles), func(role string) bool { return !s.has(role, created) })
 }
@@ -182,26 +187,25 @@ func sorted[T cmp.Ordered](list []T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(list)))
 }
 
-// Principal is who a caller is.
+// Principal is an identified caller.
 type Principal struct {
-	Name string // as in records: the id of a user
+	Name string // as in records: the id of the user, or another unique name
 	Type string // account type
-	// Login is how people know it; empty for callers without account.
+	// Login is the login of the user; empty for callers without an account.
 	Login string
 	// Tenant is the name of its tenant; empty: the host itself.
 	Tenant string
-	// Token is the id of the token that the caller has shown; empty: it has another
-	// credential.
+	// Token is the id of the token that the caller presented; empty: another credential.
 	Token string
 	// Session is the only session that the caller may use; empty: all of its own.
 	Session string
 	Roles   []string
 	Narrow  *policy.Narrowing // limits of the token; nil: none
-	// Expires is when the credential of a caller without account ends; zero: it does not.
+	// Expires is the expiry of the credential of a caller without an account; zero: never.
 	Expires time.Time
 }
 
-// Caller returns the principal as rules see it.
+// Caller returns the principal in the form that access rules use.
 func (p *Principal) Caller() policy.Caller {
 	return policy.Caller{Roles: p.Roles, Narrow: p.Narrow, Tenant: p.Tenant}
 }

@@ -13,18 +13,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// loginForm is what logins look like.
+// loginForm is the form of logins.
 var loginForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@+-]{0,63}$`)
 
 // NewUser describes a user to create.
 type NewUser struct {
-	Login, Type string // the type may be empty: simple
+	Login, Type string // an empty Type is SimpleType
 	Tenant      string // empty: the host itself
 	Roles       []string
-	Password    string // empty: the user has none, and can have tokens
+	Password    string // empty: no login with a password, only with tokens
 }
 
-// Users returns all users by login.
+// Users returns all users, sorted by login. The error is auth/busy if the store cannot be
+// read.
 func (s *Service) Users(ctx context.Context) ([]User, *contract.Error) {
 	d, err := s.current(ctx)
 	if err != nil {
@@ -33,7 +34,8 @@ func (s *Service) Users(ctx context.Context) ([]User, *contract.Error) {
 	return slices.SortedFunc(slices.Values(d.Users), func(a, b User) int { return strings.Compare(a.Login, b.Login) }), nil
 }
 
-// User returns the user with a login or an id.
+// User returns the user with a login or an id. The error is user/not-found, or auth/busy if
+// the store cannot be read.
 func (s *Service) User(ctx context.Context, who string) (User, *contract.Error) {
 	d, err := s.current(ctx)
 	if err != nil {
@@ -56,7 +58,9 @@ func (a *Accounts) user(who string) (User, *contract.Error) {
 		WithHint("\"ferment user list\" lists them").DidYouMean(contract.Nearest(who, known))
 }
 
-// AddUser creates a user.
+// AddUser creates a user and returns it. The errors are invalid-request,
+// user/already-exists, user/unknown-role, user/invalid-role, auth/busy if too many password
+// hashes are waiting, and journal/unavailable.
 func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, *contract.Error) {
 	u := User{Login: n.Login, Type: n.Type, Tenant: n.Tenant, Roles: sorted(n.Roles), Created: time.Now().UTC().Truncate(time.Millisecond)}
 	if u.Type == "" {
@@ -101,7 +105,8 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 	return u, err
 }
 
-// grantable rejects roles that users cannot have.
+// grantable rejects roles that cannot be assigned (user/invalid-role) or do not exist
+// (user/unknown-role).
 func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 	for _, role := range roles {
 		if !policy.Grantable(role) {
@@ -121,7 +126,7 @@ func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 	return nil
 }
 
-// SetPassword changes the password of a user.
+// SetPassword changes the password of a user and deletes its browser and session tokens.
 func (s *Service) SetPassword(ctx context.Context, set *Settings, who, password string) (User, *contract.Error) {
 	b, err := acceptable(password, set.Basic.MinBytes)
 	if err != nil {
@@ -134,7 +139,10 @@ func (s *Service) SetPassword(ctx context.Context, set *Settings, who, password 
 	return s.shutOut(ctx, set, who, false, func(u *User) { u.Password = hash })
 }
 
-// Lock locks an account, which also disables its tokens; unlock ends that.
+// Lock locks an account, or unlocks it if locked is false. A locked account cannot log in
+// and its tokens are rejected; locking also deletes its browser and session tokens. With
+// dry the change is checked, but not written. The errors include user/not-found and
+// user/last-admin.
 func (s *Service) Lock(ctx context.Context, set *Settings, who string, locked, dry bool) (User, *contract.Error) {
 	if !locked {
 		return s.alter(ctx, set, who, dry, func(u *User) { u.Locked = false })
@@ -142,13 +150,13 @@ func (s *Service) Lock(ctx context.Context, set *Settings, who string, locked, d
 	return s.shutOut(ctx, set, who, dry, func(u *User) { u.Locked = true })
 }
 
-// shutOut is alter for a change that also ends the logins of browsers and the tokens of
-// sessions.
+// shutOut is alter for a change that also deletes the browser and session tokens of the
+// user.
 func (s *Service) shutOut(ctx context.Context, set *Settings, who string, dry bool, change func(*User)) (User, *contract.Error) {
 	return s.alterWith(ctx, set, who, dry, change, func(t *Token) bool { return t.Kind != ForPrograms })
 }
 
-// Forgive forgets the failed logins of an account on this host.
+// Forgive clears the counters of failed logins of an account, on this host only.
 func (s *Service) Forgive(ctx context.Context, who string) (User, *contract.Error) {
 	u, err := s.User(ctx, who)
 	if err == nil {
@@ -157,24 +165,27 @@ func (s *Service) Forgive(ctx context.Context, who string) (User, *contract.Erro
 	return u, err
 }
 
-// Grant gives a user a role.
+// Grant adds a role to a user. The errors include user/not-found, user/unknown-role and
+// user/invalid-role.
 func (s *Service) Grant(ctx context.Context, set *Settings, who, role string) (User, *contract.Error) {
 	return s.alter(ctx, set, who, false, func(u *User) { u.Roles = sorted(append(slices.Clone(u.Roles), role)) })
 }
 
-// Revoke takes a role from a user.
+// Revoke removes a role from a user; a role that the user does not have changes nothing.
+// With dry the change is checked, but not written. The errors include user/not-found and
+// user/last-admin.
 func (s *Service) Revoke(ctx context.Context, set *Settings, who, role string, dry bool) (User, *contract.Error) {
 	return s.alter(ctx, set, who, dry, func(u *User) {
 		u.Roles = slices.DeleteFunc(slices.Clone(u.Roles), func(r string) bool { return r == role })
 	})
 }
 
-// alter changes one user.
+// alter changes one user and returns it. With dry the change is checked, but not written.
 func (s *Service) alter(ctx context.Context, set *Settings, who string, dry bool, change func(*User)) (User, *contract.Error) {
 	return s.alterWith(ctx, set, who, dry, change, func(*Token) bool { return false })
 }
 
-// alterWith changes one user and deletes those of its tokens that end.
+// alterWith is alter, and also deletes the tokens of the user for which ends returns true.
 func (s *Service) alterWith(
 	ctx context.Context, set *Settings, who string, dry bool, change func(*User), ends func(*Token) bool,
 ) (User, *contract.Error) {
@@ -200,7 +211,8 @@ func (s *Service) alterWith(
 	return out, err
 }
 
-// keepsAdmin rejects a change that would leave no administrator.
+// keepsAdmin rejects a change after which no user can administer the host
+// (user/last-admin).
 func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
 	if after := a.with(c); a.administered(set) && !after.administered(set) {
 		return contract.Errorf("user/last-admin", "no administrator would remain").
@@ -209,14 +221,17 @@ func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
 	return nil
 }
 
-// administered reports whether a user can administer the host, which those of tenants cannot.
+// administered reports whether any user can administer the host: an unlocked one with the
+// role admin and without tenant.
 func (a *Accounts) administered(set *Settings) bool {
 	return slices.ContainsFunc(a.Users, func(u User) bool {
 		return !u.Locked && u.Tenant == "" && slices.Contains(a.RolesOf(set, &u), policy.RoleAdmin)
 	})
 }
 
-// DeleteUser deletes a user with its tokens, and returns their number.
+// DeleteUser deletes a user with its tokens, and returns the user and the number of its
+// tokens. With dry the change is checked, but not written. The errors include
+// user/not-found and user/last-admin.
 func (s *Service) DeleteUser(ctx context.Context, set *Settings, who string, dry bool) (u User, tokens int, err *contract.Error) {
 	err = s.update(ctx, dry, func(a *Accounts) (c Change, err *contract.Error) {
 		if u, err = a.user(who); err != nil {
@@ -242,7 +257,8 @@ type NewToken struct {
 	Narrow policy.Narrowing
 }
 
-// AddToken creates a token and returns its text, which is kept nowhere.
+// AddToken creates a token for programs and returns it with its text, of which only a hash
+// is stored. The errors include invalid-request, user/not-found and user/unknown-role.
 func (s *Service) AddToken(ctx context.Context, set *Settings, n NewToken) (t Token, text string, err *contract.Error) {
 	ttl := n.TTL
 	if ttl == 0 {
@@ -265,7 +281,7 @@ func (s *Service) AddToken(ctx context.Context, set *Settings, n NewToken) (t To
 	return t, text, err
 }
 
-// knownOperations rejects operations that no rule is about.
+// knownOperations rejects operations that do not exist.
 func knownOperations(names []string) *contract.Error {
 	known := append(policy.Operations(), policy.AdminOperations...)
 	for _, name := range names {
@@ -280,8 +296,9 @@ func knownOperations(names []string) *contract.Error {
 	return nil
 }
 
-// knownIntents rejects intents that the configuration neither declares nor serves: a
-// token that is limited to them could do nothing. A namespace may get intents later.
+// knownIntents rejects intents that the configuration neither declares nor serves, because
+// a token limited to them could do nothing. A pattern ns/* is accepted, because its
+// namespace may get intents later.
 func (set *Settings) knownIntents(names []string) *contract.Error {
 	for _, name := range names {
 		if set.Intents == nil || strings.HasSuffix(name, "/*") || slices.ContainsFunc(set.Intents, func(k string) bool { return policy.Matches([]string{name}, k) }) {
@@ -294,7 +311,8 @@ func (set *Settings) knownIntents(names []string) *contract.Error {
 	return nil
 }
 
-// Tokens returns the tokens of a user, or all of them, the latest first.
+// Tokens returns the tokens of a user, or all tokens if who is empty, newest first. Expired
+// tokens for programs are listed for 30 days.
 func (s *Service) Tokens(ctx context.Context, who string) ([]Token, *contract.Error) {
 	d, err := s.current(ctx)
 	if err != nil {
@@ -313,7 +331,9 @@ func (s *Service) Tokens(ctx context.Context, who string) ([]Token, *contract.Er
 	return all, nil
 }
 
-// RevokeToken deletes a token.
+// RevokeToken deletes the token with an id, or with a text that contains its id (see IDOf),
+// and returns it. With dry the change is checked, but not written. The error is not-found
+// if there is none.
 func (s *Service) RevokeToken(ctx context.Context, id string, dry bool) (t Token, err *contract.Error) {
 	if known, ok := IDOf(id); ok {
 		id = known

@@ -9,24 +9,24 @@ import (
 // maxTallies bounds the counters of failed logins of each kind.
 const maxTallies = 4096
 
-// attempts counts failed logins.
+// attempts counts failed logins. It is safe for concurrent use.
 type attempts struct {
 	mu       sync.Mutex
 	pairs    tallies // by account and network
 	accounts tallies // over all networks
 }
 
-// tally is one counter. It loses one failure per period, without a timer.
+// tally is one counter. It loses one failure per period; this is computed when it is read.
 type tally struct {
 	fails int
 	from  time.Time // of the current period
 	used  time.Time
-	until time.Time // it refuses until then
+	until time.Time // logins are rejected until then
 }
 
 type tallies map[string]*tally
 
-// at returns the counter of a name with its failures now.
+// at returns the counter of a name with its current failures, and creates it if missing.
 func (all tallies) at(name string, now time.Time, forgive time.Duration) *tally {
 	t := all[name]
 	if t == nil {
@@ -41,9 +41,9 @@ func (all tallies) at(name string, now time.Time, forgive time.Duration) *tally 
 	return t
 }
 
-// makeRoom drops the counter that is unused for the longest time of those that refuse
-// nothing: with others, a caller would end a lock early. Only if all refuse logins, the one
-// that does so for the shortest time is dropped.
+// makeRoom drops a counter if there are maxTallies: the least recently used one that has no
+// lock in force, because dropping a lock would let a caller end it early. If all have one,
+// it drops the one whose lock ends first.
 func (all tallies) makeRoom(now time.Time) {
 	if len(all) < maxTallies {
 		return
@@ -57,7 +57,7 @@ func (all tallies) makeRoom(now time.Time) {
 	delete(all, drop)
 }
 
-// before reports whether t is to be dropped before o.
+// before reports whether t should be dropped rather than o.
 func (t *tally) before(o *tally, now time.Time) bool {
 	switch locked, other := t.until.After(now), o.until.After(now); {
 	case locked != other:
@@ -72,8 +72,8 @@ func newAttempts() *attempts { return &attempts{pairs: tallies{}, accounts: tall
 
 func pairOf(login, network string) string { return login + "\x00" + network }
 
-// check returns the time for which a login is refused, or else the delay of its
-// answer.
+// check returns the time for which logins to an account from a network are still rejected,
+// else the delay of this login.
 func (a *attempts) check(login, network string, now time.Time, l Locks) (locked, delay time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +97,8 @@ func delayAfter(fails int, most time.Duration) time.Duration {
 	return min(most, firstDelay<<min(fails-1, 20))
 }
 
-// failed counts a failure, which may lock the pair.
+// failed counts a failed login, and locks the pair of account and network when it reaches
+// its limit.
 func (a *attempts) failed(login, network string, strong bool, now time.Time, l Locks) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -113,7 +114,8 @@ func (a *attempts) failed(login, network string, strong bool, now time.Time, l L
 	}
 }
 
-// forget drops the counters of an account; network empty: of all networks.
+// forget drops the counter of an account over all networks and its counter for one network;
+// an empty network means each of them.
 func (a *attempts) forget(login, network string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

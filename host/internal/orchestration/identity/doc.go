@@ -1,24 +1,25 @@
-// Package identity keeps users and their tokens, and tells who a caller is.
+// Package identity stores users and their tokens, and identifies callers.
 //
-// A [User] has a login, an account type, roles and, if it may use one, a password.
-// A [Token] is a credential of a user for programs; it can have a part of the
-// rights of its owner. [Settings] are those of the configuration: which roles the
-// account types have, how long tokens last, when logins are refused. A [Principal]
-// is the outcome: name, roles and limits of a caller, as rules see it.
+// A [User] has a login, an account type, roles and optionally a password. A [Token] is a
+// credential of a user; it can be limited to a part of the rights of its owner. [Settings]
+// are the settings of the configuration: the roles of account types, the lifetimes of
+// tokens, the limits of failed logins. A [Principal] is an identified caller: name, roles
+// and limits, as access rules use them.
 //
-// [Service] decides about credentials and executes the actions of administrators
-// on a [Store]. It holds all accounts in memory, so that a token costs one lookup
-// and one hash. Each change is one call of [Store.Update]: the decision is a pure
-// function of what is stored. With a store that other hosts change too, accounts are
-// at most freshFor old. [Memory] is the store without durability.
+// [Service] checks credentials and executes the actions of administrators on a [Store]. It
+// holds all accounts in memory, so that a token costs one lookup and one hash. Each change
+// is one call of [Store.Update]: the decision is a pure function of the stored accounts.
+// With a store that other hosts change too, accounts are at most freshFor old. [Memory] is
+// a store without durability.
 //
-// Passwords are kept as argon2id, tokens as SHA-256. A bounded number of password
-// hashes is computed at once. Failed logins are counted in memory, per account and
-// network of the caller, and per account.
+// Passwords are stored as argon2id hashes, tokens as SHA-256 hashes. The number of
+// concurrent password hashes is bounded. Failed logins are counted in memory, per account
+// and network of the caller, and per account.
 //
 // Concurrency: a Service and a Store are safe for concurrent use.
 //
-// Errors: those of callers have types of auth, user and role. A wrong password, an
-// unknown login and a locked account are the same error. A failure of the store is
-// auth/busy when a caller is identified, and journal/unavailable for a change.
+// Errors are of type *contract.Error. Wrong input of a caller has a type of the namespaces
+// auth, user and role, or invalid-request. A wrong password, an unknown login and a locked
+// account are the same error. A failure of the store is auth/busy when a caller is
+// identified, and journal/unavailable for a change.
 package identity

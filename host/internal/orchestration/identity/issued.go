@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// IssuedType is the account type of callers with a token of another issuer.
+// IssuedType is the account type of callers with a token of an Issuer.
 const IssuedType = "oidc"
 
 // Issuer is a server whose tokens identify callers (AUTH-005). It is immutable.
@@ -19,20 +19,21 @@ type Issuer struct {
 	Name          string // of its block
 	URL, Audience string
 	Algorithms    []string
-	// Skew is the difference of the clocks that is tolerated.
+	// Skew is the tolerated difference between the clocks.
 	Skew time.Duration
-	// Authorities are the certificates that confirm the server, in PEM; empty: those of
+	// Authorities are the trusted CA certificates of the server, in PEM; empty: those of
 	// the system.
 	Authorities string
-	// Claim is the name of the claim that Roles maps to roles. Dots lead into objects.
+	// Claim is the name of the claim whose values Roles maps to roles. A dot leads into an
+	// object.
 	Claim string
 	Roles map[string][]string // by value of the claim
-	// TenantClaim is the name of the claim that has the tenant of a caller. A token
-	// without it is refused. Empty: its callers belong to the host itself.
+	// TenantClaim is the name of the claim that holds the tenant of a caller. A token
+	// without it is rejected. Empty: callers belong to the host itself.
 	TenantClaim string
 }
 
-// Issued are the contents of a token of an issuer that was verified.
+// Issued is the content of a verified token of an issuer.
 type Issued struct {
 	Subject string
 	Expires time.Time
@@ -42,7 +43,7 @@ type Issued struct {
 // Verifier checks tokens of issuers.
 type Verifier interface {
 	// Verify checks signature, audience and times of a token. The error is
-	// auth/unauthorized, or auth/busy if the issuer cannot be asked for its keys.
+	// auth/unauthorized, or auth/busy if the keys of the issuer cannot be fetched.
 	Verify(ctx context.Context, by *Issuer, text string) (Issued, *contract.Error)
 }
 
@@ -51,7 +52,8 @@ type Verifier interface {
 func (s *Service) Trust(v Verifier) { s.issued = v }
 
 // Bearer returns the principal of a bearer credential: a token of a user, or one of an
-// issuer of the configuration.
+// issuer of the configuration. The error is auth/unauthorized, or auth/busy if the accounts
+// or the keys of the issuer cannot be read.
 func (s *Service) Bearer(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
 	if len(set.Issuers) == 0 || s.issued == nil || IsToken(text) {
 		return s.Token(ctx, set, text)
@@ -93,7 +95,7 @@ func validSubject(text string) bool {
 	return text != "" && len(text) <= maxSubject && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// claimedIssuer returns the issuer that a token names, which is not verified.
+// claimedIssuer returns the issuer that a token names. The token is not verified.
 func claimedIssuer(text string) (string, bool) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
@@ -109,8 +111,8 @@ func claimedIssuer(text string) (string, bool) {
 	return claims.Issuer, true
 }
 
-// rolesOf returns the roles of the values of the claim. A value without an entry has
-// none.
+// rolesOf returns the roles for the values of the claim. A value without an entry in Roles
+// gives none.
 func (i *Issuer) rolesOf(claims map[string]any) (roles []string) {
 	for _, value := range valuesOf(claims, i.Claim) {
 		roles = append(roles, i.Roles[value]...)
@@ -118,7 +120,7 @@ func (i *Issuer) rolesOf(claims map[string]any) (roles []string) {
 	return roles
 }
 
-// tenantOf returns the tenant of a token.
+// tenantOf returns the tenant of a token, "" if the issuer has no TenantClaim.
 func (i *Issuer) tenantOf(claims map[string]any) (string, *contract.Error) {
 	if i.TenantClaim == "" {
 		return "", nil
@@ -130,8 +132,8 @@ func (i *Issuer) tenantOf(claims map[string]any) (string, *contract.Error) {
 		i.Name, i.TenantClaim, tenantForm)
 }
 
-// valuesOf returns the texts of a claim: its own, or those of its list. The scope of a
-// token is one text with words.
+// valuesOf returns the string values of a claim: its own, or those of its list. The claims
+// scope and scp are split at spaces.
 func valuesOf(claims map[string]any, name string) []string {
 	value, found := claims[name]
 	if !found {

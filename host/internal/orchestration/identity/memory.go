@@ -68,7 +68,8 @@ func (a Accounts) with(c Change) Accounts {
 	}
 }
 
-// without returns a list without the members of drop, and with those of put.
+// without returns a copy of list without the members whose keys are in drop, and with the
+// members of put in place of those with the same key.
 func without[T any](list []T, drop []string, put []T, key func(*T) string) []T {
 	list = slices.DeleteFunc(slices.Clone(list), func(member T) bool {
 		k := key(&member)

@@ -6,9 +6,9 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Named returns the id of the user with a login, as the audit trail has it. Of an
-// unknown login it returns a hash, because people type passwords there; equal logins
-// have equal hashes until the process ends.
+// Named returns the id of the user with a login, for the audit trail; "" for an empty
+// login. For an unknown login it returns a keyed hash, because people type passwords there;
+// equal logins have equal hashes within one process.
 func (s *Service) Named(login string) string {
 	if login == "" {
 		return ""

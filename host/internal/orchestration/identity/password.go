@@ -20,7 +20,7 @@ const (
 	saltBytes   = 16
 	hashBytes   = 32
 	maxPassword = 1024 // bytes
-	maxWaiting  = 32   // callers that wait for a hash
+	maxWaiting  = 32   // callers that wait for a slot
 )
 
 // phc is a hash of argon2id with its parameters.
@@ -59,12 +59,12 @@ func derive(password []byte, salt []byte, memory, time uint32) []byte {
 	return argon2.IDKey(password, salt, time, memory, 1, hashBytes)
 }
 
-// verify reports whether a password has the hash.
+// verify reports whether p is the hash of the password.
 func (p *phc) verify(password []byte) bool {
 	return subtle.ConstantTimeCompare(derive(password, p.salt, p.memory, p.time), p.hash) == 1
 }
 
-// weaker reports whether new hashes have larger parameters.
+// weaker reports whether the hash has smaller parameters than the configuration.
 func (p *phc) weaker(b Basic) bool { return p.memory < b.Memory || p.time < b.Time }
 
 // newPHC hashes a password with the parameters of the configuration.
@@ -77,17 +77,18 @@ func newPHC(password []byte, b Basic, random io.Reader) (*phc, error) {
 	return p, nil
 }
 
-// unknownPHC is what the password of an unknown login is compared with, at the cost of
-// a known one.
+// unknownPHC returns a hash for comparison with the password of an unknown login, so that
+// it costs as much as a known login.
 func unknownPHC(b Basic) *phc {
 	return &phc{memory: b.Memory, time: b.Time, salt: make([]byte, saltBytes), hash: make([]byte, hashBytes)}
 }
 
-// normal returns the bytes of a password that are hashed: keyboards write one
+// normal returns the normalized (NFKC) bytes of a password, because keyboards encode one
 // character in several ways.
 func normal(password string) []byte { return norm.NFKC.Bytes([]byte(password)) }
 
-// acceptable rejects a new password of a wrong length.
+// acceptable returns the normalized bytes of a new password, or invalid-request if it is
+// not UTF-8 or has a wrong length.
 func acceptable(password string, least int) ([]byte, *contract.Error) {
 	if !utf8.ValidString(password) {
 		return nil, contract.Errorf("invalid-request", "the password is not UTF-8")
@@ -100,8 +101,8 @@ func acceptable(password string, least int) ([]byte, *contract.Error) {
 	return b, nil
 }
 
-// hashes bounds the password hashes that are computed at once: each takes memory and
-// a core.
+// hashes bounds the number of concurrent password hashes, because each takes memory and a
+// core.
 type hashes struct {
 	slots   chan struct{}
 	waiting atomic.Int32
@@ -109,7 +110,8 @@ type hashes struct {
 
 func newHashes() *hashes { return &hashes{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))} }
 
-// do computes a hash as soon as there is a slot.
+// do waits for a slot and runs compute. The error is auth/busy if too many callers wait, or
+// if ctx is canceled.
 func (h *hashes) do(ctx context.Context, compute func()) *contract.Error {
 	if h.waiting.Add(1) > maxWaiting+int32(cap(h.slots)) {
 		h.waiting.Add(-1)

@@ -12,8 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Role is a role that an administrator has created. Who has it also has the roles of the
-// configuration that it includes; rules name only those. It is immutable.
+// Role is a role that an administrator created. Its holders also have the roles of the
+// configuration that it includes; access rules can name only the latter. It is immutable.
 type Role struct {
 	Name     string // qualified and without colon
 	Doc      string
@@ -21,10 +21,10 @@ type Role struct {
 	Created  time.Time
 }
 
-// roleForm is what the names of created roles look like, as those of blocks role.
+// roleForm is the form of the names of created roles, the same as that of role blocks.
 var roleForm = regexp.MustCompile(`^role/[a-z0-9][a-z0-9._+-]{0,63}$`)
 
-// withIncluded returns roles together with those that the created ones among them include.
+// withIncluded returns roles and the roles that the created ones among them include.
 func (a *Accounts) withIncluded(roles []string) []string {
 	for _, r := range a.Roles {
 		if slices.Contains(roles, r.Name) {
@@ -34,7 +34,7 @@ func (a *Accounts) withIncluded(roles []string) []string {
 	return roles
 }
 
-// Roles returns the created roles by name.
+// Roles returns the created roles, sorted by name. The slice must not be changed.
 func (s *Service) Roles(ctx context.Context) ([]Role, *contract.Error) {
 	d, err := s.current(ctx)
 	if err != nil {
@@ -43,11 +43,13 @@ func (s *Service) Roles(ctx context.Context) ([]Role, *contract.Error) {
 	return d.Roles, nil
 }
 
-// RolesOf returns the roles of a user.
+// RolesOf returns the roles of a user (see Accounts.RolesOf).
 func (s *Service) RolesOf(set *Settings, u *User) []string { return s.now.Load().RolesOf(set, u) }
 
-// CreateRole creates a role. Users and tokens may have the name of one that the
-// configuration had: they would get what the new role includes, so it must be revoked first.
+// CreateRole creates a role. A name that users or tokens still have from an earlier
+// configuration is rejected with role/in-use: they would get the roles that the new role
+// includes. The other errors are role/invalid-role, user/unknown-role and
+// user/invalid-role.
 func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, *contract.Error) {
 	r.Includes, r.Created = sorted(r.Includes), time.Now().UTC().Truncate(time.Millisecond)
 	short := strings.TrimPrefix(r.Name, "role/")
@@ -77,7 +79,9 @@ func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, 
 	return r, err
 }
 
-// DeleteRole deletes a created role that no user and no token has.
+// DeleteRole deletes a created role and returns it. The errors are role/in-use if a user or
+// token has it, role/not-found, and role/invalid-role for a role of the configuration. With
+// dry the change is checked, but not written.
 func (s *Service) DeleteRole(ctx context.Context, set *Settings, name string, dry bool) (out Role, err *contract.Error) {
 	err = s.update(ctx, dry, func(a *Accounts) (Change, *contract.Error) {
 		i := slices.IndexFunc(a.Roles, func(r Role) bool { return r.Name == name })
@@ -109,7 +113,7 @@ func (a *Accounts) holding(role string) (users, tokens []string) {
 	return sorted(users), sorted(tokens)
 }
 
-// manyNamed is how many users or tokens the text of an error names.
+// manyNamed is the maximum number of users or tokens named in the text of an error.
 const manyNamed = 3
 
 func inUse(role string, users, tokens []string) *contract.Error {
@@ -135,7 +139,7 @@ func texts(list []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// notCreated is the error for a role that cannot be deleted, because it is one of the
+// notCreated returns the error for a role that cannot be deleted, because it belongs to the
 // configuration or does not exist.
 func (set *Settings) notCreated(name string, created []Role) *contract.Error {
 	if slices.Contains(set.Known, name) {
@@ -150,8 +154,8 @@ func (set *Settings) notCreated(name string, created []Role) *contract.Error {
 		WithHint("\"ferment role list\" lists the roles").DidYouMean(contract.Nearest(name, known))
 }
 
-// Clash returns the error for a configuration that has a role which was created as well:
-// it would not be clear which of both counts. It is nil if there is none.
+// Clash returns a config/duplicate error if the configuration has a role with the name of a
+// created one, because it would be unclear which of them applies; nil if there is none.
 func (s *Service) Clash(set *Settings) *contract.Error {
 	for _, r := range s.now.Load().Roles {
 		if slices.Contains(set.Known, r.Name) {

@@ -16,11 +16,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// freshFor is how old the accounts may be that other hosts change too. A token that
-// one of them has revoked is refused after that (AUTH-003).
+// freshFor is the maximum age of the accounts in memory if other hosts change them too. A
+// token that another host has revoked may be accepted for that long (AUTH-003).
 const freshFor = 500 * time.Millisecond
 
-// Service tells who a caller is, and changes accounts.
+// Service identifies callers and changes accounts. Create it with Open; it is safe for
+// concurrent use.
 type Service struct {
 	store  Store
 	random io.Reader
@@ -34,7 +35,7 @@ type Service struct {
 	verified remembered
 }
 
-// directory are the accounts in memory. It is immutable.
+// directory is the accounts in memory, indexed. It is immutable.
 type directory struct {
 	Accounts
 	read   time.Time
@@ -44,13 +45,13 @@ type directory struct {
 	roles  *atomic.Pointer[roleTable]
 }
 
-// roleTable has the roles of all users under one configuration.
+// roleTable holds the roles of all users under one configuration.
 type roleTable struct {
 	set    *Settings
 	byUser map[string][]string
 }
 
-// principal returns a user as a caller. Roles are computed once per configuration.
+// principal returns the principal of a user. Roles are computed once per configuration.
 func (d *directory) principal(set *Settings, u *User) Principal {
 	t := d.roles.Load()
 	if t == nil || t.set != set {
@@ -63,7 +64,7 @@ func (d *directory) principal(set *Settings, u *User) Principal {
 	return Principal{Name: u.ID, Type: u.Type, Login: u.Login, Tenant: u.Tenant, Roles: t.byUser[u.ID]}
 }
 
-// Open reads the accounts of a store.
+// Open returns a service with the accounts of a store.
 func Open(ctx context.Context, store Store) (*Service, error) {
 	s := &Service{store: store, random: rand.Reader, hashes: newHashes(), failed: newAttempts()}
 	s.verified.byKey = map[[sha256.Size]byte]time.Time{}
@@ -74,14 +75,14 @@ func Open(ctx context.Context, store Store) (*Service, error) {
 	return s, err
 }
 
-// reload reads the accounts.
+// reload reads the accounts from the store and replaces those in memory.
 func (s *Service) reload(ctx context.Context) (*directory, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	return s.readAll(ctx, time.Now())
 }
 
-// readAll reads the accounts as they are at a time or later. It needs the lock.
+// readAll is reload for a caller that holds s.reading; at is a time before the call.
 func (s *Service) readAll(ctx context.Context, at time.Time) (*directory, error) {
 	all, err := s.store.Accounts(ctx)
 	if err != nil {
@@ -144,8 +145,8 @@ var (
 	errPassword = errUnknown.WithHint("send the login and the password of a user")
 )
 
-// Holds reports whether the credential of a principal that was admitted before is
-// still valid.
+// Holds reports whether the credential of a principal that was identified before is still
+// valid. It returns false if the accounts cannot be read.
 func (s *Service) Holds(ctx context.Context, p *Principal) bool {
 	if !p.Expires.IsZero() && !time.Now().Before(p.Expires) {
 		return false
@@ -164,11 +165,12 @@ func (s *Service) Holds(ctx context.Context, p *Principal) bool {
 	return p.Token == "" || d.live(p.Token, time.Now())
 }
 
-// Login is a login with a password from a network.
+// Login is a login attempt with a password. Network is the network of the caller, which
+// failed logins are counted by.
 type Login struct{ Name, Password, Network string }
 
-// Recall returns the principal of a login that was verified a short time ago; ok is
-// false for any other.
+// Recall returns the principal of a login that Password has verified within Basic.Remember,
+// without computing a hash; ok is false for any other.
 func (s *Service) Recall(ctx context.Context, set *Settings, l Login) (p Principal, ok bool) {
 	d, err := s.current(ctx)
 	if err != nil {
@@ -181,9 +183,11 @@ func (s *Service) Recall(ctx context.Context, set *Settings, l Login) (p Princip
 	return d.principal(set, u), true
 }
 
-// Password returns the principal of a login. Unknown logins and locked accounts cost
-// the same hash as others, and have the same error (AUTH-002). Of a pair of account
-// and network with too many failures no password is looked at (AUTH-020).
+// Password returns the principal of a login with a password. It blocks for the delay after
+// failed logins and until a hash slot is free. The error is auth/unauthorized, the same and
+// at the same cost for a wrong password, an unknown login and a locked account (AUTH-002);
+// auth/locked with the detail :retry-after-ms after too many failures from this network,
+// without checking the password (AUTH-020); or auth/busy.
 func (s *Service) Password(ctx context.Context, set *Settings, l Login) (Principal, *contract.Error) {
 	locked, delay := s.failed.check(l.Name, l.Network, time.Now(), set.Locks)
 	if locked > 0 {
@@ -224,7 +228,7 @@ func (s *Service) Password(ctx context.Context, set *Settings, l Login) (Princip
 	return d.principal(set, u), nil
 }
 
-// pause waits for the delay of a login.
+// pause waits for the delay of a login; the error is auth/busy if ctx is canceled.
 func pause(ctx context.Context, delay time.Duration) *contract.Error {
 	if delay <= 0 {
 		return nil
@@ -280,8 +284,8 @@ func (s *Service) hash(ctx context.Context, set *Settings, password []byte) (tex
 	return text, err
 }
 
-// update changes the accounts, or with dry only decides. Tokens that have expired are
-// deleted on the way.
+// update changes the accounts and reloads them, or with dry only calls change. Each change
+// also deletes expired tokens.
 func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (Change, *contract.Error)) *contract.Error {
 	decide := func(a Accounts) (Change, error) {
 		c, refused := change(&a)
@@ -319,7 +323,7 @@ func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (
 	return asContract(err)
 }
 
-// keepExpired is how long an expired token of a program is listed.
+// keepExpired is how long an expired token for programs is still listed.
 const keepExpired = 30 * 24 * time.Hour
 
 func asContract(err error) *contract.Error {
@@ -333,8 +337,9 @@ func asContract(err error) *contract.Error {
 	return contract.Errorf("journal/unavailable", "change accounts: %w", err)
 }
 
-// remembered are logins that were verified a short time ago, under a key that no
-// other process has. A change of the user is another key.
+// remembered holds the recently verified logins, as keyed hashes with a key of this
+// process. The hash includes the password hash of the user, so a new password invalidates
+// it.
 type remembered struct {
 	key   [sha256.Size]byte
 	mu    sync.Mutex

@@ -7,12 +7,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// tenantForm says what the names of tenants look like.
+// tenantForm describes the names of tenants, for messages.
 const tenantForm = "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit, and not \"" + policy.HostTenant + "\""
 
 var tenants = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// CheckTenant returns the error for a text that is not the name of a tenant.
+// CheckTenant returns an invalid-request error if name is not the name of a tenant, else
+// nil.
 func CheckTenant(name string) *contract.Error {
 	if validTenant(name) {
 		return nil

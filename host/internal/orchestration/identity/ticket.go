@@ -12,10 +12,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// The text of a token is fmt_<id>_<secret><check>: the id in base32, 256 random bits
-// and a checksum of what precedes it in base64url. Tokens of sessions begin with fms_,
-// those of browsers with fmb_. The checksum tells a mistyped text
-// from a revoked token without a lookup, and lets programs find tokens in files.
+// The text of a token is fmt_<id>_<secret><check>: the id in base32, 256 random bits and a
+// checksum of the text before it, both in base64url. Session tokens begin with fms_,
+// browser tokens with fmb_. The checksum distinguishes a mistyped text from a revoked token
+// without a lookup, and lets programs find tokens in files.
 const (
 	tokenPrefix = "fmt_" // as long as those of the other kinds
 	idLength    = 8
@@ -27,7 +27,7 @@ const (
 
 var idCode = base32.NewEncoding("abcdefghjkmnpqrstvwxyz0123456789").WithPadding(base32.NoPadding)
 
-// prefix returns what the texts of a kind begin with.
+// prefix returns the prefix of the texts of a kind.
 func (k TokenKind) prefix() string {
 	switch k {
 	case ForSession:
@@ -55,8 +55,9 @@ func check(text string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// IDOf returns the id in what names a token: the id itself, or the text of a token of any
-// kind, also without its prefix or cut; false if it is none of these.
+// IDOf returns the id of the token that name refers to: the id itself, or the text of a
+// token of any kind, also without its prefix or truncated after the id. ok is false for any
+// other text.
 func IDOf(name string) (id string, ok bool) {
 	for _, kind := range []TokenKind{ForPrograms, ForSession, ForBrowser} {
 		name = strings.TrimPrefix(name, kind.prefix())
@@ -68,10 +69,11 @@ func IDOf(name string) (id string, ok bool) {
 	return name, err == nil && len(name) == idLength
 }
 
-// IsToken reports whether a bearer credential is meant to be a token of this host.
+// IsToken reports whether a bearer credential has the prefix of the tokens for programs. It
+// does not check the token.
 func IsToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
 
-// tokenID returns the id in the text of a token.
+// tokenID returns the id in the text of a token, or auth/unauthorized for a malformed text.
 func tokenID(text string, kind TokenKind) (string, *contract.Error) {
 	if len(text) != tokenLength || !strings.HasPrefix(text, kind.prefix()) || text[len(tokenPrefix)+idLength] != '_' ||
 		check(text[:tokenLength-checkText]) != text[tokenLength-checkText:] {

@@ -11,13 +11,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Token returns the principal of a token for programs (AUTH-003).
+// Token returns the principal of a token for programs (AUTH-003). The error is
+// auth/unauthorized, or auth/busy if the accounts cannot be read.
 func (s *Service) Token(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
 	_, p, err := s.shown(ctx, set, ForPrograms, text)
 	return p, err
 }
 
-// shown returns a token of a kind and its principal.
+// shown returns the token of a kind that the caller presented, and its principal.
 func (s *Service) shown(ctx context.Context, set *Settings, kind TokenKind, text string) (*Token, Principal, *contract.Error) {
 	id, err := tokenID(text, kind)
 	if err != nil {
@@ -67,15 +68,16 @@ func expired(t *Token) *contract.Error {
 		WithHint("an administrator makes another one with \"ferment token create\"")
 }
 
-// live reports whether a token exists, with its parent, and has not expired.
+// live reports whether a token and its parents exist and have not expired.
 func (d *directory) live(id string, now time.Time) bool {
 	t := d.tokens[id]
 	return t != nil && now.Before(t.Expires) && (t.Parent == "" || d.live(t.Parent, now))
 }
 
-// SessionToken returns the principal of a token of a session, and extends its life
-// (AUTH-004). It may do the operations of the configuration, as far as the credential
-// that made it may.
+// SessionToken returns the principal of a session token, and extends the lifetime of the
+// token (AUTH-004). It may do those of the configured operations that the credential which
+// created it may do. The error is auth/unauthorized, or auth/busy if the accounts cannot be
+// read.
 func (s *Service) SessionToken(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
 	if len(set.Sessions.Operations) == 0 {
 		return Principal{}, contract.Errorf("auth/unauthorized", "session tokens are disabled: auth.session_token lists no operations")
@@ -102,8 +104,8 @@ func (s *Service) SessionToken(ctx context.Context, set *Settings, text string) 
 	return p, nil
 }
 
-// extend moves the end of a token, unless another request has just done it. The token
-// holds as it is if that cannot be written.
+// extend sets the expiry of a token to until, unless another request has extended it. A
+// failure of the store is ignored: the token then keeps its expiry.
 func (s *Service) extend(ctx context.Context, id string, until time.Time, by time.Duration) {
 	_ = s.update(context.WithoutCancel(ctx), false, func(a *Accounts) (Change, *contract.Error) {
 		i := slices.IndexFunc(a.Tokens, func(t Token) bool { return t.ID == id })
@@ -116,8 +118,10 @@ func (s *Service) extend(ctx context.Context, id string, until time.Time, by tim
 	})
 }
 
-// OpenSession makes the token of a session for a caller who owns the session, in place
-// of an earlier one, and returns its text, which is kept nowhere.
+// OpenSession creates the token of a session and deletes its earlier one. The caller must
+// own the session. It returns the text of the token, of which only a hash is stored, and
+// its expiry. The error is auth/not-configured if session tokens are disabled, or
+// auth/forbidden for a caller without an account.
 func (s *Service) OpenSession(ctx context.Context, set *Settings, p *Principal, session string) (string, time.Time, *contract.Error) {
 	switch {
 	case len(set.Sessions.Operations) == 0:
@@ -144,7 +148,7 @@ func (s *Service) OpenSession(ctx context.Context, set *Settings, p *Principal, 
 	return text, t.Expires, err
 }
 
-// CloseSession ends the token of a session.
+// CloseSession deletes the token of a session, if there is one.
 func (s *Service) CloseSession(ctx context.Context, session string) *contract.Error {
 	return s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
 		return Change{DropToken: ofSession(a, session)}, nil
@@ -160,12 +164,12 @@ func ofSession(a *Accounts, session string) (ids []string) {
 	return ids
 }
 
-// maxBrowsers is the number of logins of browsers that a user has at once. The oldest
-// one ends.
+// maxBrowsers is the maximum number of browser logins of a user. A further login deletes
+// the oldest one.
 const maxBrowsers = 32
 
-// LogIn makes the token of a browser for a user that was verified, and returns its text
-// and its end.
+// LogIn creates a browser token for a user that was identified by password, and returns its
+// text and its expiry.
 func (s *Service) LogIn(ctx context.Context, set *Settings, p *Principal) (string, time.Time, *contract.Error) {
 	t := Token{Kind: ForBrowser, Owner: p.Name}
 	text, err := s.issue(ctx, &t, set.BrowserTTL, func(a *Accounts, c *Change) *contract.Error {
@@ -185,20 +189,22 @@ func (s *Service) LogIn(ctx context.Context, set *Settings, p *Principal) (strin
 	return text, t.Expires, err
 }
 
-// Browser returns the principal of the token of a browser.
+// Browser returns the principal of a browser token. The error is auth/unauthorized, or
+// auth/busy if the accounts cannot be read.
 func (s *Service) Browser(ctx context.Context, set *Settings, text string) (Principal, *contract.Error) {
 	_, p, err := s.shown(ctx, set, ForBrowser, text)
 	return p, err
 }
 
-// LogOut ends the token of a principal.
+// LogOut deletes the token of a principal.
 func (s *Service) LogOut(ctx context.Context, p *Principal) *contract.Error {
 	return s.update(ctx, false, func(*Accounts) (Change, *contract.Error) {
 		return Change{DropToken: []string{p.Token}}, nil
 	})
 }
 
-// issue stores a new token. also adds to the change, with what is stored.
+// issue fills in and stores a new token and returns its text. also, called with the stored
+// accounts, adds to the change or rejects it.
 func (s *Service) issue(ctx context.Context, t *Token, life time.Duration, also func(*Accounts, *Change) *contract.Error) (string, *contract.Error) {
 	id, text, fault := newToken(s.random, t.Kind)
 	if fault != nil {
@@ -231,8 +237,10 @@ func (s *Service) issue(ctx context.Context, t *Token, life time.Duration, also 
 	return text, nil
 }
 
-// Certificate returns the principal of a client certificate that was verified, by one of
-// its names. known is false if none of them has a user in the configuration.
+// Certificate returns the principal of a verified client certificate with these names.
+// known is false if the configuration maps none of them to a user. The error is
+// auth/ambiguous if they map to several users, auth/unauthorized if the user is missing or
+// locked, or auth/busy.
 func (s *Service) Certificate(ctx context.Context, set *Settings, names []string) (p Principal, known bool, err *contract.Error) {
 	var owners []string
 	for _, name := range names {

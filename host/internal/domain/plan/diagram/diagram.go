@@ -31,9 +31,8 @@ type Node struct {
 	When edn.Value
 	// Over is the collection of a map as written; nil for the other ops.
 	Over edn.Value
-	// Candidates are in the order in which they are tried. Some of them may be
-	// left to retry { fallback }. Filled means that a slot provides the
-	// candidates at run time.
+	// Candidates are the capabilities that may be tried, in order; retry { fallback }
+	// limits their number. Filled means that a slot provides the candidates at run time.
 	Candidates []string
 	Filled     bool
 	// Rejected is the number of rejected capabilities.
@@ -64,9 +63,9 @@ func Of(prog *plan.Program, env plan.Env) *Diagram {
 	}
 	implied := implied(prog.Graph)
 	for _, e := range prog.Graph.Edges() {
-		// Data and condition edges are all shown. An ordering edge that others
-		// imply is omitted, as it would hide the rest: a call that may answer
-		// with a plan waits for every earlier writer.
+		// Data and condition edges are all shown. An ordering edge that others imply is
+		// omitted, because it would clutter the drawing: a call that may answer with a plan
+		// waits for every earlier writer.
 		if (e.Kind == plan.EdgeAnswer || e.Kind == plan.EdgeEffects) && implied(e.From, e.To) {
 			continue
 		}
@@ -143,7 +142,7 @@ func (n *Node) judge(l policy.Layer) {
 	}
 }
 
-// Value returns the diagram as data.
+// Value returns the diagram as a map with :plan, :mode, :nodes and :edges.
 func (d *Diagram) Value() edn.Value {
 	nodes := make([]edn.Value, len(d.Nodes))
 	for i := range d.Nodes {

@@ -41,7 +41,7 @@ func (a Anchor) Length() int {
 
 // Anchors is a checked set of anchors.
 type Anchors struct {
-	// ScoreMin is the lowest score with which an answer passes.
+	// ScoreMin is the lowest score with which an answer passes; 0.5 if the file sets none.
 	ScoreMin quality.Score
 	List     []Anchor
 	// Hash identifies the set, independent of its formatting.
@@ -52,8 +52,8 @@ type Anchors struct {
 // list.
 type Pair struct{ Good, Bad int }
 
-// Pairs returns comparable anchors: each good one with a bad answer to the same
-// question, each anchor at most once.
+// Pairs returns pairs of anchors that a judge can compare: a good and a bad answer to the
+// same question. Each anchor is in at most one pair.
 func (a Anchors) Pairs() []Pair {
 	bad := map[string][]int{}
 	for i, x := range a.List {
@@ -86,7 +86,8 @@ var (
 //	 :anchors [{:id "a1" :label :good :family "alpha"
 //	            :task/call {:input {:text "..."}} :task/result {:out {:text "..."}}} ...]}
 //
-// The error is an :invalid-request that lists every problem with its path.
+// The error is a *contract.Error of type invalid-request whose details list every problem
+// with its path.
 func ParseAnchors(v edn.Value) (Anchors, error) {
 	if !v.IsMap() {
 		return Anchors{}, refused("anchors", []problem{{message: fmt.Sprintf("expected a map with :anchors, found %s",

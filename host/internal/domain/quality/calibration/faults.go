@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Fault is a bias of a judge that its figures show.
+// Fault is a bias of a judge that its calibration shows.
 type Fault struct {
 	// Name is one of order, length, own-family, spread and drift.
 	Name string
@@ -13,8 +13,8 @@ type Fault struct {
 	Message string
 }
 
-// Bounds that an unbiased judge stays within by chance. Those of correlations
-// widen with few observations.
+// Limits beyond which a figure is a fault. The limits of correlations are wider with few
+// observations.
 const (
 	mostOrder   = 0.25
 	mostLength  = 0.3
@@ -24,8 +24,8 @@ const (
 	sigmas      = 3
 )
 
-// Faults returns the biases that the figures show, in the order of their names
-// in Fault. drift is the accepted loss of kappa.
+// Faults returns the biases that the figures show, in the order of the names in Fault; nil
+// if there are none. drift is the accepted loss of kappa.
 func (r Record) Faults(drift float64) []Fault {
 	var out []Fault
 	add := func(name, format string, args ...any) {

@@ -12,8 +12,8 @@ import (
 type Observation struct {
 	// Good is the label.
 	Good bool
-	// Failed is true if there was no usable verdict; the remaining fields are
-	// then empty.
+	// Failed is true if there was no usable verdict; the other fields are then zero, except
+	// Good.
 	Failed bool
 	Score  quality.Score
 	// Again is the score of a repeated judgment, Repeated whether there was
@@ -36,8 +36,8 @@ const (
 	First
 )
 
-// Measure returns the record r completed with the figures computed from the
-// observations. Names, date, anchors and least score of r must be set.
+// Measure returns the record r completed with the figures computed from the observations.
+// Names, date, anchors and ScoreMin of r must be set.
 func Measure(r Record, seen []Observation, choices []Choice) Record {
 	var table, flips, again confusion
 	var scored []Observation
@@ -213,8 +213,8 @@ func order(choices []Choice) Measured {
 	return Measured{rounded(float64(sum) / float64(n)), n}
 }
 
-// own compares scores of the judge's own family with those of others, each as
-// the distance from the mean of its label.
+// own returns how much higher the judge scores answers of its own family than others, each
+// as the distance from the mean of its label.
 func own(seen []Observation, family string) Measured {
 	if family == "" {
 		return Measured{}

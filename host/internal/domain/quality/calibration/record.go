@@ -26,8 +26,8 @@ type Record struct {
 	// Key is the judge key of the verdicts: everything that determines them
 	// apart from task and answer. A different key means a different judge.
 	Key string
-	// Model is the answering model as its server calls it; empty if no model
-	// was called or it was not named.
+	// Model is the model that answered, as its server names it; empty if no model was
+	// called or the server named none.
 	Model string
 	// Family is the family of Model, empty like Model.
 	Family string
@@ -38,7 +38,7 @@ type Record struct {
 	// Failed counts anchors without a usable verdict. They are not part of any
 	// figure.
 	Failed int
-	// At is the time when judging ended, Why the reason for the calibration.
+	// At is the time at which judging was completed, Why the reason for the calibration.
 	At  time.Time
 	Why Why
 	// Models are all models that answered, if there were several.
@@ -95,7 +95,8 @@ type Point struct {
 	Kappa float64
 	Model string // empty if unknown
 	Why   Why
-	// Fresh is true if later calibrations were compared with this one.
+	// Fresh is true if it had no baseline, so that later calibrations were compared with
+	// it.
 	Fresh bool
 }
 
@@ -115,11 +116,11 @@ type Measured struct {
 // Known reports whether the figure was measured.
 func (m Measured) Known() bool { return m.Of > 0 }
 
-// Hash identifies the record in verdicts.
+// Hash returns the hash by which verdicts refer to the record.
 func (r Record) Hash() string { return edn.Hash(r.Value()) }
 
-// Since links the record to the previous one. If judge and anchors are the
-// same, the kappa of the first calibration stays the baseline, so that gradual
+// Since appends the previous record to Course. If judge, capability, anchors and ScoreMin
+// are the same, the kappa of the first calibration stays the baseline, so that gradual
 // drift is noticed too. before may be nil.
 func (r Record) Since(before *Record) Record {
 	r = r.Anew(before)
@@ -133,8 +134,8 @@ func (r Record) Since(before *Record) Record {
 	return r
 }
 
-// Anew links the record to the previous one and makes it the new baseline.
-// before may be nil.
+// Anew appends the previous record to Course and clears Baseline, so that later records are
+// compared with this one. before may be nil.
 func (r Record) Anew(before *Record) Record {
 	r.Baseline, r.Course = Measured{}, nil
 	if before == nil {
@@ -152,8 +153,8 @@ func (r Record) Anew(before *Record) Record {
 	return r
 }
 
-// Knows reports whether a model was among those that answered during
-// calibration. It is true if the record names no models.
+// Knows reports whether a model was among those that answered during calibration. It is
+// true for any model if the record names none.
 func (r Record) Knows(model string) bool {
 	return r.Model == "" || model == r.Model || slices.Contains(r.Models, model)
 }
@@ -264,8 +265,8 @@ func (m Measured) value() edn.Value {
 	return edn.MustMap(edn.K("value"), decimal(m.Value), edn.K("of"), edn.Int(int64(m.Of)))
 }
 
-// ParseRecord parses the EDN form. The error is an :invalid-request that lists
-// every problem with its path.
+// ParseRecord parses the EDN form. The error is a *contract.Error of type invalid-request
+// whose details list every problem with its path.
 func ParseRecord(v edn.Value) (Record, error) {
 	var f form
 	if !v.IsMap() {

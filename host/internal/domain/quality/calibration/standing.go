@@ -9,11 +9,11 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Standing is the trust in a judge that follows from its calibration.
+// Standing is the degree of trust in a judge that follows from its calibration.
 type Standing string
 
-// The standings. Only a believed judge rejects answers by itself. A drifted or
-// worthless one is not called; the others count in the score (JDG-011).
+// The standings. Only a Believed judge rejects answers by itself. A Drifted or Worthless
+// judge is not called; the others only affect the score (JDG-011).
 const (
 	Believed     Standing = "believed"
 	Uncalibrated Standing = "uncalibrated" // never calibrated
@@ -23,8 +23,8 @@ const (
 	Worthless    Standing = "worthless"    // agrees no better than chance or a rule about length
 )
 
-// Standing returns the standing of a judge with this record; the record may be
-// nil. Drifted and Worthless do not expire.
+// Standing returns the standing of a judge with this record. A nil record, and a record of
+// another capability, is Uncalibrated. Drifted and Worthless do not expire.
 func (r *Record) Standing(j *registry.Judge, now time.Time) Standing {
 	switch {
 	case r == nil, r.Other(j):
@@ -54,10 +54,9 @@ const (
 	moreThanLabels = 0.04
 )
 
-// Worthless returns the reason why verdicts of the judge contain no
-// information: its agreement with the labels is within chance, or its verdicts
-// agree more with the length of an answer than with the labels. It is empty if
-// neither is known.
+// Worthless returns the reason why verdicts of the judge contain no information: its
+// agreement with the labels is within chance, or its verdicts agree more with the length of
+// an answer than with the labels. It is empty if neither holds, or if nothing was measured.
 func (r *Record) Worthless() string {
 	kappa, n := r.Kappa, float64(r.Good+r.Bad)
 	if n == 0 {
@@ -97,16 +96,15 @@ func (r *Record) byChance() float64 {
 	return math.Sqrt(chance / (n * (1 - chance)))
 }
 
-// Other reports whether the record is of another capability than the one that
-// the judge calls.
+// Other reports whether the record belongs to another capability than the one that the
+// judge names.
 func (r *Record) Other(j *registry.Judge) bool {
 	return j.Capability != "" && r.Capability != j.Capability
 }
 
-// Due returns the time of the next calibration of a judge whose records expire
-// after recheck: before the record expires, so that there is always a valid
-// one, and earlier by the share early, 0 to 1, so that judges are not all
-// calibrated at once.
+// Due returns the time of the next calibration of a judge whose records expire after
+// recheck. It is before the record expires, so that there is always a valid one. early,
+// from 0 to 1, moves it forward, so that judges are not all calibrated at once.
 func (r *Record) Due(recheck time.Duration, early float64) time.Time {
 	return r.At.Add(recheck*9/10 - time.Duration(early*float64(recheck)/20))
 }

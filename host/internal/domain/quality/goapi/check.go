@@ -17,9 +17,9 @@ type Unknown struct {
 // maxUnknown limits the names reported for one piece of code.
 const maxUnknown = 10
 
-// Check returns the packages and selectors on packages that do not exist, in a
-// file or a fragment. known are packages besides the standard library, by path;
-// other packages are not checked.
+// Check returns the packages and selectors on packages that do not exist, in a Go file or a
+// fragment of one, at most maxUnknown. known are packages besides the standard library, by
+// path; other packages are not checked.
 //
 // Without an import, a name such as strings is treated as a package only if it
 // is rarely the name of a variable and if all of its uses are selectors.
@@ -74,8 +74,8 @@ func missing(p string, known Index) bool {
 type file struct {
 	imports   []imported
 	selectors []selector
-	// variables are names that occur without a following point; a package never
-	// does.
+	// variables are names that occur without a following period, so that they are not
+	// packages.
 	variables map[string]bool
 }
 
@@ -170,7 +170,7 @@ func read(code string) file {
 				importing = false
 			}
 		default:
-			// on . Name, where no point precedes on
+			// on.Name, where no period precedes on
 			if tok == token.IDENT && before[0].tok == token.PERIOD && before[1].tok == token.IDENT &&
 				before[2].tok != token.PERIOD {
 				if token.IsExported(lit) {

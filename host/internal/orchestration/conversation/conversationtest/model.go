@@ -26,7 +26,7 @@ type draft struct{ id, text string }
 
 func (c *talk) now() []step { return c.versions[len(c.versions)-1] }
 
-// step is a turn with what is selected.
+// step is a turn with its selected alternative.
 type step struct {
 	turn     *turn
 	selected *alternative
@@ -51,11 +51,12 @@ type model struct {
 	talks   []*talk
 	n       int      // operations
 	fails   bool     // of the next answer
-	log     []string // of what was done
+	log     []string // the calls and their results
 }
 
-// run does a number of operations on conversations whose ids begin with the prefix. It
-// returns a mistake of the store, with the operations that show it.
+// run executes a number of random operations on conversations whose ids begin with the
+// prefix. It returns the first difference between store and model, with the operations that
+// led to it.
 func run(store conversation.Store, seed uint64, prefix string, operations int) error {
 	m := &model{
 		service: conversation.New(store, nil, rules, nil), random: rand.New(rand.NewPCG(seed, 7)), prefix: prefix,
@@ -93,7 +94,7 @@ func (m *model) call(intent, input string, args ...any) (edn.Value, *contract.Er
 	return out, err
 }
 
-// key is that of the last call.
+// key returns the effect key of the last call.
 func (m *model) key() string { return fmt.Sprint(m.prefix, "key-", m.n) }
 
 // answer fails or repeats the last message.
@@ -136,14 +137,15 @@ func (m *model) open() error {
 	return nil
 }
 
-// commit makes the steps a new version, unless nothing changed.
+// commit adds a version with the first keep steps and more, unless it equals the current
+// version.
 func (c *talk) commit(keep int, more ...step) {
 	if now := c.now(); keep < len(now) || len(more) > 0 {
 		c.versions = append(c.versions, slices.Concat(now[:keep], more))
 	}
 }
 
-// learned returns the new steps of an answer, whose messages are known.
+// learned returns the new steps in an answer; texts are the expected messages of each step.
 func learned(out edn.Value, texts [][]string) (steps []step, err error) {
 	i := 0
 	for v := range out.Key("turns").Elems() {
@@ -197,8 +199,8 @@ func (m *model) added(c *talk, out edn.Value, texts [][]string) error {
 	return err
 }
 
-// send sends a text, one in place of a draft, or a draft: after the path or in place of a
-// turn. The answer may fail.
+// send sends a text, a text that replaces a draft, or a draft: after the path, or in place
+// of a turn. The answer may fail.
 func (m *model) send(c *talk) error {
 	said, was, replaces := fmt.Sprint("ask ", m.random.IntN(5)), "", true
 	input := ""
@@ -261,7 +263,7 @@ func (m *model) exchanged(c *talk, i int, out edn.Value, said string) error {
 	return nil
 }
 
-// tail draws what becomes of later turns.
+// tail draws the treatment of later turns.
 func (m *model) tail() (keep bool, name string) {
 	if m.random.IntN(3) == 0 {
 		return true, "keep"
@@ -269,7 +271,7 @@ func (m *model) tail() (keep bool, name string) {
 	return false, "cut"
 }
 
-// after returns a changed step and what becomes of those after it.
+// after returns a changed step and the steps after it, marked as stale, if they are kept.
 func after(steps []step, i int, changed step, keep bool) []step {
 	out := []step{changed}
 	for _, later := range steps[i+1:] {
@@ -280,7 +282,7 @@ func after(steps []step, i int, changed step, keep bool) []step {
 	return out
 }
 
-// answered adds an alternative to a turn, as the answer of an operation says.
+// answered adds the alternative that the answer of an operation reports to turn i.
 func (m *model) answered(c *talk, i int, out edn.Value, texts []string, keep bool) error {
 	first := edn.Nil()
 	for v := range out.Key("turns").Elems() {
@@ -297,7 +299,7 @@ func (m *model) answered(c *talk, i int, out edn.Value, texts []string, keep boo
 	return nil
 }
 
-// pick draws a turn; -1: there is none.
+// pick draws the position of a turn that fits, -1 if there is none.
 func (m *model) pick(c *talk, fits func(step) bool) int {
 	now := c.now()
 	var places []int
@@ -312,7 +314,7 @@ func (m *model) pick(c *talk, fits func(step) bool) int {
 	return places[m.random.IntN(len(places))]
 }
 
-// every fits every step.
+// every accepts every step.
 func every(step) bool { return true }
 
 func (m *model) regenerate(c *talk) error {
@@ -448,7 +450,7 @@ func (m *model) sweep(*talk) error {
 	return nil
 }
 
-// refused does what must be an error and change nothing (CNV-029).
+// refused executes a call that must fail and change nothing (CNV-029).
 func (m *model) refused(c *talk) error {
 	foreign := "t-999999999"
 	for _, other := range m.talks {
@@ -588,7 +590,7 @@ func (m *model) named(a *alternative) bool {
 	})
 }
 
-// end compares everything, and deletes it: nothing is left then.
+// end compares all versions of all conversations with the model, and deletes everything.
 func (m *model) end() error {
 	for _, c := range m.talks {
 		for version := range c.versions {

@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// SessionSuite tests a store of conversations with one of sessions, whose turns are the
-// paths of conversations (CNV-022). open returns empty ones.
+// SessionSuite tests a store of conversations together with a store of sessions whose turns
+// are the paths of conversations (CNV-022). open returns empty stores.
 func SessionSuite(t *testing.T, open func(*testing.T) (conversation.Store, session.Store)) {
 	for name, test := range map[string]func(*testing.T, *sessionTalk){
 		"path": sessionIsAPath, "forks": sessionWithForks, "frozen": frozenSession, "reserved": reservedIDs, "meanwhile": actMeanwhile,
@@ -49,7 +49,7 @@ func (x *sessionTalk) act(asked, answered string) {
 	}))
 }
 
-// turns are the turns that the next act gets.
+// turns returns the turns that the next act gets, as role letter and text.
 func (x *sessionTalk) turns() (out string) {
 	x.t.Helper()
 	turns, _, err := x.sessions.Turns(context.Background(), Ann, x.of.ID)
@@ -60,8 +60,8 @@ func (x *sessionTalk) turns() (out string) {
 	return out
 }
 
-// sessionIsAPath: what acts add is on the path with a version for each act, and what is
-// changed there is what later acts get.
+// sessionIsAPath: acts add their turns to the path, one version for each act, and later
+// acts get the changes that are made to the path.
 func sessionIsAPath(t *testing.T, x *sessionTalk) {
 	_, err := x.call("open", "")
 	require.ErrorIs(t, err, contract.OfType("conversation/not-found"), "the first act makes it")
@@ -97,8 +97,8 @@ func nth(list edn.Value, n int) (out edn.Value) {
 	return edn.Nil()
 }
 
-// summaryOfThePath: acts get a summary as long as what it covers is said, whatever changes
-// the path (SES-016, CNV-022).
+// summaryOfThePath: acts get a summary as long as the path still contains the turns that it
+// covers (SES-016, CNV-022).
 func summaryOfThePath(t *testing.T, x *sessionTalk) {
 	ctx := context.Background()
 	summarized := func() {
@@ -180,7 +180,7 @@ func lateSummary(t *testing.T, x *sessionTalk) {
 	assert.Equal(t, "u:un ", x.turns())
 }
 
-// sessionWithForks: with a session its turns are deleted, except those that a fork shares.
+// sessionWithForks: deleting a session deletes its turns, except those that a fork shares.
 func sessionWithForks(t *testing.T, x *sessionTalk) {
 	ctx := context.Background()
 	x.act("one", "1")
@@ -210,7 +210,8 @@ func sessionWithForks(t *testing.T, x *sessionTalk) {
 	assert.Equal(t, "u:four a:4 ", x.turns())
 }
 
-// frozenSession: its conversation cannot be changed; the turns of an act open it.
+// frozenSession: the conversation of a frozen session cannot be changed by operations; the
+// turns of an act unfreeze the session.
 func frozenSession(t *testing.T, x *sessionTalk) {
 	x.act("one", "1")
 	_, err := x.sessions.Freeze(context.Background(), Ann, session.Ref{ID: "s"}, edn.Nil())
@@ -224,9 +225,9 @@ func frozenSession(t *testing.T, x *sessionTalk) {
 	assert.Equal(t, "one|1|two|2|three|re: three", x.said())
 }
 
-// actMeanwhile: an act that ends while a model answers :conversation/send does not make that
-// fail, and the answer follows its turns. Any other change does, and one before an answer that
-// replaces a turn (CNV-021, CNV-031).
+// actMeanwhile: turns that an act adds while a model answers :conversation/send do not make
+// the send fail; the answer is appended after them. Any other change makes it fail, and so
+// do such turns before an answer that replaces a turn (CNV-021, CNV-031).
 func actMeanwhile(t *testing.T, x *sessionTalk) {
 	x.act("one", "1")
 	during := func(do func()) func(*conversation.Call) {
@@ -256,8 +257,9 @@ func actMeanwhile(t *testing.T, x *sessionTalk) {
 	assert.Equal(t, before+"|two|2|other", x.said())
 }
 
-// summaryOfChangedTurns: acts get the turns behind the last one that the summary covers, also
-// after a turn before that changed, and the turns behind a changed one are not lost (SES-016).
+// summaryOfChangedTurns: acts get the turns after the last one that the summary covers,
+// also after an earlier turn was changed, and no turn after a changed one is lost
+// (SES-016).
 func summaryOfChangedTurns(t *testing.T, x *sessionTalk) {
 	small := session.Permissive()
 	small.Window, small.SummaryChars = session.Window{Turns: 4, Chars: 1000}, 50
@@ -297,7 +299,8 @@ func summaryOfChangedTurns(t *testing.T, x *sessionTalk) {
 	assert.NotEmpty(t, left)
 }
 
-// reservedIDs: no caller can have a conversation that would be that of a session.
+// reservedIDs: a caller cannot create a conversation with the id of the conversation of a
+// session.
 func reservedIDs(t *testing.T, x *sessionTalk) {
 	other := &talker{Service: x.Service, t: t, id: session.ConversationOf("later")}
 	_, err := other.call("open", "")

@@ -20,8 +20,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Suite tests a store. open returns an empty one; reopen, which may be nil, closes it
-// and opens it again. sequences is the number of random sequences of operations.
+// Suite tests a store. open returns an empty store; reopen, which may be nil, closes a
+// store and opens it again. sequences is the number of random sequences of operations.
 func Suite(t *testing.T, sequences int, open func(*testing.T) conversation.Store,
 	reopen func(*testing.T, conversation.Store) conversation.Store,
 ) {
@@ -91,7 +91,7 @@ func (x *talker) must(out edn.Value, err *contract.Error) edn.Value {
 	return out
 }
 
-// said are the texts of the path.
+// said returns the texts of the path.
 func (x *talker) said() string {
 	var out []string
 	for v := range x.must(x.call("get", "")).Key("messages").Elems() {
@@ -100,8 +100,8 @@ func (x *talker) said() string {
 	return strings.Join(out, "|")
 }
 
-// oneOfManyCommits: of commits for one version exactly one wins, and the others have
-// the versions in their error (CNV-020, CNV-031).
+// oneOfManyCommits: of several commits for one version exactly one succeeds, and the errors
+// of the others contain the versions (CNV-020, CNV-031).
 func oneOfManyCommits(t *testing.T, store conversation.Store) {
 	x := newTalker(t, store, "c")
 	x.must(x.call("append", `:messages [{:role :user :content "0"}]`)) // the base version 0 is any
@@ -166,8 +166,8 @@ func lastOf(list edn.Value) (last edn.Value) {
 
 var errModel = contract.Errorf("provider/unavailable", "no model")
 
-// drafts: a failure loses no text and commits no half turn; the draft can be sent, and
-// is gone when its text is committed (CNV-021).
+// drafts: a failure loses no text and commits no message without its answer; a draft can be
+// sent, and is deleted when its text is committed (CNV-021).
 func drafts(t *testing.T, store conversation.Store) {
 	x := newTalker(t, store, "c")
 	fail := func(c *conversation.Call) {
@@ -227,7 +227,7 @@ func drafts(t *testing.T, store conversation.Store) {
 	assert.Equal(t, "one|re: one|two|re: two|five|re: five", x.said())
 }
 
-// shared: forks share turns and content, live on when the other is deleted, and leave
+// shared: forks share turns and content, survive the deletion of the original, and leave
 // nothing behind (CNV-022, CNV-025).
 func shared(t *testing.T, store conversation.Store) {
 	x := newTalker(t, store, "c")
