@@ -39,7 +39,7 @@ func (s *Service) fork(ctx context.Context, c *Call) (edn.Value, *contract.Error
 // conversation will answer.
 func (s *Service) spawn(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
 	return s.branch(ctx, c, SpawnedFrom, func(st state, of *Conversation) (*Copy, int64, *contract.Error) {
-		if of.From.Depth = st.From.Depth + 1; of.From.Depth > maxDepth {
+		if of.From.Depth++; of.From.Depth > maxDepth {
 			return nil, 0, contract.Errorf("conversation/too-large", "conversation %s would be spawned at depth %d, "+
 				"the limit is %d", of.ID, of.From.Depth, maxDepth)
 		}
@@ -120,7 +120,7 @@ func (s *Service) branch(ctx context.Context, c *Call, kind string,
 		now := s.clock()
 		of = Conversation{
 			ID: id, Owner: c.Caller.Principal, Session: c.Session, Title: st.Title, Created: now, Updated: now,
-			From: Relation{Kind: kind, ID: from},
+			From: Relation{Kind: kind, ID: from, Depth: st.From.Depth},
 		}
 		if len(c.task) > 0 {
 			of.From.Run = c.Run

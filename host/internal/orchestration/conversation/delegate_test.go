@@ -97,6 +97,11 @@ func TestDelegateRefuses(t *testing.T) {
 	}
 	_, err := x.Delegate(t.Context(), d)
 	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	fork, ok := x.of(d.Conversation, "fork").Key("conversation/id").AsString()
+	require.True(t, ok)
+	d.Conversation = fork
+	_, err = x.Delegate(t.Context(), d)
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"), "a fork is as deep as its origin")
 	for want, change := range map[string]func(*conversation.Delegation){
 		"conversation/turn-not-in-path": func(d *conversation.Delegation) { d.Turn = "t-99" },
 		"conversation/not-found":        func(d *conversation.Delegation) { d.Conversation = "none" },
@@ -107,7 +112,7 @@ func TestDelegateRefuses(t *testing.T) {
 		_, err := x.Delegate(t.Context(), d)
 		require.ErrorIs(t, err, contract.OfType(want))
 	}
-	assert.Equal(t, 4, x.must(x.do("list", ":archived? true")).Key("conversations").Len())
+	assert.Equal(t, 5, x.must(x.do("list", ":archived? true")).Key("conversations").Len())
 }
 
 // CNV-013, CNV-014: an agent runs for a place that its caller may use: the conversation is

@@ -32,8 +32,8 @@ type Relation struct {
 	Call string // the tool call that the result of a spawned conversation answers
 	// Run is the run in which an agent created it; empty: a caller did.
 	Run string
-	// Depth is the number of spawned conversations on the way to this one, itself included;
-	// 0 for a fork.
+	// Depth is the number of spawned conversations on the way to this one, itself included.
+	// A fork has the depth of its origin.
 	Depth int
 }
 
