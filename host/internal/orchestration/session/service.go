@@ -318,8 +318,8 @@ func (s *Service) Vars(ctx context.Context, who Caller, ref Ref, keys []string) 
 	return of, vars, failed("read session "+ref.ID, failure)
 }
 
-// Put writes all variables or none. A ttl of 0 selects the default of their classes. An
-// error of the rules lists every refused variable, see Rules.
+// Put writes all variables or none. A ttl of 0 selects the default of their classes. If the
+// rules refuse variables, the error lists all of them.
 func (s *Service) Put(ctx context.Context, who Caller, ref Ref, vars map[string]edn.Value, ttl time.Duration) (Session, *contract.Error) {
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)

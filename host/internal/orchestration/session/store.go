@@ -35,7 +35,7 @@ type Store interface {
 	Touch(ctx context.Context, at map[string]time.Time) error
 }
 
-// Stored is the stored state of a session that is passed to a change. The others are
+// Stored is the stored state of a session that is passed to a change. Session is
 // zero unless Found is set.
 type Stored struct {
 	Found   bool
