@@ -19,11 +19,10 @@ import (
 // allowance is the effective budget of one act.
 type allowance struct {
 	account *budget.Account
-	// around are the scopes in which its nodes reserve; counted are those that
-	// its response reports, including those in which the whole run is
-	// reserved.
+	// around are the scopes in which nodes of the act reserve. counted are the scopes that
+	// its response reports: around, and those in which the whole run is reserved.
 	around, counted budget.Chain
-	limits          policy.Limits // the tightest of them
+	limits          policy.Limits // the tightest of all scopes
 	budgets         *policy.Budgets
 	atLeast         bool
 	wall            time.Duration // 0: limited by the deadline only
@@ -42,7 +41,7 @@ func compileBudget(s *Service) (func(*flight) *contract.Error, error) {
 		if f.id == "" {
 			f.id = c.NewID()
 		}
-		if f.budget.account == nil { // that of a host call or of a resumed run is there
+		if f.budget.account == nil { // a host call and a resumed run have one already
 			f.budget.account = budget.NewAccount(c.Ledger)
 		}
 		if f.budget.wide = f.scopes(); f.cache.spared() {
@@ -89,8 +88,8 @@ func (f *flight) scopes() (wide []wideScope) {
 	return wide
 }
 
-// reservesRun reports whether the whole run is reserved in a scope at once. For a
-// resumed run that was decided when it began.
+// reservesRun reports whether the worst case of the whole run is reserved in scope w
+// before the run starts. A resumed run keeps the reservation that it started with.
 func (f *flight) reservesRun(w wideScope) bool {
 	if f.past == nil {
 		return w.block.RefuseWorst
@@ -121,9 +120,9 @@ func (f *flight) granted(wide []wideScope) *policy.Budgets {
 	return budgets.Raised(more[budget.Tenant], more[budget.User])
 }
 
-// host returns the scopes of the host itself, including those in which the
-// whole run is reserved: work outside the run is not covered by that
-// reservation.
+// host returns the tenant scope, in which work outside the run reserves; nil if the
+// tenant has no budget. It returns the scope even if the whole run is reserved in it:
+// that reservation does not cover work outside the run.
 func (a *allowance) host() budget.Chain {
 	for _, of := range []budget.Chain{a.counted, a.around} { // around for a host call
 		if len(of) > 0 && of[0].Kind == budget.Tenant {
@@ -150,8 +149,8 @@ func (a *allowance) take(wall time.Duration) {
 // Tenant is the id of the budget of callers without a tenant of their own.
 const Tenant = policy.HostTenant
 
-// Windows returns the windows beyond its run in which a recorded reservation
-// counts. principal is the caller of the run.
+// Windows returns the windows of the tenant and the user in which a recorded reservation
+// counts, in no particular order. principal is the caller of the run.
 func Windows(r *journal.BudgetReserved, principal string) []budget.Window {
 	var out []budget.Window
 	for kind, id := range map[budget.Kind]string{budget.Tenant: policy.TenantOf(r.Tenant), budget.User: principal} {
@@ -190,8 +189,9 @@ func wideScopes(b *policy.Budgets, a *Act) []wideScope {
 	return out
 }
 
-// refuseWorst computes the worst case of an act with a budget, and rejects the
-// act if a budget requires that and it may not fit (BUD-004).
+// refuseWorst computes the worst-case cost of an act with a budget. Budgets with
+// RefuseWorst reject the act with budget/would-exceed if they cannot cover that cost,
+// else they reserve it (BUD-004).
 func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
 	a := &f.budget
 	if len(a.around)+len(a.counted) == 0 {
@@ -240,8 +240,9 @@ func (f *flight) wouldExceed(w *plan.Worst, findings []plan.Finding, why string)
 		WithDetail("findings", edn.Vector(list...))
 }
 
-// setAside reserves the worst case in the budgets that require it, before
-// anything is spent. A resumed run has its reservation.
+// setAside reserves the worst case in the budgets that require it, before anything is
+// spent. A resumed run already has its reservation. The error is budget/would-exceed or
+// budget/unavailable.
 func (f *flight) setAside(wide []wideScope, w *plan.Worst) *contract.Error {
 	if f.past != nil {
 		return nil
@@ -290,7 +291,7 @@ func (f *flight) settleBudget() {
 	}
 }
 
-// wallSpent is the error of a run that used up the wall time of its budget.
+// wallSpent returns the error of a run that used up the wall time of its budget.
 func (f *flight) wallSpent() *contract.Error {
 	limit := edn.Int(f.budget.wall.Milliseconds())
 	return contract.Errorf("budget/exceeded", "the run has used up the %s ms of wall time of its budget", limit).
@@ -345,7 +346,8 @@ func BalanceValue(b budget.Balance) edn.Value {
 	return m.Map()
 }
 
-// LimitsValue returns limits by bare dimension, as in reports.
+// LimitsValue returns limits as a map of dimension names, without the prefix "max-", as
+// in reports. Unlimited dimensions are absent.
 func LimitsValue(l policy.Limits) edn.Value {
 	var b edn.MapBuilder
 	for _, d := range policy.Dimensions() {

@@ -16,31 +16,31 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// CacheUse says what an act may take from the cache of answers.
+// CacheUse selects how an act uses the cache of answers.
 type CacheUse uint8
 
 // The uses of the cache (RUN-033).
 const (
-	CacheRead    CacheUse = iota // an answer of the cache, if it has one
-	CacheRefresh                 // a new answer, which replaces that of the cache
-	CacheBypass                  // a new answer, which is not kept
+	CacheRead    CacheUse = iota // use a cached answer, if there is one
+	CacheRefresh                 // execute, and replace the cached answer
+	CacheBypass                  // execute, and do not store the answer
 )
 
-// caching is how an act uses the cache of answers.
+// caching is the state of an act towards the cache of answers.
 type caching struct {
 	outcome string        // journal.CacheHit, CacheMiss or CacheBypass; empty: the intent is not cacheable
-	key     string        // empty: the answer is not kept
-	claim   *cache.Claim  // of the act that executes the request for all equal ones; nil: there is none
-	leads   bool          // this act is that one
+	key     string        // empty: the answer is not stored
+	claim   *cache.Claim  // shared by acts with the same key; nil: none
+	leads   bool          // this act executes the request for all that share the claim
 	answer  *cache.Answer // of a hit
 }
 
-// spared reports whether another act gives the answer, as far as is known now: it has
-// no cost, and needs no worker.
+// spared reports whether the act has its answer from the cache, or expects it from
+// another act. As long as it does, it costs nothing and needs no worker.
 func (c *caching) spared() bool { return c.answer != nil || c.claim != nil && !c.leads }
 
-// lookUp is the step that looks for the answer of an equal request. It comes after all
-// that could reject the request for its caller (RUN-032).
+// lookUp is the step that looks for the answer of an equal request. It runs after every
+// step that checks the rights of the caller (RUN-032).
 func lookUp(f *flight) *contract.Error {
 	in, ok := f.service.cacheable(f.request.Intent)
 	if !ok {
@@ -58,21 +58,22 @@ func lookUp(f *flight) *contract.Error {
 	return nil
 }
 
-// cacheable returns an intent whose answers the cache keeps.
+// cacheable returns an intent and reports whether its answers are cached: the intent is
+// known and declared cacheable, and the service has a cache.
 func (s *Service) cacheable(intent string) (*registry.Intent, bool) {
 	in, known := s.config.Registry.Intent(intent)
 	return in, known && in.Cacheable && s.config.Cache != nil
 }
 
-// tellCache tells the caller how the act used the cache.
+// tellCache passes the cache outcome to the callback Act.Cached.
 func (f *flight) tellCache() {
 	if f.act.Cached != nil {
 		f.act.Cached(f.cache.outcome)
 	}
 }
 
-// repeatable reports whether an earlier answer may stand for the execution of the
-// request: it is for a value, without effects, and of one call.
+// repeatable reports whether a cached answer may replace the execution of the request:
+// the act is one call that returns a value and only reads.
 func (f *flight) repeatable() bool {
 	r := &f.request
 	return f.single() && r.ResponseType == "value" && contract.OnlyReads(f.allowedEffects()) &&
@@ -89,8 +90,8 @@ func (f *flight) allowedEffects() (names []string) {
 	return names
 }
 
-// claimAnswer takes the answer, the execution of the request, or a place behind the act
-// that has it.
+// claimAnswer takes the cached answer. Without one it joins the claim of the key: as its
+// leader, which executes the request, or waiting for the leader.
 func (f *flight) claimAnswer() {
 	answer, known, claim, leads := f.service.config.Cache.Claim(f.cache.key)
 	f.cache.claim, f.cache.leads = claim, leads
@@ -101,7 +102,7 @@ func (f *flight) claimAnswer() {
 
 var usageOfHit = edn.MustMap(edn.K("mode"), edn.K("cache"))
 
-// hit makes an answer of the cache that of the act.
+// hit sets a cached answer as the answer of the act.
 func (f *flight) hit(a cache.Answer) {
 	f.cache.outcome, f.cache.answer, f.cache.claim = journal.CacheHit, &a, nil
 	f.outcome.Last = &dispatch.Result{Out: a.Out, Meta: a.Meta, Usage: usageOfHit}
@@ -148,7 +149,7 @@ func (f *flight) cacheKey(in *registry.Intent) string {
 	return k.Hash()
 }
 
-// unrouted returns the shape of the act without a decision.
+// unrouted returns the shape that the act had before the decision of a router.
 func (f *flight) unrouted() *shape {
 	if f.route.unrouted != nil {
 		return f.route.unrouted
@@ -182,9 +183,10 @@ func (sh *shape) reached(f *flight) []string {
 	return sh.reach
 }
 
-// share waits for the act that executes the same request, if there is one. Its answer is
-// the answer of this act too; if it has none to share, this act or another one that
-// waits takes its place (RUN-034).
+// share waits for the act that executes the same request, if there is one, and takes its
+// answer. If that act has no answer to share, one of the waiting acts becomes the leader
+// and executes the request (RUN-034). The error is that of a canceled wait, or of
+// leadSteps.
 func (f *flight) share() *contract.Error {
 	if !f.cache.spared() {
 		return nil
@@ -208,8 +210,8 @@ func (f *flight) share() *contract.Error {
 	return f.service.stage(f.service.lead, f)
 }
 
-// leadSteps make up for what prepare has left out for an act that was to get the answer
-// of another one.
+// leadSteps are the steps of prepare that were skipped because the act expected the
+// answer of another one.
 var leadSteps = []step{
 	{"budget", always(func(f *flight) *contract.Error {
 		err := f.refuseWorst(f.budget.wide)
@@ -226,8 +228,8 @@ var leadSteps = []step{
 	})},
 }
 
-// publish gives the answer of the act to the cache, and to those that wait for it. An
-// answer that must not be kept is only that of this act.
+// publish stores the answer of the act in the cache and releases the acts that wait for
+// it. If the answer is not keepable, nothing is stored and the waiting acts get none.
 func (f *flight) publish() {
 	a, ok := f.keepable()
 	switch c := &f.cache; {
@@ -239,9 +241,9 @@ func (f *flight) publish() {
 	f.cache.claim = nil
 }
 
-// keepable returns the answer if it may stand for later ones (RUN-031): it was accepted,
-// is complete, and came from one call without effects, of a program that is still in
-// place.
+// keepable returns the answer and reports whether later requests may reuse it (RUN-031):
+// it was accepted, is complete, and came from one call without effects, made by a
+// program that still serves the capability.
 func (f *flight) keepable() (a cache.Answer, ok bool) {
 	last := f.outcome.Last
 	if f.cache.key == "" || !f.single() || f.cache.answer != nil || f.err != nil || f.response.IsNil() || last == nil || quality.CutShort(last.Meta, last.Out) {

@@ -14,11 +14,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Resumption says why a run is resumed: journal.ResumedCrash, ResumedRestart, or
-// ResumedDecision for a suspended one, which needs a decision for each of its open
-// questions, and for a failed one, which needs none. Cancel cancels it instead. By is
-// who continues a failed run, and Lasts the time that it has; 0: as much as when it was
-// accepted. TraceParent is the trace context of that caller; empty: none.
+// Resumption describes how a run is resumed. Why is journal.ResumedCrash, ResumedRestart
+// or ResumedDecision. With ResumedDecision, a suspended run needs one of Decisions for
+// each open question, and a failed run takes none. Cancel, if set, cancels the run
+// instead. By is the principal that continues a failed run. Lasts is the new time limit
+// of a failed run; 0: the limit with which it was accepted. TraceParent is the trace
+// context of the caller that resumes; empty: none.
 type Resumption struct {
 	Why       string
 	Decisions []Decision
@@ -37,8 +38,9 @@ type Decision struct {
 	By     string // principal
 }
 
-// suspendFor suspends the run for a decision about nodes. A run whose cancellation was
-// requested is not suspended: it ends, and its error names the calls.
+// suspendFor suspends the run until each of nodes has a decision. A run whose
+// cancellation was requested is not suspended: it is canceled, and its error names the
+// calls.
 func (f *flight) suspendFor(nodes []eval.Undecided) {
 	records, err := f.service.config.Journal.Records(f.id)
 	if err != nil {
@@ -62,8 +64,9 @@ func (f *flight) suspendFor(nodes []eval.Undecided) {
 	_ = f.suspend(body)
 }
 
-// suspend records that the run goes on only by decision, and ends what it does. It
-// returns the error of its caller.
+// suspend records body as the last record of this epoch and cancels the run's work. It
+// returns the error for the caller: that of the suspension, or of the journal if the
+// record could not be written.
 func (f *flight) suspend(body *journal.RunSuspended) *contract.Error {
 	err := suspended(f.id, body)
 	if failed := f.recorder.End(body, err); failed != nil {
@@ -77,7 +80,8 @@ func (f *flight) suspend(body *journal.RunSuspended) *contract.Error {
 	return err
 }
 
-// suspended is the error of a run that waits for a decision.
+// suspended returns the error for the caller of a suspended run: run/suspended,
+// run/poison or run/restored.
 func suspended(run string, why *journal.RunSuspended) *contract.Error {
 	if why.Why == "run/poison" {
 		return contract.Errorf("run/poison", "run %s is suspended: the host crashed %d times in a row while it executed the run", run, maxCrashes).
@@ -101,7 +105,8 @@ func suspended(run string, why *journal.RunSuspended) *contract.Error {
 		WithHint(fmt.Sprintf("\"ferment runs show %s\" shows the open calls, \"ferment runs resume %[1]s --decide NODE=retry\" decides", run))
 }
 
-// questions names calls whose outcome is unknown.
+// questions returns the clause of a message that names the calls whose outcome is
+// unknown.
 func questions(open []journal.Question) string {
 	all := make([]string, len(open))
 	for i, q := range open {
@@ -110,11 +115,12 @@ func questions(open []journal.Question) string {
 	return strings.Join(all, ", or ")
 }
 
-// decide returns the record of a resume, with the decisions that it needs. A run that
-// only begins has none.
+// decide checks the decisions of a resume and returns its record; nil if how.Why is
+// empty. The error is run/not-resumable, run/decision-required, run/decision-invalid, or
+// that of a suspended run.
 func (s *Service) decide(run string, past *journal.History, how Resumption) (*journal.RunResumed, *contract.Error) {
 	if how.Why == "" {
-		return nil, nil // it was never under way, or its new epoch is recorded
+		return nil, nil // the run has not started, or its new epoch is recorded already
 	}
 	r := s.resumption(how.Why, past.Config)
 	r.TraceParent = how.TraceParent
@@ -213,7 +219,8 @@ func decided(open *[]journal.Question, d Decision) (q journal.Question, err *con
 	return q, nil
 }
 
-// fits checks a given value against the schema of what the node asked for.
+// fits checks the value of a decision against the output schema of its node. It accepts
+// any value if the node was not resolved or has no known schema.
 func (s *Service) fits(place *journal.Place, d Decision) *contract.Error {
 	if place == nil || place.Resolved == nil {
 		return nil

@@ -62,8 +62,8 @@ func compileEvaluate(s *Service) (func(*flight) *contract.Error, error) {
 	}, nil
 }
 
-// task returns a task of the run with what all its programs have in common. The
-// first one that a new run evaluates starts it.
+// task returns a task that evaluates program, with the settings that all programs of the
+// run share. The first task of a new run carries its RunStarted record.
 func (f *flight) task(program *plan.Program) *eval.Task {
 	c := &f.service.config
 	task := &eval.Task{

@@ -9,19 +9,20 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Fill is the run that an act replays, and how.
+// Fill holds the recorded run that an act replays in fill mode, and the options of the
+// replay.
 type Fill struct {
 	dispatch.Fill
 	run  string
 	past *journal.History
 }
 
-// Fill returns the act that replays a finished run in a new one, from its records
-// as far as they fit (JRN-051): an attempt at the same place with the same request
-// has the recorded end, and so have the verdicts that capabilities gave on its
-// answer. Everything else is done under the configuration of this service: checks
-// of the host run again, and other attempts are made. A recorded attempt costs the
-// new run nothing. Caller, request and seed are those of the recorded run.
+// Fill returns the act that replays a finished run as a new run (JRN-051). An attempt at
+// the same place with the same request is not made: its recorded result is used, as are
+// the recorded verdicts of capabilities on its answer. Everything else is executed under
+// the configuration of this service: checks of the host run again, and other attempts
+// are made. A recorded attempt costs the new run nothing. Caller, request and seed are
+// those of the recorded run.
 //
 // The error is run/not-resumable for a run that is not finished, cap/not-found for
 // an unknown capability in place of another, and invalid-request if the run did not
@@ -73,15 +74,15 @@ func considers(r journal.Record, capID string) bool {
 	return false
 }
 
-// swap writes the swaps of a replay into the layer that all nodes inherit.
+// swap copies the capability swaps of a replay to the layer that all nodes inherit.
 func (f *flight) swap(layer *policy.Layer) {
 	if f.act.Fill != nil {
 		layer.Swap = f.act.Fill.Swap
 	}
 }
 
-// endReplay ends a replay whose host has ended: how it was to fill in what is not
-// recorded is not recorded either.
+// endReplay is the step of resume that fails the resumption of a fill replay: its
+// options are not recorded.
 func endReplay(f *flight) *contract.Error {
 	if of := f.past.Accepted.ReplayOf; of != "" {
 		return contract.Errorf("run/not-resumable", "run %s is a replay, which cannot be resumed after the end of its host", f.id).

@@ -36,8 +36,8 @@ func settle(f *flight) *contract.Error {
 	return nil
 }
 
-// canceled returns the error of a run whose context ended, with the principal
-// and the reason of a requested cancellation.
+// canceled returns the error of a run whose context was canceled, with the principal and
+// the reason if cause is a requested cancellation.
 func canceled(err *contract.Error, cause error) *contract.Error {
 	if err.Type != "canceled" {
 		err = contract.Errorf("canceled", "the run was canceled").WithCause(err)
@@ -165,7 +165,8 @@ func (f *flight) quality() edn.Value {
 	return q.AssocKey("degraded?", edn.Bool(true)).AssocKey("why", why(f.outcome.Degraded))
 }
 
-// why lists [capability cause] of rejected candidates.
+// why returns a vector of [capability error-type] for rejected candidates, each
+// capability once.
 func why(rs []policy.Rejection) edn.Value {
 	var out []edn.Value
 	seen := map[string]bool{}
@@ -179,9 +180,9 @@ func why(rs []policy.Rejection) edn.Value {
 	return edn.Vector(out...)
 }
 
-// end finalizes the run within the time for it (RUN-005). A run whose last stage fails, or
-// has a defect, has a last record and a response nevertheless; one whose last record cannot
-// be written is cut.
+// end runs the stage finalize within Config.Finalize (RUN-005). If the stage fails or
+// panics, the run still gets a last record and a response with that error. If the last
+// record cannot be written, cut is set and the run stays open in the journal.
 func (f *flight) end() {
 	s := f.service
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), s.config.Finalize)
@@ -252,7 +253,8 @@ func finish(f *flight) *contract.Error {
 	return contract.AsError(err)
 }
 
-// Refusal returns the response to an act that created no run.
+// Refusal returns the response envelope with err for an act that created no run. It has
+// no run id.
 func (s *Service) Refusal(a Act, err *contract.Error) edn.Value {
 	var b edn.MapBuilder
 	b.Key("proto", edn.Int(contract.Proto))

@@ -19,14 +19,15 @@ const (
 	ClassBatch       = "batch"
 )
 
-// Classes chooses the class of a run whose request names none.
+// Classes holds the queue classes and chooses the class of a run whose request names
+// none: that of its intent, else Accepted or ClassSync.
 type Classes struct {
 	Names    []string          // of all classes
 	Accepted string            // of acts that are answered before they run
 	Intents  map[string]string // by intent
 }
 
-// ShippedClasses are those of a host without further classes.
+// ShippedClasses returns the classes of a host that configures no others.
 func ShippedClasses() Classes {
 	return Classes{Names: []string{ClassSync, ClassInteractive, ClassBatch}, Accepted: ClassBatch}
 }
@@ -58,12 +59,13 @@ func enter(f *flight) (err *contract.Error) {
 	return err
 }
 
-// queueEntry is what the queue knows of the act.
+// queueEntry returns the entry of the act for the queue.
 func (f *flight) queueEntry() queue.Entry {
 	return queue.Entry{Class: f.class, Priority: f.request.Priority, Principal: f.act.Principal}
 }
 
-// await waits for the turn of the run.
+// await blocks until the queue has a worker for the run. It returns the error of unbegun
+// if the context of the run ends first.
 func (f *flight) await() *contract.Error {
 	if f.place == nil {
 		return nil
@@ -75,8 +77,8 @@ func (f *flight) await() *contract.Error {
 	return f.unbegun()
 }
 
-// unbegun returns the error of a run whose context has ended before it began, nil if it
-// has not.
+// unbegun returns the error of a run whose context ended before the run began; nil if
+// the context has not ended.
 func (f *flight) unbegun() *contract.Error {
 	if f.ctx.Err() == nil {
 		return nil
@@ -95,7 +97,8 @@ func (f *flight) unbegun() *contract.Error {
 	return contract.Errorf("canceled", "the run was canceled before it %s", verb)
 }
 
-// canceledUnknown is the error of a canceled run whose calls may have had their effect.
+// canceledUnknown returns the error of a canceled run whose calls may have had an
+// effect.
 func (f *flight) canceledUnknown() *contract.Error {
 	return contract.Errorf("canceled", "the run was canceled; it is not known whether %s", f.unknown)
 }
@@ -107,9 +110,10 @@ func (f *flight) leave() {
 	}
 }
 
-// Submit accepts an act that is answered before it runs. Its acceptance is durable
-// when Submit returns (RUN-010). The run waits for its turn: Begin starts it. With
-// the idempotency key of another run it is that run, which must not be begun.
+// Submit accepts an act that is answered before it runs. Its acceptance is durable when
+// Submit returns (RUN-010). The run waits in the queue: call AwaitTurn, then Begin. If
+// another run has the idempotency key of the act, Submit returns that run: Attached is
+// true, and Begin must not be called.
 func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 	f, err := s.accept(a, false)
 	switch {
@@ -118,9 +122,9 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 	case f.attached != nil:
 		return f.shared(), nil
 	}
-	// What was prepared is not kept: thousands of runs may wait, and the
-	// configuration that is in force at its turn binds the run. What is reserved for
-	// the whole run stays reserved.
+	// The prepared state is dropped: thousands of runs may wait, and the run uses the
+	// configuration that is in force when it begins. The reservation for the whole run stays
+	// open.
 	if f.budget.account != nil { // else the run is reopened, and has none yet
 		f.budget.account.Leave(context.Background())
 	}
@@ -128,10 +132,11 @@ func (s *Service) Submit(a Act) (*Run, *contract.Error) {
 	return s.waiting(context.Background(), &flight{id: f.id, key: f.key, holds: f.holds, place: f.place, deadline: f.deadline, act: Act{Principal: f.act.Principal}, mask: f.mask}), nil
 }
 
-// Recall puts a run of an earlier host back into the queue, with the place, priority
-// and deadline that it has. The end of ctx cancels it. Runs must be recalled in the
-// order of their acceptance. reopened is the last record of a run that failed and has
-// not gone on since; else nil. A job enters the queue when it is to be retried.
+// Recall puts a run of an earlier host process back into the queue with its recorded
+// class, priority and deadline. Canceling ctx cancels the run. Runs must be recalled in
+// the order of their acceptance. reopened is the last record of a failed run that was
+// reopened and has not been executed since; else nil. A job with a retry time enters the
+// queue only at that time, in AwaitTurn.
 func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunAccepted, reopened *journal.RunResumed) (*Run, *contract.Error) {
 	c := &s.config
 	class := accepted.Class
@@ -150,7 +155,7 @@ func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunA
 	}
 	if accepted.Key != "" && c.Keys != nil {
 		f.key = accepted.Key
-		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: an act that came before waits for the next try
+		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: another act holds the key; its caller has to try again
 	}
 	return s.waiting(ctx, f), nil
 }
@@ -163,7 +168,8 @@ func (f *flight) queueUp(c *Config) (err *contract.Error) {
 	return err
 }
 
-// waiting returns a run that waits for its turn.
+// waiting returns the Run of a flight that waits for its turn, and releases the acts
+// that wait for its idempotency key.
 func (s *Service) waiting(ctx context.Context, f *flight) *Run {
 	f.service = s
 	r := newRun(ctx, f)
@@ -173,14 +179,15 @@ func (s *Service) waiting(ctx context.Context, f *flight) *Run {
 	return r
 }
 
-// AwaitTurn waits until the run may begin, also because its deadline has passed or
-// it was canceled. It reports false if the run was interrupted: it is over.
+// AwaitTurn blocks until the run may begin: it has a worker, its deadline has passed, or
+// its cancellation was requested. It returns false if the run was interrupted; the run
+// is then abandoned, and Begin must not be called.
 func (r *Run) AwaitTurn() bool {
 	f := r.flight()
-	if !f.after.IsZero() { // the end of the wait, by a cancellation too, is seen below
+	if !f.after.IsZero() { // an error of Wait is that of r.ctx, which is checked below
 		c := &f.service.config
 		_ = c.Clock.Wait(r.ctx, f.after.Sub(c.Clock.Now()))
-		_ = f.queueUp(c) // a run that was accepted before gets a place
+		_ = f.queueUp(c) // the queue admits every run that was accepted before
 	}
 	late := time.NewTimer(time.Until(f.deadline))
 	defer late.Stop()
@@ -204,7 +211,8 @@ func (r *Run) AwaitTurn() bool {
 	return false
 }
 
-// Abandon ends a run that waits for its turn. It stays open in the journal.
+// Abandon closes a run that waits for its turn; err is the error for its callers. The
+// run stays open in the journal and can be resumed.
 func (r *Run) Abandon(err *contract.Error) {
 	f := r.flight()
 	f.err, f.response, f.cut = err, f.service.Refusal(Act{}, err), true
@@ -218,10 +226,10 @@ func (r *Run) Waiting() bool {
 	return !r.Attached() && (f.recorder == nil || f.place != nil && !f.place.Running())
 }
 
-// Begin executes a run that Submit or Recall returned, to its end; records are all of
-// its records. The configuration of this service binds it. Why says what has
-// interrupted it, if it was under way. An error is that of Resume: the run is over,
-// and stays open in the journal.
+// Begin executes a run that Submit or Recall returned, under the configuration of this
+// service, and returns when it has ended. records are all records of the run. why is the
+// reason of the resumption, see Resumption; it is ignored if the run never started.
+// Begin fails with the errors of Resume; the run is then abandoned.
 func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.Error {
 	past := journal.NewHistory(records)
 	how := Resumption{Why: why}
@@ -238,8 +246,8 @@ func (s *Service) Begin(r *Run, records []journal.Record, why string) *contract.
 	return nil
 }
 
-// begin replaces the flight of a run that waited. A cancellation that was asked for
-// until then is recorded when it starts, and one that was interrupted records
+// begin replaces the flight of a run that waited by f. A cancellation that was requested
+// during the wait is recorded when f starts. If the run was interrupted, f records
 // nothing.
 func (r *Run) begin(f *flight) {
 	r.mu.Lock()

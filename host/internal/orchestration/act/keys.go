@@ -11,26 +11,26 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// KeyFinder is an optional interface of a Journal that finds runs by the hash of
-// their idempotency key. It knows a run from its acceptance on.
+// KeyFinder is an optional interface of a Journal that finds runs by the hash of their
+// idempotency key, from their acceptance on.
 type KeyFinder interface {
 	// Keyed returns the id of the run, empty if there is none.
 	Keyed(ctx context.Context, hash string) (run string, err error)
 }
 
-// ErrKeyTaken is in the error of a journal that rejects a run because another one has
-// its idempotency key: a run of another host that was accepted meanwhile.
+// ErrKeyTaken is wrapped by the error of a journal that rejects a run because another
+// host has just accepted a run with the same idempotency key.
 var ErrKeyTaken = errors.New("its idempotency key is that of another run")
 
 // Sharer is an optional interface of a Journal that several hosts share.
 type Sharer interface {
-	// Elsewhere reports whether another host executes a run.
+	// Elsewhere reports whether a host other than this one executes the run.
 	Elsewhere(ctx context.Context, run string) (bool, error)
 }
 
-// Keys are the idempotency keys of the runs in progress of a host (RUN-020 to
-// RUN-022): requests with one key share one run. Services of one host share it.
-// The zero value is ready to use, by many acts at once.
+// Keys holds the idempotency keys of the runs in progress of a host (RUN-020 to
+// RUN-022): requests with one key share one run. All services of a host share one Keys.
+// The zero value is ready to use; it is safe for concurrent use.
 type Keys struct {
 	mu   sync.Mutex
 	held map[string]*held
@@ -43,7 +43,8 @@ type held struct {
 	ready       chan struct{} // closed when the act is accepted or rejected
 }
 
-// hold takes a key for an act. If another one has it, that is returned.
+// hold takes a key for an act and returns mine, which must be settled. If another act
+// has the key, it returns other instead.
 func (k *Keys) hold(key, fingerprint string) (mine, other *held) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -58,8 +59,8 @@ func (k *Keys) hold(key, fingerprint string) (mine, other *held) {
 	return h, nil
 }
 
-// settle makes the run of a held key known to those who wait for it; nil: there is
-// none, and the key is free.
+// settle passes the run of a held key to the acts that wait for it. If run is nil, the
+// act was rejected, and the key is released.
 func (k *Keys) settle(key string, h *held, run *Run) {
 	k.mu.Lock()
 	if run == nil {
@@ -77,8 +78,8 @@ func (k *Keys) release(key string) {
 	delete(k.held, key)
 }
 
-// keyOf returns the hash that stands for the idempotency key of an act: a key is
-// that of one principal and one operation.
+// keyOf returns the hash of the idempotency key of an act; empty if it has none. Equal
+// keys of different principals or operations have different hashes.
 func keyOf(f *flight) string {
 	if f.request.IdempotencyKey == "" {
 		return ""
@@ -86,14 +87,14 @@ func keyOf(f *flight) string {
 	return KeyHash(f.act.Principal, f.request.IdempotencyKey)
 }
 
-// KeyHash returns the hash that stands for an idempotency key of a principal.
+// KeyHash returns the hash of an idempotency key that a principal uses for act/run.
 func KeyHash(principal, key string) string {
 	return edn.Hash(edn.Vector(edn.Text(principal), edn.K("act/run"), edn.Text(key)))
 }
 
-// attach is the step that finds the run of an idempotency key. With one, the act
-// is not accepted: its caller gets that run. One that has failed with a retryable error
-// goes on (RUN-022).
+// attach is the step that finds the run of the act's idempotency key. If there is one,
+// the act is not accepted and its caller gets that run. A run that failed with a
+// retryable error is continued (RUN-022).
 func attach(f *flight) *contract.Error {
 	key := keyOf(f)
 	if key == "" || f.act.Fill != nil {
@@ -121,8 +122,8 @@ func attach(f *flight) *contract.Error {
 	}
 }
 
-// stored looks for a recorded run with the key. Without one the act goes on and
-// holds the key.
+// stored looks for a recorded run with the key and attaches the act to it, or marks it
+// to be continued. Without such a run the act continues as a new one and holds the key.
 func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Error {
 	c := &f.service.config
 	free := func(err *contract.Error) *contract.Error {
@@ -183,8 +184,8 @@ func (f *flight) stored(finder KeyFinder, key string, mine *held) *contract.Erro
 }
 
 // recorded waits until a run that another host executes has its last record, and returns
-// what that has for callers. The error without a response is that of the run's records, or
-// of ctx.
+// the response in it with the error in that response. The last result is not nil if
+// there is no response: the run is suspended or cannot be read, or ctx is done.
 func recorded(ctx context.Context, from Journal, id string) (edn.Value, *contract.Error, error) {
 	var records []journal.Record
 	for all := from.Follow(id, 0); ; {
@@ -226,7 +227,8 @@ func (f *flight) shared() *Run {
 	return own
 }
 
-// sharing returns a run that the caller of the act shares until its own deadline.
+// sharing returns a handle of another caller's run for the caller of the act, which
+// waits for it until its own deadline.
 func (f *flight) sharing(run string) *Run {
 	c := &f.service.config
 	return &Run{
@@ -240,12 +242,12 @@ func (f *flight) sharing(run string) *Run {
 // Elsewhere reports whether another host executes the run.
 func (r *Run) Elsewhere() bool { return r.from != nil }
 
-// Stored reports whether the run was over before the act came: its response is the
-// recorded one.
+// Stored reports whether the run had finished before the act was received: its response
+// is read from the journal.
 func (r *Run) Stored() bool {
 	return r.of == nil && r.from == nil && r.flight().service == nil
 }
 
-// Attached reports whether another caller has started the run, with the same
+// Attached reports whether the run was started by an earlier act with the same
 // idempotency key.
 func (r *Run) Attached() bool { return r.of != nil || r.flight().service == nil }

@@ -29,7 +29,7 @@ type essence struct{ request edn.Value }
 // Value implements journal.Valuer.
 func (e essence) Value() edn.Value { return e.request.Dissoc(transportKeys...) }
 
-// essence refers to a request without its transport keys and secrets.
+// essence returns a reference to a request without its transport keys and secrets.
 func (f *flight) essence(request edn.Value) journal.Ref {
 	if !f.mask.Any() {
 		return journal.RefOf(essence{request})
@@ -251,9 +251,9 @@ func (f *flight) newShape() (*shape, *contract.Error) {
 	return sh, err
 }
 
-// authorize rejects an act that names an intent whose candidates all need
-// effects that the caller may not use: its run could only end with this error.
-// The plan check covers the effects of a client's plan.
+// authorize rejects an act whose caller may not use its intent, or whose intent has only
+// candidates that need effects the caller may not use: its run could only fail. The plan
+// check covers the effects of a client's plan.
 func authorize(f *flight) *contract.Error {
 	if err := f.mayUse(f.request.Intent); err != nil {
 		return err
@@ -268,8 +268,8 @@ func authorize(f *flight) *contract.Error {
 	return dispatch.Unbound(f.shape.plan.Nodes[0].ID, f.request.Intent, b)
 }
 
-// mayUse checks that the caller may use an intent with its priority, and keeps the decision of a rule
-// (AUTH-011, AUTH-013).
+// mayUse checks that the caller may use an intent with the priority of the request, and
+// adds the decision to Act.Decisions, unless access is open (AUTH-011, AUTH-013).
 func (f *flight) mayUse(intent string) *contract.Error {
 	access, caller := f.service.config.Access, f.act.caller()
 	d := access.Intent(intent, caller)
@@ -392,7 +392,7 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 		if err := f.recorder.Record(edn.Nil(), "", f.accepted()); err != nil {
 			return contract.AsError(err)
 		}
-		if !f.alone { // now the journal has the run, and need not look for it on disk
+		if !f.alone { // after the first record, so that the journal finds the run in memory
 			f.follow = c.Journal.Follow(f.id, 0)
 		}
 		if f.budget.aside != nil {
@@ -401,13 +401,14 @@ func compileAccept(s *Service) (func(*flight) *contract.Error, error) {
 			}
 		}
 		if f.request.IdempotencyKey != "" || f.request.ResponseType == "accepted" || f.act.Accepted != nil {
-			return contract.AsError(f.recorder.Sync()) // before it starts, or its id is known (JRN-004)
+			return contract.AsError(f.recorder.Sync()) // before the run starts or its caller gets its id (JRN-004)
 		}
 		return nil
 	}, nil
 }
 
-// reader returns the ways to the reader of the run; nil: it has none.
+// reader returns the back pressure and the live stream between the run and its reader;
+// both are nil if the run is not watched.
 func (f *flight) reader() (*stream.Pace, *stream.Live) {
 	if !f.act.Watched {
 		return nil, nil
@@ -452,7 +453,8 @@ func (f *flight) accepted() *journal.RunAccepted {
 	return rec
 }
 
-// amounts returns the limits of a budget by bare dimension, as in records.
+// amounts returns the limits of a budget by dimension, without the prefix "max-", as in
+// records.
 func amounts(budget edn.Value) edn.Value {
 	var b edn.MapBuilder
 	for k, v := range budget.Entries() {

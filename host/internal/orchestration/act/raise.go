@@ -9,13 +9,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ceiling returns the budget of the intent if the request asks for more and its caller
-// may not have that (budget/raise); else nil. The decision for a caller that may is
-// recorded with the run, which keeps it when it is resumed or replayed.
+// ceiling returns the budget of the intent if the request exceeds it and its caller
+// lacks the right budget/raise; else nil. If the caller has the right, the decision is
+// recorded with the run and applies again when the run is resumed or replayed.
 //
-// It concerns acts of one call that a caller makes. In other acts the lowest limit
-// applies: a plan has nodes of many intents, and its budget is for all of them together;
-// a request of a plugin is a part of a call, which has its own.
+// It applies only to acts of one call that a caller makes. In other acts the lowest
+// limit applies: a plan has nodes of many intents, and its budget covers all of them
+// together; a request of a plugin is a part of a call, which has its own budget.
 func (f *flight) ceiling(r *request.Request) *request.Budget {
 	if past := f.earlier(); past != nil {
 		f.recallRaise(past)
@@ -49,8 +49,8 @@ func (f *flight) ofIntent(intent string) policy.Fields {
 	})
 }
 
-// earlier returns how the run was accepted that the act resumes or replays; nil: it is
-// a new one.
+// earlier returns the RunAccepted record of the run that the act resumes or replays; nil
+// for a new run.
 func (f *flight) earlier() *journal.RunAccepted {
 	switch {
 	case f.past != nil:
@@ -61,7 +61,7 @@ func (f *flight) earlier() *journal.RunAccepted {
 	return nil
 }
 
-// recallRaise decides about the budget as it was decided when the run was accepted.
+// recallRaise restores the decision about budget/raise from the record of acceptance.
 func (f *flight) recallRaise(accepted *journal.RunAccepted) {
 	i := slices.IndexFunc(accepted.Access, func(d edn.Value) bool { return d.Key("what").Equal(edn.K(policy.RaiseBudget)) })
 	if f.raised = i >= 0; f.raised && f.act.Fill != nil {
@@ -69,8 +69,9 @@ func (f *flight) recallRaise(accepted *journal.RunAccepted) {
 	}
 }
 
-// raise has the budget of the request replace that of its intent, as far as the budget
-// blocks allow it. What a router decides still lowers it.
+// raise replaces the budget of the intent by that of the request, within the limits of
+// the budget blocks. The decision of a router can still lower it. Without a permitted
+// raise the layer is unchanged.
 func (f *flight) raise(layer *policy.Layer) {
 	if !f.raised {
 		return

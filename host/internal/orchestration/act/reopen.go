@@ -14,14 +14,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxReopened is how often a run goes on by its idempotency key (RUN-022).
+// maxReopened is the number of times that requests with the idempotency key of a failed
+// run continue it (RUN-022).
 const maxReopened = 5
 
-// Retry says how often jobs whose run failed go on by themselves (RUN-015).
+// Retry configures the automatic retries of failed jobs (RUN-015).
 type Retry struct {
-	MaxAttempts int // 0, 1: they do not
-	// Backoff is the wait before the second attempt; it doubles with each. Jitter is
-	// the most that is added to it.
+	MaxAttempts int // including the first; 0 and 1 disable retries
+	// Backoff is the wait before the second attempt; it doubles with each attempt. Jitter is
+	// the maximum of the random time that is added to each wait.
 	Backoff, Jitter time.Duration
 }
 
@@ -33,7 +34,8 @@ var notRetried = []string{
 	"run/secret-missing",
 }
 
-// wait returns the wait after the attempt with a number.
+// wait returns the backoff after an attempt, numbered from 1, plus jitter that is
+// derived from the seed of the run.
 func (r Retry) wait(f *flight, attempt int) time.Duration {
 	wait := r.Backoff << (attempt - 1)
 	if r.Jitter > 0 {
@@ -42,8 +44,8 @@ func (r Retry) wait(f *flight, attempt int) time.Duration {
 	return wait
 }
 
-// compileRetry makes the step that reopens a failed job instead of finishing it. It
-// goes on later, within its deadline.
+// compileRetry returns the step that reopens a failed job instead of finishing it. It
+// does so only if the next attempt can start before the deadline of the job.
 func compileRetry(s *Service) (func(*flight) *contract.Error, error) {
 	c := &s.config
 	return func(f *flight) *contract.Error {
@@ -77,8 +79,9 @@ func compileRetry(s *Service) (func(*flight) *contract.Error, error) {
 	}, nil
 }
 
-// retry waits until a failed job goes on, and prepares that. It reports false if the run
-// is over: it was interrupted, or cannot go on.
+// retry waits until the next attempt of a failed job may start, and replaces the flight
+// of the run. It returns false if the run was abandoned because it was interrupted or
+// cannot be resumed.
 func (s *Service) retry(r *Run, f *flight) bool {
 	r.mu.Lock()
 	r.f = &flight{
@@ -110,15 +113,17 @@ func (s *Service) retry(r *Run, f *flight) bool {
 	return true
 }
 
-// resumption returns the record of a resume without its reasons.
+// resumption returns a resume record for this host and its configuration; was is the
+// hash of the configuration before it. The caller adds decisions, principal and
+// deadline.
 func (s *Service) resumption(why, was string) *journal.RunResumed {
 	c := &s.config
 	return &journal.RunResumed{Host: c.Host, Boot: c.Boot, Config: c.Hash, Was: was, Why: why}
 }
 
-// reopen records that a failed run goes on under a new epoch (RUN-022): its nodes that
-// failed are executed again, and those that are committed are not. The record is durable
-// when reopen returns, and past includes it. how.Lasts is the time that the run has.
+// reopen records that a failed run continues under a new epoch (RUN-022): its failed
+// nodes are executed again, its committed nodes are not. The record is durable when
+// reopen returns, and past includes it. The new deadline is how.Lasts from now.
 func (s *Service) reopen(run string, past *journal.History, how Resumption) *contract.Error {
 	c := &s.config
 	now := c.Clock.Now()
@@ -139,7 +144,8 @@ func (s *Service) reopen(run string, past *journal.History, how Resumption) *con
 	return nil
 }
 
-// mayReopen returns the error of a finished run that cannot go on.
+// mayReopen returns nil if a finished run can be continued, else the reason:
+// run/not-resumable, run/evaluator-unknown or replay/values-purged.
 func mayReopen(run string, past *journal.History) *contract.Error {
 	switch {
 	case !past.MayReopen() && past.Failure != nil:
@@ -153,8 +159,8 @@ func mayReopen(run string, past *journal.History) *contract.Error {
 	return known(run, past)
 }
 
-// reopenKeyed returns the flight of a failed run that goes on because its idempotency
-// key came again. The act's own deadline, priority and reader apply.
+// reopenKeyed returns the flight of the failed run that has the idempotency key of the
+// act and is continued by it. The deadline, priority and reader of the act apply.
 func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	s, run, past := f.service, f.failed.run, f.failed.past
 	c := &s.config
@@ -189,7 +195,8 @@ func (f *flight) reopenKeyed() (*flight, *contract.Error) {
 	return next, nil
 }
 
-// resumeFailed continues a failed run for a caller.
+// resumeFailed continues a failed run at the request of an operator. The run is started
+// when resumeFailed returns.
 func (s *Service) resumeFailed(ctx context.Context, run string, past *journal.History, how Resumption) (*Run, *contract.Error) {
 	if err := mayReopen(run, past); err != nil {
 		return nil, err

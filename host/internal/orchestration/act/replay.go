@@ -15,15 +15,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Replay executes a finished run once more from its records alone: every attempt,
-// verdict, clock and draw comes from them, and no plugin is called (JRN-050). All
-// values must be equal: those that nodes commit, and the result, whose hash Replay
-// returns; that of a failed run is the hash of the type of its error. The first
-// difference is the error replay/miss with the path of its node; it may be one of
-// the configuration, which must be that of the run as far as plans and gates are
-// concerned.
+// Replay executes a finished run again from its records alone: attempts, verdicts, times
+// and random draws come from the records, and no plugin is called (JRN-050). Replay
+// checks that the committed values of nodes and the result equal the recorded ones, and
+// returns the hash of the result; for a failed run, the hash of its error type. The
+// first difference is returned as replay/miss with the path of its node. It can also be
+// caused by c: its plans and gates must be those of the run.
 //
-// The executor, the journal and what services share are not taken from c.
+// Executor, Journal, Clock, Hash, Ledger, Stats, Learned, Grades and Calibrations of c
+// are replaced.
 func Replay(ctx context.Context, c Config, run string, records []journal.Record) (hash string, err *contract.Error) {
 	past, err := replayable(run, records)
 	switch {
@@ -53,7 +53,7 @@ func Replay(ctx context.Context, c Config, run string, records []journal.Record)
 	f.recorder = eval.NewRecorder(ctx, c.Journal, c.Clock, run, past.Epoch+1)
 	end := last.Body.(*journal.RunFinished)
 	stages := []chain{again.replay, again.route, again.execute}
-	if end.Cache == journal.CacheHit { // it called nothing: its record says the value
+	if end.Cache == journal.CacheHit { // the run made no call; its last record has the value
 		stages = stages[:1]
 		f.hit(cache.Answer{Run: end.CacheRun, Out: end.Response.Value().Key("result").Key("out")})
 	}
@@ -79,7 +79,8 @@ func replayable(run string, records []journal.Record) (*journal.History, *contra
 	return nil, contract.Errorf("run/not-resumable", "replay run %s: it is not finished: there is nothing to compare with", run)
 }
 
-// compare compares the end of a replay with the recorded one.
+// compare compares the outcome of a replay with the recorded one and returns its hash,
+// or replay/miss.
 func (f *flight) compare(end *journal.RunFinished) (string, *contract.Error) {
 	miss := func(format string, args ...any) *contract.Error {
 		e := contract.Errorf("replay/miss", format, args...)
@@ -111,8 +112,9 @@ func (f *flight) compare(end *journal.RunFinished) (string, *contract.Error) {
 	return edn.Hash(replayed), nil
 }
 
-// sameFailure compares the error of a run with that of its replay. The end of a
-// run by its caller or by its deadline is not replayed.
+// sameFailure reports whether a replay failed like the recorded run: the type of its
+// error is in the recorded chain of causes. If the recorded run was canceled or passed
+// its deadline, any error matches, because neither is replayed.
 func sameFailure(recorded, replayed *contract.Error) bool {
 	for e := range recorded.Chain() {
 		if e.Type == replayed.Type {
@@ -122,8 +124,8 @@ func sameFailure(recorded, replayed *contract.Error) bool {
 	return recorded.Type == "canceled" || recorded.Type == "queue/deadline-exceeded"
 }
 
-// onlyRecords is the executor of a replay: whatever it is asked for is not in the
-// records.
+// onlyRecords is the executor of a replay. It fails every call with replay/miss, because
+// recorded calls do not reach the executor.
 type onlyRecords struct{}
 
 var _ dispatch.Executor = onlyRecords{}
@@ -140,7 +142,7 @@ func (onlyRecords) State(string) dispatch.CapState { return dispatch.CapState{Re
 // Await implements dispatch.Executor.
 func (onlyRecords) Await(context.Context, string) error { return nil }
 
-// unkept is a journal of nothing.
+// unkept is a Journal that discards all records.
 type unkept struct{}
 
 var _ Journal = unkept{}
@@ -157,7 +159,7 @@ func (unkept) Records(string) ([]journal.Record, error) { return nil, nil }
 // Drop implements Journal.
 func (unkept) Drop(string) {}
 
-// stopped is a clock that stands still.
+// stopped is a clock with a fixed time, whose Wait returns at once.
 type stopped time.Time
 
 var _ dispatch.Clock = stopped{}

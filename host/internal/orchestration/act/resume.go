@@ -14,24 +14,25 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Resume continues a run whose host has ended, from its records, of which the
-// journal has them all. Nodes whose commit is recorded are not executed again,
-// and a call whose answer is recorded is not made again; a call that was under way
-// is made again if its recovery class allows that, else its node waits for a
-// decision (JRN-040, JRN-041). The configuration of this service binds what is
-// left. The deadline is that of the run; time while it was suspended does not
-// count.
+// Resume continues a run whose host process has stopped and returns without waiting for
+// its end. records are all records of the run. Nodes whose commit is recorded are not
+// executed again, and a call whose answer is recorded is not made again. A call that was
+// in progress is repeated if its recovery class allows that, else its node waits for a
+// decision (JRN-040, JRN-041). The remaining nodes run under the configuration of this
+// service. The deadline is that of the run, extended by the time for which it was
+// suspended.
 //
-// A run that was under way in maxCrashes crashes in a row may be their cause: it is
+// A run that was in progress in maxCrashes crashes in a row may be their cause: it is
 // suspended with run/poison, unless it only waited for people.
 //
-// A run that has failed with a retryable error is reopened by a decision: its nodes that
-// failed are executed again, with a new deadline (RUN-022).
+// A run that failed with a retryable error is reopened if how.Why is ResumedDecision:
+// its failed nodes are executed again, with a new deadline (RUN-022).
 //
-// The error is run/not-resumable for records that are not those of such a run,
-// run/evaluator-unknown for a run of another evaluator, run/suspended for one that
-// waits for a decision, and run/decision-required or run/decision-invalid for
-// decisions that do not answer the open questions.
+// The error is run/not-resumable if the records are not those of such a run,
+// run/evaluator-unknown for a run of another evaluator version, run/suspended,
+// run/poison or run/restored for a run that waits for a decision, and
+// run/decision-required or run/decision-invalid if the decisions do not answer the open
+// questions.
 func (s *Service) Resume(ctx context.Context, run string, records []journal.Record, how Resumption) (*Run, *contract.Error) {
 	past := journal.NewHistory(records)
 	if past.Finished && how.Why == journal.ResumedDecision && how.Cancel == nil {
@@ -50,8 +51,8 @@ func (s *Service) Resume(ctx context.Context, run string, records []journal.Reco
 	return r, nil
 }
 
-// unqueued returns the request of a run without its queue class, which is recorded and
-// may be gone.
+// unqueued returns the request of a run without :queue. The class is in the record, and
+// the configuration may not have it any more.
 func unqueued(accepted *journal.RunAccepted) edn.Value {
 	request := accepted.Request.Value()
 	if request.HasKey("queue") {
@@ -60,8 +61,8 @@ func unqueued(accepted *journal.RunAccepted) edn.Value {
 	return request
 }
 
-// reenter returns the state of an act that goes on from its records. mask knows the
-// secrets that they do not have; nil: they are lost.
+// reenter returns the flight of a run that is resumed from its records. mask holds the
+// secrets that the records replace by placeholders; nil: the secrets are lost.
 func (s *Service) reenter(run string, past *journal.History, how Resumption, mask *journal.Mask) (*flight, *contract.Error) {
 	if past.Accepted == nil || past.Finished {
 		return nil, contract.Errorf("run/not-resumable", "run %s cannot be resumed: it is finished, or its first record is missing", run)
@@ -109,7 +110,8 @@ func (s *Service) reenter(run string, past *journal.History, how Resumption, mas
 	return f, nil
 }
 
-// known returns the error of a run of another evaluator.
+// known returns run/evaluator-unknown if the run began under another evaluator version,
+// else nil.
 func known(run string, past *journal.History) *contract.Error {
 	if v := past.Accepted.Evaluator; v != eval.Version {
 		return contract.Errorf("run/evaluator-unknown", "run %s began under evaluator version %d, and this build has version %d", run, v, eval.Version)
@@ -121,7 +123,9 @@ func known(run string, past *journal.History) *contract.Error {
 // (RUN-016).
 const maxCrashes = 3
 
-// recordResumed starts the new epoch, if the run was under way before.
+// recordResumed is the step that records the start of the new epoch, if the run had
+// started before, and a requested cancellation. It suspends a run that exceeds
+// maxCrashes.
 func recordResumed(f *flight) *contract.Error {
 	var err error
 	if f.resumed != nil {
@@ -146,9 +150,10 @@ func isOfAttempt(r *journal.BudgetReserved) bool {
 	return false
 }
 
-// settleLost settles what the run had reserved when its host ended with the
-// reserved amount: the calls may have been made (LED-005). The reservation for the
-// whole run goes on.
+// settleLost settles the reservations that were open when the host of the run stopped.
+// The whole reserved amount counts as spent, because the call may have been made
+// (LED-005); nothing does if the attempt was never started. The reservation for the
+// whole run stays open.
 func settleLost(f *flight) *contract.Error {
 	ledger := f.service.config.Ledger
 	f.budget.account = budget.NewAccount(ledger)
@@ -185,10 +190,11 @@ func unwritable(err error) *contract.Error {
 	return contract.Errorf("budget/unavailable", "the budget reservation of the run could not be settled: %w", err)
 }
 
-// recallCosts counts what the run has cost before.
+// recallCosts is the step that counts the past costs of the run and shortens its
+// deadline to the remaining wall time of its budget.
 func recallCosts(f *flight) *contract.Error {
 	f.recall()
-	if past := f.past; !past.ReopenedAt.IsZero() { // the wall time of its budget goes on
+	if past := f.past; !past.ReopenedAt.IsZero() { // time that the run used before counts against its wall time
 		end := past.ReopenedAt.Add(f.budget.wall - past.Worked)
 		if f.walled = f.budget.wall > 0 && end.Before(f.deadline); f.walled {
 			f.deadline = end
@@ -201,8 +207,8 @@ func recallCosts(f *flight) *contract.Error {
 	return nil
 }
 
-// recall counts the past costs of a resumed run in its own scopes, once. The
-// scopes around it have counted them.
+// recall counts the past costs of a resumed run in the scopes that end with the run.
+// Scopes that outlive runs have counted them already. Further calls have no effect.
 func (f *flight) recall() {
 	if f.past == nil || f.recalled {
 		return

@@ -23,19 +23,19 @@ const (
 	routeStatic  = "static"  // without a usable decision the act went on
 )
 
-// routed is how an act is routed.
+// routed is the routing state of an act.
 type routed struct {
 	routing.Choice
-	decision *decision // nil: none is in force
+	decision *decision // nil: no decision applies
 	record   edn.Value // for plan/resolved; nil: no router was asked
-	unrouted *shape    // of the act before the router was asked
+	unrouted *shape    // of the act before the router was called; else nil
 }
 
-// decision is a decision in force.
+// decision is the decision of a router that applies to the act.
 type decision struct {
 	routing.Decision
 	layer                policy.Layer
-	candidates, excluded []string // nil: as without it
+	candidates, excluded []string // nil: those of the request and the configuration
 }
 
 // isOfRoute reports whether a path is that of the call of the router.
@@ -91,8 +91,8 @@ func decideRoute(f *flight) *contract.Error {
 	return nil
 }
 
-// askRouter calls the router. The error is one of the run: a failure of the
-// router is in the slot.
+// askRouter calls the router. Its answer or failure is in the slot; the error is one
+// that fails the run.
 func (f *flight) askRouter() (plan.Slot, *contract.Error) {
 	p, env, err := f.routePlan()
 	if err != nil {
@@ -178,7 +178,7 @@ func (f *flight) routeInput() edn.Value {
 	if f.mask.Any() {
 		asked = f.mask.Value(asked)
 	}
-	bounds, _ := f.routeBounds() // decided again when the answer is there
+	bounds, _ := f.routeBounds() // an error is returned by applyRoute, which computes them again
 	all := make([]edn.Value, len(bounds.Accepted))
 	for i, id := range bounds.Accepted {
 		c, _ := f.service.config.Registry.Capability(id)
@@ -194,8 +194,9 @@ func (f *flight) routeInput() edn.Value {
 	return edn.MustMap(edn.K("request"), asked, edn.K("candidates"), edn.Vector(all...))
 }
 
-// routeBounds returns what the act may do without a decision. Whether candidates
-// are ready plays no part: a decision must mean the same in a replay.
+// routeBounds returns the bounds that a decision must respect: the candidates, limits
+// and policy of the act without a decision. It ignores which candidates are ready, so
+// that a decision has the same meaning in a replay.
 func (f *flight) routeBounds() (*routing.Bounds, *contract.Error) {
 	env, n := f.planEnv(), f.plan.Nodes[0]
 	if f.route.Unpin {
@@ -216,8 +217,8 @@ func (f *flight) routeBounds() (*routing.Bounds, *contract.Error) {
 	return b, nil
 }
 
-// applyRoute applies the answer of a router and returns the outcome. The error
-// is why it cannot be used; then the act is unchanged.
+// applyRoute applies the answer of a router and returns the outcome. If the answer
+// cannot be used, the error has the reason and the act is unchanged.
 func (f *flight) applyRoute(answer plan.Slot) (outcome string, err *contract.Error) {
 	if failed := answer.Failure(); failed != nil {
 		return "", failed
@@ -245,8 +246,8 @@ func (f *flight) applyRoute(answer plan.Slot) (outcome string, err *contract.Err
 	}
 }
 
-// obey applies a decision: the act becomes the one whose request says the same,
-// below what its own request says.
+// obey applies a decision as if the request stated it. Where the request itself has a
+// setting, that of the request takes precedence.
 func (f *flight) obey(d routing.Decision, bounds *routing.Bounds) *contract.Error {
 	p, findings := plan.Parse(edn.MustMap(edn.K("nodes"), edn.Vector(d.Node(f.request.Intent))), nil,
 		plan.WithLimits(*f.service.config.Limits))
@@ -282,7 +283,7 @@ func (f *flight) obey(d routing.Decision, bounds *routing.Bounds) *contract.Erro
 	return nil
 }
 
-// knownChecks refuses a decision that names an unknown check.
+// knownChecks rejects a decision that names an unknown check.
 func (f *flight) knownChecks(l *policy.Layer) *contract.Error {
 	for _, list := range []policy.Names{l.Must, l.Should, l.Soft, l.Checks.Names()} {
 		for _, name := range list.Strings() {
@@ -294,7 +295,8 @@ func (f *flight) knownChecks(l *policy.Layer) *contract.Error {
 	return nil
 }
 
-// pinned returns the capability that the plan of the act pins.
+// pinned returns the capability to which the node of the act is pinned; empty if none,
+// or if the candidates of a decision replace it.
 func (f *flight) pinned() string {
 	if d := f.route.decision; d != nil && d.candidates != nil {
 		return ""
@@ -330,15 +332,15 @@ func keywordVector(names []string) edn.Value {
 	return edn.Vector(all...)
 }
 
-// adopt makes the plan of a router that of the act. Its nodes read the input and
-// the context of the request as :input and :context.
+// adopt replaces the plan of the act by the plan of a router. Its nodes read the input
+// and the context of the request as :input and :context.
 func (f *flight) adopt(source, given edn.Value, bounds *routing.Bounds) *contract.Error {
 	layer, err := f.inherited()
 	if err != nil {
 		return err
 	}
-	// The candidates of the request are those of its intent, not of all nodes; the
-	// bounds hold for them.
+	// The candidates of the request are for its own intent, not for all nodes. The check
+	// against the bounds covers them.
 	layer.Candidates, layer.Fallbacks = policy.Val[[]string]{}, nil
 	bindings := f.bindings
 	if given.IsMap() {
@@ -373,8 +375,8 @@ func (f *flight) adopt(source, given edn.Value, bounds *routing.Bounds) *contrac
 	return nil
 }
 
-// affords refuses a plan that may cost more than the budgets of the act allow,
-// or than was reserved for the whole run.
+// affords rejects a plan that may cost more than the budgets of the act allow, or than
+// was reserved for the whole run.
 func (f *flight) affords(w *plan.Worst, env plan.Env, p *plan.Plan) *contract.Error {
 	if f.budget.budgets != nil {
 		env.Budgets = f.budget.budgets
@@ -396,7 +398,8 @@ func (f *flight) affords(w *plan.Worst, env plan.Env, p *plan.Plan) *contract.Er
 	return nil
 }
 
-// worstWithRoute returns the worst case of the plan, after that of its router.
+// worstWithRoute returns the worst case of the call of the router, if any, followed by
+// the plan.
 func (f *flight) worstWithRoute() (*plan.Worst, *contract.Error) {
 	w := f.worst()
 	if !f.route.Ask {
@@ -431,8 +434,8 @@ func (f *flight) routeRecord(outcome string, answer plan.Slot, failed *contract.
 	return b.Map()
 }
 
-// routeFailed is the error of an act that must not go on without a decision. Its
-// source is that of the failed call.
+// routeFailed returns the error of an act that must not continue without a decision. Its
+// source is that of cause.
 func (f *flight) routeFailed(answer plan.Slot, cause *contract.Error) *contract.Error {
 	e := contract.Errorf("route/decide-failed", "the router :%s gave no usable decision: %s", f.route.Intent, cause.Message).
 		WithSource(cause.Source).

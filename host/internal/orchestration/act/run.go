@@ -13,14 +13,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Run is an accepted act.
+// Run is a handle of an accepted act. It is safe for concurrent use, except for Watch,
+// WatchPages and Follow, of which only one may be called, once.
 type Run struct {
 	mu     sync.Mutex
 	f      *flight // of a run that waits for its turn: only its id and its key
-	of     *Run    // of the caller that started it; nil: that of this run
-	from   Journal // of a run that another host executes, which is never done here; else nil
+	of     *Run    // the run itself, if another caller started it; else nil
+	from   Journal // the journal of a run that another host executes; done is then never closed
 	until  time.Time
-	clock  dispatch.Clock // with until, the deadline of a caller of another's run
+	clock  dispatch.Clock // with until: the deadline of a caller that shares the run
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
@@ -37,7 +38,7 @@ func newRun(ctx context.Context, f *flight) *Run {
 	return r
 }
 
-// end tells those who wait for the run that it is over.
+// end releases the idempotency key and closes done.
 func (r *Run) end(keys *Keys) {
 	if r.f.holds != nil {
 		keys.release(r.f.key)
@@ -73,8 +74,8 @@ func (r *Run) Watch(ctx context.Context, show func(journal.Event) error) error {
 	})
 }
 
-// WatchPages is Watch for a show that takes the events together that can be read
-// together.
+// WatchPages is like Watch, but passes all events that are available at once to one call
+// of show.
 func (r *Run) WatchPages(ctx context.Context, show func([]journal.Event) error) error {
 	f := r.flight()
 	defer f.pace.Close()
@@ -118,7 +119,7 @@ type watching struct {
 	failed error
 }
 
-// take shows events; false if show has failed.
+// take passes events to show and returns false if show has failed, now or before.
 func (w *watching) take(events []journal.Event) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -136,8 +137,8 @@ func (w *watching) failure() error {
 	return w.failed
 }
 
-// untilCut calls cut if the run is interrupted: no record that could end a reader
-// follows. It returns at the end of the run or of ctx.
+// untilCut calls cut if the run is interrupted: it then has no last record at which a
+// reader would stop. It returns when the run has ended or ctx is done.
 func (r *Run) untilCut(ctx context.Context, cut func()) {
 	select {
 	case <-r.done:
@@ -155,13 +156,14 @@ func (r *Run) untilCut(ctx context.Context, cut func()) {
 // Done is closed when the response is available.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Wait returns the response envelope when the run has ended. The error is the
-// one in it.
+// Wait blocks until the run has ended and returns the response envelope and the error in
+// it.
 func (r *Run) Wait() (edn.Value, *contract.Error) { return r.Await(context.Background()) }
 
-// Await is Wait for a caller that may leave. A caller of another's run waits no longer than
-// its own deadline and ctx: then the error is queue/deadline-exceeded, the cause of ctx if
-// that is a typed error, or else canceled, and the run goes on.
+// Await is like Wait. If the run was started by another caller, Await waits no longer
+// than the deadline of this caller and ctx, and the run continues: the error is then
+// queue/deadline-exceeded, the cause of ctx if that is a *contract.Error, or canceled.
+// For any other run ctx is ignored.
 func (r *Run) Await(ctx context.Context) (edn.Value, *contract.Error) {
 	if !r.shares() {
 		<-r.done
@@ -189,7 +191,8 @@ func (r *Run) Await(ctx context.Context) (edn.Value, *contract.Error) {
 	return new(Service).Refusal(r.f.act, failure).AssocKey("run/id", edn.Text(r.ID())), failure
 }
 
-// response waits for the response of another's run until ctx ends.
+// response waits for the response of a run that another caller started, until ctx is
+// done.
 func (r *Run) response(ctx context.Context) (edn.Value, *contract.Error, error) {
 	if r.from != nil {
 		return recorded(ctx, r.from, r.ID())
@@ -203,7 +206,8 @@ func (r *Run) response(ctx context.Context) (edn.Value, *contract.Error, error) 
 	}
 }
 
-// shares reports whether the run is another's, which goes on without this caller.
+// shares reports whether the run was started by another caller or host and continues
+// without this caller. It is false for a stored run.
 func (r *Run) shares() bool { return r.of != nil || r.from != nil }
 
 // late waits until the deadline of the caller has passed; false: ctx ended before.
@@ -211,7 +215,8 @@ func (r *Run) late(ctx context.Context) bool {
 	return r.clock.Wait(ctx, r.until.Sub(r.clock.Now())) == nil
 }
 
-// Records returns all records of the run after it has ended; nil before.
+// Records returns the records of the run after it has ended; nil before, and for a run
+// that another host executes.
 func (r *Run) Records() []journal.Record {
 	select {
 	case <-r.done:
@@ -237,11 +242,11 @@ func (r *Run) Asks() bool { return !r.Attached() && r.flight().asks.Asks() }
 // AwaitsPeople reports whether the run does nothing but wait for answers of people.
 func (r *Run) AwaitsPeople() bool { return !r.Attached() && r.flight().asks.Waits() }
 
-// Interrupt ends the run at its next record, as the end of its host would: the run
-// stays open in the journal and can be resumed. Its caller gets the error
-// runtime/draining. The act of a caller that waits for its turn, without an
-// idempotency key, fails instead: the caller may send it again. On a finished run
-// Interrupt has no effect.
+// Interrupt stops the run at its next record, as a stop of the host would: the run stays
+// open in the journal and can be resumed. Its caller gets the error runtime/draining. A
+// new act without an idempotency key that still waits in the queue fails with that error
+// instead, and its caller may send it again. Interrupt has no effect on a finished run
+// and on a run that another act started.
 func (r *Run) Interrupt() {
 	if r.Attached() {
 		return
@@ -251,8 +256,8 @@ func (r *Run) Interrupt() {
 	r.cancel(r.f.interrupted())
 }
 
-// Lose ends the run, whose journal records nothing any more; the error is that of its
-// caller.
+// Lose stops the run after the journal failed: nothing more of it is recorded. err is the
+// error for its caller. On a run that another act started it has no effect.
 func (r *Run) Lose(err *contract.Error) {
 	if r.Attached() {
 		return
@@ -265,9 +270,9 @@ func (r *Run) Lose(err *contract.Error) {
 	r.cancel(err)
 }
 
-// interrupted stops the records of a run that is interrupted, and returns the error of
-// its caller. To send an act again whose run goes on would execute it twice, unless
-// both have one idempotency key.
+// interrupted stops the recorder of a run that is interrupted, and returns the error for
+// its caller. The error is not retryable without an idempotency key: the run will be
+// resumed, so a second request would execute the act twice.
 func (f *flight) interrupted() *contract.Error {
 	if f.recorder != nil && f.past == nil && f.key == "" && f.place != nil && !f.place.Running() {
 		return contract.Errorf("runtime/draining", "the host is going down; run %s has not begun", f.id).
@@ -285,8 +290,9 @@ func (f *flight) interrupted() *contract.Error {
 	return err
 }
 
-// Cancel requests the cancellation of the run and returns at once. On a
-// finished run it has no effect. It reports whether the request was recorded.
+// Cancel requests the cancellation of the run and does not wait for its end. It reports
+// whether the request was recorded, or will be when a waiting run begins. It returns
+// false, without effect, for a finished run and for a run that another act started.
 func (r *Run) Cancel(by, why string) bool {
 	select {
 	case <-r.done:

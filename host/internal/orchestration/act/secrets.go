@@ -22,8 +22,7 @@ func hidesSecrets(reg *registry.Registry) bool {
 }
 
 // learnSecrets is the step that finds the secrets of a request, so that none is recorded
-// (JRN-022). What the request of a resumed run has lost of them is put back as far as
-// the mask knows it.
+// (JRN-022). It rejects a new request that contains a placeholder for a secret.
 func learnSecrets(f *flight) *contract.Error {
 	s := f.service
 	if !s.secretive {
@@ -63,8 +62,8 @@ func (f *flight) learn() {
 	(&planSecrets{reg, f.mask, names}).walk(r.Input.Key("plan"))
 }
 
-// planSecrets finds the secrets that the text of a plan has in the inputs of its calls:
-// as literals, or in bindings and values of :let that a slot there names.
+// planSecrets finds the secrets in the inputs of the calls of a plan: literals, and
+// bindings or values of :let that a slot refers to.
 type planSecrets struct {
 	reg   *registry.Registry
 	mask  *journal.Mask
@@ -114,8 +113,9 @@ func (p *planSecrets) input(sch *schema.Schema, input edn.Value) {
 	p.mask.Learn(sch, filled)
 }
 
-// filled returns a value with the slots that are known before the run. What has others
-// is left out: it is found when its node runs.
+// filled returns a value with the slots that are known before the run replaced by their
+// values; ok is false for an unknown slot. Parts with unknown slots are left out: their
+// secrets are found when the node runs.
 func (p *planSecrets) filled(v edn.Value) (edn.Value, bool) {
 	switch {
 	case v.HasKey("slot/id") || v.HasKey("slot/path"):

@@ -35,11 +35,12 @@ import (
 // {:plan p :bindings b}.
 const PlanIntent = "plan/run"
 
-// Journal writes runs, follows them, and drops finished ones.
+// Journal writes runs, reads them while they are written and after, and releases those
+// that this process no longer executes.
 type Journal interface {
 	journal.Journal
 	journal.Source
-	// Records returns the present records of a run, durable or not.
+	// Records returns the present records of a run, durable or not; none for an unknown run.
 	Records(run string) ([]journal.Record, error)
 	Drop(run string)
 }
@@ -60,7 +61,7 @@ type Config struct {
 	Access *policy.Access
 	// Prompts are composed for language models; nil: no layers.
 	Prompts *prompt.Book
-	// Routing says for which acts a router is asked; nil: for none, unless a request
+	// Routing selects the acts for which a router is called; nil: none, unless a request
 	// demands it.
 	Routing *routing.Settings
 	// Budgets limit the cost of acts; nil limits nothing. Ledger counts the
@@ -72,34 +73,34 @@ type Config struct {
 	// Limits defaults to plan.DefaultLimits, Clock to the system clock.
 	Limits *plan.Limits
 	Clock  dispatch.Clock
-	// Stats remembers how candidates have done; nil: a new one. Services of
+	// Stats holds the statistics and breakers of candidates; nil: a new table. Services of
 	// different configurations may share it.
 	Stats *stats.Table
-	// Learned remembers what the policy learned has learned; nil: a new one in memory.
+	// Learned holds the counts of the dispatch policy :learned; nil: a new one in memory.
 	Learned *learned.Book
-	// Suspends keeps a run open whose call may have had its effect and must not be
-	// repeated, until Resume is given a decision (JRN-044). It needs a journal that
-	// outlives the host. Without it such a run fails with effects/outcome-unknown.
+	// Suspends suspends a run with a call that may have had an effect and must not be
+	// repeated, until Resume is given a decision (JRN-044). It needs a journal that outlives
+	// the host. Without it such a run fails with effects/outcome-unknown.
 	Suspends bool
 	// Queue holds back runs until a worker is free; nil: they start at once. Classes
 	// chooses the class of those that name none; nil: ShippedClasses.
 	Queue   *queue.Queue
 	Classes Classes
-	// Deadlines are those of requests.
+	// Deadlines are the default and the longest deadlines of requests.
 	Deadlines request.Deadlines
-	// Retry says how often failed jobs go on.
+	// Retry configures the retries of failed jobs; zero: none.
 	Retry Retry
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
 	// are if the journal is not a KeyFinder. Services of one host share it.
 	Keys *Keys
 	// Sessions are those that requests may name; nil: none.
 	Sessions *session.Service
-	// Cache keeps accepted answers of intents that permit it; nil: no answer is kept.
-	// Services of one host share it. Answers is the hash of the configuration that
-	// decides about answers.
+	// Cache stores accepted answers of cacheable intents; nil: no answer is stored. Services
+	// of one host share it. Answers is the hash of the part of the configuration on which
+	// answers depend; it is part of the cache key.
 	Cache   *cache.Store
 	Answers string
-	// Grades remembers what judges made of answers; nil: only this service does.
+	// Grades caches the verdicts of judges on answers; nil: a cache of this service.
 	// Services of one host share it.
 	Grades *dispatch.Grades
 	// Calibrations returns the calibration of judges; nil: unknown.
@@ -109,18 +110,19 @@ type Config struct {
 	// SecretKey is the key of the hashes that stand for secrets in records, 32 bytes;
 	// nil: a new one. Services whose records are compared must share it.
 	SecretKey []byte
-	// Content says what transcripts have of inputs and outputs; empty: all.
+	// Content selects how much of inputs and outputs transcripts contain; empty: all.
 	Content journal.Content
 	// Root is the base of relative paths in inputs, unless the act names a
 	// directory. Empty leaves paths unchanged.
 	Root string
-	// Finalize is the time for the end of a run once its outcome is known; 0: 5 s.
+	// Finalize is the time limit for writing the end of a run once its outcome is known; 0:
+	// 5 s.
 	Finalize time.Duration
 	// NewID returns run ids, NewSeed the seeds of runs.
 	NewID   func() string
 	NewSeed func() int64
-	// Panicked is called with defects, with the run, empty before it has an id, and the stack
-	// for the log; it may be nil.
+	// Panicked, if set, is called with each recovered panic. run is empty before the act has
+	// a run id; where names the step.
 	Panicked func(run, where string, value any, stack []byte)
 }
 
@@ -136,23 +138,23 @@ type Act struct {
 	// Roles are those of the principal, qualified and without colon. The user
 	// of this process, who owns it and its configuration, has role/admin.
 	Roles []string
-	// Narrow limits the credential of the principal; nil: it has all its rights.
+	// Narrow restricts the credential to a part of the principal's rights; nil: no limit.
 	Narrow *policy.Narrowing
 	// Tenant is the name of its tenant; empty: the host itself.
 	Tenant string
-	// Decisions are those that admitted the act, as its record has them.
+	// Decisions are the access decisions that admitted the act. They are recorded with it.
 	Decisions []edn.Value
 	// TraceParent is the trace context of the caller, which the run joins; empty: none.
 	TraceParent string
 	// Dir is the working directory of the caller, for relative paths.
 	Dir string
-	// Stack holds the capabilities that wait for the act, outermost first,
-	// when a plugin requests it; else nil. Within are the budget scopes of the
-	// calling call, and AtLeast its treatment of unknown prices.
+	// Stack holds the capabilities that wait for the act, outermost first, when a plugin
+	// requests it; else nil. Within are the budget scopes of the calling call. AtLeast
+	// permits calls of unknown price in it.
 	Stack   []string
 	Within  budget.Chain
 	AtLeast bool
-	// Behalf is the place in a conversation for which its agents run.
+	// Behalf is the position in a conversation on whose behalf an agent makes the request.
 	Behalf dispatch.Behalf
 	// Deepest limits the nesting below the calling call.
 	Deepest request.Limit
@@ -164,15 +166,14 @@ type Act struct {
 	// Accepted, if set, is called with the id of the run once that is durable (RUN-010),
 	// after Started and before the run starts. It must not block.
 	Accepted func(run string)
-	// Replayed, if set, is called before the run is read if its response was given
-	// before, to an act with the same idempotency key.
+	// Replayed, if set, is called by the daemon if the response is that of a finished run
+	// with the same idempotency key, before the response is read.
 	Replayed func()
-	// Fill has the act replay a recorded run; nil: it is a new one. See
-	// [Service.Fill].
+	// Fill is the recorded run that the act replays; nil: none. See [Service.Fill].
 	Fill *Fill
-	// Cache says what the act may take from the cache of answers. Cached, if set, is
-	// called once with journal.CacheHit or CacheMiss before the response is available, or
-	// with CacheBypass before the act is accepted, if its intent is cacheable.
+	// Cache selects how the act uses the cache of answers. Cached, if set, is called once if
+	// the intent is cacheable: with journal.CacheHit or CacheMiss before the response is
+	// available, or with CacheBypass before the act is accepted.
 	Cache  CacheUse
 	Cached func(outcome string)
 	// Watched announces that the run will be read with Watch: a slow reader
@@ -180,7 +181,8 @@ type Act struct {
 	Watched bool
 }
 
-// Service runs acts.
+// Service runs acts under one configuration. Create it with New. It is safe for
+// concurrent use.
 type Service struct {
 	config   Config
 	env      request.Env
@@ -198,7 +200,7 @@ type Service struct {
 	inner, reply chain
 	// last is finalize of a run whose finalize has failed.
 	last chain
-	// lead is what an act does late that has waited for the answer of another one.
+	// lead runs leadSteps.
 	lead      chain
 	flights   flights
 	secretive bool                  // a schema marks secrets
@@ -302,8 +304,9 @@ func (c *Config) defaults() {
 	}
 }
 
-// Start prepares an act and, if it is accepted, runs it. Canceling ctx cancels
-// the run.
+// Start prepares an act and, if it is accepted, starts its run and returns. Canceling
+// ctx cancels the run, unless the act has an idempotency key. If another run has that
+// key, the result is that run. An error means that no run was created.
 func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	f, err := s.accept(a, false)
 	if err != nil {
@@ -328,14 +331,14 @@ func (s *Service) Start(ctx context.Context, a Act) (*Run, *contract.Error) {
 	return r, nil
 }
 
-// announce tells the caller the id of the run.
+// announce passes the id of the run to the callback Act.Accepted.
 func (a *Act) announce(f *flight) {
 	if a.Accepted != nil {
 		a.Accepted(f.id)
 	}
 }
 
-// launch runs an accepted act to its end.
+// launch runs an accepted act to its end, with the retries of a job.
 func (s *Service) launch(r *Run) {
 	for {
 		f := r.flight()
@@ -407,8 +410,10 @@ func (s *Service) tryAccept(a Act, alone bool) (*flight, *contract.Error) {
 	return f, nil
 }
 
-// Do runs an act to its end. The result is always a response envelope; the
-// error is the one in it, nil if the act was completed.
+// Do runs an act and returns when it has ended; canceling ctx cancels it. The result is
+// always a response envelope. The error is the one in it, nil if the act completed. An act
+// with an idempotency key is not canceled with ctx, which then only limits the wait for a
+// run that another act started.
 func (s *Service) Do(ctx context.Context, a Act) (edn.Value, *contract.Error) {
 	if a.Request.HasKey("idempotency/key") {
 		r, err := s.Start(ctx, a)
@@ -472,7 +477,8 @@ func (f *flight) perform() *contract.Error {
 	return err
 }
 
-// closeBudget releases what the run did not spend. A suspended run may go on.
+// closeBudget releases what the run reserved and did not spend. A suspended run keeps
+// its reservations.
 func (f *flight) closeBudget() {
 	switch a := f.budget.account; {
 	case a == nil:
@@ -483,7 +489,8 @@ func (f *flight) closeBudget() {
 	}
 }
 
-// stage runs the steps of one stage; a panic is the error of its step.
+// stage runs the steps of one stage until one fails or the act is diverted. A panic
+// becomes the error runtime/internal.
 func (s *Service) stage(c chain, f *flight) (err *contract.Error) {
 	name := ""
 	defer func() {

@@ -19,8 +19,8 @@ import (
 // RunFinished to their session, in the transaction of the record (SES-031).
 type SessionKeeper interface{ KeepsSessions() }
 
-// confine is the step that rejects an act outside the session of its credential
-// (AUTH-004).
+// confine is the step that rejects an act with a credential that is limited to another
+// session (AUTH-004).
 func confine(f *flight) *contract.Error {
 	n := f.act.Narrow
 	if n == nil || n.Session == "" || n.Session == f.request.SessionID || f.act.Fill != nil {
@@ -30,9 +30,9 @@ func confine(f *flight) *contract.Error {
 		n.Session, f.request.SessionID)
 }
 
-// bindSession is the step that reads the session of a request: its variables, the
-// last turns and the summary fill what the request leaves out. The request that is
-// recorded has them, so that a resumed run and a replay read no session.
+// bindSession is the step that reads the session of a request and fills the fields that
+// the request leaves out, from variables, summary and last turns. The recorded request
+// contains them, so that a resumed run and a replay do not read the session.
 func bindSession(f *flight) *contract.Error {
 	s, id := f.service, f.request.SessionID
 	if id == "" || f.act.Fill != nil {
@@ -103,7 +103,8 @@ func (f *flight) isSet(target []string) bool {
 	return !now.IsNil()
 }
 
-// leaveOut notes a binding that is left out.
+// leaveOut adds a warning about a binding that is left out. It returns an error if the
+// binding is required.
 func (f *flight) leaveOut(b session.Binding, reason string) *contract.Error {
 	w, err := b.Left(reason, nil)
 	if err == nil {
@@ -112,9 +113,9 @@ func (f *flight) leaveOut(b session.Binding, reason string) *contract.Error {
 	return err
 }
 
-// fill sets a part of the request that is nil, if the request then is still valid.
-// A system prompt needs the operation that the caller would need to send one
-// (SES-015).
+// fill sets a field of the request that is nil, if the request remains valid; otherwise
+// it calls left with the reason. A system prompt needs the right that the caller would
+// need to send one (SES-015).
 func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
 	if v.IsNil() || f.isSet(target) {
 		return
@@ -139,10 +140,10 @@ func (f *flight) fill(target []string, v edn.Value, left func(reason string)) {
 	f.act.Request, f.request = filled, read
 }
 
-// sessionTurns are the turns that a completed run adds to its session: the text of
+// sessionTurns returns the turns that a completed run adds to its session: the text of
 // the request and that of the answer. An act without both, such as a plan of the caller,
-// adds none, and neither does a call of conversation/* that has committed them to the
-// conversation of the session itself.
+// adds none. A call of conversation/* on the conversation of the session adds none
+// either, because it has committed the turns itself.
 func (f *flight) sessionTurns() []session.Turn {
 	if f.request.SessionID == "" || f.err != nil || f.act.Fill != nil {
 		return nil
@@ -171,8 +172,8 @@ func textIn(v edn.Value, keys ...string) string {
 	return ""
 }
 
-// sessionIdentity returns the session that the run got when it was accepted. In the
-// records of older versions it has the id alone; then it must belong to the caller.
+// sessionIdentity returns the identity of the session that the run used when it was
+// accepted. Records of older versions have only its id; the owner is then the caller.
 func (f *flight) sessionIdentity() session.Identity {
 	if f.past == nil || f.past.Accepted == nil {
 		return f.session.Identity()
@@ -199,7 +200,7 @@ func SessionOf(r *journal.RunFinished) session.Identity {
 	return session.Identity{ID: r.SessionID, Owner: r.SessionOwner, Created: r.SessionCreated}
 }
 
-// SessionTurns are the turns that a finished run adds to its session.
+// SessionTurns returns the turns that a finished run adds to its session; nil if none.
 func SessionTurns(run string, at time.Time, r *journal.RunFinished) (turns []session.Turn) {
 	if r.SessionID == "" {
 		return nil

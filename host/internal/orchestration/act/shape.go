@@ -10,10 +10,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// shape is what all acts of an intent have in common that say the same about
-// how they are to be served: everything but input, context and trace. It is
-// immutable but for the policies, which guard themselves, and for the worst case and
-// the reach, which are worked out when they are first asked for.
+// shape is the linked plan and policy that all acts with the same shapeKey share: acts
+// of one intent that differ only in input, context and trace. It is safe for concurrent
+// use: the policies lock themselves, worst and reach are computed once at their first
+// use, and all other fields are immutable.
 type shape struct {
 	plan     *plan.Plan
 	findings []plan.Finding
@@ -37,14 +37,13 @@ type shapes struct {
 	known map[shapeKey]*shape
 }
 
-// shapeKey holds everything that the shape of an act depends on beside the
-// configuration: equal keys, equal shapes. Values are written as text; empty
-// ones are the empty string.
+// shapeKey holds everything but the configuration on which the shape of an act depends.
+// Values are their EDN text; an empty value is the empty string.
 type shapeKey struct {
 	intent, capID, role, model, system                     string
 	dispatch, done, constraints, effects, requires, budget string
 	raised                                                 bool   // the budget may be above that of the intent
-	ownEffects                                             bool   // of the request, not of the intent
+	ownEffects                                             bool   // the effects are those of the request, not of the intent
 	context                                                bool   // the request has a context
 	swap                                                   string // of a replay
 	decision                                               string // of a router, and whether it replaces a pin
@@ -84,8 +83,8 @@ func (k *shapeKey) size() int {
 		len(k.dispatch) + len(k.done) + len(k.constraints) + len(k.effects) + len(k.requires) + len(k.budget) + len(k.swap) + len(k.decision)
 }
 
-// Both limits bound the memory for callers whose requests never repeat: a long
-// key is not cached, and a full table is cleared.
+// The limits bound the memory that callers with ever new requests can use: a key longer
+// than maxShapeKey bytes is not cached, and a table of maxShapes entries is cleared.
 const (
 	maxShapes   = 512
 	maxShapeKey = 2 << 10

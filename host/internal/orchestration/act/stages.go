@@ -24,7 +24,7 @@ type flight struct {
 	act     Act
 	begun   time.Time
 	ctx     context.Context // of route and execute
-	alone   bool            // only its caller knows the run
+	alone   bool            // it runs on the goroutine of its caller, and its records cannot be followed
 	older   bool            // the request had the format of version 0.3
 	walled  bool            // the deadline is the wall time of a budget
 
@@ -48,13 +48,13 @@ type flight struct {
 	deadline  time.Time
 	recorder  *eval.Recorder
 	follow    *journal.Cursor
-	inside    *eval.Place        // of a host call; nil for a top-level run
+	inside    *eval.Place        // of a request of a plugin; nil for a top-level run
 	tell      func(journal.Body) // receives text of a host call
 	past      *journal.History   // of a run that is resumed or replayed; else nil
 	resumed   *journal.RunResumed
-	asked     *journal.CancelRequested // it is resumed to be canceled
+	asked     *journal.CancelRequested // a cancellation to record at the start
 	halt      context.CancelCauseFunc  // of the run's context; nil: it cannot be suspended
-	stopped   *contract.Error          // it is suspended
+	stopped   *contract.Error          // the error of a suspended run; else nil
 	replay    bool
 	recalled  bool            // its past costs are counted
 	raised    bool            // its budget may be above that of its intent
@@ -64,19 +64,19 @@ type flight struct {
 	session   session.Session // when the act was accepted
 	key       string          // hash of the idempotency key
 	holds     *held           // the key, while the run has it
-	attached  *Run            // that has the key already
-	failed    *failedRun      // that has the key, and goes on; else nil
+	attached  *Run            // the run that has the key already
+	failed    *failedRun      // the failed run that has the key and is continued; else nil
 	cache     caching
 	cut       bool   // it was interrupted: its end is not recorded
 	closed    bool   // its last record was written, or it is suspended
 	unknown   string // calls that may have had their effect, of a run that is canceled
 	class     string
-	place     *queue.Place     // in the queue; nil: it does not wait
+	place     *queue.Place     // in the queue; nil: without a queue
 	pace      *stream.Pace     // nil unless the run is streamed
 	live      *stream.Live     // nil unless the run is streamed
 	asks      *interrupt.Table // questions to people
-	retryAt   time.Time        // when the job goes on after a failure; zero: it is over
-	after     time.Time        // it waits until then, and enters the queue with entry; else zero
+	retryAt   time.Time        // when the failed job is retried; zero: it is not
+	after     time.Time        // when it enters the queue, with entry; zero: at once
 	entry     queue.Entry
 	release   context.CancelFunc // of a shorter deadline; nil: there is none
 
@@ -103,11 +103,11 @@ type failedRun struct {
 	past *journal.History
 }
 
-// resumes reports whether the run was under way before.
+// resumes reports whether the run was started before and is resumed now.
 func (f *flight) resumes() bool { return f.past != nil && f.past.Active }
 
-// diverted reports whether another run takes the place of the act, or its own goes on
-// later.
+// diverted reports whether the stage must stop without error: another run takes the
+// place of the act, or the run is retried later.
 func (f *flight) diverted() bool { return f.attached != nil || f.failed != nil || !f.retryAt.IsZero() }
 
 // step is one named part of a stage. Compile reads the configuration once; the
@@ -168,8 +168,7 @@ var prepareSteps = []step{
 	{"accept", compileAccept},
 }
 
-// resumeSteps take the place of prepareSteps in a run that is resumed: it was
-// accepted before.
+// resumeSteps replace prepareSteps for a run that is resumed.
 var resumeSteps = []step{
 	{"resume", always(recordResumed)},
 	{"settle", always(settleLost)},
@@ -183,7 +182,7 @@ var resumeSteps = []step{
 	{"recall", always(recallCosts)},
 }
 
-// replaySteps read a run that is replayed. Nothing is counted or recorded.
+// replaySteps replace prepareSteps for a strict replay. They count and record nothing.
 var replaySteps = []step{
 	{"translate", always(translate)},
 	{"validate", compileValidate},
@@ -191,8 +190,8 @@ var replaySteps = []step{
 	{"authorize", always(authorize)},
 }
 
-// readSteps is the number of leading steps of prepare that read the request
-// and its plan; the later ones count and record it.
+// readSteps is the number of leading steps of prepareSteps that read the request and its
+// plan and check the rights of the caller.
 const readSteps = 8
 
 var routeSteps = []step{

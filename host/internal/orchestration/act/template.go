@@ -12,8 +12,8 @@ import (
 // sourceTemplate is the source of the plan that the configuration has for an intent.
 const sourceTemplate = "template"
 
-// readTemplates parses the plan templates of the intents. The configuration has checked
-// them.
+// readTemplates returns the parsed plan templates by intent. They were checked with the
+// configuration.
 func readTemplates(reg *registry.Registry, limits plan.Limits) (map[string]*plan.Plan, *contract.Error) {
 	templates := map[string]*plan.Plan{}
 	for _, id := range reg.Intents() {
@@ -31,10 +31,10 @@ func readTemplates(reg *registry.Registry, limits plan.Limits) (map[string]*plan
 	return templates, nil
 }
 
-// template returns the template for the plan of an act; nil: it is one call. A request
-// that names its capability wants one call of that, and so does a plugin, whose request
-// is a part of another run. A resumed run goes on with the plan that it began with, if
-// it has recorded one: its values are those of the nodes of that.
+// template returns the plan template of the act's intent; nil: the act is one call.
+// Requests that name a capability and requests of plugins are always one call. A resumed
+// run keeps the plan that it recorded, because its recorded values belong to the nodes
+// of that plan.
 func (f *flight) template() (*plan.Plan, *contract.Error) {
 	if f.inside != nil || f.act.Stack != nil || f.request.CapID != "" {
 		return nil, nil
@@ -48,7 +48,8 @@ func (f *flight) template() (*plan.Plan, *contract.Error) {
 	return f.service.templates[f.request.Intent], nil
 }
 
-// recordedTemplate reads the plan with which a resumed run began.
+// recordedTemplate returns the plan with which a resumed run began. The error is
+// run/not-resumable if it is no longer valid.
 func (f *flight) recordedTemplate(recorded *journal.PlanResolved) (*plan.Plan, *contract.Error) {
 	now := f.service.templates[f.request.Intent]
 	if now != nil && now.Hash() == recorded.Plan.Hash() {
@@ -62,9 +63,9 @@ func (f *flight) recordedTemplate(recorded *journal.PlanResolved) (*plan.Plan, *
 	return p, nil
 }
 
-// readTemplate makes a template the plan of the act (RTE-002). Its nodes read the input
-// and the context of the request as :input and :context, and inherit what the request
-// says of calls, except for its candidates: these are of one intent.
+// readTemplate sets a template as the plan of the act (RTE-002). Its nodes read the
+// input and the context of the request as :input and :context. They inherit the dispatch
+// settings of the request except its candidates, which are for one intent.
 func (f *flight) readTemplate(p *plan.Plan) *contract.Error {
 	f.source = sourceTemplate
 	around := f.request.Context

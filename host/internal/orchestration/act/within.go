@@ -108,10 +108,11 @@ func (s *Service) Within(ctx context.Context, c HostCall) (response edn.Value, e
 	return f.response, f.err, true
 }
 
-// recallCall finds what an earlier attempt of the calling call has recorded of the same
-// request (JRN-046): what is committed is not called again. Another request in its place
-// is a new one, unless an effect was had that must not be repeated: then the run is
-// suspended for a decision. The result is the response that a decision gives.
+// recallCall looks up what an earlier attempt of the calling node recorded for this
+// request (JRN-046). If the recorded request is the same, its committed nodes are not
+// called again. A different request is executed as a new one, unless an earlier one had
+// an effect that must not be repeated: then the run is suspended for a decision. If a
+// decision was made, given is the response to return; else it is nil.
 //
 // Parallel attempts do not share their requests.
 func (f *flight) recallCall(outer *flight, parent *dispatch.Call) (given edn.Value, err *contract.Error) {
@@ -153,14 +154,15 @@ func (f *flight) recallCall(outer *flight, parent *dispatch.Call) (given edn.Val
 	return edn.Nil(), err
 }
 
-// outcomeOfCall is the error of a request that differs from the recorded one, after an
-// effect that must not be repeated.
+// outcomeOfCall returns the error of a request that differs from the recorded one, after
+// an effect that must not be repeated.
 func outcomeOfCall(path edn.Value, by *journal.AttemptStarted) *contract.Error {
 	return contract.Errorf("effects/outcome-unknown", "attempt %d of :%s makes another request to the host at %s than the attempt before it, "+
 		"which had an effect that must not be repeated", by.Attempt, by.CapID, path).WithDetail("effect/key", edn.Text(by.EffectKey))
 }
 
-// decidedCall ends a request of a plugin as it was decided.
+// decidedCall returns the response or the error that a decision gives to a request of a
+// plugin.
 func (f *flight) decidedCall(call *journal.Place, by *journal.AttemptStarted) (edn.Value, *contract.Error) {
 	if call.Decided.Choice == journal.DecisionFail {
 		return edn.Nil(), outcomeOfCall(edn.Vector(f.inside.Path...), by)
@@ -169,7 +171,8 @@ func (f *flight) decidedCall(call *journal.Place, by *journal.AttemptStarted) (e
 	return given.AssocKey("trace", f.request.Trace).AssocKey("run/id", edn.Text(f.id)), nil
 }
 
-// teller converts text records of the answer to pieces.
+// teller returns a function that passes text records of the answer to Tell, numbered
+// from 1.
 func (c HostCall) teller() func(journal.Body) {
 	seq := int64(0)
 	return func(body journal.Body) {

@@ -62,7 +62,7 @@ var ErrClosed = errors.New("the run is over")
 // value cannot reserve anything.
 type Account struct {
 	ledger Ledger
-	beside bool // its costs are in no record
+	beside bool // for work outside the run, whose costs no record has
 
 	mu     sync.Mutex
 	closed bool
@@ -82,8 +82,9 @@ type place struct {
 // NewAccount opens the account of a run.
 func NewAccount(l Ledger) *Account { return &Account{ledger: l} }
 
-// Beside returns an account on the same ledger for work outside the run that
-// may outlast it. No record has its costs.
+// Beside returns a new account on the same ledger for work outside the run that may
+// outlast it. Its costs are not in the records of the run, so they are posted to the
+// ledger's keeper. It must be closed separately.
 func (a *Account) Beside() *Account { return &Account{ledger: a.ledger, beside: true} }
 
 // Hold is an open reservation of an account.
@@ -95,15 +96,15 @@ type Hold struct {
 	lost    func(spent policy.Amounts, mark Mark)
 }
 
-// OnLoss registers f to be called if the account settles the reservation
-// because its owner is gone.
+// OnLoss registers f to be called by Drain if it settles the reservation, because the
+// goroutine that owned it is gone. Call it before other goroutines use h.
 func (h *Hold) OnLoss(f func(spent policy.Amounts, mark Mark)) { h.lost = f }
 
 // Want returns the reserved amount.
 func (h *Hold) Want() policy.Amounts { return h.want }
 
-// Begins returns the start of each window by the name of its scope, without
-// those of Total.
+// Begins returns the start of each window by the name of its scope kind, without windows
+// of Total; nil if there are none.
 func (h *Hold) Begins() map[string]time.Time { return h.r.Begins() }
 
 // Reserve reserves an amount in all scopes of a chain, or in none. The error is an
@@ -122,7 +123,7 @@ func (a *Account) Reserve(ctx context.Context, c Chain, want policy.Amounts) (*H
 	return h, nil
 }
 
-// hold needs the lock.
+// hold reserves an amount without counting it in the totals. The caller holds a.mu.
 func (a *Account) hold(ctx context.Context, c Chain, want policy.Amounts) (*Hold, error) {
 	if a.closed || a.ledger == nil {
 		return nil, ErrClosed
@@ -147,8 +148,8 @@ func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) 
 	return h, err
 }
 
-// AdoptRun takes over the reservation for the whole run from an account that has
-// left it, or whose host has ended.
+// AdoptRun takes over the reservation for the whole run from an account that was closed
+// with Leave, or whose host process has stopped.
 func (a *Account) AdoptRun(ctx context.Context, windows []Window, want policy.Amounts) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,7 +160,7 @@ func (a *Account) AdoptRun(ctx context.Context, windows []Window, want policy.Am
 	return err
 }
 
-// Owns declares that a scope ends with the run.
+// Owns registers a scope whose counters are dropped when the account is closed.
 func (a *Account) Owns(s Scope) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -172,15 +173,15 @@ func (a *Account) Owns(s Scope) {
 	}
 }
 
-// Renew declares a scope that starts now, and drops earlier counts under its
-// name.
+// Renew is like Owns for a scope that starts now: it also drops earlier counters of the
+// scope.
 func (a *Account) Renew(ctx context.Context, s Scope) {
 	a.Owns(s)
-	_ = a.ledger.Forget(ctx, s) // on an error the scope only is tighter
+	_ = a.ledger.Forget(ctx, s) // on an error earlier counts remain, and the scope is only tighter
 }
 
-// Settle replaces the reservation by the actual cost. Further calls have no
-// effect; a nil Hold is valid.
+// Settle replaces the reservation by the actual cost. Further calls, and calls after the
+// account was closed, have no effect; a nil Hold is valid.
 func (h *Hold) Settle(ctx context.Context, spent policy.Amounts, mark Mark) error {
 	if h == nil {
 		return nil
@@ -191,7 +192,7 @@ func (h *Hold) Settle(ctx context.Context, spent policy.Amounts, mark Mark) erro
 	return a.settle(ctx, h, spent, mark)
 }
 
-// settle needs the lock.
+// settle is Hold.Settle; the caller holds a.mu.
 func (a *Account) settle(ctx context.Context, h *Hold, spent policy.Amounts, mark Mark) error {
 	if h.settled || a.closed {
 		return nil
@@ -215,7 +216,7 @@ func (a *Account) Totals() Totals {
 	return a.totals
 }
 
-// Balances returns the current balances of a chain.
+// Balances returns the current balances of the scopes of a chain, in its order.
 func (a *Account) Balances(ctx context.Context, c Chain) ([]Balance, error) {
 	return a.ledger.Balances(ctx, c)
 }
@@ -243,8 +244,8 @@ func (a *Account) Short(ctx context.Context, c Chain, want policy.Amounts) (*Exc
 	return nil, nil
 }
 
-// Drain settles open reservations as fully spent, because their owners are
-// gone. The scopes of the run remain readable.
+// Drain settles all open reservations as fully spent with the mark AtLeast, because the
+// goroutines that owned them are gone. The balances of the run remain readable.
 func (a *Account) Drain(ctx context.Context) {
 	a.mu.Lock()
 	left := slices.Clone(a.open)
@@ -269,8 +270,8 @@ func (a *Account) Close(ctx context.Context) {
 	a.close(ctx)
 }
 
-// Leave closes the account of a run that will be resumed. What it has reserved
-// in the enclosing scopes stays reserved.
+// Leave closes the account of a run that will be resumed. Its reservations in scopes
+// that outlive the run stay open.
 func (a *Account) Leave(ctx context.Context) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -278,7 +279,7 @@ func (a *Account) Leave(ctx context.Context) {
 	a.close(ctx)
 }
 
-// close needs the lock.
+// close forgets the scopes of the run. The caller holds a.mu.
 func (a *Account) close(ctx context.Context) {
 	a.closed = true
 	for _, s := range a.own {

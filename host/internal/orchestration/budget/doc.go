@@ -1,12 +1,13 @@
 // Package budget enforces the limits on what calls spend.
 //
-// A Scope has a budget: a tenant, a user, a session, a run, a plan or a node.
-// A call spends from the Chain of all scopes that enclose it, and the tightest
-// decides. A Ledger reserves before an attempt, in all scopes or in none, and
-// settles after it with the actual cost, which may be higher. Memory is the
-// Ledger; with a Keeper the counters of tenants and users outlive it. Shared is that
-// of one of several hosts, whose keeper decides. An Account tracks the open
-// reservations of one run, so that the end of the run settles those of lost goroutines.
+// A Scope has a budget: a tenant, a user, a session, a run, a plan or a node. A call
+// spends from the Chain of all scopes that enclose it, and the tightest decides. A
+// Ledger reserves before an attempt, in all scopes or in none, and settles after it with
+// the actual cost, which may be higher. Memory is the Ledger of a single host; with a
+// Keeper the counters of tenants and users are durable. Shared is the Ledger for several
+// hosts: its keeper decides on reservations of tenants and users. An Account tracks the
+// open reservations of one run, so that the end of the run settles those of lost
+// goroutines.
 //
 // Check and reservation are one step: of any number of concurrent callers with
 // a budget for one call, one gets it. A reservation that cannot be written

@@ -115,7 +115,7 @@ const (
 	Unknown               // unknown; the reservation is used instead
 )
 
-// MarkOf returns the mark with a name, Unknown for any other name.
+// MarkOf returns the mark with a name; Unknown if there is no such mark.
 func MarkOf(name string) Mark {
 	for m := Exact; m < Unknown; m++ {
 		if m.String() == name {
@@ -134,7 +134,7 @@ func (m Mark) String() string {
 	return fmt.Sprintf("mark %d", int(m))
 }
 
-// Window is a scope in one window.
+// Window identifies the counter of one scope in one period.
 type Window struct {
 	Kind Kind
 	ID   string
@@ -142,13 +142,13 @@ type Window struct {
 	Begin time.Time
 }
 
-// Counter is what is counted in a window, or a change of it.
+// Counter holds the amounts of a window, or a change of them.
 type Counter struct {
 	Window
 	Used, Reserved, Granted policy.Amounts
 	Mark                    Mark
-	// Of a change by a shared ledger: what is not reserved any more, and the term of
-	// its reservation.
+	// Released and Term are set only in a change by a Shared ledger: the amount that is no
+	// longer reserved, and the term of its reservation.
 	Released policy.Amounts
 	Term     int64
 }
@@ -161,13 +161,14 @@ func (c Counter) Plus(change Counter) Counter {
 	return c
 }
 
-// Reservation is a reserved amount. It is settled once.
+// Reservation is an amount reserved in a Ledger. It must be settled or posted; only the
+// first time counts.
 type Reservation struct {
 	held *held
 }
 
-// Begins returns the start of each window by the name of its scope, without
-// those of Total.
+// Begins returns the start of each window by the name of its scope kind, without windows
+// of Total; nil if there are none.
 func (r Reservation) Begins() map[string]time.Time {
 	var out map[string]time.Time
 	if r.held == nil {
@@ -213,10 +214,11 @@ type ExceededError struct {
 	Dimension policy.Dimension
 	Asked     policy.Amounts
 	Left      policy.Limits
-	Resets    time.Time // zero: no end of the window
+	Resets    time.Time // end of the window; zero: it has none
 }
 
-// Error names scope, dimension and figures.
+// Error returns a message with the scope, the dimension, the remaining and requested
+// amounts and the time at which the window resets.
 func (e *ExceededError) Error() string {
 	text := fmt.Sprintf("the budget of %s has %s of %s %s left, and %s would be needed",
 		e.Scope, plain(e.Left.Max(e.Dimension)), plain(e.Scope.Limits.Max(e.Dimension)), e.Dimension,
@@ -252,20 +254,23 @@ func (e *ExceededError) Contract(typ string, now time.Time) *contract.Error {
 		WithDetail("retry-after-ms", edn.Int(max(1, (e.Resets.Sub(now)+time.Millisecond-1).Milliseconds())))
 }
 
-// Ledger counts what is spent. An error other than *ExceededError means that
-// the ledger could not be written: nothing may be spent then.
+// Ledger counts reserved and spent amounts by scope. It is safe for concurrent use. An
+// error other than *ExceededError means that the ledger could not be written: nothing
+// may be spent then.
 type Ledger interface {
-	// Reserve reserves want in all scopes, or in none.
+	// Reserve reserves want in all scopes, or in none. The error is an *ExceededError if a
+	// scope cannot cover it.
 	Reserve(ctx context.Context, scopes []Scope, want policy.Amounts) (Reservation, error)
 	// Settle replaces a reservation by the actual cost, which may be higher.
 	// On a settled reservation it has no effect.
 	Settle(ctx context.Context, r Reservation, spent policy.Amounts, mark Mark) error
-	// Post is Settle for a cost that is in no record of a run.
+	// Post is like Settle, for a cost that no record of a run contains.
 	Post(ctx context.Context, r Reservation, spent policy.Amounts, mark Mark) error
-	// Adopt returns a reservation that already counts in windows, but belongs to
-	// no account any more.
+	// Adopt returns a handle of a reservation that already counts in windows and whose
+	// account is closed or was lost with its host.
 	Adopt(ctx context.Context, windows []Window, want policy.Amounts) (Reservation, error)
-	// Adjust changes one scope manually, until its window ends.
+	// Adjust changes one scope manually, for its current window. It returns when the change
+	// is durable, if the ledger keeps the scope durably.
 	Adjust(ctx context.Context, s Scope, a Adjustment) error
 	// Seen returns the ids of the scopes of a kind with counters in the
 	// current window, sorted.

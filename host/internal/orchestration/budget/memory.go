@@ -13,7 +13,7 @@ import (
 // resets it.
 type Memory struct {
 	now    func() time.Time
-	keeper Keeper // nil: nothing is kept
+	keeper Keeper // nil: all counters are lost at a restart
 
 	mu       sync.Mutex
 	counters map[Window]*counter
@@ -22,10 +22,10 @@ type Memory struct {
 
 var _ Ledger = (*Memory)(nil)
 
-// Keeper keeps the counters of scopes that outlive runs. It derives the costs of
-// runs from their records, and gets only the changes that no record has.
+// Keeper stores the counters of scopes that outlive runs. It derives the costs of runs
+// from their records; a Ledger passes it only the changes that no record contains.
 type Keeper interface {
-	// Counters returns what is kept. Reserved is what open runs have reserved.
+	// Counters returns all stored counters. Reserved holds the reservations of open runs.
 	Counters(ctx context.Context) ([]Counter, error)
 	// Add queues changes for the next commit. wait returns when they are durable.
 	Add(changes ...Counter) (wait func(ctx context.Context) error)
@@ -40,8 +40,8 @@ func NewMemory(now func() time.Time) *Memory {
 	return &Memory{now: now, counters: map[Window]*counter{}}
 }
 
-// NewKept returns a ledger that continues the counters of a keeper, of which it
-// must be the only user.
+// NewKept returns a ledger that continues the counters of a keeper. No other ledger may
+// use the keeper. The error is that of Keeper.Counters.
 func NewKept(ctx context.Context, k Keeper, now func() time.Time) (*Memory, error) {
 	all, err := k.Counters(ctx)
 	if err != nil {
@@ -119,8 +119,8 @@ func (m *Memory) Adopt(_ context.Context, windows []Window, want policy.Amounts)
 	return Reservation{&held{windows: windows, want: want}}, nil
 }
 
-// adopted returns the counter of a window, creating it if needed. It is not
-// known whether the window is a day or a month.
+// adopted returns the counter of a window, creating it if needed. A Window does not tell
+// a day from a month, so a new counter is kept as long as that of a month.
 func (m *Memory) adopted(k Window) *counter {
 	c := m.counters[k]
 	if c == nil {
@@ -201,7 +201,7 @@ func (m *Memory) Post(_ context.Context, r Reservation, spent policy.Amounts, ma
 	return nil
 }
 
-// settle needs the lock. It reports whether the reservation was open.
+// settle settles a reservation and reports whether it was open. The caller holds m.mu.
 func (m *Memory) settle(h *held, spent policy.Amounts, mark Mark) bool {
 	if h == nil || h.settled {
 		return false
@@ -281,7 +281,7 @@ func (m *Memory) Forget(_ context.Context, scopes ...Scope) error {
 	return nil
 }
 
-// Len returns the number of counters.
+// Len returns the number of counters in memory.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

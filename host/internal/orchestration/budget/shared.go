@@ -8,31 +8,31 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 )
 
-// SharedKeeper keeps the counters of scopes that outlive runs for several hosts at
-// once, and decides on reservations in them.
+// SharedKeeper stores the counters of scopes that outlive runs for several hosts, and
+// decides on reservations in them.
 //
-// What a host has reserved it counts by itself: Reserve adds to it, a change by Add
-// with Reserved and Released adds and subtracts. A record budget/settled subtracts
-// what it adds to the costs.
+// It counts the reserved amount of each host: Reserve adds to it, a change passed to Add
+// adds Reserved and subtracts Released, and a record budget/settled subtracts the amount
+// that it adds to the costs.
 type SharedKeeper interface {
 	Keeper
-	// Reserve reserves an amount in the windows of all scopes, or in none: then the
-	// error is an *ExceededError. It returns when the decision is durable. term is that
-	// of the reservation.
+	// Reserve reserves an amount in the windows of all scopes, or in none; the error is an
+	// *ExceededError if a scope cannot cover it. Reserve returns when the decision is
+	// durable. term is the term of the host in which the reservation was made.
 	Reserve(ctx context.Context, scopes []Scope, now time.Time, want policy.Amounts) (term int64, err error)
-	// Term is the present term of this host. When the host has lost what it had
-	// reserved to another one, a new term begins, and changes of Reserved and Released
-	// of earlier ones have no effect.
+	// Term returns the current term of this host. A new term begins when another host has
+	// taken over the reservations of this one; changes of Reserved and Released of earlier
+	// terms then have no effect.
 	Term() int64
-	// Tallies returns the counters of windows in their order, with what all hosts have
-	// reserved.
+	// Tallies returns the counters of windows in their order. Reserved is the sum over all
+	// hosts.
 	Tallies(ctx context.Context, windows []Window) ([]Counter, error)
 	// Seen returns the ids of the scopes of a kind with counters in a window, sorted.
 	Seen(ctx context.Context, kind Kind, begin time.Time) ([]string, error)
 }
 
-// Shared is the Ledger of one of several hosts. The keeper counts in the scopes that
-// outlive runs, Memory in the others.
+// Shared is the Ledger of a host that shares budgets with other hosts. Its keeper counts
+// in scopes that outlive runs, Memory in all others.
 type Shared struct {
 	*Memory
 	keeper SharedKeeper
@@ -72,8 +72,7 @@ func (s *Shared) Reserve(ctx context.Context, scopes []Scope, want policy.Amount
 	return r, nil
 }
 
-// Settle implements Ledger. Until the record of the cost is durable, the cost stays
-// reserved.
+// Settle implements Ledger. The cost stays reserved until the record of it is durable.
 func (s *Shared) Settle(_ context.Context, r Reservation, spent policy.Amounts, mark Mark) error {
 	s.end(r.held, spent, mark, Counter{Reserved: spent})
 	return nil
@@ -85,7 +84,8 @@ func (s *Shared) Post(_ context.Context, r Reservation, spent policy.Amounts, ma
 	return nil
 }
 
-// end settles a reservation in memory, and makes a change in the windows that last.
+// end settles a reservation in memory and passes change to the keeper for each of its
+// windows that outlive runs.
 func (s *Shared) end(h *held, spent policy.Amounts, mark Mark, change Counter) {
 	s.mu.Lock()
 	open := s.settle(h, spent, mark)
@@ -106,7 +106,7 @@ func (s *Shared) end(h *held, spent policy.Amounts, mark Mark, change Counter) {
 	}
 }
 
-// Adopt implements Ledger: the keeper has counted the reservation with its run.
+// Adopt implements Ledger. The keeper counts the reservation already.
 func (s *Shared) Adopt(ctx context.Context, windows []Window, want policy.Amounts) (Reservation, error) {
 	narrow := slices.DeleteFunc(slices.Clone(windows), func(w Window) bool { return w.Kind.Lasts() })
 	r, err := s.Memory.Adopt(ctx, narrow, want)
@@ -156,8 +156,8 @@ func (s *Shared) Balances(ctx context.Context, scopes []Scope) ([]Balance, error
 	return out, nil
 }
 
-// Admit returns the reason why a counter has no room for an amount in a scope, nil if
-// it has.
+// Admit returns nil if the scope can cover want on top of the used and reserved amounts
+// of c, else the reason. The grants of c raise the limits.
 func (s Scope) Admit(c Counter, want policy.Amounts, now time.Time) *ExceededError {
 	s.Limits = s.Limits.Plus(c.Granted)
 	spent := c.Used.Plus(c.Reserved)
@@ -174,5 +174,5 @@ func (s Scope) Admit(c Counter, want policy.Amounts, now time.Time) *ExceededErr
 	}
 }
 
-// Windows returns the windows of scopes at a time.
+// Windows returns the windows of scopes that contain now, in their order.
 func Windows(scopes []Scope, now time.Time) []Window { return windowsOf(scopes, now) }

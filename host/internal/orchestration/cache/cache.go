@@ -7,16 +7,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Key is what an answer depends on (RUN-030). Requests with equal keys may get the
-// same answer.
+// Key holds everything on which an answer depends (RUN-030). Requests with equal keys
+// may get the same answer.
 type Key struct {
 	Intent string
 	// Request is the request with what its session fills in: input, context,
 	// constraints, requirements, done, effects, role, model and response type.
 	Request edn.Value
-	// Limits are those of the budget that bound tokens and output.
+	// Limits are the fields of the budget that affect an answer: tokens and temperature.
 	Limits edn.Value
-	// Routing is what the request says about it.
+	// Routing holds the routing options of the request.
 	Routing edn.Value
 	// Plan is the hash of the plan.
 	Plan string
@@ -27,12 +27,12 @@ type Key struct {
 	Session Session
 	// Evaluator is the version of the evaluator.
 	Evaluator int
-	// Policy is the hash of the configuration that decides about answers: policies,
-	// gates, judges, prompts, schemas and plugins. Rights are those of the caller, as
-	// far as they decide about answers.
+	// Policy is the hash of the configuration on which answers depend: policies, gates,
+	// judges, prompts, schemas and plugins. Rights are the rights of the caller on which
+	// answers depend.
 	Policy string
 	Rights edn.Value
-	// Scope is whose requests share the answer.
+	// Scope identifies the callers that share the answer: all, a tenant or a principal.
 	Scope edn.Value
 }
 
@@ -42,13 +42,13 @@ type Program struct {
 	Binary      string // hash; empty while no process runs
 }
 
-// Session is a state of a session.
+// Session identifies a version of a session.
 type Session struct {
 	ID      string
 	Version int64
 }
 
-// Hash returns the name of the answer.
+// Hash returns the hash under which a Store holds the answer.
 func (k Key) Hash() string {
 	programs := make([]edn.Value, len(k.Programs))
 	for i, p := range k.Programs {
@@ -60,7 +60,7 @@ func (k Key) Hash() string {
 
 // Answer is an accepted answer.
 type Answer struct {
-	Run                string // that gave it
+	Run                string // the run that produced it
 	Out, Meta, Quality edn.Value
 }
 
@@ -76,7 +76,8 @@ func (a Answer) size() int64 {
 // Store holds answers by the hashes of their keys.
 type Store = memo.Memo[string, Answer]
 
-// Claim is the execution of one request for all equal ones.
+// Claim is the execution of a request by one act, whose answer all acts with an equal
+// request share.
 type Claim = memo.Claim[string, Answer]
 
 // Settings are the bounds of a Store (RUN-033).
@@ -86,10 +87,10 @@ type Settings struct {
 	MaxBytes   int64
 }
 
-// Bounds returns the bounds for a store whose clock is now.
+// Bounds returns the settings as bounds of a Store with the clock now.
 func (s Settings) Bounds(now func() time.Time) memo.Bounds[Answer] {
 	return memo.Bounds[Answer]{Entries: s.MaxEntries, Bytes: s.MaxBytes, Size: Answer.size, TTL: s.TTL, Now: now}
 }
 
-// New returns an empty store.
+// New returns an empty store with the clock now.
 func New(s Settings, now func() time.Time) *Store { return memo.Bounded[string](s.Bounds(now)) }

@@ -1,8 +1,8 @@
-// Package cache keeps accepted answers, so that an equal request need not be executed
+// Package cache stores accepted answers, so that an equal request need not be executed
 // again (RUN-030 to RUN-034).
 //
-// Main types: Key names everything that an answer depends on; its hash is the name of
-// the answer in a Store. Nothing has to be removed when a session, a plugin or the
+// Main types: Key holds everything on which an answer depends; a Store holds the answer
+// under the hash of its Key. Nothing is invalidated when a session, a plugin or the
 // configuration changes: later requests have other keys.
 //
 // A Store is safe for concurrent use. It evicts the least recently used answers beyond

@@ -16,21 +16,21 @@ type column[T any] struct {
 	key    string
 	name   edn.Value // of the key
 	schema string    // as EDN text
-	when   string    // the key is present only then; empty: always
-	// present reports whether a record has the key (nil: it always has), put
-	// returns its value, take reads it and reports whether it has the right type
-	// (nil: it follows from other keys), and bad reports an invalid value.
+	when   string    // condition of presence, for documentation; empty: always
+	// present reports whether a record has the key (nil: always). put returns its value.
+	// take reads it and reports whether it has the right type (nil: the key is derived from
+	// others and not read). bad reports an invalid value.
 	present func(x *T) bool
 	put     func(x *T) edn.Value
 	take    func(x *T, v edn.Value, d *Decoder) bool
 	bad     func(x *T) bool
-	strict  bool // bad is asked although the key is absent
+	strict  bool // bad is called even if the key is absent
 	covers  bool // bad is true for an absent key
-	// wanted reports whether an optional key must be there. It must not be there
-	// otherwise if exactly is set.
+	// wanted reports whether an optional key must be present. If exactly is set, the key
+	// must otherwise be absent.
 	wanted  func(x *T) bool
 	exactly bool
-	ref     func(x *T) *Ref // of a reference
+	ref     func(x *T) *Ref // returns the reference; nil for other columns
 }
 
 // The types of the columns, as schemas.
@@ -54,26 +54,26 @@ const (
 	tError   = `[:map [:type :keyword] [:message :string] [:class {:optional true} :keyword] [:source {:optional true} :keyword]]`
 )
 
-// optional makes the presence of a key conditional.
+// optional marks a key as optional; when describes the condition for documentation.
 func (c column[T]) optional(when string) column[T] {
 	c.when = when
 	return c
 }
 
-// required makes a key optional that must be there if the condition holds.
+// required marks a key as optional unless condition holds, and required then.
 func (c column[T]) required(when string, condition func(x *T) bool) column[T] {
 	c.when, c.wanted = when, condition
 	return c
 }
 
-// needed is required for a key that must not be there otherwise.
+// needed is like required, and the key must be absent if condition does not hold.
 func (c column[T]) needed(when string, condition func(x *T) bool) column[T] {
 	c = c.required(when, condition)
 	c.exactly = true
 	return c
 }
 
-// only makes a key optional that is there if the condition holds.
+// only marks a key as optional and writes it only if condition holds.
 func (c column[T]) only(when string, condition func(x *T) bool) column[T] {
 	c.when, c.present = when, condition
 	return c
@@ -85,8 +85,7 @@ func (c column[T]) as(schema string) column[T] {
 	return c
 }
 
-// unless replaces the check of the value, which is made whether the key is there
-// or not.
+// unless replaces the check of the value. bad is called even if the key is absent.
 func (c column[T]) unless(bad func(x *T) bool) column[T] {
 	c.bad, c.strict = bad, true
 	return c
@@ -109,8 +108,8 @@ func always[T any](key, schema string, put func(x *T) edn.Value, bad func(x *T) 
 	return column[T]{key: key, schema: schema, put: put, bad: bad}
 }
 
-// field makes the key readable: parse returns the content of the field from a
-// value of the right type.
+// field makes a column readable: parse converts an EDN value to the Go field, and
+// reports whether the value has the right type.
 func field[T, F any](c column[T], at func(x *T) *F, parse func(v edn.Value) (F, bool)) column[T] {
 	c.take = func(x *T, v edn.Value, _ *Decoder) bool {
 		content, ok := parse(v)
@@ -150,14 +149,14 @@ func hash[T any](key string, at func(x *T) *string) column[T] {
 	return c
 }
 
-// reference is the hash of a value that the journal keeps.
+// reference is the hash of a value that is stored with the record.
 func reference[T any](key string, at func(x *T) *Ref) column[T] {
 	c := fingerprint(key, at)
 	c.ref = at
 	return c
 }
 
-// fingerprint is the hash of a value that is not kept.
+// fingerprint is the hash of a value that is not stored.
 func fingerprint[T any](key string, at func(x *T) *Ref) column[T] {
 	return column[T]{
 		key: key, schema: tHash,
@@ -171,7 +170,7 @@ func fingerprint[T any](key string, at func(x *T) *Ref) column[T] {
 	}
 }
 
-// ordinal is a number from 1; 0 is absent.
+// ordinal is a number from 1; 0 means absent.
 func ordinal[T any](key string, at func(x *T) *int) column[T] {
 	return field(column[T]{
 		key: key, schema: tOrdinal,
@@ -197,7 +196,7 @@ func count[T any](key string, at func(x *T) *int) column[T] {
 	return c
 }
 
-// duration is a time in milliseconds; a negative one is 0.
+// duration is a duration in milliseconds; a negative one is written as 0.
 func duration[T any](key string, at func(x *T) *time.Duration) column[T] {
 	c := always(key, tCount, func(x *T) edn.Value { return edn.Int(max(0, at(x).Milliseconds())) }, nil)
 	return field(c, at, func(v edn.Value) (time.Duration, bool) {
@@ -329,7 +328,7 @@ func failure[T any](key string, at func(x *T) **contract.Error) column[T] {
 	})
 }
 
-// ofError is a key of the value of an error.
+// ofError is a column that repeats the key name of an error. It is written and not read.
 func ofError[T any](key, name string, at func(x *T) **contract.Error) column[T] {
 	c := failure(key, at)
 	c.schema, c.put, c.take = tKw, func(x *T) edn.Value { return (*at(x)).Value().Key(name) }, nil
@@ -343,7 +342,7 @@ func orEmpty(v edn.Value) edn.Value {
 	return v
 }
 
-// description is what is known of a kind.
+// description is the interface of the tables of all kinds, independent of the body type.
 type description interface {
 	// fault returns the first key that is missing or ill-typed, or "".
 	fault(b Body) string
@@ -357,7 +356,7 @@ type description interface {
 	row() kindRow
 }
 
-// table are the columns of a kind, whose bodies are *T.
+// table holds the columns of a kind whose bodies are *T.
 type table[T any] struct {
 	kind    Kind
 	pathed  bool // has :path, and :node unless the path is the run itself
@@ -383,15 +382,15 @@ const (
 
 var headKeys = heads{edn.K("v"), edn.K("run"), edn.K("seq"), edn.K("at"), edn.K("epoch"), edn.K("kind"), edn.K("path"), edn.K("node")}
 
-// slot is the place of a key in a record: maps are sorted, and one that is written
-// in this order is not sorted again.
+// slot is one key of a record in canonical order. Writing the keys in this order avoids
+// sorting each map again.
 type slot struct {
 	key    edn.Value
 	head   int // -1 for a column
 	column int
 }
 
-// check is what a record is checked for at each append.
+// check is one validation that every append makes.
 type check[T any] struct {
 	key   string
 	fault func(x *T) bool
@@ -413,8 +412,8 @@ func kindOf[T any](kind Kind, pathed bool, columns ...column[T]) *table[T] {
 	return t
 }
 
-// check returns the shortest function that equals fault; nil if it is always
-// false.
+// check returns a function equivalent to fault that tests only what this column needs;
+// nil if fault is always false.
 func (c *column[T]) check() func(x *T) bool {
 	switch free := c.when != "" && c.wanted == nil; {
 	case c.bad == nil && (c.present == nil || free):
@@ -431,7 +430,7 @@ func (c *column[T]) check() func(x *T) bool {
 	return c.fault
 }
 
-// of returns the content of a body of this kind.
+// of returns a body of this kind as its concrete type. It panics for other kinds.
 func (*table[T]) of(b Body) *T { return any(b).(*T) }
 
 func (t *table[T]) hasPath() bool { return t.pathed }

@@ -11,11 +11,11 @@ import (
 // Comparison is two runs side by side, their nodes aligned by path (JRN-052).
 type Comparison struct {
 	A, B edn.Value // facts of the runs
-	// Differs are the aspects of the runs as wholes that differ: request, plan,
-	// outcome, value, cost.
+	// Differs names the aspects in which the runs differ: request, plan, outcome, value,
+	// cost. Differences of nodes are in Nodes.
 	Differs []string
-	// Values reports whether all values were compared. Those of a purged run are
-	// not, unless another run keeps them.
+	// Values is true if all values were compared. Values of a purged run are not compared,
+	// unless another run keeps them.
 	Values bool
 	Nodes  []NodeComparison // in the order of the plan, each before those within it
 }
@@ -29,8 +29,8 @@ type NodeComparison struct {
 	Differs []string
 }
 
-// aspect is what runs or nodes are compared by: a name for several facts. Facts
-// that belong to no aspect are shown and not compared: ids, times, latencies, the
+// aspect is a named group of facts by which runs or nodes are compared. Facts that
+// belong to no aspect are shown and not compared: ids, times, latencies, the
 // configuration.
 type aspect struct {
 	name  string
@@ -61,9 +61,9 @@ var (
 )
 
 // Compare compares two runs by their records. A fact that is read from a value is
-// compared if both runs keep it; everything else is compared by name or by hash. A
-// run that has not finished is compared as far as it is recorded.
-// Compare of swapped runs is the comparison with its sides swapped.
+// compared only if both runs still have the value; other facts are compared by name or
+// hash. A run that has not finished is compared as far as it is recorded. Swapping the
+// arguments swaps A and B in the result.
 func Compare(a, b []Record) Comparison {
 	x, y := newView(a), newView(b)
 	x.past, y.past = NewHistory(a), NewHistory(b)
@@ -163,13 +163,14 @@ func keywordsOf(names []string) edn.Value {
 	return edn.Vector(out...)
 }
 
-// hasValue reports whether the value of a run or a node is known, if it has one.
+// hasValue reports whether the value of a completed run or a committed node is known;
+// true for others, which have no value.
 func hasValue(facts edn.Value) bool {
 	ended := edn.Equal(facts.Key("state"), edn.K("committed")) || edn.Equal(facts.Key("status"), edn.K(StatusCompleted))
 	return !ended || facts.HasKey("value")
 }
 
-// facts returns what is compared and shown of the run.
+// facts returns the facts of the run, as a map.
 func (v *view) facts() edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
@@ -213,7 +214,7 @@ func (v *view) facts() edn.Value {
 	return b.Map()
 }
 
-// factsOf returns what is compared and shown of a node.
+// factsOf returns the facts of a node, as a map.
 func (v *view) factsOf(n *nodeView) edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
@@ -272,8 +273,8 @@ func (v *view) factsOf(n *nodeView) edn.Value {
 	return b.Map()
 }
 
-// usages appends the usages of the attempts and verdicts of a node that are compared: not
-// of attempts that were made again, which a replay does not have.
+// usages appends to out the usages of the attempts and verdicts of a node. Attempts that
+// were made again are left out, because a replay does not have them.
 func (v *view) usages(n *nodeView, out []edn.Value) []edn.Value {
 	judged := func(list []*GateVerdict) {
 		for _, g := range list {
@@ -295,7 +296,7 @@ func (v *view) usages(n *nodeView, out []edn.Value) []edn.Value {
 	return out
 }
 
-// endOf puts how the node ended: its state, the accepted answer or the failure.
+// endOf adds the state of the node with its accepted answer or failure.
 func (v *view) endOf(n *nodeView, op string, p put) {
 	c := n.committed
 	switch {
@@ -318,16 +319,16 @@ func (v *view) endOf(n *nodeView, op string, p put) {
 		p.val("score", c.Score.Value())
 		if value := c.Value.Value(); op != "" && (!value.IsNil() || c.Value.Hash() == edn.Hash(edn.Nil())) {
 			if out, ok := value.Get(edn.K("out")); ok && op != "let" && op != "emit" {
-				value = out // the rest is of this execution: who answered, and what it took
+				value = out // the other keys, such as capability and latency, differ in each execution
 			}
 			p.str("value", edn.Hash(value))
 		}
 	}
 }
 
-// decided returns the decision about an attempt, if there is one, and reports whether the
-// call was made again: by a decision, or because its run was reopened. Such an attempt is
-// not compared: what took its place is.
+// decided returns the decision about an attempt, nil if there is none, and reports
+// whether the call was made again: by a decision, or because its run was reopened. Such
+// an attempt is not compared; the attempt that replaced it is.
 func (v *view) decided(a *attemptView) (how *Decided, again bool) {
 	place := v.past.At(a.node.path)
 	if place == nil {
@@ -340,8 +341,8 @@ func (v *view) decided(a *attemptView) (how *Decided, again bool) {
 	return t.Decided, t.Forgotten && t.Decided == nil || t.Decided != nil && t.Decided.Choice == DecisionRetry
 }
 
-// factOf returns what is compared and shown of an attempt: if there is a decision about
-// it, the end that the decision gave it.
+// factOf returns the facts of an attempt, as a map. The outcome is that of the decision
+// how if the decision is done or fail, else the recorded one.
 func (v *view) factOf(a *attemptView, how *Decided) edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}
@@ -370,8 +371,8 @@ func (v *view) factOf(a *attemptView, how *Decided) edn.Value {
 	return b.Map()
 }
 
-// fact returns what is compared and shown of a verdict on an attempt that is compared,
-// which has a number from 1 among them; 0: on the value of a plan.
+// fact returns the facts of a verdict, as a map. attempt is the number of its attempt
+// among the compared ones, from 1; 0 for a verdict on the value of a plan.
 func (g *GateVerdict) fact(attempt int) edn.Value {
 	var b edn.MapBuilder
 	p := put{&b}

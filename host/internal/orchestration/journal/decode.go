@@ -5,20 +5,21 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Decoder reads the stored records of one run, in the order of their Seq. It may
-// start at any record. The zero value decodes records whose values are not kept.
-// It belongs to one goroutine, except for records that are not [Decoder.Ordered].
+// Decoder reads the stored records of one run, in the order of their Seq. It may start
+// at any record. With the zero value all references have nil values. Records for which
+// [Decoder.Ordered] is false may be decoded concurrently and in any order; a Decoder is
+// otherwise for one goroutine.
 type Decoder struct {
-	// Values returns a value by its hash, nil if it is not kept. It is called
-	// when the value of a Ref is asked for, and is as safe for concurrent use as
-	// the decoded records shall be.
+	// Values returns a stored value by its hash, nil if it is not stored. It is called by
+	// Ref.Value, so it must be safe for concurrent use if the decoded records are used
+	// concurrently. Nil: no value is stored.
 	Values func(hash string) edn.Value
 
 	reserved map[int]*BudgetReserved
 }
 
-// Ordered reports whether a stored record has to be decoded in its place: it is a
-// reservation, or refers to one. The others may be decoded in any order, and at once.
+// Ordered reports whether a stored record must be decoded in the order of Seq, because
+// it is a reservation or refers to one.
 func (d *Decoder) Ordered(v edn.Value) bool {
 	kind, _ := v.Key("kind").AsKeyword()
 	return Kind(kind) == KindBudgetReserved || Kind(kind) == KindBudgetSettled
@@ -72,7 +73,7 @@ func (d *Decoder) decode(v edn.Value) (rec Record, bad string) {
 	return rec, ""
 }
 
-// difference returns a key that two records do not share.
+// difference returns a key that only one of two records has, or with different values.
 func difference(found, written edn.Value) string {
 	for _, pair := range [][2]edn.Value{{found, written}, {written, found}} {
 		for key, v := range pair[0].Entries() {
@@ -84,7 +85,7 @@ func difference(found, written edn.Value) string {
 	return "a key"
 }
 
-// ref refers to a value by its hash.
+// ref returns a reference to a stored value by its hash.
 func (d *Decoder) ref(hash string) Ref { return stored(hash, lookup{d.Values, hash}) }
 
 // reservation returns a decoded reservation, or a placeholder for one before the
@@ -96,7 +97,7 @@ func (d *Decoder) reservation(seq int) *BudgetReserved {
 	return &BudgetReserved{seq: seq}
 }
 
-// lookup is a stored value.
+// lookup is a Valuer that looks a stored value up by its hash.
 type lookup struct {
 	values func(hash string) edn.Value
 	hash   string
@@ -110,5 +111,6 @@ func (l lookup) Value() edn.Value {
 	return l.values(l.hash)
 }
 
-// Refs yields the values that the record refers to and a store keeps with it.
+// Refs calls yield with each reference to a value that a store must store with the
+// record.
 func (r Record) Refs(yield func(Ref)) { r.Body.describe().refs(r.Body, yield) }

@@ -9,14 +9,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// History is what a run has recorded so far, by place: what a resumed run need
-// not do again. It is immutable and safe for concurrent use. A nil History is
-// empty.
+// History indexes the records of a run by place, so that a resumed run reuses recorded
+// results. Resume and HostCall change it; apart from them it is read-only and safe for
+// concurrent use. A nil History is empty for At and Answer.
 type History struct {
 	places map[string]*Place
 	// Reserved are the reservations that were not settled, oldest first.
 	Reserved []*BudgetReserved
-	// Settled are the settled ones of attempts, checks and votes.
+	// Settled are all settlements, oldest first.
 	Settled []*BudgetSettled
 	// Last is the number of the last record, Epoch its epoch.
 	Last, Epoch int
@@ -25,9 +25,10 @@ type History struct {
 	Config   string    // hash of the configuration of the last epoch
 	Begun    time.Time // when the run was accepted
 	Canceled *CancelRequested
-	// Crashes is the number of crashes in a row that the run was resumed after.
+	// Crashes is the number of crashes and lost leases in a row after which the run was
+	// resumed.
 	Crashes int
-	// Active is set once the run was under way.
+	// Active is set once the run was started.
 	Active   bool
 	Finished bool
 	Status   string          // of a finished run
@@ -37,20 +38,20 @@ type History struct {
 	// DeadlineAt is the deadline of the run. The time for which it was suspended does
 	// not count.
 	DeadlineAt time.Time
-	// ByKey and Retries count how often the run was reopened by its idempotency key,
-	// and as a job. ReopenedAt is when that was last done, zero: never. Worked is how
-	// long the run was under way until it failed, before.
+	// ByKey counts the reopenings by the idempotency key, Retries the retries as a job.
+	// ReopenedAt is the time of the last reopening; zero: never. Worked is the sum of the
+	// times from acceptance or reopening to the following failure.
 	ByKey, Retries int
 	ReopenedAt     time.Time
 	Worked         time.Duration
 
 	suspendedAt time.Time
 	paths       map[*BudgetReserved]edn.Value
-	older       map[answerKey]*History // plan answers of attempts before the newest
+	older       map[answerKey]*History // the places of replaced plan answers and requests
 }
 
-// answerKey identifies a plan answer: an equal plan of another attempt has the
-// same path.
+// answerKey identifies a plan answer. The path alone is not enough: the plan answers of
+// all attempts of a node have the same path.
 type answerKey struct {
 	path    string
 	attempt int
@@ -67,13 +68,13 @@ type Place struct {
 	Plan      *PlanResolved // the newest
 	Resolved  *NodeResolved // the newest
 	Attempts  []*Tried      // in the order of their start
-	// Decided is how a request of a plugin to the host ends by decision; nil: by itself.
-	// Diverges is set for a call whose requests may differ from the recorded ones, by
-	// decision.
+	// Decided is the decision about a request of a plugin to the host; nil: none. Diverges
+	// is set if a decision permits the requests of the call to differ from the recorded
+	// ones.
 	Decided  *Decided
 	Diverges bool
-	// Shown is the attempt whose text was shown last and not retracted; 0: an
-	// inline plan. It means nothing unless HasShown is set.
+	// Shown is the attempt whose text was shown last and not retracted; 0: an inline plan.
+	// It is valid only if HasShown is set.
 	Shown    int
 	HasShown bool
 }
@@ -84,16 +85,16 @@ type Tried struct {
 	Started  *AttemptStarted
 	Finished *AttemptFinished // nil: it was lost
 	Verdicts []*GateVerdict
-	// Lost attempts were under way when their host ended. One that is Closed has
-	// been noted as such by a host that resumed the run.
+	// Lost is set for an attempt that was in progress when its host stopped. Closed is set
+	// if a host that resumed the run has recorded the end of the lost attempt.
 	Lost, Closed bool
-	// Forgotten attempts were made before the run was reopened. Their calls are made
-	// again.
+	// Forgotten is set for a failed or canceled attempt from before the run was reopened.
+	// Its call is made again.
 	Forgotten bool
-	// Decided is nil without a decision about it.
+	// Decided is the decision about the attempt; nil: none.
 	Decided *Decided
-	// Opened is the question that it put to people, Answered how that ended; nil:
-	// it has not. An attempt that was lost while it asked goes on.
+	// Opened is the question that the attempt put to people, Answered its answer; nil: none.
+	// An attempt that was lost while it waited for the answer is continued.
 	Opened   *InterruptOpened
 	Answered *InterruptAnswered
 	// Begun and Ended are the numbers of the records of start and end.
@@ -102,7 +103,8 @@ type Tried struct {
 	epoch int
 }
 
-// Decided is a decision about an attempt. Value is that of one that is done.
+// Decided is a decision about an attempt. Value is the given result if Choice is
+// DecisionDone.
 type Decided struct {
 	Choice string
 	Value  edn.Value
@@ -126,11 +128,11 @@ func (h *History) At(path edn.Value) *Place {
 	return h.places[path.String()]
 }
 
-// PathOf returns the path of a reservation.
+// PathOf returns the path of a reservation of the run; nil if it is not in the history.
 func (h *History) PathOf(r *BudgetReserved) edn.Value { return h.paths[r] }
 
-// Answer returns what is recorded below a path for the plan that an attempt
-// answered with.
+// Answer returns the history of the plan with which an attempt answered; path is the
+// path of that plan. The result is empty if nothing is recorded for the plan.
 func (h *History) Answer(path edn.Value, attempt int) *History {
 	if h == nil {
 		return nil
@@ -144,8 +146,8 @@ func (h *History) Answer(path edn.Value, attempt int) *History {
 	return h
 }
 
-// archive moves what is recorded at and below a path to the plan answer of an
-// attempt.
+// archive moves the places at and below a path to h.older, as the history of the plan
+// answer of attempt.
 func (h *History) archive(path edn.Value, attempt int) {
 	older := &History{places: map[string]*Place{}, older: map[answerKey]*History{}}
 	depth := path.Len()
@@ -168,7 +170,8 @@ func (h *History) archive(path edn.Value, attempt int) {
 	h.older[answerKey{path.String(), attempt}] = older
 }
 
-// NewHistory reads the records of one run from its first one.
+// NewHistory returns the history of a run. records are all its records from the first
+// on.
 func NewHistory(records []Record) *History {
 	h := &History{places: map[string]*Place{}, paths: map[*BudgetReserved]edn.Value{}}
 	open := map[*BudgetReserved]bool{}
@@ -204,7 +207,7 @@ func NewHistory(records []Record) *History {
 			case answer.Attempt > 0 && p.Plan.Attempt != answer.Attempt:
 				h.archive(rec.Path, p.Plan.Attempt)
 			case answer.Request.Set() && p.Plan.Request.Hash() != answer.Request.Hash():
-				h.archive(rec.Path, -rec.Seq) // another request takes its place
+				h.archive(rec.Path, -rec.Seq) // the plugin made a different request at this path
 			}
 		}
 		if rec.Body.describe().hasPath() {
@@ -222,8 +225,8 @@ func NewHistory(records []Record) *History {
 	return h
 }
 
-// Resume applies what a resume decided. It must not be called once the history is
-// shared.
+// Resume applies a resume at a time: its decisions, and the reopening of a failed run.
+// It must not be called once the history is shared between goroutines.
 func (h *History) Resume(at time.Time, resumed *RunResumed) {
 	h.Active = true
 	if h.Crashes++; resumed.Why != ResumedCrash && resumed.Why != ResumedLease {
@@ -243,7 +246,7 @@ func (h *History) Resume(at time.Time, resumed *RunResumed) {
 	}
 }
 
-// since is when the run was accepted, or last reopened.
+// since returns the time at which the run was accepted or last reopened.
 func (h *History) since() time.Time {
 	if h.ReopenedAt.IsZero() {
 		return h.Begun
@@ -251,18 +254,17 @@ func (h *History) since() time.Time {
 	return h.ReopenedAt
 }
 
-// MayReopen reports whether the run has failed with an error after which it may go on:
-// one that is retryable, and not of the class that is final (RUN-022). A replay never
-// goes on.
+// MayReopen reports whether the run failed and may be reopened: its error is retryable
+// and not of the class final, and the run is not a replay (RUN-022).
 func (h *History) MayReopen() bool {
 	e := h.Failure
 	return h.Finished && h.Status == StatusFailed && e != nil && e.Retryable && e.Class != contract.ClassFinal &&
 		h.Accepted.ReplayOf == ""
 }
 
-// reopen makes a failed run go on: nodes that failed and calls that were canceled are
-// forgotten, so that they are executed again. Attempts keep their numbers, and what was
-// committed, decided or spent stays.
+// reopen reopens a failed run: failed nodes and canceled calls are forgotten, so that
+// they are executed again. Attempts keep their numbers; commits, decisions and costs
+// stay.
 func (h *History) reopen(at time.Time, resumed *RunResumed) {
 	h.Finished, h.Status, h.Failure, h.Canceled = false, "", nil, nil
 	h.DeadlineAt, h.ReopenedAt = resumed.DeadlineAt, at
@@ -275,9 +277,10 @@ func (h *History) reopen(at time.Time, resumed *RunResumed) {
 	h.forget(edn.Vector())
 }
 
-// HostCall returns what is recorded of a request that a plugin made to the host, nil if
-// nothing is, and prepares the history for its repetition: what failed is forgotten
-// (JRN-046). It must not be called once the history is shared.
+// HostCall returns the place of a request that a plugin made to the host, nil if none is
+// recorded at path. It forgets failures at and below the path, so that the request can
+// be repeated (JRN-046). It must not be called once the history is shared between
+// goroutines.
 func (h *History) HostCall(path edn.Value) *Place {
 	p := h.At(path)
 	if p == nil || !p.IsHostCall() {
@@ -287,8 +290,8 @@ func (h *History) HostCall(path edn.Value) *Place {
 	return p
 }
 
-// AskedOnce reports whether requests that a plugin made within a call had an effect that
-// must not be repeated.
+// AskedOnce reports whether a request that a plugin made to the host within a call had,
+// or may have had, an effect that must not be repeated.
 func (h *History) AskedOnce(call edn.Value) bool {
 	for _, p := range h.places {
 		if below(p.path, call) && slices.ContainsFunc(p.Attempts, (*Tried).HadEffectOnce) {
@@ -312,12 +315,12 @@ func (p *Place) IsHostCall() bool {
 	return ok && p.Plan != nil && isHostCall(last)
 }
 
-// below reports whether a path is home or below it.
+// below reports whether a path is equal to home or below it.
 func below(path, home edn.Value) bool { return edn.Equal(path, home) || within(path, home) }
 
-// forget applies reopen to the places at and below a path that are not part of a
-// committed node. The answer of an attempt is kept if it is a plan of which a node
-// failed: that node is executed again.
+// forget forgets failures and canceled attempts at and below from, except within
+// committed nodes. An attempt that answered with a plan of which a node failed is kept:
+// only that node is executed again.
 func (h *History) forget(from edn.Value) {
 	kept := map[answerKey]bool{}
 	for _, p := range h.places {
@@ -377,7 +380,7 @@ func (h *History) decideAt(path edn.Value, d Decided) {
 	}
 }
 
-// spread sets the status of the run in the histories of plan answers too.
+// spread sets the status of the run in h and in the histories of its plan answers.
 func (h *History) spread(status string) {
 	h.Status = status
 	for _, older := range h.older {
@@ -493,8 +496,8 @@ func (p *Place) Counted() (n int) {
 	return n
 }
 
-// Ended reports whether the records say what a replay has to do at the place: it ended,
-// or an attempt is recorded that was not forgotten.
+// Ended reports whether a replay can take the result of the place from the records: the
+// node committed or failed, or an attempt is recorded that was not forgotten.
 func (p *Place) Ended() bool {
 	return p != nil && (p.IsCommitted() || p.Failed != nil ||
 		slices.ContainsFunc(p.Attempts, func(t *Tried) bool { return !t.Forgotten || t.Decided != nil }))

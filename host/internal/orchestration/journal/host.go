@@ -13,34 +13,34 @@ import (
 // HostRun is the run id of records of the host itself.
 const HostRun = "host"
 
-// HostStream is the event stream of a host: what it decides and does outside of runs,
-// and a row for each run that has ended. Its records are numbered without gaps.
+// HostStream is the event stream of a host: records of its actions outside of runs, and
+// one ActFinished for each finished run. Its records are numbered without gaps.
 //
 // A HostStream is safe for concurrent use.
 type HostStream interface {
-	// Record appends a record and returns when it is queued; the end of ctx ends the wait
-	// for room in the queue. wait returns when it is durable; its error is a
-	// *contract.Error of type journal/unavailable.
+	// Record queues a record. It blocks while the queue is full, until ctx is done. wait
+	// blocks until the record is durable; its error is a *contract.Error of type
+	// journal/unavailable.
 	Record(ctx context.Context, at time.Time, body Body) (wait func(ctx context.Context) error, err error)
-	// Bounds returns the number of the oldest record that is kept and that of the last
-	// one. Without records first is last+1.
+	// Bounds returns the numbers of the oldest and the newest stored record. Without records
+	// first is last+1.
 	Bounds(ctx context.Context) (first, last int, err error)
-	// Read returns records in their order.
+	// Read returns the records that q selects, oldest first; none if there are none yet.
 	Read(ctx context.Context, q HostQuery) ([]Record, error)
-	// More returns a channel that is closed when there may be records after the last
-	// one.
+	// More returns a channel that is closed when the next record is appended. A reader calls
+	// it before Bounds and Read, so that it misses no record.
 	More() <-chan struct{}
 }
 
-// View is a part of the stream of a host.
+// View selects a part of the records of a HostStream.
 type View uint8
 
 // The views of a stream.
 const (
-	// ViewEvents is what concerns operators at the moment: states of plugins, breakers,
-	// swaps, reloads, denied requests.
+	// ViewEvents are operational events: states of plugins, breakers, swaps, reloads, denied
+	// requests.
 	ViewEvents View = iota
-	// ViewAudit is who did what (TEL-002).
+	// ViewAudit is the audit trail: actions with their principals (TEL-002).
 	ViewAudit
 )
 
@@ -60,24 +60,24 @@ func (v View) Has(b Body) bool {
 // HostQuery selects records of a stream.
 type HostQuery struct {
 	View  View
-	After int // a number; negative: the last Limit records of ViewEvents, or all of ViewAudit
+	After int // record number; negative: the last Limit records of ViewEvents, the first Limit of ViewAudit
 	Limit int
 }
 
-// HostCursor returns the cursor behind a record of the stream.
+// HostCursor returns the cursor after the record with number seq, for HostAfter.
 func HostCursor(seq int) string { return HostRun + "." + strconv.Itoa(seq) }
 
 // HostPage is one page of the records of a host stream.
 type HostPage struct {
 	Records []Record
-	Cursor  string // behind the last record that was looked at
-	More    bool   // there may be more of them now
+	Cursor  string // for the next call of HostAfter
+	More    bool   // the limit was reached; more records may be available
 }
 
 // HostAfter returns the records of a view after a cursor, at most limit of them. An
-// empty cursor begins as HostQuery.After says. Without a later record it blocks until
-// one is appended or ctx is done; the end of ctx is not an error. Errors are
-// :stream/bad-cursor, :stream/cursor-ahead, :stream/gone and those of the stream.
+// empty cursor is a negative HostQuery.After. Without a later record it blocks until one
+// is appended or ctx is done; it then returns an empty page without error. Errors are
+// stream/bad-cursor, stream/cursor-ahead, stream/gone and those of the stream.
 func HostAfter(ctx context.Context, s HostStream, v View, cursor string, limit int) (HostPage, *contract.Error) {
 	after, err := parseHostCursor(cursor)
 	if err != nil {
@@ -127,7 +127,7 @@ func parseHostCursor(cursor string) (int, *contract.Error) {
 	return n, nil
 }
 
-// hostKept is the number of its own records that a host keeps in memory.
+// hostKept is the number of records that a Host holds; older ones are dropped.
 const hostKept = 1000
 
 // Host is a HostStream in memory, limited to hostKept records. The zero value is

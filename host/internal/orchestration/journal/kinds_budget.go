@@ -82,8 +82,8 @@ func (x *BudgetReserved) SetSeq(seq int) { x.seq = seq }
 // Seq returns the number of the record; 0 before it was recorded.
 func (x *BudgetReserved) Seq() int { return x.seq }
 
-// BudgetSettled records the end of a reservation: the actual cost counts, and
-// the rest is released.
+// BudgetSettled records the settlement of a reservation: Amount is the actual cost, and
+// the unused part of the reservation is released. Mark is the name of a budget.Mark.
 type BudgetSettled struct {
 	Of     *BudgetReserved
 	Amount edn.Value

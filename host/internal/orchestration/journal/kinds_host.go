@@ -34,13 +34,14 @@ var hostEvent = kindOf(KindHostEvent, false,
 // event stream of the host.
 type PluginTransition struct {
 	Plugin string
-	// Generation is the number of the process, over all editions and instances.
+	// Generation is the incarnation number of the process, counted over all editions and
+	// instances of the plugin.
 	Generation int
 	Instance   int
 	From, To   string
 	Cause      string
 	PID        int // 0 if the plugin has no process
-	Calls      int // that the end of the process has cut
+	Calls      int // calls that were in progress when the process ended
 	Err        *contract.Error
 }
 
@@ -93,8 +94,8 @@ const (
 	ActError = "error"
 )
 
-// ActFinished is the row of a finished run in the audit trail (TEL-002). ActOf makes it
-// from the records of the run.
+// ActFinished is the row of a finished run in the audit trail (TEL-002). Create it with
+// ActOf.
 type ActFinished struct {
 	Run           string
 	Operation     string
@@ -138,8 +139,9 @@ var actFinished = kindOf(KindActFinished, false,
 	text("message", func(x *ActFinished) *string { return &x.Message }).optional("an error"),
 )
 
-// ActOf returns the row of the audit trail for the records of a run whose last one is
-// run/finished; nil for others.
+// ActOf returns the row of the audit trail for a finished run. records must start with
+// run/accepted and end with run/finished; else the result is nil. Secrets in the error
+// message are hidden.
 func ActOf(records []Record) *ActFinished {
 	if len(records) == 0 {
 		return nil
@@ -239,7 +241,8 @@ type AdminAction struct {
 	Input     edn.Value // a map, secrets replaced
 	OK        bool
 	Err       *contract.Error
-	// Replayed: the answer was that to an earlier request with its idempotency key.
+	// Replayed is set if the answer was that to an earlier request with the same idempotency
+	// key.
 	Replayed bool
 	// TraceParent is the trace context of the caller.
 	TraceParent string

@@ -7,7 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ByDeadline is who answered an interrupt whose deadline has passed.
+// ByDeadline is the value of InterruptAnswered.By if the deadline passed without an
+// answer of a person.
 const ByDeadline = "deadline"
 
 // InterruptOpened records that an attempt waits for the answer of a person.
@@ -41,7 +42,8 @@ var interruptOpened = kindOf(KindInterruptOpened, true,
 		needed("on-deadline is default", func(x *InterruptOpened) bool { return x.OnDeadline == registry.DeadlineDefault }),
 )
 
-// InterruptAnswered records the end of an interrupt.
+// InterruptAnswered records the end of an interrupt: by an answer, or by its deadline.
+// Answer is unset if the deadline passed and there is no default.
 type InterruptAnswered struct {
 	Interrupt string
 	By        string // principal, or ByDeadline
@@ -65,7 +67,7 @@ type Interrupt struct {
 	CapID  string
 }
 
-// OpenInterrupts returns the interrupts of a run that are not answered, in the
+// OpenInterrupts returns the interrupts of a run that still wait for an answer, in the
 // order of their records.
 func OpenInterrupts(records []Record) []Interrupt {
 	var open []Interrupt

@@ -19,7 +19,8 @@ type PlanResolved struct {
 	Attempt   int
 	CapID     string
 	Request   Ref // that of a plugin to the host, without its transport keys; only its hash is kept
-	// Route is how a router influenced the plan of the run; nil: none was asked.
+	// Route describes the influence of a router on the plan of the run; nil: no router was
+	// called.
 	Route edn.Value
 }
 
@@ -68,13 +69,14 @@ func candidateFrom(v edn.Value) (c Candidate, ok bool) {
 
 func (c Candidate) good() bool { return c.CapID != "" && isMapOrNone(c.Figures) }
 
-// Rejection is a capability that binding rejected. Why is the cause of the
-// reason, if there is one.
+// Rejection is a capability that was rejected as a candidate. Reason is the cause type;
+// Why is the type of an underlying cause, empty if there is none.
 type Rejection struct {
 	CapID  string
 	Reason string
 	Why    string
-	// Figures are present only if the run is to be explained.
+	// Figures are the measurements behind the rejection, recorded only for a request with
+	// :debug/plan?.
 	Figures edn.Value
 }
 
@@ -87,11 +89,11 @@ type NodeResolved struct {
 	Rejected   []Rejection
 	Policy     string
 	Strategy   string
-	Width      int         // of a race or tournament; else 0
-	Coerced    []edn.Value // paths in the request where the text of a slot was taken
-	OutSchema  string      // that is required of the answer; empty: that of the intent
+	Width      int         // number of concurrent attempts of a race or tournament; else 0
+	Coerced    []edn.Value // paths in the request at which a slot value was converted to text
+	OutSchema  string      // schema required of the answer; empty: that of the intent
 	Stream     string      // streaming policy, if the node gives the answer of a streaming run
-	Learned    *Learned    // how the policy learned has decided; nil: it had nothing to decide
+	Learned    *Learned    // decision of the policy :learned; nil: it did not order the candidates
 }
 
 // Kind implements Body.
@@ -171,8 +173,9 @@ var nodeSkipped = kindOf(KindNodeSkipped, true,
 		func(x *NodeSkipped) *edn.Value { return &x.When }, anything),
 )
 
-// AttemptStarted is written before a request is sent to a plugin. Attempt
-// counts from 1 over all candidates of the node.
+// AttemptStarted is recorded before a request is sent to a plugin. Attempt counts from 1
+// over all candidates of the node. Generation is the incarnation number of the plugin
+// process; 0 if no plugin serves the capability.
 type AttemptStarted struct {
 	Attempt    int
 	CapID      string
@@ -196,7 +199,7 @@ type AttemptStarted struct {
 	// Waited is the time that the node waited for a restarting process before
 	// this attempt; 0: none.
 	Waited time.Duration
-	// Recorded marks an attempt of a replay that was not made: its end is that of
+	// Recorded marks an attempt of a fill replay that was not made: its result is that of
 	// the replayed run.
 	Recorded bool
 }
@@ -234,7 +237,9 @@ const (
 	OutcomeUnknown  = "unknown"
 )
 
-// AttemptFinished records the end of an attempt, before its gates.
+// AttemptFinished records the end of an attempt, before its gates run. Raw is the answer
+// before clean-up, if clean-up changed it. Extended is the time by which the soft limit
+// was extended.
 type AttemptFinished struct {
 	Attempt    int
 	Outcome    string
@@ -361,7 +366,7 @@ var nodeCommitted = kindOf(KindNodeCommitted, true,
 		"attempts of a tournament passed their gates and lost", outscored),
 )
 
-// NodeFailed records a node whose error ends its plan.
+// NodeFailed records a node whose error fails its plan.
 type NodeFailed struct {
 	Err      *contract.Error
 	Attempts int

@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ReplayFill is the mode of a replay that makes the calls which are not recorded.
-// A strict replay makes no run.
+// ReplayFill is the mode of a replay that makes the calls that are not recorded. A
+// strict replay creates no run and needs no mode.
 const ReplayFill = "fill"
 
 // RunAccepted starts a run: caller, request and configuration.
@@ -21,7 +21,7 @@ type RunAccepted struct {
 	Operation     string
 	Intent        string
 	Request       Ref
-	Fingerprint   Ref // the client's request without its transport keys; only its hash is kept
+	Fingerprint   Ref // the client's request without its transport keys; only its hash is stored
 	ResponseType  string
 	Class         string
 	Priority      int
@@ -35,8 +35,8 @@ type RunAccepted struct {
 	Key           string // hash of the idempotency key
 	RequestID     string
 	Dir           string // working directory of the caller, for relative paths
-	// SessionID, SessionOwner and SessionCreated tell the session of the run from
-	// others with its id.
+	// SessionID, SessionOwner and SessionCreated identify the session of the run; an id can
+	// be used again after its session was deleted.
 	SessionID, SessionOwner string
 	SessionCreated          time.Time
 	SessionVersion          int
@@ -107,22 +107,21 @@ var runStarted = kindOf(KindRunStarted, false,
 const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
-	ResumedLease   = "lease"   // its host has lost it to another one, which knows no more
-	// ResumedDecision: it was suspended or had failed, and a caller decided how it
-	// goes on.
+	ResumedLease   = "lease"   // another host lost its lease on the run; why is unknown
+	// ResumedDecision: it was suspended or had failed, and a caller continued it.
 	ResumedDecision = "decision"
-	ResumedKey      = "key"   // it had failed, and its idempotency key came again
+	ResumedKey      = "key"   // it had failed, and a request with its idempotency key continued it
 	ResumedRetry    = "retry" // it failed, and is retried as a job
 )
 
-// What can be decided of a call whose outcome is unknown (JRN-044).
+// The decisions about a call whose outcome is unknown (JRN-044).
 const (
 	DecisionRetry = "retry"        // call again, with the same effect key
 	DecisionDone  = "skip-as-done" // it did its work; the value is given
 	DecisionFail  = "fail"         // its node fails
 )
 
-// Decision says how the node at a path goes on.
+// Decision is a decision about the call at a path whose outcome is unknown.
 type Decision struct {
 	Path   edn.Value
 	Choice string
@@ -145,21 +144,21 @@ func (d Decision) good() bool {
 	return d.Path.IsVector() && (d.Choice == DecisionRetry || d.Choice == DecisionDone || d.Choice == DecisionFail)
 }
 
-// RunResumed starts a new epoch of a run that was started before. One that has failed
-// is reopened: the nodes that failed are executed again (RUN-015, RUN-022).
+// RunResumed starts a new epoch of a run that was started before. A failed run is
+// reopened: its failed nodes are executed again (RUN-015, RUN-022).
 type RunResumed struct {
 	Host   string
 	Boot   string // identity of this host process
 	Config string
 	Was    string // configuration of the epoch before
 	Why    string
-	// Decisions are those that were taken while it was suspended. Values maps the
-	// paths of the nodes that are done to their values.
+	// Decisions are the decisions about the open questions of a suspended run. Values maps
+	// the paths of calls with DecisionDone to their values.
 	Decisions []Decision
 	Values    Ref
-	// The following fields are those of a run that is reopened. DeadlineAt is its
-	// deadline from now on, By the principal that continues it. A job is retried at
-	// RetryAt after the failure Err, which no run/finished records.
+	// The following fields are set if a failed run is reopened. DeadlineAt is its new
+	// deadline, By the principal that continues it. A job is retried at RetryAt; Err is the
+	// failure before, for which there is no run/finished.
 	DeadlineAt time.Time
 	By         string
 	RetryAt    time.Time
@@ -168,8 +167,7 @@ type RunResumed struct {
 	TraceParent string
 }
 
-// Reopens reports whether the resume reopens a failed run, which is recorded by a new
-// deadline.
+// Reopens reports whether the resume reopens a failed run: only then it has a deadline.
 func (x *RunResumed) Reopens() bool { return !x.DeadlineAt.IsZero() }
 
 func (x *RunResumed) retries() bool { return x.Why == ResumedRetry }
@@ -229,8 +227,8 @@ func (q Question) good() bool {
 	return q.Path.IsVector() && q.Attempt > 0 && q.CapID != "" && isHash(q.EffectKey)
 }
 
-// RunSuspended ends an epoch of a run that goes on only by decision: each of the
-// open questions needs one. Why is an error type.
+// RunSuspended ends an epoch of a run that continues only after a decision about each
+// open question. Why is an error type.
 type RunSuspended struct {
 	Why  string
 	Open []Question
@@ -273,8 +271,8 @@ const (
 
 // How a run used the cache of answers (RUN-032).
 const (
-	CacheHit    = "hit"    // its answer is that of an earlier run
-	CacheMiss   = "miss"   // its answer may be kept
+	CacheHit    = "hit"    // its answer is that of another run
+	CacheMiss   = "miss"   // no answer was cached; that of the run may be stored
 	CacheBypass = "bypass" // the cache was not used
 )
 
@@ -289,10 +287,10 @@ type RunFinished struct {
 	// Cache says how the run used the cache of answers; empty: its intent is not
 	// cacheable. CacheRun is the run that gave the answer of a hit.
 	Cache, CacheRun string
-	// SessionID is the session to which the run adds SessionTurns, a vector of maps
-	// with :role and :text; empty: none. A store that keeps sessions adds them in the
-	// transaction of the record (SES-031). SessionOwner and SessionCreated tell the
-	// session from others with its id; older records lack them.
+	// SessionID is the session to which the run adds SessionTurns, a vector of maps with
+	// :role and :text; empty: none. A store that keeps sessions adds them in the transaction
+	// of the record (SES-031). SessionOwner and SessionCreated distinguish the session from
+	// others with the same id; older records lack them.
 	SessionID, SessionOwner string
 	SessionCreated          time.Time
 	SessionTurns            Ref

@@ -6,23 +6,24 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Learned is a decision of learned dispatch: what was known of each candidate and how
-// the order came about (LRN-003). A resumed or replayed run reads Order and draws
+// Learned is a decision of learned dispatch: the counts of each candidate and the order
+// that was drawn from them (LRN-003). A resumed or replayed run uses Order and draws
 // nothing.
 type Learned struct {
-	Bucket string // empty: the intent has one
+	Bucket string // empty: the intent has a single bucket
 	Counts []LearnedCounts
-	Seed   string   // hash; empty for an order without chance
+	Seed   string   // hash; empty if the order was not drawn at random
 	Order  []string // capabilities
-	// Explored: the first was chosen uniformly. Propensity is the probability with
-	// which it became the first.
+	// Explored is set if the first candidate was chosen uniformly at random. Propensity is
+	// the probability with which it was chosen.
 	Explored   bool
 	Propensity float64
-	// Cold: too little was known, and the order is the declared one.
+	// Cold is set if there were too few outcomes; the order is then the declared one.
 	Cold bool
 }
 
-// LearnedCounts are the counts of one candidate, as they counted at the decision.
+// LearnedCounts are the counts of one candidate at the time of the decision. They are
+// fractional because outcomes lose weight with age.
 type LearnedCounts struct {
 	CapID         string
 	Major         int
@@ -124,12 +125,14 @@ func (l *Learned) good() bool {
 type Choice struct {
 	Intent  string
 	Decided *Learned
-	// Pass: the answer of the first candidate was committed, else its gates refused it.
-	// Known is false if its end says neither, such as an outage.
+	// Pass is true if the answer of the first candidate was committed, false if gates
+	// rejected it. Known is false if neither happened, for example in an outage; Pass then
+	// has no meaning.
 	Pass, Known bool
 }
 
-// Choices returns the decisions of a run. A run that replays another one made none.
+// Choices returns the decisions of learned dispatch in a run, in the order of its nodes;
+// nil for a replay.
 func Choices(records []Record) (all []Choice) {
 	v := newView(records)
 	if v.accepted != nil && v.accepted.ReplayOf != "" {
@@ -154,8 +157,8 @@ func Choices(records []Record) (all []Choice) {
 	return all
 }
 
-// refused reports whether the gates refused the answer of an attempt that was not
-// accepted.
+// refused reports whether gates rejected the answer of an attempt. It is false if a gate
+// itself failed.
 func (a *attemptView) refused() bool {
 	no := false
 	for _, g := range a.verdicts {

@@ -12,11 +12,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// minSecret is the length in bytes from which a secret text is replaced wherever it
-// occurs. A shorter one would be found by chance.
+// minSecret is the minimum length in bytes of a secret text that is replaced wherever it
+// occurs. A shorter text would match by chance.
 const minSecret = 8
 
-// maskStart and maskLength are those of the text of a replacement.
+// maskStart is the prefix of the text of every replacement, maskLength its length in
+// bytes.
 var (
 	maskStart  = strings.TrimSuffix(schema.SecretHash("").String(), `"`)
 	maskLength = len(schema.SecretHash(strings.Repeat("0", 64)).String())
@@ -27,7 +28,7 @@ var (
 // of a marked entry; so is a text of at least 8 bytes that is or is in a marked value,
 // wherever it occurs. The replacement is #ferment/secret with a keyed hash of the value.
 //
-// A nil Mask knows no secret. It is safe for concurrent use.
+// A Mask is safe for concurrent use. A nil Mask has no secrets.
 type Mask struct {
 	key []byte
 
@@ -42,7 +43,7 @@ func NewMask(key []byte) *Mask {
 	return &Mask{key: key, marked: map[string]map[string]edn.Value{}, known: map[string]edn.Value{}}
 }
 
-// Any reports whether the mask knows a secret.
+// Any reports whether the mask has a secret.
 func (m *Mask) Any() bool {
 	if m == nil {
 		return false
@@ -52,7 +53,7 @@ func (m *Mask) Any() bool {
 	return len(m.known) > 0
 }
 
-// Learn finds the secrets of a value in its schema; nil has none.
+// Learn adds the parts of v that the schema s marks as secret. A nil schema marks none.
 func (m *Mask) Learn(s *schema.Schema, v edn.Value) {
 	if m == nil || s == nil || !s.HidesSecret() {
 		return
@@ -67,7 +68,8 @@ func (m *Mask) Learn(s *schema.Schema, v edn.Value) {
 	})
 }
 
-// Add adds a secret, which entries with one of the keys have.
+// Add adds a secret. Map entries with one of the keys and this value are replaced, and
+// so are its texts of at least minSecret bytes wherever they occur.
 func (m *Mask) Add(secret edn.Value, keys ...edn.Value) {
 	if m == nil || secret.IsNil() || Masked(secret) {
 		return
@@ -88,8 +90,8 @@ func (m *Mask) Add(secret edn.Value, keys ...edn.Value) {
 	m.addTexts(secret)
 }
 
-// replacement returns the tagged hash that replaces a secret, and remembers the secret.
-// It needs mu.
+// replacement returns the tagged hash that replaces a secret, and stores the secret for
+// Restore. The caller holds m.mu.
 func (m *Mask) replacement(secret edn.Value) edn.Value {
 	h := blake3.New(32, m.key)
 	_, _ = h.Write(secret.Canonical()) // never fails
@@ -98,7 +100,8 @@ func (m *Mask) replacement(secret edn.Value) edn.Value {
 	return tag
 }
 
-// addTexts adds the long texts of a secret. It needs mu.
+// addTexts adds the texts in a secret that have at least minSecret bytes. The caller
+// holds m.mu.
 func (m *Mask) addTexts(secret edn.Value) {
 	if text, ok := secret.AsString(); ok {
 		if len(text) >= minSecret && !slices.Contains(m.texts, text) {
@@ -119,7 +122,7 @@ func (m *Mask) addTexts(secret edn.Value) {
 	}
 }
 
-// Value returns v without the secrets.
+// Value returns v with every secret replaced by its tagged hash.
 func (m *Mask) Value(v edn.Value) edn.Value {
 	if !m.Any() {
 		return v
@@ -129,7 +132,8 @@ func (m *Mask) Value(v edn.Value) edn.Value {
 	return m.mask(v, true)
 }
 
-// mask returns v without the secrets; with tags false a text stays a text. It needs mu.
+// mask is Value. If tags is false, a secret text is replaced by text instead of a tagged
+// value. The caller holds m.mu.
 func (m *Mask) mask(v edn.Value, tags bool) edn.Value {
 	if text, ok := v.AsString(); ok {
 		if tags && slices.Contains(m.texts, text) {
@@ -145,7 +149,7 @@ func (m *Mask) mask(v edn.Value, tags bool) edn.Value {
 	})
 }
 
-// text replaces the secrets in a text. It needs mu.
+// text replaces the secrets in a text. The caller holds m.mu.
 func (m *Mask) text(text string) string {
 	for _, secret := range m.texts {
 		if strings.Contains(text, secret) {
@@ -155,8 +159,8 @@ func (m *Mask) text(text string) string {
 	return text
 }
 
-// mapValues returns v with f applied to the values in it: entries with their keys, others
-// with nil. Keys are mapped like values without a key.
+// mapValues returns v with f applied to its direct members: to map values with their
+// key, to map keys and all other members with a nil key.
 func mapValues(v edn.Value, f func(key, v edn.Value) edn.Value) edn.Value {
 	switch v.Kind() {
 	case edn.KindMap:
@@ -199,7 +203,8 @@ func mapValues(v edn.Value, f func(key, v edn.Value) edn.Value) edn.Value {
 	return v
 }
 
-// Record returns a record without the secrets in its fields and values.
+// Record returns a record with the secrets in its fields and referenced values replaced.
+// The error is that of Decoder.Decode.
 func (m *Mask) Record(rec Record) (Record, error) {
 	if !m.Any() {
 		return rec, nil
@@ -237,7 +242,8 @@ func (m *Mask) Record(rec Record) (Record, error) {
 	return d.Decode(out)
 }
 
-// Restore returns v with the secrets that the mask knows in place of their replacements.
+// Restore returns v with the replacements of secrets that the mask has replaced by the
+// secrets. It is the inverse of Value.
 func (m *Mask) Restore(v edn.Value) edn.Value {
 	if !m.Any() {
 		return v
@@ -247,7 +253,7 @@ func (m *Mask) Restore(v edn.Value) edn.Value {
 	return m.restore(v)
 }
 
-// restore is Restore; it needs mu.
+// restore is Restore; the caller holds m.mu.
 func (m *Mask) restore(v edn.Value) edn.Value {
 	if secret, ok := m.known[v.String()]; ok && v.Kind() == edn.KindTagged {
 		return secret
@@ -258,7 +264,7 @@ func (m *Mask) restore(v edn.Value) edn.Value {
 	return mapValues(v, func(_, v edn.Value) edn.Value { return m.restore(v) })
 }
 
-// restoreText is Restore for the replacements in a text; it needs mu.
+// restoreText is Restore for the replacements in a text; the caller holds m.mu.
 func (m *Mask) restoreText(text string) string {
 	for at := 0; ; {
 		next := strings.Index(text[at:], maskStart)
@@ -274,7 +280,7 @@ func (m *Mask) restoreText(text string) string {
 	}
 }
 
-// Masked reports whether v has a replacement of a secret in it.
+// Masked reports whether v contains the replacement of a secret.
 func Masked(v edn.Value) bool {
 	switch v.Kind() {
 	case edn.KindString:

@@ -8,25 +8,23 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Journal takes the records of runs.
+// Journal stores the records of runs.
 //
-// Life of a run in it:
-//  1. the first Append of a run id opens the run;
-//  2. records arrive in the order of their Seq, from one goroutine at a time;
-//  3. run/finished closes it: later appends to the run are refused, except for a
-//     run/resumed that reopens it (RUN-022).
+// Life of a run in it: 1. The first Append of a run id opens the run. 2. Records arrive
+// in the order of their Seq, from one goroutine at a time. 3. run/finished closes the
+// run: later appends are rejected, except for a run/resumed that reopens it (RUN-022).
 //
-// Append returns when the record is as durable as the journal makes records,
-// or a *contract.Error when it was rejected. The values that a record refers
-// to are stored with it.
+// Append returns nil when the record is stored; for a Syncer it may not be durable
+// before Sync. The error is a *contract.Error. The values that a record refers to are
+// stored with it.
 type Journal interface {
 	Append(ctx context.Context, rec Record) error
 }
 
-// Source returns the records of a run, during the run and after it.
+// Source reads the records of a run, while it executes and after it.
 type Source interface {
-	// Follow reads a run from its first record after seq; 0 is the start. The
-	// run need not exist yet.
+	// Follow returns a cursor that reads a run from the first record after seq; 0 is the
+	// start. The run need not exist yet.
 	Follow(run string, seq int) *Cursor
 }
 
@@ -38,10 +36,11 @@ type Opener interface {
 	Open(run string) Journal
 }
 
-// Syncer is an optional interface of a Journal that writes behind its callers.
+// Syncer is an optional interface of a Journal whose Append returns before the record is
+// durable.
 type Syncer interface {
-	// Sync returns when everything that was appended to the run is durable. The
-	// error is a *contract.Error of type journal/unavailable: then it may be lost.
+	// Sync returns when all records appended to the run are durable. The error is a
+	// *contract.Error of type journal/unavailable; records may then be lost.
 	Sync(ctx context.Context, run string) error
 }
 
@@ -51,20 +50,20 @@ var (
 	_ Opener  = (*Memory)(nil)
 )
 
-// Observer is called with every record, in the order of its run, once cursors
-// return it. It must not block. past returns the present records of the run, which
-// is needed only for a run that an earlier process began.
+// Observer is called with every record, in the order of its run, once cursors return it.
+// Observe must not block. past returns the present records of the run, for a run that an
+// earlier process began; it may be nil.
 type Observer interface {
 	Observe(rec Record, past func() []Record)
 }
 
 // Memory keeps runs in memory. The zero value is ready to use.
 type Memory struct {
-	// Observer, if not nil, is called with the records of a Memory that does not
-	// hold them. It is set before the first run.
+	// Observer, if not nil, is called with every record, except in a Memory of NewHeld. Set
+	// it before the first run.
 	Observer Observer
-	// Acts, if not nil, takes a row for each run that ends (TEL-002). It is set before
-	// the first run.
+	// Acts, if not nil, receives an ActFinished for each run that finishes (TEL-002), except
+	// in a Memory of NewHeld. Set it before the first run.
 	Acts HostStream
 
 	mu   sync.Mutex
@@ -84,7 +83,7 @@ type run struct {
 	acts     HostStream
 	finished bool
 	ended    bool                 // finished, or suspended: cursors end
-	failed   error                // of cursors that have read the records
+	failed   error                // error for cursors that have read all records
 	changed  chan struct{}        // closed at the next append; nil without waiting readers
 	values   map[string]edn.Value // filled at the first lookup
 	indexed  int                  // records whose values are indexed
@@ -118,8 +117,8 @@ func NewMemory() *Memory { return &Memory{} }
 // NewHeld returns an empty journal whose cursors return a record only after Show.
 func NewHeld() *Memory { return &Memory{held: true} }
 
-// Load adds a run that was recorded before, with its records from the first on.
-// Cursors return them at once, and more records may be appended.
+// Load adds an unfinished run that was recorded before; records are all its records from
+// the first on. Cursors return them at once, and more records may be appended.
 func (m *Memory) Load(id string, records []Record) {
 	r := m.open(id)
 	r.mu.Lock()
@@ -136,7 +135,8 @@ func chunked(records []Record) [][]Record {
 	return chunks
 }
 
-// Show lets cursors return the records of a run up to seq.
+// Show lets cursors return the records of a run up to seq, in a Memory of NewHeld. It
+// does nothing for an unknown run.
 func (m *Memory) Show(id string, seq int) {
 	m.mu.Lock()
 	r := m.runs[id]
@@ -149,7 +149,8 @@ func (m *Memory) Show(id string, seq int) {
 	r.show(min(seq, r.count))
 }
 
-// Fail ends the cursors on a run, whose next records cannot be read.
+// Fail makes cursors on a run return err after the records that are present. It has no
+// effect on a run that has ended.
 func (m *Memory) Fail(id string, err error) {
 	r := m.open(id)
 	r.mu.Lock()
@@ -163,8 +164,8 @@ func Recorded(records []Record) *Cursor {
 	return &Cursor{run: &run{chunks: chunked(records), count: len(records), shown: len(records), finished: true, ended: true}}
 }
 
-// Unreadable returns a cursor over the records of a run that cannot be read: its
-// only result is err.
+// Unreadable returns a cursor for a run whose records cannot be read: Next and Page
+// always return err.
 func Unreadable(err error) *Cursor { return &Cursor{run: &run{}, err: err} }
 
 func (m *Memory) open(id string) *run {
@@ -279,7 +280,8 @@ func (m *Memory) Has(id string) bool {
 	return r.count > 0
 }
 
-// Get returns a value that a record of the run refers to, by its hash.
+// Get returns a value that a record of the run refers to, by its hash; false if there is
+// no such run or value.
 func (m *Memory) Get(id, hash string) (edn.Value, bool) {
 	m.mu.Lock()
 	r := m.runs[id]
@@ -299,7 +301,7 @@ func (m *Memory) Get(id, hash string) (edn.Value, bool) {
 	return v, ok
 }
 
-// Drop removes a run. Cursors on it still reach its last record.
+// Drop removes a run. Existing cursors on it can still read its records.
 func (m *Memory) Drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -311,15 +313,17 @@ func (m *Memory) Follow(id string, seq int) *Cursor {
 	return &Cursor{run: m.open(id), next: max(0, seq)}
 }
 
-// Cursor reads the records of a run in order and waits for later ones.
+// Cursor reads the records of a run in order and waits for later ones. It is for one
+// goroutine.
 type Cursor struct {
 	run  *run
 	next int
 	err  error // of Unreadable
 }
 
-// Next returns the next record, waiting if the run goes on; ok is false after
-// run/finished. The error is that of ctx, or that of the journal.
+// Next returns the next record. It blocks until there is one; ok is false after the last
+// record of a finished or suspended run. The error is that of ctx, or that of the
+// journal.
 func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
 	page, err := c.page(ctx, 1)
 	if err != nil || len(page) == 0 {
@@ -328,8 +332,8 @@ func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
 	return page[0], true, nil
 }
 
-// Page implements Reader. A page has the records that can be read at once, up to
-// chunkSize of them.
+// Page implements Reader. A page has the records that are available, up to chunkSize of
+// them.
 func (c *Cursor) Page(ctx context.Context) ([]Record, error) { return c.page(ctx, chunkSize) }
 
 func (c *Cursor) page(ctx context.Context, most int) ([]Record, error) {
@@ -350,8 +354,9 @@ func (c *Cursor) page(ctx context.Context, most int) ([]Record, error) {
 	}
 }
 
-// page returns records after the first n, for reading; none at the end of the run. If
-// there are none yet, wait is closed when that changes.
+// page returns up to most records after the first n, which must not be changed; none
+// after the end of the run. If there are none yet, wait is a channel that is closed when
+// there may be some.
 func (r *run) page(n, most int) (page []Record, wait <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

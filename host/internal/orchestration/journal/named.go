@@ -7,15 +7,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Hidden stands where a value is left out because of its name or its form.
+// Hidden replaces a value that is hidden because of its name or its form.
 const Hidden = "[hidden]"
 
-// secretWords end the names of values that are secrets.
+// secretWords are the last words of names whose values are secrets.
 var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "authorization", "cookie", "credential", "credentials",
 	"apikey", "api-key", "access-key", "private-key", "secret-key", "dsn"}
 
-// SecretName reports whether the name of a field says that its value is a secret:
-// password, db_password, X-Api-Key; not token/id or max-tokens.
+// SecretName reports whether the name of a field denotes a secret: password, db_password
+// or X-Api-Key, but not token/id or max-tokens.
 func SecretName(name string) bool {
 	name = strings.ToLower(strings.NewReplacer("_", "-", " ", "-").Replace(name))
 	for _, word := range secretWords {
@@ -27,8 +27,7 @@ func SecretName(name string) bool {
 	return false
 }
 
-// secretForms are texts that are secrets wherever they occur; the first group of a form
-// stays.
+// secretForms match secrets in any text. The first group of a match is kept.
 var secretForms = []*regexp.Regexp{
 	regexp.MustCompile(`()\bfm[tsb]_[0-9a-z]{8}_[0-9A-Za-z_-]{20,}`),                       // tokens of the host
 	regexp.MustCompile(`(?i)\b((?:bearer|basic) +)[0-9a-z._~+/=-]{12,}`),                   // headers
@@ -40,7 +39,8 @@ var secretForms = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(:(?:[\w.-]*[/-])?(?:password|passwd|passphrase|secret|token|api-key)\s+")(?:[^"\\]|\\.)+`), // in EDN
 }
 
-// HideText returns a text without what has the form of a secret.
+// HideText returns a text with every part that has the form of a secret, such as a token
+// or a private key, replaced by Hidden.
 func HideText(text string) string {
 	for _, form := range secretForms {
 		if form.MatchString(text) {
@@ -50,7 +50,8 @@ func HideText(text string) string {
 	return text
 }
 
-// HideNamed returns v without the values that are secrets by their name or their form.
+// HideNamed returns v with the values of secret names (see SecretName) and the texts
+// that have the form of a secret replaced by Hidden. Booleans are never hidden.
 func HideNamed(v edn.Value) edn.Value {
 	if text, ok := v.AsString(); ok {
 		if shown := HideText(text); shown != text {

@@ -9,8 +9,9 @@ import (
 
 // Event is the short form of one record for a watcher of the run.
 type Event struct {
-	// Name is accepted, started, reopened, resolved, skipped, attempt, chunk, provisional, retract, gate, quality, commit,
-	// failed, interrupt, cancel or finished; progress and delta of what is not recorded.
+	// Name is accepted, started, reopened, resolved, skipped, attempt, chunk, provisional,
+	// retract, gate, quality, commit, failed, interrupt, cancel, suspended or finished;
+	// progress or delta for an event that is not recorded.
 	Name    string
 	Run     string
 	Seq     int // 0: it is not recorded
@@ -20,7 +21,8 @@ type Event struct {
 	Attempt int
 	CapID   string
 	Details edn.Value // map; keys depend on the event
-	// Response is that of the run, in its last event; not part of Value.
+	// Response is the response envelope of the run, in the event finished; else nil. It is
+	// not part of Value.
 	Response edn.Value
 }
 
@@ -45,8 +47,8 @@ func (e Event) Value() edn.Value {
 	return b.Map()
 }
 
-// ReadEvent is the inverse of Value, for events of another process. What is
-// missing or ill-typed is zero.
+// ReadEvent is the inverse of Value, for events of another process; it also reads
+// :response. Missing and ill-typed keys give zero fields.
 func ReadEvent(v edn.Value) Event {
 	var e Event
 	e.Name, _ = v.Key("event").AsKeyword()
@@ -205,7 +207,7 @@ func Progress(rec Record) (e Event, ok bool) {
 	return e, true
 }
 
-// judged adds the grade of a judge.
+// judged adds the score, the votes and the first finding of a judge.
 func judged(p put, b *GateVerdict) {
 	p.val("score", b.Score.Value())
 	if len(b.Votes) > 0 {
@@ -219,7 +221,7 @@ func judged(p put, b *GateVerdict) {
 	}
 }
 
-// lastEvent returns the event of the record that ends a run; nil has none.
+// lastEvent returns the event of the last record of a run; ok is false if end is nil.
 func lastEvent(end *Record) (Event, bool) {
 	if end == nil {
 		return Event{}, false
@@ -248,16 +250,17 @@ func (a asked) named(e Event) Event {
 	return e
 }
 
-// Reader returns the records of a run in order, a page at a time. A page waits for at
-// least one record if the run goes on; an empty one is the end. The caller may not change
-// it.
+// Reader reads the records of a run in order, a page at a time. Page blocks until there
+// is at least one record; an empty page means that the run has ended. The caller must
+// not change the page.
 type Reader interface {
 	Page(ctx context.Context) ([]Record, error)
 }
 
-// Watch calls show with the events of a run until it has no more records, ctx
-// ends, or show returns false. The event finished is shown for the last end of the run
-// only: one after which it was reopened is left out, as far as that is known by then.
+// Watch calls show with the events of a run until the run has ended, ctx is done, or
+// show returns false. The error is that of c; nil if show returned false. The event
+// finished is held back until the reader has no more records, so that it is not shown
+// for a run that was reopened, if the reader returns the later records.
 func Watch(ctx context.Context, c Reader, show func(Event) bool) error {
 	return WatchPages(ctx, c, func(events []Event) bool {
 		for _, e := range events {
@@ -269,8 +272,7 @@ func Watch(ctx context.Context, c Reader, show func(Event) bool) error {
 	})
 }
 
-// WatchPages is Watch for a show that takes the events together that can be read
-// together.
+// WatchPages is like Watch, but passes all events of a page to one call of show.
 func WatchPages(ctx context.Context, c Reader, show func([]Event) bool) error {
 	who := asked{}
 	var end *Record

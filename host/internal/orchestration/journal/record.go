@@ -37,8 +37,8 @@ type Body interface {
 // refer to it. SetSeq is called before the record is appended.
 type Numbered interface{ SetSeq(seq int) }
 
-// Value returns the record as closed EDN map, in the form that is stored,
-// exported and described by the schema of its kind.
+// Value returns the record as a closed EDN map, in the form that is stored, exported and
+// described by the schema of its kind.
 func (r Record) Value() edn.Value {
 	h := heads{
 		headVersion: edn.Int(Version),
@@ -69,9 +69,10 @@ func (r Record) Value() edn.Value {
 	return b.Map()
 }
 
-// Check rejects a record with invalid keys. It agrees with the EDN schema
-// without building the EDN value, because it runs for every step; it also
-// checks keys whose presence depends on others.
+// Check returns a *contract.Error of type runtime/internal for a record with missing or
+// invalid keys. It checks the same as the EDN schema and, in addition, keys whose
+// presence depends on others. It does not build the EDN value, because it runs at every
+// append.
 func (r Record) Check() error {
 	switch {
 	case r.Body == nil:
@@ -103,10 +104,9 @@ func refused(kind, why string) error {
 	return contract.Errorf("runtime/internal", "journal: append %s: %s", kind, why).WithOp("append", kind)
 }
 
-// Ref refers to a value in a record. It holds the value itself, or a Valuer
-// that creates it, so that a reader in this process needs no lookup and the
-// writer need neither build nor hash it; both happen when the record is
-// rendered or stored.
+// Ref refers to a value in a record. It holds the value itself, or a Valuer that creates
+// it. A reader in this process therefore needs no lookup, and the writer builds and
+// hashes the value only when the record is rendered or stored. The zero Ref is unset.
 type Ref struct {
 	v    edn.Value
 	from Valuer
@@ -114,24 +114,25 @@ type Ref struct {
 	set  bool
 }
 
-// Valuer returns the same value at each call, and is safe for concurrent use.
+// Valuer provides a value on demand. Value must return the same value at each call and
+// be safe for concurrent use.
 type Valuer interface{ Value() edn.Value }
 
-// RefTo refers to v.
+// RefTo returns a reference to v.
 func RefTo(v edn.Value) Ref { return Ref{v: v, set: true} }
 
-// RefOf refers to the value of from.
+// RefOf returns a reference to the value of from, which is called when it is needed.
 func RefOf(from Valuer) Ref { return Ref{from: from, set: true} }
 
-// stored refers to a value by its hash. load returns the value, nil if it is not
-// kept; without load no value is kept.
+// stored returns a reference to a value by its hash. load returns the value, nil if it
+// is not stored; with a nil load the value is nil.
 func stored(hash string, load Valuer) Ref { return Ref{from: load, hash: hash, set: true} }
 
-// Set reports whether the reference has a value.
+// Set reports whether the reference was set, also to a nil value.
 func (r Ref) Set() bool { return r.set }
 
-// Value returns the value; nil for an unset reference, and for one in a decoded
-// record whose value is not kept.
+// Value returns the value; nil for an unset reference, and for a decoded reference whose
+// value is no longer stored.
 func (r Ref) Value() edn.Value {
 	if r.from != nil {
 		return r.from.Value()
@@ -156,7 +157,7 @@ type Score struct {
 	set         bool
 }
 
-// ScoreOf returns a score of 0 to 1000 thousandths.
+// ScoreOf returns a score in thousandths, 0 to 1000. Record.Check rejects other scores.
 func ScoreOf(thousandths int64) Score { return Score{int32(thousandths), true} }
 
 // Set reports whether there is a score.
@@ -189,11 +190,11 @@ func scoreFrom(v edn.Value) (Score, bool) {
 
 func (s Score) bad() bool { return s.thousandths < 0 || s.thousandths > 1000 }
 
-// Instant returns a time as records and results have it: in UTC, to the millisecond.
+// Instant returns a time as an EDN instant in UTC, truncated to milliseconds.
 func Instant(at time.Time) edn.Value { return edn.Inst(at.UTC().Truncate(time.Millisecond)) }
 
-// Keyword returns a validated name as keyword. An invalid one becomes a
-// string, which the schema of the kind rejects.
+// Keyword returns a name as a keyword. An invalid name becomes a string, which the
+// schema of the kind rejects.
 func Keyword(name string) edn.Value {
 	k, err := edn.Keyword(name)
 	if err != nil {
@@ -269,7 +270,7 @@ func isDecision(v edn.Value) bool {
 	return isMap(v) && v.HasKey("what") && v.HasKey("rule") && v.HasKey("reason")
 }
 
-// isPath reports whether the elements of a path are those that a path can have.
+// isPath reports whether v is a vector of integers and strings.
 func isPath(v edn.Value) bool {
 	for e := range v.Elems() {
 		if _, isInt := e.AsInt(); !isInt && e.Kind() != edn.KindString {

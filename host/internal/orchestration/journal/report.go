@@ -12,7 +12,7 @@ import (
 type Report struct {
 	Run     string
 	Intent  string
-	Status  string // empty while the run goes on
+	Status  string // final status; empty while the run has not finished
 	Latency time.Duration
 	Err     *contract.Error
 	Nodes   []NodeReport
@@ -27,7 +27,7 @@ type NodeReport struct {
 	Asked    string    // intent or tool
 	Input    edn.Value // of the first attempt
 	Answered string    // capability of the accepted answer
-	State    string    // committed, kept (a failure), failed, skipped, running
+	State    string    // committed, kept (a failure), failed, skipped, running, unfinished (the run ended first)
 	Failure  string    // error type of a failed or kept node
 	Score    Score
 	Attempts []AttemptReport
@@ -60,12 +60,12 @@ type GateReport struct {
 	Score      Score  // of a judge
 }
 
-// Failed reports whether the attempt failed itself. One that lost a race did
-// not.
+// Failed reports whether the attempt failed. An attempt that was canceled because it
+// lost a race did not.
 func (a AttemptReport) Failed() bool { return a.Failure != "" && a.Failure != "race/lost" }
 
-// FailedOver reports whether the node was served only after another candidate
-// had failed.
+// FailedOver reports whether the node has an accepted answer and an attempt at another
+// candidate failed.
 func (n NodeReport) FailedOver() bool {
 	for _, a := range n.Attempts {
 		if n.Answered != "" && a.CapID != n.Answered && a.Failed() {
@@ -75,7 +75,7 @@ func (n NodeReport) FailedOver() bool {
 	return false
 }
 
-// NewReport reads the records of a run.
+// NewReport returns the report of a run from its records, which may be incomplete.
 func NewReport(records []Record) Report {
 	v := newView(records)
 	r := Report{Run: v.run}

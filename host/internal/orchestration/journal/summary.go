@@ -9,12 +9,12 @@ import (
 // records.
 type Account struct{ view *view }
 
-// NewAccount reads the records of a run that is about to end.
+// NewAccount returns the account of a run from its records so far.
 func NewAccount(records []Record) Account { return Account{newView(records)} }
 
 // PlanRun returns the public summary of the run: {:ok? :telemetry :participants
-// :timings}, and :failure/type with :error if it failed. It contains no value of
-// the environment.
+// :timings}, and :failure/type with :error if err is not nil. It contains no input or
+// value of a node.
 func (a Account) PlanRun(err *contract.Error) edn.Value {
 	return a.view.summary(edn.Vector(), err == nil, err)
 }

@@ -32,7 +32,7 @@ type remediation struct {
 	after int
 }
 
-// opQuality is the :op of a remediation, which is not a call and has no content.
+// opQuality is the :op of the entry of a remediation.
 const opQuality = "quality"
 
 func (d remediation) entry() edn.Value {

@@ -17,7 +17,7 @@ var (
 	markKeys = [...]string{"tokens-mark", "cost-mark"}
 )
 
-// usageSum adds up usage maps. Sums are exact and independent of the order.
+// usageSum is a sum of usage maps. It is exact and does not depend on their order.
 type usageSum struct {
 	sums  [len(summedKeys)]int64
 	given [len(summedKeys)]bool
@@ -108,7 +108,8 @@ func (u *usageSum) figures(to []edn.Value) []edn.Value {
 // tierJudge is the tier of a judge in a verdict.
 const tierJudge = 3
 
-// SumUsage adds up the usage of several calls; nil if none has any.
+// SumUsage returns the sum of usage maps; nil if all are empty. A mark is the worst of
+// the marks, and :mode is present only if all maps agree.
 func SumUsage(all ...edn.Value) edn.Value {
 	var u usageSum
 	said := false
@@ -132,7 +133,7 @@ type share struct {
 	calls int64
 }
 
-// shares are the total usage and that of each capability.
+// shares holds the total usage and the usage of each capability.
 type shares struct {
 	all    usageSum
 	by     []share
@@ -164,7 +165,8 @@ func (s *shares) verdicts(list []*GateVerdict) {
 	}
 }
 
-// Called reports whether the verdict took a call to a capability. A cached one took none.
+// Called reports whether a capability was called for the verdict; false for a verdict of
+// the host and for a cached one of a judge.
 func (g *GateVerdict) Called() bool {
 	return g.CapID != "" && (g.Tier != tierJudge || g.JudgeCalls > 0)
 }
@@ -186,7 +188,7 @@ var (
 	totalsLayout     = edn.NewLayout("operations", "attempts", "cost-usd")
 )
 
-// figureRoom is space for the values of a sum.
+// figureRoom is preallocated space for the values of a sum and the keys that follow.
 type figureRoom [16]edn.Value
 
 // Usage returns the :usage of a response: the sums over all attempts and
@@ -268,8 +270,9 @@ func (a Account) Totals() edn.Value {
 // Executed reports whether any attempt of the run was dispatched.
 func (a Account) Executed() bool { return len(a.view.attempts) > 0 }
 
-// Quality returns the :quality of a run whose answer is not that of one call:
-// all must gates of the committed nodes, and the lowest of their scores.
+// Quality returns the :quality of a run whose answer is not that of one call: all must
+// gates passed, and the lowest score of the committed nodes. It is nil if no node has a
+// score.
 func Quality(records []Record) edn.Value {
 	var lowest Score
 	for _, rec := range records {

@@ -20,7 +20,7 @@ type view struct {
 	begun     time.Time
 	ended     time.Time // of a finished run
 	past      *History  // only for a comparison
-	route     edn.Value // how a router influenced the plan; nil: none was asked
+	route     edn.Value // influence of a router on the plan; nil: no router was called
 
 	nodes        []*nodeView // in the order of their first record
 	attempts     []*attemptView
@@ -28,7 +28,7 @@ type view struct {
 	plans        []planAt
 	byPath       map[string]*nodeView // only if there are more nodes than few
 	planned      map[string]int       // of plans, by path; built at the first use
-	last         *nodeView            // that of the previous record: mostly that of the next one too
+	last         *nodeView            // node of the previous record, mostly also of the next
 
 	room viewRoom
 }
@@ -165,8 +165,8 @@ func (v *view) add(rec *Record) {
 	}
 }
 
-// reopen forgets how the run ended, and that nodes failed which are not part of a
-// committed one: they are executed again.
+// reopen resets the end of the run, and the failures of nodes that are not within a
+// committed node: they are executed again.
 func (v *view) reopen() {
 	v.finished = nil
 	for _, n := range v.nodes {
@@ -199,7 +199,7 @@ func (v *view) node(rec *Record) *nodeView {
 	return n
 }
 
-// few nodes are searched faster than they are indexed.
+// few is the number of nodes up to which a linear search is faster than an index.
 const few = 8
 
 // find returns the node at a path, nil if there is no record of it.
@@ -257,7 +257,8 @@ func (n *nodeView) attempt(number int) *attemptView {
 	return nil
 }
 
-// spec returns the node in the recorded plan, nil if no recorded plan has it.
+// spec returns the node at a path as written in the recorded plan; nil if no recorded
+// plan has it.
 func (v *view) spec(path edn.Value) edn.Value {
 	last, ok := path.Nth(path.Len() - 1)
 	if !ok {
@@ -324,7 +325,7 @@ func isItem(path edn.Value) bool {
 	return ok && strings.HasPrefix(s, "i")
 }
 
-// Below returns the records of a run below a path.
+// Below returns the records with a path strictly below home, in their order.
 func Below(records []Record, home edn.Value) []Record {
 	var out []Record
 	for _, r := range records {
@@ -349,16 +350,17 @@ func within(path, prefix edn.Value) bool {
 	return true
 }
 
-// outscored reports whether the answer passed its gates in a tournament that a
-// better one won.
+// outscored reports whether the answer passed its gates in a tournament and a better
+// answer won.
 func (a *attemptView) outscored() bool {
 	c := a.node.committed
 	return c != nil && slices.Contains(c.Outscored, a.started.Attempt)
 }
 
-// failure returns the error of an attempt, nil for an accepted, outscored or
-// unfinished one. A well-formed answer may have been rejected by a gate, or
-// may have been a plan that failed.
+// failure returns the error of an attempt and its type; nil and "" for an accepted,
+// outscored or unfinished attempt. If a gate rejected the answer, the type is set and
+// the error is nil. If the answer was a plan that failed, both are those of the failed
+// node.
 func (v *view) failure(a *attemptView) (*contract.Error, string) {
 	if a.finished == nil {
 		return nil, ""

@@ -1,9 +1,9 @@
 // Package queue decides when an accepted run may start.
 //
-// Runs belong to classes. A class has workers, the number of its runs that may be
-// under way at once, and all classes share the workers of the host. A free worker
-// goes to the classes in turn, by weight; within a class to the highest priority, and
-// within a priority to the principals in turn, each in the order of acceptance
-// (RUN-011). The queue is a counter behind a lock: it has no goroutine and polls
-// nothing (RUN-012).
+// Runs belong to classes. The workers of a class are the number of its runs that may
+// execute at once; the workers of the host limit all classes together. Free workers are
+// assigned to the classes by weighted round robin; within a class to the highest
+// priority, and within a priority to the principals in turn, for each in the order of
+// acceptance (RUN-011). A worker is only a counter: the queue has no goroutine and does
+// not poll (RUN-012).
 package queue

@@ -2,8 +2,8 @@ package queue
 
 import "slices"
 
-// level holds the places of one priority: those of each principal in order, and the
-// principals in turn. The zero value is empty.
+// level holds the waiting places of one priority: a FIFO per principal, and the
+// principals in round-robin order. The zero value is empty.
 type level struct {
 	turns  []string // principals with places; the first is next
 	places map[string][]*Place
@@ -19,7 +19,7 @@ func (l *level) add(p *Place) {
 	l.places[p.entry.Principal] = append(l.places[p.entry.Principal], p)
 }
 
-// take removes the next place; nil: there is none.
+// take removes and returns the next place; nil if the level is empty.
 func (l *level) take() *Place {
 	if len(l.turns) == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (l *level) take() *Place {
 	return p
 }
 
-// remove removes a place that does not wait any longer.
+// remove removes a waiting place, in any position.
 func (l *level) remove(p *Place) {
 	all := slices.DeleteFunc(l.places[p.entry.Principal], func(x *Place) bool { return x == p })
 	if l.places[p.entry.Principal] = all; len(all) == 0 {

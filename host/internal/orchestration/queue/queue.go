@@ -16,24 +16,23 @@ const (
 	Highest = 9
 )
 
-// Class is a class of runs.
+// Class is a class of runs with its limits.
 type Class struct {
 	Name      string
-	Workers   int // runs under way at once
+	Workers   int // runs that may execute at once
 	MaxQueued int // runs that wait
-	Weight    int // starts in a row, while other classes wait too
+	Weight    int // starts per turn of the round robin
 }
 
 // Settings configure a Queue.
 type Settings struct {
 	Classes []Class
-	// Workers is the number of runs under way at once, and MaxQueued that of
-	// waiting runs, of all classes together.
+	// Workers is the number of runs that may execute at once, and MaxQueued the number of
+	// runs that may wait, both for all classes together.
 	Workers, MaxQueued int
 }
 
-// Queue holds back accepted runs until a worker is free. It may be used by many
-// goroutines at once.
+// Queue holds back accepted runs until a worker is free. It is safe for concurrent use.
 type Queue struct {
 	now func() time.Time
 
@@ -52,18 +51,19 @@ type class struct {
 	running int
 	waiting int
 	levels  [Highest - Lowest + 1]level // by priority
-	service time.Duration               // of one run, a moving average
+	service time.Duration               // moving average of the execution time of its runs
 }
 
-// New returns an empty queue.
+// New returns an empty queue with the clock now. s must have at least one class.
 func New(s Settings, now func() time.Time) *Queue {
 	q := &Queue{now: now}
 	q.Configure(s)
 	return q
 }
 
-// Configure changes the settings. Runs that wait for a class that is gone still get
-// their turn.
+// Configure changes the settings and starts waiting runs for which they have room. s
+// must have at least one class. A removed class keeps its limits until its last run has
+// ended.
 func (q *Queue) Configure(s Settings) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,19 +87,18 @@ func (q *Queue) Configure(s Settings) {
 	q.startAll()
 }
 
-// Entry is a run that wants to start.
+// Entry describes a run that enters the queue.
 type Entry struct {
 	Class     string
 	Priority  int // Lowest to Highest
 	Principal string
-	// Accepted is set for a run that was accepted before: no limit of waiting runs
-	// applies.
+	// Accepted is set for a run that was accepted before. MaxQueued does not apply to it.
 	Accepted bool
 }
 
-// Enter takes a place for a run. The error is runtime/overloaded if too many wait
-// already; it says when a retry may succeed. An unknown class is that of the first
-// settings.
+// Enter adds a run to the queue and returns its place; it does not block. The error is
+// runtime/overloaded, with the detail retry-after-ms, if too many runs wait already. An
+// entry of an unknown class joins the first class of the settings.
 func (q *Queue) Enter(e Entry) (*Place, *contract.Error) {
 	p := q.Reserve(e)
 	if err := p.Join(); err != nil {
@@ -108,12 +107,12 @@ func (q *Queue) Enter(e Entry) (*Place, *contract.Error) {
 	return p, nil
 }
 
-// Reserve returns the place of a run that does not want a worker yet: it counts
-// nowhere until it joins the queue.
+// Reserve returns a place outside the queue for a run that needs no worker yet. It
+// counts towards no limit until Join.
 func (q *Queue) Reserve(e Entry) *Place { return &Place{queue: q, entry: e} }
 
-// Join has a reserved place wait for a worker. The error is that of Enter; the place is
-// reserved then.
+// Join adds a reserved place to the queue. The error is that of Enter; the place then
+// stays outside the queue.
 func (p *Place) Join() *contract.Error {
 	q := p.queue
 	q.mu.Lock()
@@ -141,13 +140,13 @@ func (q *Queue) find(name string) *class {
 	return q.classes[0]
 }
 
-// Bounds of the wait that an overloaded class asks for.
+// Bounds of the retry-after time in the error of an overloaded class.
 const (
 	leastWait = time.Second
 	mostWait  = 5 * time.Minute
 )
 
-// overloaded is the error of a full class, with the time after which a place is
+// overloaded returns the error of a full class, with the time after which a place is
 // likely to be free.
 func (q *Queue) overloaded(c *class) *contract.Error {
 	after := c.service / time.Duration(max(1, min(c.Workers, q.settings.Workers)))
@@ -167,7 +166,7 @@ func (q *Queue) start(p *Place) {
 	q.running++
 }
 
-// startAll gives free workers to waiting runs: deficit round robin over the classes,
+// startAll assigns free workers to waiting runs by deficit round robin over the classes,
 // where each start costs one.
 func (q *Queue) startAll() {
 	for q.running < q.settings.Workers && q.waiting > 0 {
@@ -183,7 +182,8 @@ func (q *Queue) startAll() {
 	}
 }
 
-// next returns the class that starts a run; nil: none can.
+// next returns the class whose next run may start, and uses up one of its starts; nil if
+// no class can start a run.
 func (q *Queue) next() *class {
 	for range 2 * len(q.classes) {
 		c := q.classes[q.at]
@@ -197,7 +197,7 @@ func (q *Queue) next() *class {
 	return nil
 }
 
-// take removes the first place of the class.
+// take removes and returns the next waiting place of the class. The class must have one.
 func (c *class) take() *Place {
 	for i := len(c.levels) - 1; i >= 0; i-- {
 		if p := c.levels[i].take(); p != nil {
@@ -207,11 +207,12 @@ func (c *class) take() *Place {
 	panic("a class counts a run that has no place")
 }
 
-// Place is the place of one run.
+// Place is the place of one run in a queue. It is safe for concurrent use, except that
+// Join must return before Turn is called.
 type Place struct {
 	queue   *Queue
 	entry   Entry
-	class   *class // nil: it is only reserved
+	class   *class // nil: it has not joined the queue
 	level   *level
 	turn    chan struct{}
 	begun   time.Time
@@ -222,17 +223,19 @@ type Place struct {
 
 var started = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Turn is closed when the run may start; nil for a place that is only reserved.
+// Turn returns a channel that is closed when the run may start; nil for a reserved place
+// that has not joined the queue.
 func (p *Place) Turn() <-chan struct{} { return p.turn }
 
-// Running reports whether the run may be under way.
+// Running reports whether the run was given a worker. It stays true after Pause and
+// Leave.
 func (p *Place) Running() bool {
 	p.queue.mu.Lock()
 	defer p.queue.mu.Unlock()
 	return p.running
 }
 
-// Pause gives the worker of a run back that only waits for people, until Continue.
+// Pause releases the worker of a run that only waits for people, until Continue.
 func (p *Place) Pause() {
 	q := p.queue
 	q.mu.Lock()
@@ -246,8 +249,8 @@ func (p *Place) Pause() {
 	q.startAll()
 }
 
-// Continue takes a worker again, at once: until others end, more runs may be under
-// way than there are workers.
+// Continue takes a worker again without waiting for a free one: more runs than workers
+// may execute until others end.
 func (p *Place) Continue() {
 	q := p.queue
 	q.mu.Lock()
@@ -261,8 +264,8 @@ func (p *Place) Continue() {
 	q.running++
 }
 
-// Leave gives the place back, of a run that has ended or does not wait any longer.
-// Only the first call has an effect.
+// Leave removes the run from the queue or releases its worker. Only the first call has
+// an effect.
 func (p *Place) Leave() {
 	q := p.queue
 	q.mu.Lock()
@@ -282,7 +285,7 @@ func (p *Place) Leave() {
 	q.startAll()
 }
 
-// served counts the duration of a run.
+// served adds the execution time of a run to the moving average.
 func (c *class) served(d time.Duration) {
 	if c.service == 0 {
 		c.service = d
@@ -297,7 +300,8 @@ type Load struct {
 	Running, Waiting int
 }
 
-// Loads returns the load of each class, by name.
+// Loads returns the load of each class, sorted by name, with removed classes that still
+// have runs.
 func (q *Queue) Loads() []Load {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -27,20 +27,21 @@ func ShippedBindings() []Binding {
 	}
 }
 
-// Bound is a variable as it is put into a request.
+// Bound is a binding with the coerced value of its variable.
 type Bound struct {
 	Binding
 	Value edn.Value
 }
 
-// Warning is a binding that was left out, or another loss of an act.
+// Warning reports that a part of the session was not added to a request, such as a
+// binding that was left out or turns that were cut.
 type Warning struct {
 	Var    string // empty: none
 	Reason string
 	Target []string
 }
 
-// Value returns the warning as responses have it.
+// Value returns the warning in the form used in responses.
 func (w Warning) Value() edn.Value {
 	var b edn.MapBuilder
 	b.OptKeyword("var", w.Var)
@@ -53,8 +54,9 @@ func (w Warning) Value() edn.Value {
 	return b.Map()
 }
 
-// Left returns the warning about a binding that is left out, or the error if it is
-// required.
+// Left returns the warning about a binding that is left out for a reason. If the binding
+// is required, it returns an error instead: of with the detail var, or invalid-request
+// if of is nil.
 func (b Binding) Left(reason string, of *contract.Error) (Warning, *contract.Error) {
 	if b.Required {
 		if of == nil {
@@ -65,7 +67,8 @@ func (b Binding) Left(reason string, of *contract.Error) (Warning, *contract.Err
 	return Warning{Var: b.Var, Reason: reason, Target: b.Target}, nil
 }
 
-// coerced returns the value in the form that the binding wants; false: it has none.
+// coerced returns the value in the form that b.Coerce demands; false if it cannot be
+// converted.
 func (b Binding) coerced(v edn.Value) (edn.Value, bool) {
 	name, isKeyword := v.AsKeyword()
 	s, isText := v.AsString()
@@ -93,10 +96,12 @@ func (b Binding) coerced(v edn.Value) (edn.Value, bool) {
 	return v, !v.IsNil()
 }
 
-// Bindings returns the session of an act with the variables that the configuration
-// binds to its request, and the bindings that are left out (SES-014). A target that is
-// set needs no variable, whatever that is. A variable that is not set binds nothing, also
-// a required one: that is one which must not be denied or ill-typed.
+// Bindings returns the session of an act, the variables that the configuration binds to
+// its request, and warnings about bindings that are left out (SES-014). A binding is
+// skipped without a warning if isSet reports that its target is set, or if its variable
+// is not set, even if it is required. A variable that is denied by the policy or
+// ill-typed is left out; if the binding is required, that is an error. Other errors are
+// those of Get.
 func (s *Service) Bindings(
 	ctx context.Context, who Caller, id, intent string, isSet func(target []string) bool,
 ) (of Session, bound []Bound, left []Warning, err *contract.Error) {

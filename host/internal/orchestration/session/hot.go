@@ -24,8 +24,8 @@ func (by FrozenBy) String() string {
 	return [...]string{"caller", "manager/hot-limit", "manager/idle-ttl"}[by]
 }
 
-// Plugins carries out an intent of model servers (MLX-011) for a session with every
-// plugin that serves the intent and runs, and returns how many did.
+// Plugins calls an intent of model servers (MLX-011) for a session in every running
+// plugin that serves the intent, and returns the number of plugins that carried it out.
 type Plugins func(ctx context.Context, session, intent string) (int, *contract.Error)
 
 // The intents of Plugins.
@@ -41,8 +41,9 @@ type Cooled struct {
 	By FrozenBy
 }
 
-// Hot signals that a session may have become hot or that a run ended in one, so that
-// Cool and Summarize are to be called.
+// Hot returns a channel that receives a value when a session may have become hot or a
+// run of a session has ended. The receiver should then call Cool and Summarize. Signals
+// coalesce.
 func (s *Service) Hot() <-chan struct{} { return s.heated }
 
 func (s *Service) heat() {
@@ -52,8 +53,8 @@ func (s *Service) heat() {
 	}
 }
 
-// Use counts a run that uses a session, which Cool does not freeze before the
-// release of the last one. release is to be called once.
+// Use marks a session as used by a run. Cool does not freeze it before all its users
+// have called release. release must be called exactly once.
 func (s *Service) Use(id string) (release func()) {
 	s.mu.Lock()
 	s.inUse[id]++
@@ -69,7 +70,7 @@ func (s *Service) Use(id string) (release func()) {
 	}
 }
 
-// Count returns the number of hot sessions and of the others.
+// Count returns the numbers of hot and of warm sessions.
 func (s *Service) Count(ctx context.Context) (hot, warm int, err *contract.Error) {
 	all, failure := s.store.Count(ctx)
 	if failure != nil {
@@ -82,9 +83,10 @@ func (s *Service) Count(ctx context.Context) (hot, warm int, err *contract.Error
 	return len(list), max(0, all-len(list)), nil
 }
 
-// Cool freezes the hot sessions that were not used for the idle time of the rules,
-// then the least recently used ones above their maximum, and stops the model servers
-// that plugins run for them. Sessions in use stay hot.
+// Cool freezes the hot sessions that were not used for Rules.IdleTTL, then the least
+// recently used ones above Rules.MaxHot, and stops the model servers that plugins run
+// for them. Sessions in use stay hot. Cool continues after a failure: cooled are the
+// sessions that were frozen, err is one of the failures.
 func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Error) {
 	hot, failure := s.store.Hot(ctx)
 	if failure != nil {
@@ -137,7 +139,7 @@ func (s *Service) freezeUnused(ctx context.Context, read Session, by FrozenBy) (
 		done = true
 		accessed := later(st.Session.Accessed, read.Accessed)
 		after := st.Session.frozen(s.clock(), by).next(s.clock())
-		after.Accessed = accessed // the host is no user
+		after.Accessed = accessed // freezing is not an access
 		return Change{Session: &after}, nil
 	}))
 	return done, err
@@ -150,21 +152,22 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// quit stops the model servers that plugins run for a session. The next call that
-// needs one starts it again.
+// quit stops the model servers that plugins run for a session. The next call that needs
+// such a server starts it again.
 func (s *Service) quit(ctx context.Context, id string) *contract.Error {
 	_, err := s.plugins(ctx, id, quitServers)
 	return err
 }
 
-// ThawWorkers starts the model servers that plugins run for a session, and permits
-// their start; it returns the number of such plugins.
+// ThawWorkers permits and starts the model servers that plugins run for a session. It
+// returns the session and the number of plugins that did. The errors are those of Get
+// and of the plugins.
 func (s *Service) ThawWorkers(ctx context.Context, who Caller, id string) (Session, int, *contract.Error) {
 	return s.workers(ctx, who, id, thawServers)
 }
 
 // FreezeWorkers stops the model servers that plugins run for a session, and prevents
-// their start until they are thawed; it returns the number of such plugins.
+// their start until ThawWorkers. Its results are those of ThawWorkers.
 func (s *Service) FreezeWorkers(ctx context.Context, who Caller, id string) (Session, int, *contract.Error) {
 	return s.workers(ctx, who, id, freezeServers)
 }

@@ -14,15 +14,15 @@ import (
 
 // Rules limit session variables. They are immutable.
 type Rules struct {
-	// RequireQualified rejects names without namespace; AllowedNamespaces, unless
-	// nil, all namespaces that it lacks.
+	// RequireQualified rejects names without a namespace. AllowedNamespaces, unless nil,
+	// rejects names in all other namespaces; it does not apply to names without one.
 	RequireQualified  bool
 	AllowedNamespaces []string
 
 	MaxVars, MaxKeyChars, MaxValueBytes int
 
-	// Classes has every class by name; Default is the class of variables whose
-	// namespace is not in ByNamespace.
+	// Classes holds all classes by name. ByNamespace maps namespaces to class names; Default
+	// is the class of all other variables.
 	Classes     map[string]Class
 	Default     string
 	ByNamespace map[string]string
@@ -31,33 +31,34 @@ type Rules struct {
 	Bindings []Binding
 	Window   Window
 
-	// MaxHot limits the hot sessions. One that was not used for IdleTTL, 0 for any
-	// time, is frozen.
+	// MaxHot is the maximum number of hot sessions. A session that was not used for IdleTTL
+	// is frozen; 0: never for being idle.
 	MaxHot  int
 	IdleTTL time.Duration
 
-	// SummaryChars limits the summary of turns that no longer fit.
+	// SummaryChars is the maximum length of a summary, in characters.
 	SummaryChars int
 }
 
-// Class is the lifetime of variables and what is allowed while their session is
-// frozen.
+// Class holds the lifetime of the variables of a class, and whether they may be written
+// and deleted while their session is frozen.
 type Class struct {
 	DefaultTTL, MaxTTL        time.Duration // 0: none
 	FrozenWrite, FrozenDelete bool
 }
 
-// Policy are the namespaces that may be used, by operation and by intent.
+// Policy holds the namespaces that may be used, by operation and by intent. See
+// Effective.
 type Policy struct {
 	Default             Access
 	ByOperation, Intent map[string]Access
 }
 
-// Access are the namespaces that may be used. Nil permits any, an empty slice none.
-// The namespace of an unqualified name is empty.
+// Access holds the namespaces that may be read, written and deleted. Nil permits all, an
+// empty slice none. The namespace of an unqualified name is the empty string.
 type Access struct{ Read, Write, Delete []string }
 
-// over returns the access with what a later one sets.
+// over returns the access with the parts replaced that are not nil in later.
 func (a Access) over(later Access) Access {
 	for _, part := range []struct {
 		to   *[]string
@@ -70,16 +71,17 @@ func (a Access) over(later Access) Access {
 	return a
 }
 
-// alike are the operations that do the same with one variable and with several.
+// alike groups the operations that do the same with one, several or all variables.
 var alike = [][]string{
 	{"session/get-var", "session/get-vars"},
 	{"session/put-var", "session/put-vars"},
 	{"session/del-var", "session/del-vars", "session/del-all-vars"},
 }
 
-// Effective returns the access of an operation on behalf of an intent, either of
-// which may be empty (SES-011). The access of an operation holds for those that do the
-// same, as far as theirs does not set another one: none is a way around another.
+// Effective returns the access of an operation on behalf of an intent, either of which
+// may be empty (SES-011). The intent overrides the operation, which overrides the
+// default. The access of session/get-var applies to session/get-vars too unless that has
+// its own, and likewise for writes and deletions, so that one cannot bypass the other.
 func (p Policy) Effective(operation, intent string) Access {
 	a := p.Default
 	for _, group := range alike {
@@ -152,9 +154,9 @@ func (r *Rules) class(key string) (name string, c Class) {
 	return name, r.Classes[name]
 }
 
-// expiry returns when a variable that is written now expires; ttl is that of the
-// request, 0 for none. Without any lifetime it does not expire, whatever the
-// maximum is.
+// expiry returns the time at which a variable that is written now expires; zero: never.
+// ttl is that of the request; 0 selects the default of the class. If that is 0 too, the
+// variable never expires, even if the class has a MaxTTL.
 func (r *Rules) expiry(key string, ttl time.Duration, now time.Time) time.Time {
 	_, c := r.class(key)
 	if ttl == 0 {
@@ -169,16 +171,16 @@ func (r *Rules) expiry(key string, ttl time.Duration, now time.Time) time.Time {
 	return now.Add(ttl)
 }
 
-// refusal is why a variable cannot be used. A lower rank is checked earlier.
+// refusal is the reason why a variable cannot be used. A lower rank is checked earlier.
 type refusal struct {
 	key, typ string
 	rank     int
 	class    string // for session-frozen
-	// limit is what is allowed, and found what there was; 0: the check has no number.
+	// limit is the allowed number, found the actual one; 0 for a check without numbers.
 	limit, found int
 }
 
-// why says what was found and what is allowed.
+// why returns the text of the reason, with the actual and the allowed value.
 func (f refusal) why(r *Rules) string {
 	namespace := namespaceOf(f.key)
 	switch f.typ {
@@ -214,7 +216,7 @@ func wellFormed(key string) bool {
 	return err == nil && strings.Count(key, "/") <= 1 && k.Name() != ""
 }
 
-// checkKey returns why a name cannot be written; empty: it can.
+// checkKey returns the error type for a name that cannot be written; empty if it can.
 func (r *Rules) checkKey(key string) string {
 	switch ns := namespaceOf(key); {
 	case !wellFormed(key):
@@ -246,8 +248,8 @@ func checkRead(a Access, keys []string) (out []refusal) {
 	return out
 }
 
-// checkPut returns the refusals of writing variables to a session. Each variable
-// has the first refusal in the order of SES-010.
+// checkPut returns the refusals of writing variables to a session: for each variable at
+// most the first in the order of SES-010.
 func (r *Rules) checkPut(st Stored, a Access, vars map[string]edn.Value, now time.Time) (out []refusal) {
 	held := 0
 	for _, expires := range st.Expires {
@@ -301,11 +303,13 @@ func (r *Rules) checkDelete(st Stored, a Access, keys []string) (out []refusal) 
 	return out
 }
 
-// maxRefusals limits the variables in the message of an error; its details have all.
+// maxRefusals is the maximum number of variables in the message of an error. Its details
+// list all.
 const maxRefusals = 5
 
-// refused returns the error for refusals: its type is that of the earliest check
-// that failed, and its details list every variable with its reason.
+// refused returns the error for the refusals of an operation on of variables; nil if
+// there are none. Its type is that of the earliest check that failed; its detail keys
+// lists every refused variable with its reason.
 func (r *Rules) refused(doing string, of int, all []refusal) *contract.Error {
 	if len(all) == 0 {
 		return nil

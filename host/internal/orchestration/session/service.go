@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Caller is the principal of an operation. Any permits the sessions of others.
+// Caller is the principal of an operation. Any permits the sessions of all principals.
 type Caller struct {
 	Principal string
 	Any       bool
@@ -46,8 +46,8 @@ type Service struct {
 	grown    map[string]struct{}  // sessions whose runs ended since the last Summarize
 }
 
-// New returns a service. A nil clock is time.Now; without plugins none runs servers
-// for sessions.
+// New returns a service on store. now is the clock, nil for time.Now. A nil plugins
+// means that no plugin runs model servers for sessions.
 func New(store Store, rules Rules, plugins Plugins, now func() time.Time) *Service {
 	if now == nil {
 		now = time.Now
@@ -77,8 +77,8 @@ func conflict(id string, want, current int64) *contract.Error {
 		WithDetail("session/version", edn.Int(current))
 }
 
-// failed returns the error of an operation: a failure of the store is
-// session/store-unavailable.
+// failed returns err as the error of an operation: unchanged if its type is in session
+// or session.vars, else session/store-unavailable; nil if err is nil.
 func failed(doing string, err error) *contract.Error {
 	if err == nil {
 		return nil
@@ -96,8 +96,10 @@ func failed(doing string, err error) *contract.Error {
 	return out
 }
 
-// update executes one change of a session. A change that writes nothing leaves the
-// version as it is.
+// update executes one change of a session of the caller. A change that writes nothing
+// does not increment the version. update also deletes expired variables. Its errors are
+// those of change, session/invalid-id, session/not-found, session/version-conflict and
+// session/store-unavailable.
 func (s *Service) update(ctx context.Context, who Caller, ref Ref, doing string,
 	change func(Stored, time.Time) (Change, *contract.Error),
 ) (after Session, err *contract.Error) {
@@ -133,7 +135,7 @@ func (s *Service) update(ctx context.Context, who Caller, ref Ref, doing string,
 	return after, err
 }
 
-// lapsed are the keys of expired variables that are not written anew.
+// lapsed returns the keys of expired variables that put does not overwrite.
 func lapsed(st Stored, put []Var, now time.Time) (out []string) {
 	for key, expires := range st.Expires {
 		if expired(expires, now) && !slices.ContainsFunc(put, func(v Var) bool { return v.Key == key }) {
@@ -143,8 +145,10 @@ func lapsed(st Stored, put []Var, now time.Time) (out []string) {
 	return out
 }
 
-// Open opens a session, and creates it if there is none. Without an id it gets one.
-// The notes, nil for none, replace those of the same keys.
+// Open opens a session; it creates the session if it does not exist, with a new id if
+// ref.ID is empty. notes, nil for none, replace the notes of the same keys. The errors
+// are session/invalid-id, session/not-found for a session of another principal,
+// session/version-conflict, session/notes-too-large and session/store-unavailable.
 func (s *Service) Open(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
 	if ref.ID == "" {
 		ref.ID = "s-" + ulid.MustNew(ulid.Timestamp(s.clock()), rand.Reader).String()
@@ -175,13 +179,16 @@ func (s *Service) Open(ctx context.Context, who Caller, ref Ref, notes edn.Value
 	return s.set(ctx, who, ref, "open session", notes, Session.thawed)
 }
 
-// Thaw opens a session.
+// Thaw opens a session like Open, but does not create it: the error for a missing
+// session is session/not-found.
 func (s *Service) Thaw(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
 	defer s.heat()
 	return s.set(ctx, who, ref, "thaw session", notes, Session.thawed)
 }
 
-// Freeze freezes a session and stops the model servers that plugins run for it.
+// Freeze freezes a session and stops the model servers that plugins run for it. If a
+// plugin fails to stop them, it returns the frozen session and the error. Other errors
+// are those of Thaw.
 func (s *Service) Freeze(ctx context.Context, who Caller, ref Ref, notes edn.Value) (Session, *contract.Error) {
 	of, err := s.set(ctx, who, ref, "freeze session", notes, func(of Session, now time.Time) Session { return of.frozen(now, ByCaller) })
 	if err != nil {
@@ -202,7 +209,9 @@ func (s *Service) set(ctx context.Context, who Caller, ref Ref, doing string, no
 	})
 }
 
-// Delete deletes a session with its variables and turns.
+// Delete deletes a session with its variables and turns, stops the model servers that
+// plugins run for it, and returns its last state. If a plugin fails to stop them, the
+// session is deleted nevertheless and the error is returned.
 func (s *Service) Delete(ctx context.Context, who Caller, ref Ref) (Session, *contract.Error) {
 	var last Session
 	_, err := s.update(ctx, who, ref, "delete session", func(st Stored, _ time.Time) (Change, *contract.Error) {
@@ -215,7 +224,9 @@ func (s *Service) Delete(ctx context.Context, who Caller, ref Ref) (Session, *co
 	return last, s.quit(ctx, ref.ID)
 }
 
-// Get returns a session.
+// Get returns a session, which counts as an access. The error is session/invalid-id,
+// session/not-found, also for a session of another principal, or
+// session/store-unavailable.
 func (s *Service) Get(ctx context.Context, who Caller, id string) (Session, *contract.Error) {
 	if err := checkID(id); err != nil {
 		return Session{}, err
@@ -234,12 +245,12 @@ func (s *Service) Get(ctx context.Context, who Caller, id string) (Session, *con
 	return found, nil
 }
 
-// maxList limits the sessions of one List.
+// maxList is the maximum number of sessions that one List returns.
 const maxList = 200
 
-// List returns the sessions of the caller after an id, ordered by id; all of them
-// if it may use any. next is the id after which there are more; empty: there are
-// none. A limit of 0 is the most.
+// List returns sessions with an id after the given one, ordered by id: those of the
+// caller, or of all principals if who.Any is set. next is the value of after for the
+// next page; empty if there are no more. The limit is at most maxList; 0 means maxList.
 func (s *Service) List(ctx context.Context, who Caller, after string, limit int) (page []Session, next string, err *contract.Error) {
 	if limit <= 0 || limit > maxList {
 		limit = maxList
@@ -269,16 +280,16 @@ func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Tur
 	return turns, cut, failed("read session "+id, failure)
 }
 
-// Append adds the turns of a run to a session; see Appended.
+// Append adds the turns of a run to a session. It does nothing if the session does not
+// exist any more; see Appended.
 func (s *Service) Append(ctx context.Context, to Identity, turns []Turn) *contract.Error {
 	return failed("append to session "+to.ID, s.store.Update(ctx, to.ID, func(st Stored) (Change, error) {
 		return Appended(st, to, turns, s.clock()), nil
 	}))
 }
 
-// Appended returns the change that adds turns to a session, which opens it. A
-// session that was deleted while its run went on stays deleted, and another one that
-// got its id meanwhile stays as it is.
+// Appended returns the change that adds turns to a session and thaws it. The change is
+// empty if the session was deleted during the run, or if another session has its id now.
 func Appended(st Stored, to Identity, turns []Turn, now time.Time) Change {
 	if !st.Found || !to.is(st.Session) || len(turns) == 0 {
 		return Change{}
@@ -287,8 +298,10 @@ func Appended(st Stored, to Identity, turns []Turn, now time.Time) Change {
 	return Change{Session: &after, Turns: turns}
 }
 
-// Vars returns the named variables of a session with the session that they are at
-// least as new as. Without names it returns all that the policy permits to read.
+// Vars returns the named variables of a session, ordered by key, and the session.
+// Without keys it returns all variables that the policy permits to read; a named
+// variable that it does not permit is an error. Missing and expired variables are left
+// out. The variables are read after the session and may be newer than its version.
 func (s *Service) Vars(ctx context.Context, who Caller, ref Ref, keys []string) (Session, []Var, *contract.Error) {
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)
@@ -305,7 +318,8 @@ func (s *Service) Vars(ctx context.Context, who Caller, ref Ref, keys []string) 
 	return of, vars, failed("read session "+ref.ID, failure)
 }
 
-// Put writes variables, all or none. A ttl of 0 is the default of their classes.
+// Put writes all variables or none. A ttl of 0 selects the default of their classes. If the
+// rules refuse variables, the error lists all of them.
 func (s *Service) Put(ctx context.Context, who Caller, ref Ref, vars map[string]edn.Value, ttl time.Duration) (Session, *contract.Error) {
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)
@@ -321,8 +335,8 @@ func (s *Service) Put(ctx context.Context, who Caller, ref Ref, vars map[string]
 	})
 }
 
-// Drop deletes variables, all or none; without names all of the session. It returns
-// the keys of those that existed.
+// Drop deletes all named variables or none; without keys all variables of the session.
+// It returns the keys of those that existed. A refused variable is an error, as in Put.
 func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) (of Session, dropped []string, err *contract.Error) {
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)
@@ -345,8 +359,8 @@ func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) 
 	return of, dropped, err
 }
 
-// Upkeep writes the times of accesses and deletes expired variables, whose number
-// it returns.
+// Upkeep writes the collected access times to the store and deletes expired variables.
+// It returns the number of deleted variables. It is to be called periodically.
 func (s *Service) Upkeep(ctx context.Context) (int, *contract.Error) {
 	s.mu.Lock()
 	accessed := s.accessed

@@ -26,8 +26,8 @@ type Session struct {
 	Notes edn.Value
 }
 
-// Identity tells a session from others that had or will have its id. A zero Owner or
-// Created is not known.
+// Identity distinguishes a session from earlier and later sessions with the same id. A
+// zero Owner or Created matches any.
 type Identity struct {
 	ID, Owner string
 	Created   time.Time
@@ -41,20 +41,20 @@ func (i Identity) is(s Session) bool {
 	return s.ID == i.ID && (i.Owner == "" || s.Owner == i.Owner) && (i.Created.IsZero() || s.Created.Equal(i.Created))
 }
 
-// inConversations begins the ids of the conversations that have the turns of sessions.
-// Callers cannot choose such ids.
+// inConversations is the prefix of the ids of conversations that hold the turns of
+// sessions. Callers cannot choose such ids.
 const inConversations = "session/"
 
-// ConversationOf returns the id of the conversation whose path is the turns of a session.
+// ConversationOf returns the id of the conversation that holds the turns of a session.
 func ConversationOf(id string) string { return inConversations + id }
 
-// OfConversation returns the session whose turns are the path of a conversation; false: it
-// is that of no session.
+// OfConversation returns the id of the session whose turns a conversation holds; false
+// if it is not the conversation of a session.
 func OfConversation(id string) (session string, ok bool) {
 	return strings.CutPrefix(id, inConversations)
 }
 
-// NoteKeys are the keys of what a client may keep with a session.
+// NoteKeys returns the keys of the notes that a client may store with a session.
 func NoteKeys() []string { return []string{"summary", "snapshot", "meta", "facts"} }
 
 // maxNotes limits the notes of a session, in bytes of their canonical EDN.
@@ -79,9 +79,9 @@ const (
 	RoleAssistant = "assistant"
 )
 
-// Turn is a text that was said in a session.
+// Turn is one message of the conversation of a session.
 type Turn struct {
-	N    int64 // grows within a session; set by the store
+	N    int64 // number, increasing with each write of a turn; set by the store
 	Role string
 	Text string
 	Run  string
@@ -95,7 +95,7 @@ type Var struct {
 	Expires time.Time
 }
 
-// expired reports whether something with this expiry is no longer visible.
+// expired reports whether a variable with this expiry is no longer visible.
 func expired(expires, now time.Time) bool { return !expires.IsZero() && !expires.After(now) }
 
 var validID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
@@ -170,7 +170,7 @@ func created(id, owner string, now time.Time) Session {
 	}
 }
 
-// thawed returns the session open.
+// thawed returns the session in the open state.
 func (s Session) thawed(now time.Time) Session {
 	if s.Frozen {
 		s.Frozen, s.ThawedAt = false, now
@@ -178,7 +178,8 @@ func (s Session) thawed(now time.Time) Session {
 	return s
 }
 
-// frozen returns the session frozen.
+// frozen returns the session in the frozen state. A frozen session is returned
+// unchanged.
 func (s Session) frozen(now time.Time, by FrozenBy) Session {
 	if !s.Frozen {
 		s.Frozen, s.FrozenBy, s.FrozenAt = true, by, now
@@ -186,7 +187,8 @@ func (s Session) frozen(now time.Time, by FrozenBy) Session {
 	return s
 }
 
-// equal reports whether two states differ in nothing that counts as an update.
+// equal reports whether a change from s to o is not an update: both are equal in Frozen
+// and Notes.
 func (s Session) equal(o Session) bool {
 	return s.Frozen == o.Frozen && s.Notes.Equal(o.Notes)
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Summarizer returns a summary of a text with at most so many characters, for a
-// session.
+// Summarizer returns a summary of a text of a session with at most chars characters.
 type Summarizer func(ctx context.Context, of Session, text string, chars int) (string, *contract.Error)
 
-// summarizedTurns is the note of a session with the number of the last turn that its
+// summarizedTurns is the key of an internal note: the number of the last turn that the
 // summary covers. Callers do not see it.
 const summarizedTurns = "summarized-turns"
 
@@ -22,8 +21,8 @@ func (s Session) summarized() int64 {
 	return n
 }
 
-// Limited returns the session with a summary that covers no turn after a number, and
-// whether it differs.
+// Limited returns the session with its summary marked as covering no turn after the
+// number last, and reports whether that is a change.
 func (s Session) Limited(last int64) (_ Session, changed bool) {
 	if s.summarized() <= last {
 		return s, false
@@ -32,9 +31,9 @@ func (s Session) Limited(last int64) (_ Session, changed bool) {
 	return s, true
 }
 
-// Forgetting returns the session without its summary if that covers a turn with the number
-// or a later one, which are said no longer, and whether it differs. Every summary of turns
-// covers the number 1.
+// Forgetting returns the session without its summary if the summary covers the turn with
+// the given number or a later one, because these turns were removed. changed reports
+// whether it did. The number 1 removes every summary of turns.
 func (s Session) Forgetting(turn int64) (_ Session, changed bool) {
 	if s.summarized() < turn {
 		return s, false
@@ -44,13 +43,14 @@ func (s Session) Forgetting(turn int64) (_ Session, changed bool) {
 	return s, true
 }
 
-// maxSummarized limits the turns of one summary.
+// maxSummarized is the maximum number of turns that are read for one summary.
 const maxSummarized = 1000
 
-// Summarize summarizes the sessions whose runs ended since the last call and whose
-// turns no longer fit into the window: the turns of the older half become part of the
-// summary, and acts no longer get them. It goes on after a failure; the sessions of
-// failures are summarized after a later run. A nil by summarizes none of them.
+// Summarize summarizes the sessions whose runs ended since the last call and whose turns
+// no longer fit into the window: the summary replaces the older turns, and the last
+// turns that fit into half the window remain. ids are the summarized sessions. Summarize
+// continues after a failure and returns one of the errors; a session that failed is
+// tried again after its next run. A nil by summarizes no session.
 func (s *Service) Summarize(ctx context.Context, by Summarizer) (ids []string, err *contract.Error) {
 	s.mu.Lock()
 	grown := s.grown
@@ -77,7 +77,7 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 		return false, failed("read session "+id, failure)
 	}
 	rules := s.rules.Load()
-	turns, failure := s.store.Turns(ctx, id, rules.Window.Turns+1) // mostly they fit
+	turns, failure := s.store.Turns(ctx, id, rules.Window.Turns+1) // cheap check: in most cases all turns fit
 	if _, cut := rules.Window.Cut(after(turns, of.summarized())); failure != nil || !cut {
 		return false, failed("read session "+id, failure)
 	}
@@ -93,7 +93,7 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 		return false, err
 	}
 	again, failure := s.store.Turns(ctx, id, maxSummarized)
-	if failure != nil || !holds(again, old) { // what it tells of is said no longer
+	if failure != nil || !holds(again, old) { // the summarized turns were changed meanwhile
 		return false, failed("read session "+id, failure)
 	}
 	return true, failed("summarize session "+id, s.store.Update(ctx, id, func(st Stored) (Change, error) {
@@ -108,9 +108,9 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 	}))
 }
 
-// boundary returns the first length from n on at which the last turn has a lower number than
-// all turns that follow it. A turn that was regenerated or edited has a greater number than
-// those after it.
+// boundary returns the smallest length of at least n at which every following turn has a
+// number above that of the last turn within the length. A turn that was regenerated or
+// edited has a greater number than those after it. n must be at least 1.
 func boundary(turns []Turn, n int) int {
 	for i := n; i < len(turns); i++ {
 		if turns[i].N < turns[n-1].N {
@@ -120,8 +120,9 @@ func boundary(turns []Turn, n int) int {
 	return n
 }
 
-// after returns the turns behind the last one that a summary covers, which has at most the
-// number n. Turns before it may have greater numbers: they changed after the summary.
+// after returns the turns that follow the last one with a number of at most n, which a
+// summary covers. Turns before it may have greater numbers if they changed after the
+// summary.
 func after(turns []Turn, n int64) []Turn {
 	for i, t := range slices.Backward(turns) {
 		if t.N <= n {
@@ -131,14 +132,14 @@ func after(turns []Turn, n int64) []Turn {
 	return turns
 }
 
-// holds reports whether other turns follow each other among the turns, as they are.
+// holds reports whether other, which must not be empty, is a contiguous part of turns.
 func holds(turns, other []Turn) bool {
 	same := func(a, b Turn) bool { return a.N == b.N }
 	i := slices.IndexFunc(turns, func(t Turn) bool { return same(t, other[0]) })
 	return i >= 0 && len(turns) >= i+len(other) && slices.EqualFunc(turns[i:i+len(other)], other, same)
 }
 
-// said is the text of the summary and of turns that follow it.
+// said returns the text to summarize: the present summary and the turns that follow it.
 func said(of Session, turns []Turn) string {
 	var b strings.Builder
 	if summary, ok := of.Notes.Key("summary").AsString(); ok && summary != "" {

@@ -2,11 +2,13 @@ package session
 
 import "unicode/utf8"
 
-// Window limits the turns of a session that an act gets.
+// Window is the maximum number of turns, and of characters in them, that an act gets
+// from its session.
 type Window struct{ Turns, Chars int }
 
-// Cut returns the last turns that fit, and whether others were left out. It cuts
-// between turns, and starts with a turn of the user (SES-016).
+// Cut returns the last turns that fit, and reports whether others were left out. It cuts
+// between turns. If turns were left out, kept starts with a turn of the user or is empty
+// (SES-016).
 func (w Window) Cut(turns []Turn) (kept []Turn, cut bool) {
 	first, chars := len(turns), 0
 	for first > 0 && len(turns)-first < w.Turns {

@@ -9,7 +9,8 @@ import (
 // maxContent bounds the text of a request, an answer or an explanation in bytes.
 const maxContent = 16 << 10
 
-// content adds what the setting permits of a value.
+// content adds a value to a span as far as r.Content permits: its hash under the key
+// hash, its text under the key full, or nothing.
 func (r *Run) content(s *Span, hash, full string, ref journal.Ref) {
 	if !ref.Set() {
 		return

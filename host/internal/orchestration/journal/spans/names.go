@@ -1,8 +1,8 @@
 package spans
 
-// Conventions is the version of the OpenTelemetry semantic conventions whose names
-// this file has. Those of gen_ai are in development: a new version changes names here
-// and nowhere else.
+// Conventions is the version of the OpenTelemetry semantic conventions that define the
+// names in this file. The gen_ai conventions are not stable: a new version changes names
+// here and nowhere else.
 const Conventions = "1.41.0"
 
 // Attributes and events of the conventions.
@@ -72,7 +72,7 @@ const (
 // Outcomes of runs and operations that records do not have.
 const (
 	statusSuspended   = "suspended"
-	statusInterrupted = "interrupted" // its host ended in the midst of it
+	statusInterrupted = "interrupted" // its host stopped while it executed
 	outcomeCommitted  = "committed"
 	outcomeKept       = "kept" // the failure is the value of the node
 	outcomeFailed     = "failed"

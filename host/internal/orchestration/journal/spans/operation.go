@@ -26,8 +26,9 @@ type attempt struct {
 	finished *journal.AttemptFinished
 }
 
-// inner returns the only attempt that runs, else the operation: of several attempts
-// that run at once, records do not say which one asked its host.
+// inner returns the id of the only attempt in progress, else of the operation: if
+// several attempts run concurrently, the records do not tell which one made a request to
+// the host.
 func (o *operation) inner() [8]byte {
 	var only *attempt
 	for _, a := range o.attempts {
@@ -90,8 +91,8 @@ func (r *Run) resolve(rec journal.Record, b *journal.NodeResolved) {
 	r.order = append(r.order, o)
 }
 
-// end closes an operation. An attempt of a race that has ended was kept until now, so
-// that it has the links to all others.
+// end closes an operation and emits its span. Finished attempts of a race are emitted
+// only now, so that they have links to all others.
 func (r *Run) end(o *operation, at time.Time, outcome, errorType string) {
 	if o == nil || o.closed {
 		return
@@ -115,7 +116,7 @@ func (r *Run) end(o *operation, at time.Time, outcome, errorType string) {
 	r.to.Span(o.Span)
 }
 
-// start opens an attempt. One whose end is taken from another run was not made.
+// start opens an attempt, unless a replay took its result from another run.
 func (r *Run) start(rec journal.Record, b *journal.AttemptStarted, o *operation) {
 	if o == nil || b.Recorded {
 		return
@@ -142,7 +143,7 @@ func (r *Run) start(rec journal.Record, b *journal.AttemptStarted, o *operation)
 	o.attempts = append(o.attempts, &attempt{Span: s, began: b})
 }
 
-// attempt returns the newest attempt with a number, nil if there is none.
+// attempt returns the newest attempt with a number; nil if there is none or o is nil.
 func (o *operation) attempt(number int) *attempt {
 	if o == nil {
 		return nil
@@ -155,7 +156,7 @@ func (o *operation) attempt(number int) *attempt {
 	return nil
 }
 
-// finish ends an attempt, which may be later than the end of its operation.
+// finish ends an attempt. Its operation may have ended before.
 func (r *Run) finish(rec journal.Record, b *journal.AttemptFinished, o *operation) {
 	a := o.attempt(b.Attempt)
 	if a == nil || a.ended {
@@ -218,8 +219,8 @@ func (a *attempt) describe(b *journal.AttemptFinished) (model string) {
 	return model
 }
 
-// give gives the span of an attempt that has ended, with links to the others of its
-// race.
+// give emits the span of an attempt that has ended, once, with links to the other
+// attempts of its race.
 func (r *Run) give(o *operation, a *attempt) {
 	if a.given {
 		return
@@ -235,7 +236,7 @@ func (r *Run) give(o *operation, a *attempt) {
 	r.to.Span(a.Span)
 }
 
-// number adds a whole number, unless the value is none.
+// number adds an integer; it does nothing for other values.
 func (s *Span) number(key string, v edn.Value) {
 	if n, ok := v.AsInt(); ok {
 		s.add(key, n)
@@ -251,8 +252,8 @@ func word(v edn.Value) string {
 	return s
 }
 
-// judge gives the event of a verdict, in the context of the attempt that it judges.
-// What a replay takes from another run is not judged again.
+// judge emits the event of a verdict, in the context of the judged attempt. Verdicts
+// that a replay took from another run give no event.
 func (r *Run) judge(rec journal.Record, b *journal.GateVerdict, o *operation) {
 	a := o.attempt(b.Attempt)
 	within, earlier := r.earlier[place{rec.Path.String(), b.Attempt}]

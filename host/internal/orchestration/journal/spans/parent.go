@@ -12,8 +12,8 @@ type Parent struct {
 	Sampled bool
 }
 
-// ParseTraceParent reads the header traceparent of W3C Trace Context. Later versions of
-// it begin as version 00 does.
+// ParseTraceParent parses the header traceparent of W3C Trace Context; ok is false if it
+// is invalid. Of versions after 00 only the part that version 00 defines is read.
 func ParseTraceParent(text string) (p Parent, ok bool) {
 	const length = len("00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
 	if len(text) < length || text[2] != '-' || text[35] != '-' || text[52] != '-' {
@@ -54,8 +54,9 @@ func ParentOf(trace edn.Value) (p Parent, ok bool) {
 	return ParseTraceParent(text)
 }
 
-// CallContext returns the trace context of a call of a run for the plugin that serves it:
-// that of an attempt, or of the run with attempt 0.
+// CallContext returns the trace context that a plugin gets with a call: that of the
+// attempt, or of the run if attempt is 0. trace is the :trace of the run; in epoch 1 its
+// parent determines the trace id.
 func CallContext(run string, epoch int, trace, path edn.Value, attempt int) Context {
 	c := Context{Span: runSpan(run, epoch)}
 	if attempt > 0 {

@@ -9,7 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Run reads the records of one run. The zero value has read none.
+// Run converts the records of one run to spans. The zero value has read no record.
+// Content selects how much of requests and answers spans contain; empty: nothing.
 type Run struct {
 	Content journal.Content
 
@@ -17,7 +18,7 @@ type Run struct {
 	epoch      int
 	root       *Span // open; nil between epochs
 	before     Context
-	route      *Span // open while a router is asked
+	route      *Span // open while a router is called
 	operations map[string]*operation
 	order      []*operation      // in the order of their begin
 	earlier    map[place]Context // attempts of epochs that have ended
@@ -25,17 +26,16 @@ type Run struct {
 	to         Sink
 }
 
-// place is where an attempt is in a run.
+// place identifies an attempt in a run.
 type place struct {
 	path    string
 	attempt int
 }
 
-// routePath is the path at which a router is asked.
+// routePath is the path of the call of a router.
 var routePath = edn.Vector(edn.Text("route")).String()
 
-// Reads reports whether a Run reads records like this one. Others say nothing about
-// spans.
+// Reads reports whether a Run uses records of this kind. Add ignores all others.
 func Reads(rec journal.Record) bool {
 	switch rec.Body.(type) {
 	case *journal.RunAccepted, *journal.RunResumed, *journal.RunSuspended, *journal.RunFinished, *journal.PlanResolved,
@@ -46,7 +46,8 @@ func Reads(rec journal.Record) bool {
 	return false
 }
 
-// Add reads one record.
+// Add reads the next record of the run and passes the spans and events that are complete
+// with it to to.
 func (r *Run) Add(rec journal.Record, to Sink) {
 	if !Reads(rec) {
 		return
@@ -98,8 +99,8 @@ func (r *Run) begin(rec journal.Record) {
 	r.root = s
 }
 
-// resume opens the next epoch. What the epoch before has left open ends where its
-// records end.
+// resume opens the next epoch. Spans that the epoch before left open end as interrupted
+// at the time of its last record.
 func (r *Run) resume(rec journal.Record, b *journal.RunResumed) {
 	if r.accepted == nil {
 		return
@@ -116,7 +117,7 @@ func (r *Run) resume(rec journal.Record, b *journal.RunResumed) {
 	}
 }
 
-// close ends the epoch with all that is open.
+// close ends the epoch and all its open spans.
 func (r *Run) close(at time.Time, status string, err *contract.Error) {
 	if r.root == nil {
 		return
@@ -145,8 +146,8 @@ func (r *Run) close(at time.Time, status string, err *contract.Error) {
 	r.root, r.operations, r.order = nil, nil, nil
 }
 
-// abandon closes an operation with its attempts. Its gates may judge them in the next
-// epoch.
+// abandon closes an operation with its attempts. Their contexts are kept in earlier,
+// because gates may judge the attempts in the next epoch.
 func (r *Run) abandon(o *operation, at time.Time, left string) {
 	for _, a := range o.attempts {
 		r.endAttempt(a, at, left)
@@ -163,7 +164,8 @@ func (r *Run) abandon(o *operation, at time.Time, left string) {
 	}
 }
 
-// plan opens the span of the question to a router, or ends it with its answer.
+// plan opens the span of the call of a router, or ends it when the plan of the run is
+// resolved.
 func (r *Run) plan(rec journal.Record, b *journal.PlanResolved) {
 	switch {
 	case r.root == nil:
@@ -186,14 +188,13 @@ func (r *Run) endRoute(at time.Time, outcome string) {
 	r.route = nil
 }
 
-// open returns a span of the epoch.
+// open returns a new span in the trace of the epoch.
 func (r *Run) open(name string, id, parent [8]byte, at time.Time) *Span {
 	return &Span{Context: Context{r.root.Trace, id}, Parent: parent, Name: name, Start: at}
 }
 
-// around returns the span that encloses a path: the attempt within which a plugin
-// asked its host, the operation around it, the question to a router, or the run. An
-// operation is enclosed by those of shorter paths.
+// around returns the id of the span that encloses a path: the attempt or operation at
+// the longest prefix of the path, the call of a router, or the run.
 func (r *Run) around(path edn.Value) [8]byte {
 	elements := slices.Collect(path.Elems())
 	for n := len(elements) - 1; n > 0; n-- {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Context names a span in its trace.
+// Context identifies a span and its trace.
 type Context struct {
 	Trace [16]byte
 	Span  [8]byte
@@ -18,7 +18,7 @@ type Context struct {
 // traceParentLength is the length of a traceparent of W3C Trace Context.
 const traceParentLength = 55
 
-// TraceParent returns the context in the form of W3C Trace Context.
+// TraceParent returns the context as a traceparent header of W3C Trace Context.
 func (c Context) TraceParent(sampled bool) string {
 	var room [traceParentLength]byte
 	b := append(room[:0], "00-"...)
@@ -47,7 +47,7 @@ type Attr struct {
 	Value any
 }
 
-// Span is one timed step of a run. It is immutable once it was given.
+// Span is one timed step of a run. It is immutable once it was passed to a Sink.
 type Span struct {
 	Context
 	Parent     [8]byte // zero: it is the root of its trace
@@ -59,7 +59,7 @@ type Span struct {
 	Failed     bool
 }
 
-// Event is something that happened at an instant within a span.
+// Event is an event at an instant within the span of its Context.
 type Event struct {
 	Context
 	Name  string
@@ -67,7 +67,8 @@ type Event struct {
 	Attrs []Attr
 }
 
-// Sink takes what a Run gives.
+// Sink receives the spans and events of a Run, which it must not change. Its methods are
+// called on the goroutine that calls Run.Add.
 type Sink interface {
 	Span(s *Span)
 	Event(e *Event)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Name is what a Key counts. The comment of each name says which labels a key
-// has, in their order.
+// Name is the quantity that a Key counts. The comment of each constant lists the labels
+// of its keys, in their order.
 type Name uint8
 
 // The names of counts, durations and costs.
@@ -27,7 +27,7 @@ const (
 	MustFailedFinal             // operations with a failed must verdict on the last attempt
 	Failures                    // error type of failed operations and rejected acts
 	CacheLookups                // result: hit, miss, bypass
-	Routings                    // what became of asking a router
+	Routings                    // outcome of the call of a router
 
 	ActTime       // duration: intent
 	OperationTime // duration: intent or tool
@@ -40,10 +40,10 @@ const (
 	ActCost // USD: intent
 )
 
-// NoError is the error type of what has succeeded.
+// NoError is the label in place of an error type for an attempt that succeeded.
 const NoError = "none"
 
-// Other is the label that stands for all names above the limit of a Counts.
+// Other is the label of all series beyond MaxSeries of a name.
 const Other = "other"
 
 // Key is one series: a name with its labels.
@@ -62,8 +62,8 @@ func (k Key) compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Name, other.Name), slices.Compare(k.Labels[:], other.Labels[:]))
 }
 
-// MaxSeries bounds the number of series of one name. Further ones count under the
-// label Other.
+// MaxSeries is the maximum number of series of one name. Further series are counted
+// under the label Other.
 const MaxSeries = 2000
 
 // Counts are the counts of a period. The zero value is empty.
@@ -72,17 +72,18 @@ type Counts struct {
 	Times map[Key]*Durations
 	USD   map[Key]*big.Rat
 
-	// Now counts what had not ended at the end of the period, under Acts, Operations
-	// and Attempts. A live meter has none.
+	// Now counts acts, operations and attempts that had not ended at the end of the period.
+	// It is nil in the counts of a Meter.
 	Now map[Key]int64
-	// Unread counts runs whose records are gone: only Acts and ActErrors have them.
+	// Unread is the number of runs whose records were deleted. They count only under Acts,
+	// ActErrors, ActTime, Cost and ActCost.
 	Unread int64
 
 	series map[Name]int
 }
 
-// admit returns the key under which k is counted: k, or that of Other if there are
-// too many series of its name. known reports whether k is counted already.
+// admit returns the key under which k is counted: k, or one with the labels Other if its
+// name has too many series. known tells that k is counted already.
 func (c *Counts) admit(k Key, known bool) Key {
 	if known || k.Labels[0] == Other {
 		return k
@@ -148,7 +149,7 @@ func (c *Counts) spend(k Key, usd *big.Rat) {
 	c.USD[k] = new(big.Rat).Add(sum, usd)
 }
 
-// Merge adds the counts of another period.
+// Merge adds the counts of other to c. It does not change other.
 func (c *Counts) Merge(other *Counts) {
 	for k, n := range other.N {
 		c.count(k, n)
@@ -178,7 +179,8 @@ func (c *Counts) Total(name Name) (n int64) {
 	return n
 }
 
-// Having returns the sum of the series of a name with a value at a label.
+// Having returns the sum of the series of a name whose label at the index label is
+// value.
 func (c *Counts) Having(name Name, label int, value string) (n int64) {
 	for k, one := range c.N {
 		if k.Name == name && k.Labels[label] == value {
@@ -188,7 +190,7 @@ func (c *Counts) Having(name Name, label int, value string) (n int64) {
 	return n
 }
 
-// By returns the counts of a name by one of its labels.
+// By returns the counts of a name, grouped by the label at the index label.
 func (c *Counts) By(name Name, label int) map[string]int64 { return by(c.N, name, label) }
 
 func by(counts map[Key]int64, name Name, label int) map[string]int64 {
@@ -201,7 +203,8 @@ func by(counts map[Key]int64, name Name, label int) map[string]int64 {
 	return out
 }
 
-// SpentBy returns the costs of a name in USD by their label.
+// SpentBy returns the costs in USD of a name, Cost or ActCost, by their label. The
+// values must not be changed.
 func (c *Counts) SpentBy(name Name) map[string]*big.Rat {
 	out := map[string]*big.Rat{}
 	for k, usd := range c.USD {
@@ -224,8 +227,8 @@ func (c *Counts) Spent() *big.Rat {
 	return sum
 }
 
-// TimesOf returns the durations of a name with a value at their first label; all
-// of the name if value is empty.
+// TimesOf returns the durations of a name whose first label is value; all durations of
+// the name if value is empty. It is never nil.
 func (c *Counts) TimesOf(name Name, value string) *Durations {
 	all := &Durations{}
 	for k, d := range c.Times {
@@ -236,7 +239,7 @@ func (c *Counts) TimesOf(name Name, value string) *Durations {
 	return all
 }
 
-// Series returns the keys of a name in a fixed order.
+// Series returns the keys of a name, sorted by their labels.
 func (c *Counts) Series(name Name) []Key {
 	var keys []Key
 	for _, k := range slices.Concat(slices.Collect(maps.Keys(c.N)), slices.Collect(maps.Keys(c.Times)),

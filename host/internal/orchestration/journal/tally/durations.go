@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Durations is a histogram of durations in milliseconds. Below exactMillis it is
-// exact; above, a slot is at most a sixteenth wide. The zero value is empty.
+// Durations is a histogram of durations in milliseconds. Below exactMillis (32 ms) it is
+// exact; above, the width of a slot is at most a sixteenth of its start. The zero value
+// is empty.
 type Durations struct {
 	Count int64
 	Sum   time.Duration
@@ -29,7 +30,7 @@ func slotOf(ms int64) int {
 	return exactMillis + (power-exactBits)<<slotBits + within
 }
 
-// lastOf returns the longest duration of a slot in milliseconds.
+// lastOf returns the longest duration in a slot, in milliseconds.
 func lastOf(slot int) int64 {
 	if slot < exactMillis {
 		return int64(slot)
@@ -62,8 +63,8 @@ func (d *Durations) merge(other *Durations) {
 	d.Sum += other.Sum
 }
 
-// Percentile returns the shortest duration that p percent do not exceed, rounded
-// up to the end of its slot; 0 without durations.
+// Percentile returns the p-th percentile, p from 1 to 100, rounded up to the end of its
+// slot; 0 if the histogram is empty.
 func (d *Durations) Percentile(p int) time.Duration {
 	rank := (d.Count*int64(p) + 99) / 100
 	for slot, n := range d.slots {
@@ -74,7 +75,7 @@ func (d *Durations) Percentile(p int) time.Duration {
 	return 0
 }
 
-// Below returns the number of durations below 2^power milliseconds.
+// Below returns the number of durations shorter than 2^power milliseconds.
 func (d *Durations) Below(power int) (n int64) {
 	for slot, count := range d.slots {
 		if slot >= slotOf(1<<power) {

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// KPI returns the rates of a period (TEL-003): nil where nothing was counted that
-// they are a share of.
+// KPI returns the rates, the failure taxonomy and the cost in USD per committed
+// operation of a period (TEL-003). A rate or cost is nil if its denominator is 0.
 func (c *Counts) KPI() edn.Value {
 	ended, operations := c.Total(Attempts), c.Total(Operations)
 	judged := c.Having(JudgeVerdicts, 0, "pass")
@@ -37,7 +37,7 @@ func (c *Counts) KPI() edn.Value {
 	)
 }
 
-// Places after the point of rates and of money.
+// Decimal places of rates and of amounts in USD.
 const (
 	sharePlaces = 4
 	usdPlaces   = 6
@@ -63,14 +63,15 @@ func rounded(r *big.Rat, places int) edn.Value {
 	return v
 }
 
-// domains are the namespaces of error types that are counted by name.
+// domains are the namespaces of error types that are their own domain.
 var domains = []string{
 	"auth", "effects", "route", "runtime", "schema", "eval", "input", "unsupported", "timeout", "policy", "session",
 	"queue", "budget", "journal", "plugin", "provider", "model", "judge", "stream", "conversation", "plan", "slot",
 	"repair",
 }
 
-// DomainOf returns the domain of an error type.
+// DomainOf returns the domain of an error type: its namespace if that is one of domains,
+// else Other.
 func DomainOf(typ string) string {
 	space, _, _ := strings.Cut(typ, "/")
 	if slices.Contains(domains, space) {

@@ -8,17 +8,19 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
-// The windows of a Meter, and the grain at which they begin.
+// The usual windows of a Meter, and the grain to which the start of a window is
+// truncated.
 const (
 	Grain       = 10 * time.Second
 	ShortWindow = 5 * time.Minute
 	LongWindow  = time.Hour
 )
 
-// Meter counts the records of all runs while they are written.
+// Meter counts the records of all runs while they are written. It is a journal.Observer,
+// safe for concurrent use.
 //
-// Observe folds a record at once: nothing is queued, so nothing can be lost, and a
-// record costs its writer about a microsecond.
+// Observe counts a record synchronously, which takes about a microsecond: there is no
+// queue that could overflow.
 type Meter struct {
 	mu    sync.Mutex
 	begin time.Time
@@ -40,7 +42,7 @@ func NewMeter(begin time.Time) *Meter {
 func (m *Meter) Observe(rec journal.Record, past func() []journal.Record) {
 	switch rec.Body.(type) {
 	case *journal.AttemptChunk, *journal.AttemptRetracted, *journal.EnvRead, *journal.BudgetReserved, *journal.HostEvent:
-		return // nothing of them is counted
+		return // records of these kinds are not counted
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -66,7 +68,8 @@ func (m *Meter) Observe(rec journal.Record, past func() []journal.Record) {
 	}
 }
 
-// meterPeriods adds to all periods of a meter that has its lock held.
+// meterPeriods is a counter that adds to the total and to the slot of a Meter. The
+// caller holds the lock of the Meter.
 type meterPeriods struct{ *Meter }
 
 func (m meterPeriods) each(at time.Time, add func(*Counts)) {
@@ -106,7 +109,8 @@ func (m meterPeriods) spend(at time.Time, k Key, usd *big.Rat) {
 	m.each(at, func(c *Counts) { c.spend(k, usd) })
 }
 
-// Total returns the counts since the begin of the meter, and that instant.
+// Total returns a copy of the counts since the start of the meter, and the time of that
+// start.
 func (m *Meter) Total() (*Counts, time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -115,8 +119,9 @@ func (m *Meter) Total() (*Counts, time.Time) {
 	return out, m.begin
 }
 
-// Window returns the counts of the last hour or a shorter time, and the instant since
-// when they count: a multiple of Grain, or the begin of the meter.
+// Window returns a copy of the counts of the last length before now, and the time at
+// which they start: a multiple of Grain, or the start of the meter. length is at most
+// LongWindow.
 func (m *Meter) Window(now time.Time, length time.Duration) (*Counts, time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

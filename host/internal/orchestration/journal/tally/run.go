@@ -8,7 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Run folds the records of one run in their order. The zero value has read none.
+// Run is the state of one run, computed from its records in their order. The zero value
+// has read no record.
 type Run struct {
 	accepted *journal.RunAccepted
 	at       time.Time // of run/accepted
@@ -28,28 +29,29 @@ type operation struct {
 // attempt is one dispatch of an operation.
 type attempt struct {
 	*journal.AttemptStarted
-	finished time.Time // zero: it runs
+	finished time.Time // zero: in progress
 	misread  bool      // counted as a parse failure
 	must     bool      // a must verdict failed
 	paid     bool      // its cost is counted
 	settled  *big.Rat  // settled before it finished
 }
 
-// counter takes what a run counts: a count or a duration at an instant.
+// counter receives the counts, durations and costs of a run with their times.
 type counter interface {
 	count(at time.Time, k Key)
 	time(at time.Time, k Key, took time.Duration)
 	spend(at time.Time, k Key, usd *big.Rat)
 }
 
-// unheard drops counts: of records that are read only to know the run.
+// unheard is a counter that discards everything, for records that only restore the state
+// of a run.
 type unheard struct{}
 
 func (unheard) count(time.Time, Key)               {}
 func (unheard) time(time.Time, Key, time.Duration) {}
 func (unheard) spend(time.Time, Key, *big.Rat)     {}
 
-// period adds what belongs to a period to its counts.
+// period is a counter that adds to Counts if the time is from since to before until.
 type period struct {
 	*Counts
 	since, until time.Time
@@ -75,9 +77,10 @@ func (p period) spend(at time.Time, k Key, usd *big.Rat) {
 	}
 }
 
-// Read adds what the records of a run count in a period, and what had not ended at
-// its end: state is the state of an open run then. Records after the period count in
-// it only what they say of an attempt that ended in it, such as its cost.
+// Read adds the counts of a run for the period from since to before until. records are
+// all records of the run. Items that had not ended at the end of the period are added to
+// Now, the run itself under state. Records after the period count only if they complete
+// an attempt that ended in it, for example with its cost.
 func (c *Counts) Read(records []journal.Record, since, until time.Time, state string) {
 	var r Run
 	to, over := period{c, since, until}, false
@@ -93,7 +96,7 @@ func (c *Counts) Read(records []journal.Record, since, until time.Time, state st
 	}
 }
 
-// readOpen adds what has not ended.
+// readOpen adds the run, its operations and its attempts that have not ended to c.Now.
 func (r *Run) readOpen(c *Counts, state string) {
 	if r.accepted == nil || r.ended {
 		return
@@ -111,7 +114,8 @@ func (r *Run) readOpen(c *Counts, state string) {
 	}
 }
 
-// ReadFacts counts a run of which only the summary is left.
+// ReadFacts adds a finished run whose records were deleted. errorType is empty for a
+// completed run, usd nil if the cost is unknown.
 func (c *Counts) ReadFacts(intent, status, errorType string, took time.Duration, usd edn.Value) {
 	c.Unread++
 	c.count(keyOf(Acts, intent, status), 1)
@@ -125,7 +129,7 @@ func (c *Counts) ReadFacts(intent, status, errorType string, took time.Duration,
 	}
 }
 
-// add folds one record.
+// add updates the run by one record and passes what it counts to to.
 func (r *Run) add(rec journal.Record, to counter) {
 	switch b := rec.Body.(type) {
 	case *journal.ActRejected:
@@ -203,8 +207,8 @@ func (r *Run) resolve(rec journal.Record, b *journal.NodeResolved) {
 	r.nodes[rec.Path.String()] = &operation{asked: asked, begun: rec.At, open: true}
 }
 
-// start adds an attempt, which is a retry or a fallback if it follows another one.
-// The entrants of a race are neither.
+// start adds an attempt. It counts as a retry or a fallback if it follows another
+// attempt, unless it is recorded in a replay or part of a race.
 func (r *Run) start(rec journal.Record, b *journal.AttemptStarted, to counter) {
 	o := r.current(rec)
 	if o == nil {
@@ -256,7 +260,7 @@ func (r *Run) end(rec journal.Record, b *journal.AttemptFinished, to counter) {
 	}
 }
 
-// kindModel is the kind of the capabilities that are language models.
+// kindModel is the capability kind of language models.
 const kindModel = "llm"
 
 // model counts an attempt at a language model.
@@ -318,8 +322,7 @@ func (r *Run) settle(rec journal.Record, b *journal.BudgetSettled, to counter) {
 	}
 }
 
-// judge counts a verdict. What a replay takes from the records of another run is not
-// counted again.
+// judge counts a verdict. Verdicts that a replay took from another run are not counted.
 func (r *Run) judge(rec journal.Record, b *journal.GateVerdict, to counter) {
 	_, a := r.attempt(rec, b.Attempt)
 	if b.NotApplicable || a != nil && a.Recorded {
@@ -357,8 +360,8 @@ func VerdictOf(b *journal.GateVerdict) string {
 	return "fail"
 }
 
-// close ends an operation. One whose attempts are all those of a replayed run is not
-// counted.
+// close ends an operation and counts it, unless a replay took all its attempts from
+// another run.
 func (o *operation) close(at time.Time, outcome string, to counter) {
 	o.open = false
 	made, any, final := 0, false, false
@@ -404,7 +407,8 @@ func (r *Run) finish(at time.Time, b *journal.RunFinished, to counter) {
 	}
 }
 
-// between is a duration as records have it, whose instants have milliseconds.
+// between returns the duration between two times that are truncated to milliseconds, as
+// in stored records; at least 0.
 func between(from, to time.Time) time.Duration {
 	return max(0, to.Truncate(time.Millisecond).Sub(from.Truncate(time.Millisecond)))
 }

@@ -37,7 +37,7 @@ func (c *Counts) Value() edn.Value {
 	return b.Map()
 }
 
-// outcomeAt is the label of a name that says how it ended.
+// outcomeAt returns the index of the outcome among the labels of a name.
 func outcomeAt(name Name) int {
 	if name == Attempts {
 		return 2
@@ -45,7 +45,8 @@ func outcomeAt(name Name) int {
 	return 1
 }
 
-// group returns the counts of a name whose first label is of, of all if it is empty.
+// group returns the counts of the series of a name whose first label is of; of all its
+// series if of is empty.
 func (c *Counts) group(name, took Name, of, word string, usd *big.Rat) edn.Value {
 	total, outcomes := int64(0), map[string]int64{}
 	for _, counts := range []map[Key]int64{c.N, c.Now} {

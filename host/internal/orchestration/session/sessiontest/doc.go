@@ -1,4 +1,4 @@
-// Package sessiontest tests implementations of session.Store: the same suite runs
-// on each of them. Its model of a session is a plain map, with the rules written
-// out for the few names that it uses.
+// Package sessiontest is a test suite for implementations of session.Store. It compares
+// a store with a model: a plain map, with the rules written out for a few variable
+// names.
 package sessiontest

@@ -20,7 +20,7 @@ import (
 // Start is the first instant of a Clock.
 var Start = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
-// Clock is a clock that moves only by hand.
+// Clock is a clock whose time is set by the test.
 type Clock struct{ At time.Time }
 
 // Now returns the time.
@@ -52,7 +52,8 @@ func modelRules() session.Rules {
 	return r
 }
 
-// names are keys with the type of error that writing them has, if any.
+// names maps variable names to the error type with which writing them fails; empty:
+// none.
 var names = map[string]string{
 	"a/x": "", "a/y": "", "eph/x": "", "eph/y": "", "in/x": "", "keep/x": "",
 	"out/x":       "policy-write-forbidden",
@@ -86,7 +87,7 @@ var order = []string{
 	"policy-read-forbidden policy-write-forbidden policy-delete-forbidden", "session-frozen", "limit-exceeded", "value-too-large",
 }
 
-// worst returns the type of the error for reasons by key.
+// worst returns the error type that is expected for the reasons by key; empty for none.
 func worst(reasons map[string]string) string {
 	for _, rank := range order {
 		for _, key := range slices.Sorted(maps.Keys(reasons)) {
@@ -141,7 +142,8 @@ func (m *machine) find(who session.Caller, ref session.Ref) (*modelSession, stri
 	return s, ""
 }
 
-// freeze sets whether the session of the model is frozen.
+// set calls an operation that freezes or thaws a session, in the service and in the
+// model.
 func (m *machine) set(t *rapid.T, frozen bool,
 	do func(context.Context, session.Caller, session.Ref, edn.Value) (session.Session, *contract.Error), creates bool,
 ) {

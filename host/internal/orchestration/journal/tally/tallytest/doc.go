@@ -1,2 +1,2 @@
-// Package tallytest draws records of runs with the counts that they have to give.
+// Package tallytest generates random records of runs together with the expected counts.
 package tallytest

@@ -13,11 +13,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Boot is the time at which streams begin.
+// Boot is the time at which a Stream begins.
 var Boot = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 
-// Stream is the records of runs, and what they count, written down while they are drawn: a
-// second way to the same numbers.
+// Stream holds random records of runs, and the expected counts, which were added up
+// while the records were drawn.
 type Stream struct {
 	Records []journal.Record
 	At      time.Time // of the last record
@@ -28,7 +28,7 @@ type Stream struct {
 	epoch map[string]int
 }
 
-// Recount is what the generator knows without reading records.
+// Recount holds the expected counts of a Stream.
 type Recount struct {
 	Acts                              map[string]int64 // by status
 	Rows                              map[string]int64 // runs by intent, status and error type
@@ -57,7 +57,7 @@ func (s *Stream) failure(of ...string) *contract.Error {
 	return contract.Errorf(rapid.SampledFrom(of).Draw(s.t, "type"), "no")
 }
 
-// run draws one run, which is cut and continued at times.
+// run draws one run, which sometimes crashes and is resumed.
 func (s *Stream) run(id string) {
 	s.seq[id], s.epoch[id] = 0, 1
 	intent := "a/" + rapid.SampledFrom([]string{"one", "two"}).Draw(s.t, "intent")
@@ -86,7 +86,7 @@ func (s *Stream) run(id string) {
 	s.Want.Rows[row(intent, status, fin.Err)]++
 }
 
-// row names a kind of ended act.
+// row returns the key of Recount.Rows for a finished run.
 func row(intent, status string, err *contract.Error) string {
 	if err == nil {
 		return intent + " " + status
@@ -199,7 +199,7 @@ func (s *Stream) outcome(id string, path edn.Value, number int) (must bool) {
 	return must
 }
 
-// Draw draws a stream that begins at Boot.
+// Draw draws a stream that begins at Boot, with at most 6 runs and 3 rejected acts.
 func Draw(t *rapid.T) *Stream {
 	s := &Stream{
 		At:    Boot,
