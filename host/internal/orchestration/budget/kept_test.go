@@ -29,7 +29,7 @@ func TestKeptLedgerContinues(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{
 		"user ann used {:attempts 3} reserved {:attempts 4} left {:max-attempts 3} at-least 2026-11-22 00:00:00 +0000 UTC",
-		"this host used {:attempts 3} reserved {} left {} exact 0001-01-01 00:00:00 +0000 UTC",
+		"tenant lab used {:attempts 3} reserved {} left {} exact 0001-01-01 00:00:00 +0000 UTC",
 	}, figures(t, l, user, host))
 
 	// The resumed run settles what the earlier host has reserved.

@@ -93,7 +93,9 @@ func (s Scope) String() string {
 	_, path, _ := strings.Cut(s.ID, " ") // of a node or plan, after its run
 	switch s.Kind {
 	case Tenant:
-		return "this host"
+		if s.ID == "" || s.ID == policy.HostTenant {
+			return "this host"
+		}
 	case Run:
 		return "the run"
 	case Plan:

@@ -189,7 +189,8 @@ func TestExceededError(t *testing.T) {
 	assert.Contains(t, whole.Message, "does not begin anew")
 
 	for want, s := range map[string]budget.Scope{
-		"this host":       {Kind: budget.Tenant},
+		"this host":       {Kind: budget.Tenant, ID: policy.HostTenant},
+		"tenant lab":      {Kind: budget.Tenant, ID: "lab"},
 		"user ann":        {Kind: budget.User, ID: "ann"},
 		"session s1":      {Kind: budget.Session, ID: "s1"},
 		"the run":         {Kind: budget.Run, ID: "r1"},

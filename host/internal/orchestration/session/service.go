@@ -368,9 +368,21 @@ func (s *Service) Upkeep(ctx context.Context) (int, *contract.Error) {
 	s.mu.Unlock()
 	if len(accessed) > 0 {
 		if err := s.store.Touch(ctx, accessed); err != nil {
+			s.keepAccessed(accessed)
 			return 0, failed("write access times", err)
 		}
 	}
 	n, err := s.store.Purge(ctx, s.clock())
 	return n, failed("delete expired session variables", err)
+}
+
+// keepAccessed puts access times that could not be written back for the next Upkeep.
+func (s *Service) keepAccessed(accessed map[string]time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, at := range accessed {
+		if at.After(s.accessed[id]) {
+			s.accessed[id] = at
+		}
+	}
 }

@@ -148,3 +148,46 @@ func TestCoolGoesOnAfterAFailure(t *testing.T) {
 	assert.Equal(t, []session.Cooled{{ID: "b", By: session.ByHotLimit}, {ID: "c", By: session.ByHotLimit}}, cooled)
 	assert.Equal(t, []string{"model/quit b", "model/quit c"}, told)
 }
+
+// untouched cannot write access times.
+type untouched struct {
+	session.Memory
+	broken bool
+}
+
+func (u *untouched) Touch(ctx context.Context, at map[string]time.Time) error {
+	if u.broken {
+		return context.DeadlineExceeded
+	}
+	return u.Memory.Touch(ctx, at)
+}
+
+// SES-020: access times that could not be written are written later, the latest of each.
+func TestUpkeepKeepsAccessTimes(t *testing.T) {
+	ctx, clock, store := t.Context(), &sessiontest.Clock{At: sessiontest.Start}, &untouched{broken: true}
+	s := session.New(store, session.Permissive(), nil, clock.Now)
+	ann := session.Caller{Principal: "ann"}
+	for _, id := range []string{"a", "b"} {
+		_, err := s.Open(ctx, ann, session.Ref{ID: id}, edn.Nil())
+		require.Nil(t, err)
+	}
+	read := func(id string) {
+		clock.At = clock.At.Add(time.Minute)
+		_, err := s.Get(ctx, ann, id)
+		require.Nil(t, err)
+	}
+	read("a")
+	read("b")
+	_, err := s.Upkeep(ctx)
+	require.NotNil(t, err)
+	read("b")
+	store.broken = false
+	_, err = s.Upkeep(ctx)
+	require.Nil(t, err)
+	for id, after := range map[string]time.Duration{"a": time.Minute, "b": 3 * time.Minute} {
+		of, ok, failure := store.Session(ctx, id)
+		require.NoError(t, failure)
+		require.True(t, ok)
+		assert.Equal(t, sessiontest.Start.Add(after), of.Accessed, id)
+	}
+}

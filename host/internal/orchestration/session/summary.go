@@ -86,7 +86,10 @@ func (s *Service) summarize(ctx context.Context, id string, by Summarizer) (done
 	}
 	turns = after(turns, of.summarized())
 	half := Window{rules.Window.Turns / 2, rules.Window.Chars / 2}
-	kept, _ := half.Cut(turns)
+	kept, cut := half.Cut(turns)
+	if !cut { // turns were removed meanwhile
+		return false, nil
+	}
 	old := turns[:boundary(turns, len(turns)-len(kept))]
 	summary, err := by(ctx, of, said(of, old), rules.SummaryChars)
 	if err != nil {

@@ -83,6 +83,7 @@ func (w *world) serveLimit(limit time.Duration, args ...string) *served {
 			s.address = address
 		}
 	}
+	require.False(w.t, strings.HasSuffix(s.address, ":7180"), "a test takes a free port: others may use the usual one")
 	w.t.Cleanup(s.client.CloseIdleConnections)
 	return s
 }

@@ -24,6 +24,9 @@ agent "scout" {
   description  = "Looks things up."
   capabilities = ["t/slow"]
 }`, scripted("slow"), onDisk, `
+http {
+  listen = ["127.0.0.1:0"]
+}
 effects {
   scope "db/read" { enabled = true }
   scope "db/write" { enabled = true }
