@@ -140,11 +140,11 @@ func parseURL(s string) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("should begin with https:// or http://")
 	case u.Hostname() == "":
-		return nil, errors.New("names no host")
+		return nil, errors.New("has no host")
 	case u.User != nil:
-		return nil, errors.New("holds a user or a password: a key belongs into api_key")
+		return nil, errors.New("contains a user name or a password: put the key into api_key")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		return nil, errors.New("should end with its path")
+		return nil, errors.New("has a query or a fragment: remove everything after the path")
 	}
 	if _, err := port(u); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func headerProblem(name, value string) string {
 		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "is not a header name"
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-		return "holds what no header can carry"
+		return "has a value with a control character"
 	}
 	switch strings.ToLower(name) {
 	case "authorization", "x-api-key", "api-key", "cookie", "proxy-authorization":

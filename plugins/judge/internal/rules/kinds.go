@@ -267,7 +267,7 @@ func repetition(f *form) check {
 	if n := f.count("words"); n > 0 {
 		size = n
 	} else if n == 0 {
-		f.bad("words", "expected a number from 1")
+		f.bad("words", "expected an integer of at least 1, found "+score.Excerpt(f.v.Key("words").String()))
 	}
 	most := big.NewRat(1, 5)
 	if f.v.HasKey("most") {
