@@ -81,7 +81,7 @@ func startFailed(path string, err error) error {
 	}
 	if interpreter := interpreterOf(path); interpreter != "" {
 		if _, missing := os.Stat(interpreter); errors.Is(missing, os.ErrNotExist) {
-			return fmt.Errorf("start %s: %w: its interpreter %s is not there", path, err, interpreter)
+			return fmt.Errorf("start %s: %w: its interpreter %s does not exist", path, err, interpreter)
 		}
 	}
 	if errors.Is(err, syscall.ENOEXEC) || strings.Contains(err.Error(), noExec) {

@@ -70,7 +70,7 @@ func TestAttachToACommand(t *testing.T) {
 		{"prod", []string{"--attach", "text=text.attach", "--profile", "prod"}, 1, "profile prod does not allow an attached process"},
 		{"no such plugin", []string{"--attach", "txt=text.attach"}, 5, `there is no plugin "txt" in the configuration`},
 		{"no such file", []string{"--attach", "text=other.attach"}, 2, "start the plugin with FERMENT_ATTACH="},
-		{"no record", []string{"--attach", "text=ferment.hcl"}, 2, "it is not a file of its owner alone"},
+		{"no record", []string{"--attach", "text=ferment.hcl"}, 2, "expected a file with access for its owner only"},
 		{"no file", []string{"--attach", "text"}, 2, "expected NAME=VALUE"},
 	} {
 		got := w.run(append([]string{"act", "context/summarize", summary}, tt.args...)...)
