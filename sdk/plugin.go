@@ -78,7 +78,8 @@ func (p *Plugin) validate() error {
 	}
 	for _, f := range p.Features {
 		if !slices.Contains([]string{FeatureHostCalls, FeatureHotSwap, FeatureMux, FeatureStreaming}, f) {
-			all = append(all, fmt.Errorf("plugin %s: feature %q: expected %s or %s", p.Name, f, FeatureHostCalls, FeatureHotSwap))
+			all = append(all,
+				fmt.Errorf("plugin %s: feature %q: expected %s or %s", p.Name, f, FeatureHostCalls, FeatureHotSwap))
 		}
 	}
 	if p.MaxInFlight < 0 {

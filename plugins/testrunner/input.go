@@ -127,8 +127,8 @@ func readable(dir string) error {
 	return contract.Errorf("effects/scope-denied", "dir: the plugin has no permission to read %s", dir).
 		WithDetail("path", edn.Vector(edn.K("dir"))).
 		WithDetail("got", edn.Text(dir)).
-		WithHint("add the directory to read_paths in the isolation block of the plugin, and check that the user of the " +
-			"host has read access")
+		WithHint("add the directory to read_paths in the isolation block of the plugin, and check that the " +
+			"user of the host has read access")
 }
 
 // reasonOf returns the innermost text of a file system error.
@@ -207,7 +207,8 @@ func fieldOf(path []edn.Value) string {
 
 // refused returns the error for an invalid field.
 func refused(field string, got edn.Value, expected string) error {
-	return contract.Errorf("input/invalid", "%s: expected %s, found %s", field, expected, launch.Clip(got.String(), 200)).
+	return contract.Errorf("input/invalid", "%s: expected %s, found %s", field, expected,
+		launch.Clip(got.String(), 200)).
 		WithDetail("path", edn.Vector(edn.K(field))).
 		WithDetail("expected", edn.Text(expected)).
 		WithDetail("got", got)

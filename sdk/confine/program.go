@@ -54,7 +54,8 @@ func formOf(f *os.File, path string) (form, error) {
 func scriptForm(head []byte, path string) (form, error) {
 	line, _, whole := bytes.Cut(head, []byte{'\n'})
 	if !whole && len(head) == 254 {
-		return form{}, &Error{Layer: LayerProgram, Path: path, Err: errors.New("the first line of the script has more than 255 bytes")}
+		return form{}, &Error{Layer: LayerProgram, Path: path,
+			Err: errors.New("the first line of the script has more than 255 bytes")}
 	}
 	interpreter, argument, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 	if !filepath.IsAbs(interpreter) {

@@ -66,7 +66,8 @@ func ReadAttachRecord(path string) (AttachRecord, error) {
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
 		return AttachRecord{},
-			contract.Errorf("input/invalid", "attach record %s: expected a file with access for its owner only, found mode %s", path,
+			contract.Errorf("input/invalid",
+				"attach record %s: expected a file with access for its owner only, found mode %s", path,
 				info.Mode()).
 				WithHint("let the plugin write it: " + AttachEnv + "=" + path)
 	}

@@ -180,7 +180,8 @@ func findingsFrom(hide hider, p *pluginv1.Payload, config edn.Value) ([]schema.F
 	for f := range v.Elems() {
 		message, ok := f.Key("message").AsString()
 		if !ok {
-			return nil, contract.Errorf("runtime/protocol", "findings: expected maps with a :message, got %s", shown(f.String()))
+			return nil, contract.Errorf("runtime/protocol", "findings: expected maps with a :message, got %s",
+				shown(f.String()))
 		}
 		finding := schema.Finding{Expected: f.Key("expected"), Got: f.Key("got"), Message: message}
 		for step := range f.Key("path").Elems() {

@@ -52,7 +52,8 @@ func Transport(err error) bool {
 func notItself(text string) (why string, ok bool) {
 	for _, row := range []struct{ part, why string }{
 		{"tls: failed to verify certificate", "the certificate in the handshake line is not that of the server"},
-		{"tls: first record does not look like a TLS handshake", "the server does not speak TLS, and the host requires mutual TLS"},
+		{"tls: first record does not look like a TLS handshake",
+			"the server does not speak TLS, and the host requires mutual TLS"},
 		{"remote error: tls: ", "the server refuses the certificate of the host"},
 	} {
 		if strings.Contains(text, "authentication handshake failed: ") && strings.Contains(text, row.part) {

@@ -106,8 +106,8 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 		return err
 	}
 	if work.Connection != t.work.Connection {
-		return contract.Errorf("runtime/internal", ":%s: the call uses connection %s, but the worker is confined to %s", t.Tool.ID,
-			work.Connection, t.work.Connection)
+		return contract.Errorf("runtime/internal", ":%s: the call uses connection %s, but the worker is confined to %s",
+			t.Tool.ID, work.Connection, t.work.Connection)
 	}
 	t.work = work
 	return nil
@@ -121,7 +121,8 @@ func typesOf(tool effects.Tool, input edn.Value) (map[string]string, *contract.E
 		return nil, nil
 	}
 	if !v.IsMap() {
-		return nil, effects.InvalidInput("schema", tool, "expected a map from column to type in :types, found a %s", v.Kind())
+		return nil, effects.InvalidInput("schema", tool, "expected a map from column to type in :types, found a %s",
+			v.Kind())
 	}
 	types := map[string]string{}
 	for key, val := range v.Entries() {

@@ -49,7 +49,8 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 	case way == pricing.Estimate:
 		n = max(n, least)
 	}
-	return c.fail(failure.ContextExceeded, "the request has %d tokens, the context window of the model has %d", n, window).
+	return c.fail(failure.ContextExceeded, "the request has %d tokens, the context window of the model has %d", n,
+		window).
 		WithDetail("tokens-in", edn.Int(n)).
 		WithDetail("context-tokens", edn.Int(window)).
 		WithDetail(countedBy, edn.K(string(way)))

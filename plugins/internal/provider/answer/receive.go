@@ -37,7 +37,8 @@ var errGone = errors.New("the caller is gone")
 func (c *call) receive(ctx context.Context) *contract.Error {
 	splitter := dialect.Splitter(c.model.Preset, c.head.Media)
 	if splitter == nil {
-		return c.fail(failure.Foreign, "the body has the content type %s, expected JSON or an event stream", c.head.Media)
+		return c.fail(failure.Foreign, "the body has the content type %s, expected JSON or an event stream",
+			c.head.Media)
 	}
 	_, whole := splitter.(*frame.Whole)
 	decoder := dialect.NewDecoder(c.model.Preset)

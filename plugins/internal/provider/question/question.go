@@ -190,7 +190,8 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 		here := append(at, edn.Int(int64(i)))
 		id := Word(v.Key("tool/id"))
 		if id == "" {
-			return invalid(append(here, edn.K("tool/id")), "should be the name of the tool, got %.80s", v.Key("tool/id"))
+			return invalid(append(here, edn.K("tool/id")), "should be the name of the tool, got %.80s",
+				v.Key("tool/id"))
 		}
 		if q.Args[id] != nil {
 			return invalid(append(here, edn.K("tool/id")), "the tool %s is listed twice", id)

@@ -125,7 +125,8 @@ func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
 		return edn.Nil(), err.WithDetail("output/hash", edn.Text(edn.Hash(out)))
 	}
 	if said, ok := under(v, "verdict").AsString(); !ok || said != c.Code {
-		return edn.Nil(), contract.Errorf("judge/no-score", "expected the code of this question in the verdict, found %s",
+		return edn.Nil(), contract.Errorf("judge/no-score",
+			"expected the code of this question in the verdict, found %s",
 			score.Excerpt(under(v, "verdict").String())).
 			WithDetail("output/hash", edn.Text(edn.Hash(out))).
 			WithHint("the model may have copied a verdict from the judged text, or ignored the requested form: " +

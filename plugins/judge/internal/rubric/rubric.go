@@ -93,7 +93,8 @@ func Parse(v, scale edn.Value) (Rubric, error) {
 
 func (p *problems) criteria(list edn.Value) []Criterion {
 	if !list.IsVector() && !list.IsList() || list.Len() > maxCriteria {
-		p.add(fmt.Sprintf("expected a vector of 1 to %d criteria, found a %s of %d", maxCriteria, list.Kind(), list.Len()),
+		p.add(fmt.Sprintf("expected a vector of 1 to %d criteria, found a %s of %d", maxCriteria, list.Kind(),
+			list.Len()),
 			edn.K("criteria"))
 		return nil
 	}
@@ -125,7 +126,8 @@ func (p *problems) criteria(list edn.Value) []Criterion {
 		}
 		c.Ask, _ = v.Key("ask").AsString()
 		if c.Ask = strings.TrimSpace(c.Ask); c.Ask == "" || utf8.RuneCountInString(c.Ask) > maxAsk {
-			p.add(fmt.Sprintf("expected a question of 1 to %d characters, found %d", maxAsk, utf8.RuneCountInString(c.Ask)),
+			p.add(fmt.Sprintf("expected a question of 1 to %d characters, found %d", maxAsk,
+				utf8.RuneCountInString(c.Ask)),
 				append(slices.Clone(at), edn.K("ask"))...)
 		}
 		total.Add(total, c.Weight)

@@ -90,13 +90,15 @@ func (p *Plan) notStarted(err error) *contract.Error {
 		if errors.Is(err, here) {
 			e := p.unavailable("%s: %s", p.Command(0)[0], why)
 			if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
-				e = e.WithHint("if the program runs outside of the plugin, grant it with isolation { exec = [\"PROGRAM\"] }")
+				e = e.WithHint("if the program runs outside of the plugin, grant it: " +
+					"isolation { exec = [\"PROGRAM\"] }")
 			}
 			return e
 		}
 	}
 	if errors.Is(err, syscall.ENOMEM) {
-		return contract.Errorf("model/out-of-memory", "the model server %s could not be started: %s", p.Command(0)[0], why)
+		return contract.Errorf("model/out-of-memory", "the model server %s could not be started: %s", p.Command(0)[0],
+			why)
 	}
 	return contract.Errorf("model/start-failed", "the model server %s could not be started: %s", p.Command(0)[0], why)
 }

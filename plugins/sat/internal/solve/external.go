@@ -268,7 +268,8 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 			}
 			word, ok := map[string]Status{"s SATISFIABLE": Sat, "s UNSATISFIABLE": Unsat, "s UNKNOWN": Unknown}[line]
 			if !ok {
-				return Answer{}, fmt.Errorf("line %d: expected the status SATISFIABLE, UNSATISFIABLE or UNKNOWN, found %q", n, launch.Clip(line, 60))
+				return Answer{}, fmt.Errorf("line %d: expected the status SATISFIABLE, UNSATISFIABLE or UNKNOWN, found %q",
+					n, launch.Clip(line, 60))
 			}
 			a.Status = word
 		case line == "v" || strings.HasPrefix(line, "v "):
@@ -318,7 +319,8 @@ func literals(model []int, text string) ([]int, bool, error) {
 		}
 		lit, err := strconv.Atoi(word)
 		if err != nil || lit == -lit && lit != 0 {
-			return nil, false, fmt.Errorf("expected an integer as literal, found %q", launch.Clip(strings.ToValidUTF8(word, "?"), 40))
+			return nil, false, fmt.Errorf("expected an integer as literal, found %q",
+				launch.Clip(strings.ToValidUTF8(word, "?"), 40))
 		}
 		if lit == 0 {
 			closed = true
@@ -356,7 +358,8 @@ func minisatAnswer(path string, code int) (Answer, error) {
 	var a Answer
 	var ok bool
 	if a.Status, ok = map[string]Status{"SAT": Sat, "UNSAT": Unsat, "INDET": Unknown}[strings.TrimSpace(first)]; !ok {
-		return Answer{}, fmt.Errorf("expected SAT, UNSAT or INDET as the first line of the result, found %q", launch.Clip(strings.ToValidUTF8(first, "?"), 60))
+		return Answer{}, fmt.Errorf("expected SAT, UNSAT or INDET as the first line of the result, found %q",
+			launch.Clip(strings.ToValidUTF8(first, "?"), 60))
 	}
 	closed := false
 	if a.Model, closed, err = literals(nil, rest); err != nil {

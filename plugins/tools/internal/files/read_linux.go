@@ -80,7 +80,8 @@ func (b *Base) List(p effects.Place) (edn.Value, *contract.Error) {
 	dir := os.NewFile(uintptr(fd), b.shown)
 	defer func() { _ = dir.Close() }()
 	if pseudo(fd) {
-		return edn.Nil(), effects.Denied("not-regular", b.tool, "%q is in a file system of the kernel, not on a disk", b.shown)
+		return edn.Nil(), effects.Denied("not-regular", b.tool, "%q is in a file system of the kernel, not on a disk",
+			b.shown)
 	}
 	names, err := dir.Readdirnames(MaxEntries + 1)
 	if err != nil && err != io.EOF {

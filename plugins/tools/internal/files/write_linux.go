@@ -81,7 +81,8 @@ func (b *Base) parent(makeDirs bool) (fd int, name string, refused *contract.Err
 	}
 	if pseudo(fd) {
 		_ = unix.Close(fd)
-		return -1, "", effects.Denied("not-regular", b.tool, "%q is in a file system of the kernel, not on a disk", b.shown)
+		return -1, "", effects.Denied("not-regular", b.tool, "%q is in a file system of the kernel, not on a disk",
+			b.shown)
 	}
 	return fd, name, nil
 }

@@ -109,7 +109,8 @@ func (t *Task) holdRequest() (held, *contract.Error) {
 			h.roots = x509.NewCertPool()
 		}
 		if !h.roots.AppendCertsFromPEM(pem) {
-			return held{}, contract.Errorf("effects/runtime-missing", ":%s: %s contains no certificate in PEM form", t.Tool.ID, t.CAFile)
+			return held{}, contract.Errorf("effects/runtime-missing", ":%s: %s contains no certificate in PEM form",
+				t.Tool.ID, t.CAFile)
 		}
 	}
 	p := confine.Policy{Network: confine.Ports, Limits: confine.ResourceLimits{OpenFiles: 64, FileSize: 1}}

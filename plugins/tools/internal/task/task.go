@@ -113,7 +113,8 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 		return err
 	}
 	if t.place != place || t.makeDirs != makeDirs {
-		return contract.Errorf("runtime/internal", ":%s: the call addresses %s in %s, but the worker is confined to %s in %s",
+		return contract.Errorf("runtime/internal",
+			":%s: the call addresses %s in %s, but the worker is confined to %s in %s",
 			t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
 	}
 	return nil

@@ -134,9 +134,11 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 	case !ok || s.Value == "":
 		return "", effects.InvalidInput("secret/unknown", c.Tool, "unknown secret %q", name)
 	case s.Header != "" && !strings.EqualFold(s.Header, header):
-		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q is not allowed in the header %q", name, header)
+		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q is not allowed in the header %q", name,
+			header)
 	case home && !slices.ContainsFunc(s.Hosts, func(h string) bool { return effects.Covers(effects.KindHosts, h, host) }):
-		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q is not allowed for the host %q", name, host)
+		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q is not allowed for the host %q", name,
+			host)
 	}
 	return s.Value, nil
 }

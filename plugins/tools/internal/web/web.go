@@ -54,7 +54,8 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 	if v := input.Key("timeout-ms"); !v.IsNil() {
 		n, ok := v.AsInt()
 		if !ok || n < 1 || time.Duration(n) > timeout/time.Millisecond {
-			return edn.Nil(), effects.InvalidInput("timeout/range", c.Tool, "expected 1..%d in :timeout-ms, found %.80s",
+			return edn.Nil(), effects.InvalidInput("timeout/range", c.Tool,
+				"expected 1..%d in :timeout-ms, found %.80s",
 				timeout.Milliseconds(), v)
 		}
 		timeout = time.Duration(n) * time.Millisecond

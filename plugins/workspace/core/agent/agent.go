@@ -208,7 +208,8 @@ func (s *Set) Allow(r Request) (*Agent, error) {
 		return nil, err
 	}
 	if a.Principals != nil && !slices.Contains(a.Principals, r.Principal) {
-		return nil, contract.Errorf("agent/impersonation", "the caller %q is not permitted to act as this agent", r.Principal).WithOp("agent", a.ID)
+		return nil, contract.Errorf("agent/impersonation", "the caller %q is not permitted to act as this agent",
+			r.Principal).WithOp("agent", a.ID)
 	}
 	if !a.May(r.Needs) {
 		return nil, contract.Errorf("agent/role-denied", "the role %s or the capabilities of the agent do not include %s", a.Role, r.Needs).WithOp("agent", a.ID)

@@ -38,7 +38,8 @@ type Invoke func(ctx context.Context, c Call) (*Answer, error)
 // invoke calls an intent and returns its answer or a provider/* error.
 func (e *Engine) invoke(ctx context.Context, path string, c Call) (*Answer, error) {
 	if e.o.Invoke == nil {
-		return nil, contract.Errorf("provider/not-configured", "no host is connected to call :%s", c.Intent).WithOp("generate", store.Shown(path))
+		return nil, contract.Errorf("provider/not-configured", "no host is connected to call :%s", c.Intent).
+			WithOp("generate", store.Shown(path))
 	}
 	a, err := e.o.Invoke(ctx, c)
 	if err != nil {

@@ -80,7 +80,8 @@ func (e *Engine) look(ctx context.Context, v *store.Snapshot, j *job) error {
 			return err
 		}
 		if now == nil {
-			return contract.Errorf("path/not-in-tree", "the path is no longer in the tree").WithOp("derive", store.Shown(j.item.Path))
+			return contract.Errorf("path/not-in-tree", "the path is no longer in the tree").
+				WithOp("derive", store.Shown(j.item.Path))
 		}
 		j.now = *now
 	}
@@ -140,7 +141,8 @@ func (j *job) fits(limit int) error {
 
 func lookFile(j *job) error {
 	if j.now.Mode != id.File && j.now.Mode != id.Exec {
-		return contract.Errorf("input/invalid", "the producer %s requires a file, found the mode %s", j.producer, j.now.Mode).WithOp("derive", store.Shown(j.item.Path))
+		return contract.Errorf("input/invalid", "the producer %s requires a file, found the mode %s", j.producer,
+			j.now.Mode).WithOp("derive", store.Shown(j.item.Path))
 	}
 	if err := j.fits(MaxSource); err != nil {
 		return err
@@ -155,7 +157,8 @@ func lookFile(j *job) error {
 
 func (e *Engine) lookDirectory(ctx context.Context, v *store.Snapshot, j *job) error {
 	if j.now.Mode != id.Dir {
-		return contract.Errorf("synthesis/not-directory", "the path is not a directory").WithOp("synthesize", store.Shown(j.item.Path))
+		return contract.Errorf("synthesis/not-directory", "the path is not a directory").
+			WithOp("synthesize", store.Shown(j.item.Path))
 	}
 	selected, err := v.Select(ctx, j.item.Path, j.sel, true)
 	if err != nil {
@@ -290,7 +293,8 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 	}
 	x, ok := extract.Get(j.producer)
 	if !ok {
-		return contract.Errorf("input/invalid", "unknown producer %q", j.producer).WithOp("derive", store.Shown(j.item.Path))
+		return contract.Errorf("input/invalid", "unknown producer %q", j.producer).
+			WithOp("derive", store.Shown(j.item.Path))
 	}
 	data, err := e.source(ctx, j.item.Path, j.now)
 	if err != nil {

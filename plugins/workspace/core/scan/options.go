@@ -137,7 +137,8 @@ func Resolve(root string, allowed []string) (string, error) {
 			return abs, nil
 		}
 	}
-	return "", contract.Errorf("workspace/root-denied", "the directory is outside of the allowed roots %s", strings.Join(allowed, ", ")).
+	return "", contract.Errorf("workspace/root-denied", "the directory is outside of the allowed roots %s",
+		strings.Join(allowed, ", ")).
 		WithOp("workspace", root)
 }
 

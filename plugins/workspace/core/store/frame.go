@@ -262,7 +262,8 @@ func (r *frames) frameAt(frame id.ID, seq uint64, p log.Place) (_ *Frame, err er
 		err = errFrame
 	}
 	if err != nil {
-		return nil, corrupt(log.SegmentName(p.Segment), "the record at byte %d does not match the frame %s: %w", p.Offset, frame, err)
+		return nil, corrupt(log.SegmentName(p.Segment), "the record at byte %d does not match the frame %s: %w",
+			p.Offset, frame, err)
 	}
 	f.Seq = seq
 	return f, nil

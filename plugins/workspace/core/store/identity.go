@@ -111,7 +111,8 @@ func readIdentity(dir string) (who Identity, scheme id.Scheme, text []byte, err 
 			WithHint("`ferment workspace repair` restores it")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return who, scheme, nil, contract.Errorf("workspace/not-found", "the directory has no file %s", identityFile).WithOp("store", dir)
+		return who, scheme, nil, contract.Errorf("workspace/not-found", "the directory has no file %s", identityFile).
+			WithOp("store", dir)
 	}
 	if err != nil {
 		return who, scheme, nil, contract.Errorf("store/io", "%w", err).WithOp("store", dir)
@@ -127,7 +128,8 @@ func parseIdentity(text []byte) (who Identity, scheme id.Scheme, err error) {
 		err = edn.Decode(v, &who)
 	}
 	if err == nil && who.Format > format {
-		return who, scheme, contract.Errorf("store/version", "the store has format %d, this version supports up to %d", who.Format, format).WithOp("store", identityFile)
+		return who, scheme, contract.Errorf("store/version", "the store has format %d, this version supports up to %d",
+			who.Format, format).WithOp("store", identityFile)
 	}
 	if err == nil {
 		scheme, err = id.ParseScheme(who.Scheme)

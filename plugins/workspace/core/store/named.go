@@ -30,10 +30,12 @@ type NamedState struct {
 // another state has the name, SetSnapshot returns an error.
 func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
 	if name == "current" {
-		return 0, contract.Errorf("input/invalid", "the name current is reserved for the current state").WithOp("snapshot", name)
+		return 0, contract.Errorf("input/invalid", "the name current is reserved for the current state").
+			WithOp("snapshot", name)
 	}
 	if !snapshotNames.MatchString(name) {
-		return 0, contract.Errorf("input/invalid", "expected a letter and up to 127 of A-Z a-z 0-9 . _ - as name, found %.140q", name).WithOp("snapshot", "")
+		return 0, contract.Errorf("input/invalid",
+			"expected a letter and up to 127 of A-Z a-z 0-9 . _ - as name, found %.140q", name).WithOp("snapshot", "")
 	}
 	latest, err := tx.latestState()
 	if err != nil {
@@ -43,7 +45,8 @@ func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
 		seq = latest
 	}
 	if seq >= tx.seq {
-		return 0, contract.Errorf("seq/unknown", "transaction %d does not exist, the last one is %d", seq, tx.seq-1).WithOp("snapshot", name)
+		return 0, contract.Errorf("seq/unknown", "transaction %d does not exist, the last one is %d", seq, tx.seq-1).
+			WithOp("snapshot", name)
 	}
 	if err := checkReadable(tx.ctx, tx.store.index.conn, seq); err != nil {
 		return 0, err

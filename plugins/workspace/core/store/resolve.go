@@ -47,7 +47,8 @@ func RefFrom(input edn.Value) (Ref, error) {
 		return Ref{}, invalidInput("path", "expected one of :node/id, :path and :path/b64, found none")
 	case 1:
 	default:
-		return Ref{}, invalidInput(given[1][1:], "expected one of :node/id, :path and :path/b64, found "+strings.Join(given, " and "))
+		return Ref{}, invalidInput(given[1][1:],
+			"expected one of :node/id, :path and :path/b64, found "+strings.Join(given, " and "))
 	}
 	key := given[0][1:]
 	text, ok := input.Key(key).AsString()
@@ -127,7 +128,8 @@ func idDigits(kind id.Kind, key, text string) (digits string, x id.ID, err error
 	}
 	switch {
 	case strings.Trim(digits, "0123456789abcdef") != "":
-		err = invalidInput(key, fmt.Sprintf("expected an id, or lower-case hexadecimal digits of one, found %.80q", text))
+		err = invalidInput(key,
+			fmt.Sprintf("expected an id, or lower-case hexadecimal digits of one, found %.80q", text))
 	case len(digits) < minPrefix:
 		err = invalidInput(key, fmt.Sprintf("expected at least 8 digits of the id, found %d", len(digits)))
 	case len(digits) > idSize:
@@ -225,7 +227,8 @@ func (v *Snapshot) Resolve(ctx context.Context, ref Ref, deleted bool) (*Found, 
 // removed returns the error about a path that is not in the tree any more. last
 // is its last state.
 func removed(op, path string, last Version) error {
-	return contract.Errorf("node/deleted", "the path was removed in transaction %d", last.Until).WithOp(op, Shown(path)).
+	return contract.Errorf("node/deleted", "the path was removed in transaction %d", last.Until).
+		WithOp(op, Shown(path)).
 		WithDetail("node/id", edn.Text(last.Node.String())).WithDetail("seq", edn.Int(int64(last.Until))).
 		WithHint("read it with :include #{:deleted}, or at an earlier state with :as-of")
 }

@@ -79,7 +79,8 @@ func (s *Store) wait(r *request) (seq uint64, err error) {
 	select {
 	case s.queue <- r:
 	default:
-		return 0, contract.Errorf("runtime/overloaded", "%d transactions are queued, which is the limit", maxQueue).WithOp("store", s.dir)
+		return 0, contract.Errorf("runtime/overloaded", "%d transactions are queued, which is the limit", maxQueue).
+			WithOp("store", s.dir)
 	}
 	select {
 	case <-r.done:
@@ -225,7 +226,8 @@ func (s *Store) commit(batch []*request) {
 }
 
 func readOnly(dir string, err error) error {
-	return contract.Errorf("store/read-only", "the store is read-only until it is opened again, because a write failed: %w", err).WithOp("store", dir)
+	return contract.Errorf("store/read-only",
+		"the store is read-only until it is opened again, because a write failed: %w", err).WithOp("store", dir)
 }
 
 // draft runs the function of a request, which a failure undoes: within a savepoint of

@@ -159,7 +159,8 @@ func (v *Snapshot) textAt(content id.ID, p log.Place) ([]byte, error) {
 		return nil, err
 	}
 	if contentOf(v.store.Scheme, text) != content {
-		return nil, corrupt(log.SegmentName(p.Segment), "the content at byte %d does not match the id %s", p.Offset, content)
+		return nil, corrupt(log.SegmentName(p.Segment), "the content at byte %d does not match the id %s", p.Offset,
+			content)
 	}
 	return text, nil
 }

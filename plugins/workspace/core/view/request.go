@@ -146,7 +146,8 @@ func nth(v edn.Value, i int) edn.Value { x, _ := v.Nth(i); return x }
 // cut off, or maps with one of :path, :path/b64 and :node/id.
 func parseRelated(at []edn.Value, v edn.Value) (refs []store.Ref, err error) {
 	if v.Len() > mostRelated {
-		return nil, contract.Errorf("limit/exceeded", "expected at most %d related nodes, found %d", mostRelated, v.Len()).
+		return nil, contract.Errorf("limit/exceeded", "expected at most %d related nodes, found %d", mostRelated,
+			v.Len()).
 			WithDetail("limit", edn.Text("related nodes")).WithDetail("max", edn.Int(int64(mostRelated))).WithDetail("path", edn.Vector(at...))
 	}
 	err = each(at, v, func(x edn.Value) error {
