@@ -79,11 +79,11 @@ func connectFault(ctx context.Context, err error) *result.Fault {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &refused):
-		return &result.Fault{Kind: result.Lost, Message: "the server refuses the connection", Code: refused.Code}
+		return &result.Fault{Kind: result.Lost, Message: "the server rejected the connection", Code: refused.Code}
 	case ctx.Err() != nil:
 		return result.Faultf(result.Late, "the server did not answer in time")
 	case errors.As(err, &dns):
-		return result.Faultf(result.Lost, "the name of the server has no address")
+		return result.Faultf(result.Lost, "the name of the server cannot be resolved to an address")
 	case errors.As(err, &op):
 		return result.Faultf(result.Lost, "no connection to the server: %s", op.Err)
 	}
@@ -210,7 +210,7 @@ func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *
 		return db.fault(ctx, err)
 	}
 	if len(is.ParamOIDs) != len(s.Parameters) {
-		return result.Faultf(result.Invalid, "the statement has %d parameters, and there are %d :parameters",
+		return result.Faultf(result.Invalid, "the statement has %d parameters, but the input has %d :parameters",
 			len(is.ParamOIDs), len(s.Parameters))
 	}
 	values := make([][]byte, len(s.Parameters))

@@ -226,7 +226,8 @@ func (f *form) path(key string) []edn.Value {
 		return nil
 	}
 	if !v.IsVector() && !v.IsList() || v.Len() == 0 {
-		f.bad(key, "expected a path in the input of the judge, such as [:task/call :input :source]")
+		f.bad(key, "expected a path in the input of the judge, such as [:task/call :input :source], found "+
+			score.Excerpt(v.String()))
 		return nil
 	}
 	return slices.Collect(v.Elems())
@@ -235,7 +236,7 @@ func (f *form) path(key string) []edn.Value {
 func (f *form) text(key string) string {
 	s, ok := f.v.Key(key).AsString()
 	if f.v.HasKey(key) && (!ok || strings.TrimSpace(s) == "") {
-		f.bad(key, "expected a text")
+		f.bad(key, "expected a text, found "+score.Excerpt(f.v.Key(key).String()))
 	}
 	return s
 }
