@@ -23,8 +23,8 @@ var missing = []struct {
 	{regexp.MustCompile(`Library not loaded: (\S+)`), "the library %s is not installed"},
 	{regexp.MustCompile(`No module named '?([\w.]+)`), "the Python package %s is not installed for this interpreter, or its isolation hides it"},
 	{regexp.MustCompile(`Cannot find (?:module|package) '([^']+)'`), "the Node package %s is not installed (npm ci), or its isolation hides it"},
-	{regexp.MustCompile(`(?:can't|cannot) open (?:file|script)? ?'?([^':]+)'?: .*No such file`), "the command names the file %s, which is not there"},
-	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which is not there"},
+	{regexp.MustCompile(`(?:can't|cannot) open (?:file|script)? ?'?([^':]+)'?: .*No such file`), "the command names the file %s, which does not exist"},
+	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which was not found"},
 }
 
 // likelyCause guesses why a program did not start, from its report. It is empty
@@ -57,7 +57,7 @@ func (r Report) likelyCause() string {
 	case r.Exit.Code == 126:
 		return "the command runs a file that may not be executed"
 	case r.Exit.Code == 127:
-		return "the command runs a program that is not there"
+		return "the command runs a program that was not found"
 	case len(r.Tail) == 0 && r.Output == "":
 		return otherProgram
 	}

@@ -2,7 +2,6 @@ package post
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"

@@ -2,7 +2,6 @@ package result
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"time"
 

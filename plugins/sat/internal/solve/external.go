@@ -268,7 +268,7 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 			}
 			word, ok := map[string]Status{"s SATISFIABLE": Sat, "s UNSATISFIABLE": Unsat, "s UNKNOWN": Unknown}[line]
 			if !ok {
-				return Answer{}, fmt.Errorf("line %d: expected the status SATISFIABLE, UNSATISFIABLE or UNKNOWN, found %q",
+				return Answer{}, fmt.Errorf("line %d: expected SATISFIABLE, UNSATISFIABLE or UNKNOWN, found %q",
 					n, launch.Clip(line, 60))
 			}
 			a.Status = word

@@ -59,7 +59,7 @@ func TestExternalAnswers(t *testing.T) {
 		{"model that goes on", Competition, "echo s SATISFIABLE; echo v 2 0; echo v 1 0; exit 10", "", bad, "has ended"},
 		{"model without a claim", Competition, "echo s UNSATISFIABLE; echo v 2 0; exit 20", "", bad, "the output has a model"},
 		{"two claims", Competition, "echo s SATISFIABLE; echo s UNSATISFIABLE; exit 10", "", bad, "second status"},
-		{"unknown claim", Competition, "echo s MAYBE; exit 10", "", bad, "expected the status SATISFIABLE"},
+		{"unknown claim", Competition, "echo s MAYBE; exit 10", "", bad, "expected SATISFIABLE"},
 		{"no claim", Competition, "echo v 2 0; exit 10", "", bad, "no status line"},
 		{"words", Competition, "echo s SATISFIABLE; echo v 1 two 0; exit 10", "", bad, `expected an integer as literal, found "two"`},
 		{"huge number", Competition, "echo s SATISFIABLE; echo v 99999999999999999999 0; exit 10", "", bad, "expected an integer as literal"},

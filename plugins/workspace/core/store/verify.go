@@ -352,7 +352,7 @@ func (v *validator) integrity(ctx context.Context) {
 	case err != nil:
 		damaged(err.Error())
 	case workspace != v.who.ID:
-		damaged(fmt.Sprintf("it is of workspace %q, not %q", workspace, v.who.ID))
+		damaged(fmt.Sprintf("the index belongs to workspace %q, not to %q", workspace, v.who.ID))
 	}
 	pragma := "PRAGMA integrity_check"
 	if v.check.Level == Quick {
