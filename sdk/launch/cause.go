@@ -23,7 +23,8 @@ var missing = []struct {
 	{regexp.MustCompile(`Library not loaded: (\S+)`), "the library %s is not installed"},
 	{regexp.MustCompile(`No module named '?([\w.]+)`), "the Python package %s is not installed for this interpreter, or its isolation hides it"},
 	{regexp.MustCompile(`Cannot find (?:module|package) '([^']+)'`), "the Node package %s is not installed (npm ci), or its isolation hides it"},
-	{regexp.MustCompile(`(?:can't|cannot) open (?:file|script)? ?'?([^':]+)'?: .*No such file`), "the command names the file %s, which does not exist"},
+	{regexp.MustCompile(`(?:can't|cannot) open (?:file|script)? ?'?([^':]+)'?: .*No such file`),
+		"the command names the file %s, which does not exist"},
 	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which was not found"},
 }
 
@@ -49,13 +50,13 @@ func (r Report) likelyCause() string {
 	case r.Exit.Signal == syscall.SIGSYS:
 		return "its isolation refuses a system call that it makes"
 	case r.Exit.Signal == syscall.SIGKILL && !r.Killed:
-		return "the kernel or another process killed it, for example for want of memory"
+		return "the kernel or another process killed it, for example because memory ran out"
 	case r.Exit.Signal != 0:
 		return "it was built for another machine or library, or has a fault of its own"
 	case r.Exit.Clean():
 		return notServed + ", or " + otherProgram
 	case r.Exit.Code == 126:
-		return "the command runs a file that may not be executed"
+		return "the command runs a file that is not executable"
 	case r.Exit.Code == 127:
 		return "the command runs a program that was not found"
 	case len(r.Tail) == 0 && r.Output == "":

@@ -80,7 +80,7 @@ func TestAttachToACommand(t *testing.T) {
 	require.NoError(t, p.Kill())
 	got := w.run("act", "context/summarize", summary, "--attach", "text=text.attach")
 	assert.NotZero(t, got.code)
-	assert.Contains(t, got.stderr, "the plugin does not wait any more")
+	assert.Contains(t, got.stderr, "the plugin no longer waits")
 }
 
 // SDK-006: a daemon uses it instead of its own process, without timeouts and

@@ -183,7 +183,7 @@ func (db *DB) column(statement uintptr, i int32) (edn.Value, *result.Fault) {
 		text := db.columnText(statement, i)
 		if !utf8.ValidString(text) {
 			return edn.Nil(), result.Faultf(result.Invalid,
-				"column %d holds text that is not UTF-8; read it with CAST AS BLOB", i+1)
+				"column %d contains text that is not UTF-8: read it with CAST AS BLOB", i+1)
 		}
 		return edn.Text(text), nil
 	case sqlite3.SQLITE_BLOB:

@@ -102,7 +102,7 @@ WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER') AND (rolsuper OR rolcr
 	if row[0] == "" {
 		return nil
 	}
-	return result.Faultf(result.Unheld, "its role has the rights of %s, which reach beyond the database; "+
+	return result.Faultf(result.Unheld, "its role has the rights of %s, which go beyond the database: "+
 		"give the connection a role that has only the rights that calls need", row[0])
 }
 
@@ -172,8 +172,9 @@ func (db *DB) createEffects(ctx context.Context) *result.Fault {
 	case fault == nil, fault.Code == "42P07", fault.Code == "23505": // another call has just made it
 		return nil
 	case fault.Kind == result.NotAllowed:
-		return result.Faultf(result.Missing, "its role may not create the table %s; create it, and let the role read, "+
-			"insert and update it", result.EffectsTable)
+		return result.Faultf(result.Missing,
+			"its role has no permission to create the table %s: create it, and let the role read, "+
+				"insert and update rows", result.EffectsTable)
 	}
 	return fault
 }

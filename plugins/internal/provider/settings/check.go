@@ -86,7 +86,8 @@ func (s Settings) checkKey() error {
 		return sdk.Problem(readable, edn.K("base-url"))
 	}
 	if strings.ContainsFunc(s.APIKey, func(r rune) bool { return r <= ' ' || r == 0x7f || r > 0xff }) {
-		return sdk.Problem("holds a blank, a line break or another character that no header can carry", edn.K("api-key"))
+		return sdk.Problem("contains a blank, a line break or another character that is not allowed in a header",
+			edn.K("api-key"))
 	}
 	return nil
 }
