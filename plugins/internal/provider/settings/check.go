@@ -18,7 +18,7 @@ import (
 const maxStop = 16
 
 // readable is the problem of a key that would be sent unencrypted.
-const readable = "is http to another machine, and the key would be readable on the way: " +
+const readable = "uses http to another machine, which would send the key unencrypted: " +
 	"use https, or set allow_plaintext = true"
 
 // Check returns an error that joins every mistake which the schema of the
@@ -29,13 +29,14 @@ func (s Settings) Check() error {
 
 	if s.Preset != "" && !slices.Contains(presetsOf(s.Provider), s.Preset) {
 		names := strings.Join(presetsOf(s.Provider), ", ")
-		add(fmt.Sprintf("provider %s has no preset %s: it is one of %s", s.Provider, s.Preset, names), edn.K("preset"))
+		add(fmt.Sprintf("provider %s has no preset %s: expected one of %s", s.Provider, s.Preset, names),
+			edn.K("preset"))
 	}
 	if s.base() == "" {
-		add("is missing: servers of preset "+s.PresetOf().Name+" have no address of their own", edn.K("base-url"))
+		add("is missing: preset "+s.PresetOf().Name+" has no default address", edn.K("base-url"))
 	}
 	if s.APIVersion != "" && s.PresetOf().Version == "" {
-		add("is of no use: requests of preset "+s.PresetOf().Name+" name no version", edn.K("api-version"))
+		add("has no effect: requests of preset "+s.PresetOf().Name+" do not contain a version", edn.K("api-version"))
 	}
 	if u, err := parseURL(s.base()); err != nil && s.base() != "" {
 		add(err.Error(), edn.K("base-url"))
@@ -53,7 +54,7 @@ func (s Settings) Check() error {
 		}
 	}
 	if len(s.Models) == 0 {
-		add("there is no model block, so the plugin would have no capability", edn.K("model"))
+		add("expected at least one model block", edn.K("model"))
 	}
 	return errors.Join(append(all, s.CheckModels("model")...)...)
 }
