@@ -92,8 +92,8 @@ func (r Report) JUnit() ([]byte, error) {
 	}
 	if stale := r.Stale(); len(stale) > 0 {
 		c := junitCase{Class: "baseline", Name: "stale", Time: "0.000", Failure: &junitProblem{
-			Type: "stale", Message: "these no longer fail: remove them from the baseline", Text: strings.Join(stale,
-				"\n"),
+			Type: "stale", Message: "these no longer fail: remove them from the baseline",
+			Text: strings.Join(stale, "\n"),
 		}}
 		all.Suites = append(all.Suites, junitSuite{
 			Name:      "baseline",
