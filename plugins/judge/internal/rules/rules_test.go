@@ -89,7 +89,7 @@ func TestParseRefuses(t *testing.T) {
 		`[{:rule :length :minimum 1 :max 2}]`:   "unknown key :minimum",
 		`[{:rule :length :min 1 :weight -1}]`:   "[:rules 0 :weight]",
 		`[{:rule :length :min 1 :weight 0}]`:    "all weights are 0",
-		`[{:rule :length :min 1} {:rule :length :max 2}]`: "give each its own :id",
+		`[{:rule :length :min 1} {:rule :length :max 2}]`: "give each rule its own :id",
 		`[{:rule :terms}]`:                   "[:rules 0 :all]",
 		`[{:rule :terms :all [1]}]`:          "[:rules 0 :all]",
 		`[{:rule :forbidden :any []}]`:       "[:rules 0 :any]",
