@@ -117,7 +117,7 @@ func messagesOf(in edn.Value) ([]conversation.Message, error) {
 		return nil, contract.Errorf("agent/context-incomplete",
 			"the host did not add the :messages of conversation %s", in.Key("conversation/id"))
 	case !list.IsVector() && !list.IsList():
-		return nil, at(contract.Errorf("input/invalid", "an agent needs :messages, a vector, not %.80s", list),
+		return nil, at(contract.Errorf("input/invalid", "expected a vector in :messages, found %.80s", list),
 			edn.K("messages"))
 	}
 	var all []conversation.Message

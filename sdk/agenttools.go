@@ -49,7 +49,7 @@ func (r *AgentRun) Functions(ctx context.Context) ([]agent.Function, error) {
 		for _, effect := range c.Effects {
 			if effect != "none" && !slices.Contains(allowed, effect) {
 				return nil, contract.Errorf("effects/missing-required",
-					"the tool :%s has the effect :%s, which the call of the agent may not have", names[i], effect).
+					"the tool :%s has the effect :%s, which the call of the agent does not permit", names[i], effect).
 					WithDetail("effect", edn.K(effect))
 			}
 		}
@@ -121,7 +121,7 @@ func describeTool(c Callable) string {
 func readArgs(name, args string) (edn.Value, error) {
 	input, err := edn.ReadString(args)
 	if err != nil || !input.IsMap() {
-		return edn.Nil(), fmt.Errorf("the arguments of :%s are a map, not %.80s", name, args)
+		return edn.Nil(), fmt.Errorf("expected a map as the arguments of :%s, found %.80s", name, args)
 	}
 	if ids := contract.Handles(input); len(ids) > 0 {
 		return edn.Nil(), &agent.AbortError{Err: contract.Errorf("auth/forbidden",
@@ -154,4 +154,4 @@ func resultText(out edn.Value) string {
 	return string(text)
 }
 
-var errNoTask = errors.New("the arguments are {:task \"..\"}, a text for the agent")
+var errNoTask = errors.New("expected the arguments {:task \"..\"} with a text for the agent")

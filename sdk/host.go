@@ -135,7 +135,7 @@ func (h *Host) request(ask Ask) (edn.Value, error) {
 
 func (h *Host) reachable(op string) error {
 	if h.caller == nil {
-		return contract.Errorf("runtime/not-ready", "%s: this plugin has no host to ask", op)
+		return contract.Errorf("runtime/not-ready", "%s: the plugin is not connected to a host", op)
 	}
 	return nil
 }

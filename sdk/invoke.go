@@ -10,7 +10,7 @@ import (
 )
 
 // errDrained is the cause of calls canceled at the deadline of a drain.
-var errDrained = contract.Errorf("runtime/not-ready", "the plugin was drained and the call did not end in time")
+var errDrained = contract.Errorf("runtime/not-ready", "the call did not end before the deadline of the drain")
 
 // Invoke implements wire.Service.
 func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_ edn.Value, err error) {

@@ -71,21 +71,22 @@ var pluginName = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]{0,63}$`)
 func (p *Plugin) validate() error {
 	var all []error
 	if !pluginName.MatchString(p.Name) {
-		all = append(all, fmt.Errorf("plugin name %q: want %s", p.Name, pluginName))
+		all = append(all, fmt.Errorf("plugin name %q: expected a match of %s", p.Name, pluginName))
 	}
 	if p.Version == "" {
 		all = append(all, fmt.Errorf("plugin %s: no version", p.Name))
 	}
 	for _, f := range p.Features {
 		if !slices.Contains([]string{FeatureHostCalls, FeatureHotSwap, FeatureMux, FeatureStreaming}, f) {
-			all = append(all, fmt.Errorf("plugin %s: feature %q: want %s or %s", p.Name, f, FeatureHostCalls, FeatureHotSwap))
+			all = append(all,
+				fmt.Errorf("plugin %s: feature %q: expected %s or %s", p.Name, f, FeatureHostCalls, FeatureHotSwap))
 		}
 	}
 	if p.MaxInFlight < 0 {
-		all = append(all, fmt.Errorf("plugin %s: MaxInFlight is negative", p.Name))
+		all = append(all, fmt.Errorf("plugin %s: MaxInFlight is %d, expected 0 or more", p.Name, p.MaxInFlight))
 	}
 	if len(p.Capabilities) == 0 && p.Config == nil {
-		all = append(all, fmt.Errorf("plugin %s: no capability and no Config that could give one", p.Name))
+		all = append(all, fmt.Errorf("plugin %s: expected a capability, or a Config that offers some", p.Name))
 	}
 	all = append(all, validateCapabilities(p.Capabilities))
 	return errors.Join(all...)

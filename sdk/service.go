@@ -190,7 +190,8 @@ func (s *Service) Configure(ctx context.Context, given wire.Setup, host *wire.Ca
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
 	if s.setup.Load() != nil || s.closed.Load() {
-		return d, contract.Errorf("runtime/protocol", "configure: the plugin is configured already or ending")
+		return d, contract.Errorf("runtime/protocol",
+			"configure: the plugin is already configured, or is shutting down")
 	}
 	s.level.Set(levelOf(given.LogLevel))
 	next := &setup{given: given, host: host}

@@ -24,7 +24,7 @@ func depthOf(in edn.Value) (int, error) {
 	depth, ok := parent.Key("depth").AsInt()
 	if !ok || depth < 1 || depth > maxDepth {
 		return 0, contract.Errorf("agent/context-incomplete",
-			"the :depth under :agent/parent is 1 to %d, not %s", maxDepth, parent.Key("depth"))
+			"expected 1 to %d in :depth under :agent/parent, found %s", maxDepth, parent.Key("depth"))
 	}
 	return int(depth), nil
 }

@@ -109,7 +109,7 @@ func (p *chessPlugin) start(_ context.Context, cfg settings) error {
 	}
 	path, err := program.Locate(cfg.Path)
 	if err != nil {
-		p.missing = fmt.Errorf("install the engine or change its path: %w", err)
+		p.missing = fmt.Errorf("%w; install the engine, or set path to its program", err)
 		return nil
 	}
 	p.external = uci.New(path, cfg.Args, cfg.Options)

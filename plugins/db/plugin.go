@@ -104,7 +104,7 @@ func call(ctx context.Context, crew *worker.Crew, tool effects.Tool, in edn.Valu
 		return edn.Nil(), failed
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, work.Timeout()+grace,
-		contract.Errorf("timeout/hard", ":%s: the worker did not end in time", tool.ID))
+		contract.Errorf("timeout/hard", ":%s: the worker did not end within %s", tool.ID, work.Timeout()+grace))
 	defer cancel()
 	return crew.Run(ctx, parts)
 }

@@ -69,7 +69,7 @@ func readInput(v edn.Value) (input, error) {
 			edn.K("task/result"))
 	}
 	if in.pairwise() && in.task.Other.Len() == 0 {
-		return input{}, refused("the answer that it is compared to", in.task.Other, edn.K("task/other"))
+		return input{}, refused("the other answer of the comparison", in.task.Other, edn.K("task/other"))
 	}
 	return in, in.read(v.Key("judge"))
 }

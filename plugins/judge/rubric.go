@@ -87,13 +87,13 @@ func (j rubricJudge) draw(n int, input edn.Value) (string, error) {
 	b, all := make([]byte, n), input.String()
 	for range maxDraws {
 		if _, err := io.ReadFull(j.random, b); err != nil {
-			return "", fmt.Errorf("judge: draw a mark: %w", err)
+			return "", fmt.Errorf("judge: draw a random code: %w", err)
 		}
 		if drawn := hex.EncodeToString(b); !strings.Contains(all, drawn) {
 			return drawn, nil
 		}
 	}
-	return "", fmt.Errorf("judge: draw a mark: each of %d draws occurs in the input", maxDraws)
+	return "", fmt.Errorf("judge: draw a random code: each of %d codes occurs in the input", maxDraws)
 }
 
 func (s *session) grade(ctx context.Context) error {
@@ -223,7 +223,7 @@ func (s *session) unserved(err error) error {
 		return err
 	}
 	return contract.Errorf("runtime/not-ready", "judge/rubric: no capability answers :%s: %w", s.intent, e).
-		WithHint("declare a model that serves the intent, or let judge/rules judge")
+		WithHint("declare a model that serves the intent, or use judge/rules")
 }
 
 // kin returns an error if the judge's model is of the author's family
@@ -237,7 +237,7 @@ func (in input) kin(family, capability string) error {
 		return contract.Errorf("judge/same-family",
 			"the judging model is of the family %q, like the model that wrote the answer", family)
 	case capability != "" && capability == a.capability:
-		return contract.Errorf("judge/same-family", "the judging model also wrote the answer, :%s", capability)
+		return contract.Errorf("judge/same-family", "the judging model :%s also wrote the answer", capability)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	if r.Rules.IsNil() {
-		return edn.Nil(), noScore("the rubric has no rules, and nothing else can be checked without a model").
+		return edn.Nil(), noScore("the rubric has no rules, and its criteria need a model").
 			WithHint("declare a model that serves :model/chat, or give the rubric rules")
 	}
 	set, err := rules.Parse(r.Rules)
@@ -40,12 +40,12 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	out := verdict{limits: []string{surface}, criteria: map[string]*big.Rat{}, why: map[string][]string{}}
 	said := set.Judge(j.subject(in, in.task.Result))
 	if said.Score == nil {
-		return edn.Nil(), noScore("no rule has anything to judge by").
+		return edn.Nil(), noScore("no rule found the data that it checks in the answer").
 			WithHint("check the sources that the rules name")
 	}
 	for id, o := range said.Outcomes {
 		if o.Score == nil {
-			out.limits = append(out.limits, "rule "+id+" had nothing to judge by")
+			out.limits = append(out.limits, "rule "+id+" did not find the data that it checks")
 			continue
 		}
 		out.criteria[id], out.why[id] = o.Score, o.Findings
@@ -62,7 +62,7 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	if in.pairwise() {
 		other := set.Judge(j.subject(in, in.task.Other))
 		if other.Score == nil {
-			return edn.Nil(), noScore("no rule has anything to judge the other answer by")
+			return edn.Nil(), noScore("no rule found the data that it checks in the other answer")
 		}
 		choice := compared(said.Score, other.Score)
 		out.total = won(choice)

@@ -189,7 +189,7 @@ func TestContextIsWeighed(t *testing.T) {
 			d := o.err.Details
 			assert.Equal(t, tt.details, edn.Vector(d.Key("tokens-in"), d.Key("context-tokens"), d.Key("tokens/counted-by")).String())
 			assert.Equal(t, "false", d.Key("sent?").String())
-			assert.Contains(t, o.err.Message, "tokens, the model reads")
+			assert.Contains(t, o.err.Message, "tokens, the context window of the model has")
 		})
 	}
 	r := counting(t, "openai", `{:name "gpt-4o" :context 700}`, nil, talks()["openai-chat"].whole("fine"))

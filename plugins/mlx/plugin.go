@@ -159,7 +159,7 @@ func (h *service) spawn(
 	if t.provider, t.models, err = h.set.Build(s.Port(), clock); err != nil {
 		s.Kill()
 		s.Gone()
-		return nil, contract.Errorf("model/start-failed", "%s", err)
+		return nil, contract.Errorf("model/start-failed", "configure the client of the model server: %s", err)
 	}
 	return t, nil
 }

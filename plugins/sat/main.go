@@ -122,7 +122,7 @@ func (p *satPlugin) start(ctx context.Context, cfg settings) error {
 	}
 	path, err := program.Locate(cfg.program())
 	if err != nil {
-		p.missing = fmt.Errorf("install the solver or change its path: %w", err)
+		p.missing = fmt.Errorf("%w; install the solver, or set path to its program", err)
 		return nil
 	}
 	e := &solve.External{

@@ -131,7 +131,7 @@ func (r *scriptReader) add(at edn.Position, format string, args ...any) {
 func (r *scriptReader) script(v edn.Value) script {
 	s := script{roles: map[string]role{}, schemas: map[string]edn.Value{}}
 	if v.Kind() != edn.KindMap {
-		r.fault(nil, "a script is a map with :capabilities")
+		r.fault(nil, "a script is a map with :capabilities, not %.80s", v)
 		return s
 	}
 	r.known(nil, v, "a script", []string{"capabilities", "schemas"})
@@ -145,7 +145,7 @@ func (r *scriptReader) script(v edn.Value) script {
 	path := []edn.Value{edn.K("capabilities")}
 	capabilities := v.Key("capabilities")
 	if capabilities.Kind() != edn.KindMap || capabilities.Len() == 0 {
-		r.fault(path, ":capabilities is a map of at least one capability")
+		r.fault(path, ":capabilities is a map of at least one capability, not %.80s", capabilities)
 		return s
 	}
 	for id, body := range capabilities.Entries() {
@@ -167,7 +167,7 @@ func (r *scriptReader) role(at []edn.Value, id, body edn.Value) role {
 	var out role
 	steps := body.Key("steps")
 	if steps.Kind() != edn.KindVector || steps.Len() == 0 {
-		r.fault(at, "%s: :steps is a vector of at least one step", id)
+		r.fault(at, "%s: :steps is a vector of at least one step, not %.80s", id, steps)
 	}
 	plans, values := false, false
 	for i := range steps.Len() {
@@ -266,15 +266,15 @@ func (r *scriptReader) argument(at []edn.Value, s step) {
 	switch s.action {
 	case actError:
 		if !s.arg.Key("type").IsKeyword() {
-			r.fault(at, ":error is a map with a :type")
+			r.fault(at, ":error is a map with a :type, not %.80s", s.arg)
 		}
 	case actPlan:
 		if s.arg.Kind() != edn.KindMap {
-			r.fault(at, ":plan is a map")
+			r.fault(at, ":plan is a map, not %.80s", s.arg)
 		}
 	case actRaw:
 		if !s.arg.IsString() {
-			r.fault(at, ":raw is a string")
+			r.fault(at, ":raw is a string, not %.80s", s.arg)
 		}
 	case actAsk:
 		r.ask(append(slices.Clone(at), edn.K("ask")), s.arg)
@@ -320,7 +320,7 @@ func (r *scriptReader) ask(at []edn.Value, ask edn.Value) {
 func (r *scriptReader) pieces(at []edn.Value, stream edn.Value) []edn.Value {
 	at = append(slices.Clone(at), edn.K("stream"))
 	if stream.Kind() != edn.KindVector {
-		r.fault(at, ":stream is a vector of strings and maps")
+		r.fault(at, ":stream is a vector of strings and maps, not %.80s", stream)
 		return nil
 	}
 	pieces := slices.Collect(stream.Elems())

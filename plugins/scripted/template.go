@@ -57,7 +57,7 @@ func fillText(text string, from edn.Value) (string, error) {
 		}
 		path, after, closed := strings.Cut(rest, "}}")
 		if !closed {
-			return "", contract.Errorf("render/syntax", "fill template: {{ without }} in %q", text)
+			return "", contract.Errorf("render/syntax", "fill template: a {{ has no closing }} in %q", text)
 		}
 		v, ok := reach(from, strings.TrimSpace(path))
 		if !ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/testrunner/internal/suite"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
@@ -74,7 +75,7 @@ func (in *request) check() error {
 	dir := edn.Text(in.Dir)
 	switch {
 	case strings.ContainsRune(in.Dir, 0):
-		return refused("dir", dir, "a path")
+		return refused("dir", dir, "a path without NUL")
 	case !filepath.IsAbs(in.Dir):
 		// The host resolves relative paths; callers do not know the plugin's
 		// own directory.
@@ -83,7 +84,7 @@ func (in *request) check() error {
 	in.Dir = filepath.Clean(in.Dir)
 	info, err := os.Stat(in.Dir)
 	if err != nil {
-		return refused("dir", dir, "a directory that can be read: "+reasonOf(err))
+		return refused("dir", dir, "a directory that can be read ("+reasonOf(err)+")")
 	}
 	if !info.IsDir() {
 		return refused("dir", dir, "a directory, not a file")
@@ -123,10 +124,11 @@ func readable(dir string) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return nil // other errors show when it is used
 	}
-	return contract.Errorf("effects/scope-denied", "dir: the plugin may not read %s", dir).
+	return contract.Errorf("effects/scope-denied", "dir: the plugin has no permission to read %s", dir).
 		WithDetail("path", edn.Vector(edn.K("dir"))).
 		WithDetail("got", edn.Text(dir)).
-		WithHint("add the directory to read_paths in the isolation block of the plugin, and see that the user of the host may read it")
+		WithHint("add the directory to read_paths in the isolation block of the plugin, and check that the " +
+			"user of the host has read access")
 }
 
 // reasonOf returns the innermost text of a file system error.
@@ -205,7 +207,8 @@ func fieldOf(path []edn.Value) string {
 
 // refused returns the error for an invalid field.
 func refused(field string, got edn.Value, expected string) error {
-	return contract.Errorf("input/invalid", "%s: expected %s", field, expected).
+	return contract.Errorf("input/invalid", "%s: expected %s, found %s", field, expected,
+		launch.Clip(got.String(), 200)).
 		WithDetail("path", edn.Vector(edn.K(field))).
 		WithDetail("expected", edn.Text(expected)).
 		WithDetail("got", got)

@@ -133,10 +133,10 @@ func (r *runner) command(in request, report string) (suite.Spec, error) {
 	command, format := in.Command, in.Format
 	if len(command) == 0 {
 		if format != "" && format != suite.GoJSON {
-			return suite.Spec{}, refused("command", edn.Nil(), "a command, which the format :"+string(format)+" needs")
+			return suite.Spec{}, refused("command", edn.Nil(), "a command for the format :"+string(format))
 		}
 		if !suite.HasGoModule(in.Dir) {
-			return suite.Spec{}, refused("command", edn.Nil(), "a command: there is no go.mod in :dir or above it")
+			return suite.Spec{}, refused("command", edn.Nil(), "a command, because :dir and its parents have no go.mod")
 		}
 		command = []string{"go", "test"}
 		if len(in.Packages) == 0 {

@@ -22,7 +22,7 @@ func TestProblemsOfAgents(t *testing.T) {
 	for _, op := range []string{":show", ":validate"} {
 		bare := one(op, "bare")
 		assert.Equal(t, "false", bare.Key("valid?").String())
-		assert.Equal(t, `["it has no prompt \"file\"" "it has no prompt \"directory\""]`, bare.Key("problems").String())
+		assert.Equal(t, `["no prompt \"file\" is configured" "no prompt \"directory\" is configured"]`, bare.Key("problems").String())
 		for _, name := range []string{"notes", "reader", "writer"} {
 			sound := one(op, name)
 			assert.Equal(t, "true []", sound.Key("valid?").String()+" "+sound.Key("problems").String(), name)

@@ -119,7 +119,7 @@ func (r *request) named(ctx context.Context, name string) (seq uint64, err error
 				return nil
 			}
 		}
-		return contract.Errorf("seq/unknown", "there is no snapshot %q", name).WithOp("snapshot", name)
+		return contract.Errorf("seq/unknown", "the workspace has no snapshot of this name").WithOp("snapshot", name)
 	})
 	return seq, err
 }

@@ -237,7 +237,8 @@ func (h *hub) enter(at place) (o *opened, first bool, err error) {
 		h.open[at.root] = o
 	}
 	if o.users >= maxConcurrent {
-		return nil, false, contract.Errorf("runtime/overloaded", "the workspace answers %d requests already", maxConcurrent).
+		return nil, false, contract.Errorf("runtime/overloaded", "the workspace serves %d requests, which is the limit",
+			maxConcurrent).
 			WithOp("workspace", at.root).WithDetail("limit", edn.K("concurrent-requests")).WithDetail("max", edn.Int(maxConcurrent))
 	}
 	o.users++

@@ -110,7 +110,8 @@ func (w *exportWriter) Write(p []byte) (int, error) {
 	w.show(w.total, 0)
 	if w.out == nil && w.rest.Len() > maxInline {
 		return 0, contract.Errorf("limit/exceeded", "the export has more than %d bytes, which is too much for one answer", maxInline).
-			WithDetail("limit", edn.K("export")).WithDetail("max", edn.Int(maxInline)).WithHint("read it in :chunks?, as `ferment workspace export` does")
+			WithDetail("limit", edn.K("export")).WithDetail("max", edn.Int(maxInline)).
+			WithHint("set :chunks? true to receive it in parts, as `ferment workspace export` does")
 	}
 	for w.out != nil && w.rest.Len() >= chunkBytes {
 		if err := w.send(w.rest.Next(chunkBytes)); err != nil {
@@ -203,7 +204,8 @@ func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
 	name, _ := in.Key("file").AsString()
 	want, _ := in.Key("blob").AsString()
 	if encoded != "" && name != "" || encoded == "" && name == "" && want == "" {
-		return nil, invalid(edn.Vector(append(at, edn.K("content/b64"))...), "one of :content/b64, :file and :blob is expected")
+		return nil, invalid(edn.Vector(append(at, edn.K("content/b64"))...),
+			"expected one of :content/b64, :file and :blob")
 	}
 	var content []byte
 	var err error

@@ -79,7 +79,8 @@ func (r *request) perform(ctx context.Context) (edn.Value, error) {
 	case errors.Is(err, contract.OfType("path/not-in-tree")), errors.Is(err, contract.OfType("node/not-found")) && r.text("path") != "":
 		err = r.ws.NotInTree(ctx, err, contract.AsError(err).Object)
 	case r.ws.Store.Follows() && errors.Is(err, contract.OfType("store/corrupt")):
-		err = contract.Errorf("store/locked", "another process changed what was read: %w", err).WithOp("workspace", r.root)
+		err = contract.Errorf("store/locked", "another process changed the store during the read: %w", err).
+			WithOp("workspace", r.root)
 	}
 	return result, err
 }

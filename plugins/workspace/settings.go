@@ -90,7 +90,8 @@ func checkSettings(cfg settings) error {
 	}
 	if cfg.DefaultAgent != "" {
 		if _, declared := cfg.Agents[cfg.DefaultAgent]; !declared && !builtIn(cfg.DefaultAgent) {
-			problems = append(problems, sdk.Problem(fmt.Sprintf("there is no agent %q", cfg.DefaultAgent), edn.K("default-agent")))
+			problems = append(problems,
+				sdk.Problem(fmt.Sprintf("unknown agent %q", cfg.DefaultAgent), edn.K("default-agent")))
 		}
 	}
 	for i, pattern := range cfg.NeverSend {

@@ -45,7 +45,7 @@ func (r *request) checkDataDir() error {
 	if err != nil || asked == at.data || asked == r.cfg.DataDir {
 		return err
 	}
-	return invalid(edn.Vector(edn.K("data-dir")), "the store of this workspace lies in %s", at.data).
+	return invalid(edn.Vector(edn.K("data-dir")), "the store of this workspace is in %s", at.data).
 		WithHint("set data_dir in the config block of the plugin, and allow it in isolation { write_paths }")
 }
 
@@ -54,7 +54,8 @@ func initialize(ctx context.Context, r *request) (edn.Value, error) {
 	have := r.ws.Store.Identity
 	if asked := r.text("scheme"); asked != "" {
 		if want := core.SchemeOf(asked, r.ws.Root, r.hub.git); want != have.Scheme {
-			return edn.Nil(), contract.Errorf("workspace/exists", "it has the scheme %s, not %s", have.Scheme, want).WithOp("workspace", r.ws.Root)
+			return edn.Nil(), contract.Errorf("workspace/exists", "the store has the scheme %s, expected %s",
+				have.Scheme, want).WithOp("workspace", r.ws.Root)
 		}
 	}
 	return r.view(ctx, func(_ *store.Snapshot, out *edn.MapBuilder) error {
@@ -105,7 +106,8 @@ func (r *request) knownPaths(ctx context.Context, paths []string) error {
 				return err
 			}
 			if now == nil {
-				return contract.Errorf("path/not-in-tree", "it is neither on the disk nor in the tree").WithOp("scan", store.Shown(path))
+				return contract.Errorf("path/not-in-tree", "the path is neither on disk nor in the tree").
+					WithOp("scan", store.Shown(path))
 			}
 		}
 		return nil

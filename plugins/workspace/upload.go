@@ -49,7 +49,8 @@ func (u *uploads) add(blob string, at int, part []byte) (int, error) {
 	same := have[at:min(end, len(have))]
 	switch differs := !bytes.Equal(same, part[:len(same)]); {
 	case differs && at > 0:
-		return 0, invalid(edn.Vector(edn.K("content/b64")), "other bytes were received from byte %d on", at).
+		return 0, invalid(edn.Vector(edn.K("content/b64")),
+			"the part differs from the bytes received earlier at byte %d and later", at).
 			WithHint("send the file again, from byte 0")
 	case differs:
 		f.content = slices.Clone(part) // readers may still have the other bytes

@@ -97,8 +97,9 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 		errors.Is(err, syscall.ENOTDIR):
 		return nil, ErrNoDaemon
 	case errors.Is(err, fs.ErrPermission):
-		return nil, contract.Errorf("auth/forbidden", "the daemon of this data directory belongs to another user").
-			WithHint("use --local, or run as that user")
+		return nil, contract.Errorf("auth/forbidden", "connect to the daemon: no permission to use the socket %s",
+			socket).
+			WithHint("use --local, or run as the user of the daemon")
 	case err != nil:
 		return nil, fmt.Errorf("reach the daemon: %w", err)
 	}

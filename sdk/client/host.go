@@ -74,7 +74,9 @@ func (c *Client) Audit(ctx context.Context, f TrailFilter) (rows []edn.Value, cu
 	for line := range strings.Lines(text) {
 		row, err := edn.ReadJSON([]byte(line), edn.WithLimits(edn.Stored))
 		if err != nil {
-			return nil, "", contract.Errorf("runtime/protocol", "a row of the response is not valid JSON: %w", err)
+			return nil, "", contract.Errorf("runtime/protocol", "GET /v1/admin/audit: a row is not valid JSON: %w",
+				err).
+				WithHint("client and daemon may differ in version: compare \"ferment version\" of both")
 		}
 		rows = append(rows, row)
 	}

@@ -61,7 +61,9 @@ func decode(v edn.Value, err error, into any) error {
 		return err
 	}
 	if err := edn.Decode(v, into); err != nil {
-		return contract.Errorf("runtime/protocol", "the response has another form than this client expects: %w", err)
+		return contract.Errorf("runtime/protocol", "the response does not have the form that this client expects: %w",
+			err).
+			WithHint("client and daemon may differ in version: compare \"ferment version\" of both")
 	}
 	return nil
 }

@@ -104,14 +104,14 @@ func (p Policy) Validate() error {
 	switch p.Network {
 	case "", Offline:
 		if len(p.ConnectPorts)+len(p.BindPorts) > 0 {
-			return policyError("ports are named, but the network is none")
+			return policyError("ports are set, but the network is none")
 		}
 	case Loopback, Ports:
 	default:
 		return policyError("unknown network %q: expected none, loopback or ports", p.Network)
 	}
 	if slices.Contains(p.ConnectPorts, 0) {
-		return policyError("port 0 cannot be connected to")
+		return policyError("port 0 is not a port to connect to: expected 1 to 65535")
 	}
 	for _, list := range [][]string{p.ReadPaths, p.ListPaths, p.WritePaths, p.ExecPaths} {
 		for _, path := range list {
@@ -121,7 +121,7 @@ func (p Policy) Validate() error {
 		}
 	}
 	if p.Limits.Cores < 0 {
-		return policyError("a share of %g processors", p.Limits.Cores)
+		return policyError("expected a share of at least 0 processors, found %g", p.Limits.Cores)
 	}
 	return nil
 }

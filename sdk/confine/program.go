@@ -54,7 +54,8 @@ func formOf(f *os.File, path string) (form, error) {
 func scriptForm(head []byte, path string) (form, error) {
 	line, _, whole := bytes.Cut(head, []byte{'\n'})
 	if !whole && len(head) == 254 {
-		return form{}, &Error{Layer: LayerProgram, Path: path, Err: errors.New("the first line of the script is too long")}
+		return form{}, &Error{Layer: LayerProgram, Path: path,
+			Err: errors.New("the first line of the script has more than 255 bytes")}
 	}
 	interpreter, argument, _ := strings.Cut(strings.TrimSpace(string(line)), " ")
 	if !filepath.IsAbs(interpreter) {
@@ -70,7 +71,7 @@ func scriptForm(head []byte, path string) (form, error) {
 func loaderOf(f *os.File) (path string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("its ELF header is broken: %v", r)
+			err = fmt.Errorf("its ELF header is malformed: %v", r)
 		}
 	}()
 	file, err := elf.NewFile(f)
@@ -138,7 +139,7 @@ func resolve(f *os.File, path string, argv, env []string) (resolved, error) {
 		r.extra.exec = append(r.extra.exec, r.path)
 	}
 	return r, &Error{Layer: LayerProgram, Path: path,
-		Err: errors.New("its interpreter is a script, and so on, too many times")}
+		Err: fmt.Errorf("the chain of interpreters has more than %d scripts", maxScripts)}
 }
 
 // throughEnv resolves the argument of a script for env as the program env

@@ -109,7 +109,7 @@ func (p *Prepared) Outcome(limit time.Duration) error {
 	text, err := readAll(p.status)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline did not get ready within " + limit.String())}
+		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline was not ready within " + limit.String())}
 	case err != nil:
 		return &Error{Layer: LayerProgram, Err: err}
 	case len(text) == 0:

@@ -85,7 +85,7 @@ func (s Start) Prepare() (*Prepared, error) {
 func handOver(text []byte) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("hand the orders over: %w", err)}
+		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("pass the policy to the trampoline: %w", err)}
 	}
 	go func() {
 		_, _ = w.Write(text)
@@ -144,11 +144,11 @@ func trampoline(args []string) int {
 func readOrder(args []string) (order, error) {
 	var o order
 	if len(args) > 0 {
-		return o, errors.New("it takes no arguments")
+		return o, errors.New("expected no arguments")
 	}
 	for _, fd := range []int{fdOrder, fdProgram, fdStatus} {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
-			return o, errors.New("it received no orders")
+			return o, errors.New("expected the open descriptors of a policy, a program and a status pipe")
 		}
 		unix.CloseOnExec(fd)
 	}

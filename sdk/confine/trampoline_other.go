@@ -11,7 +11,8 @@ import (
 // Prepare fails: this system has no trampoline. Start the program directly if
 // the policy permits that.
 func (s Start) Prepare() (*Prepared, error) {
-	return nil, &Error{Layer: LayerProgram, Path: s.Path, Err: fmt.Errorf("there is no confinement on %s", Probe().System)}
+	return nil, &Error{Layer: LayerProgram, Path: s.Path,
+		Err: fmt.Errorf("confinement is not supported on %s", Probe().System)}
 }
 
 func readAll(f *os.File) ([]byte, error) { return io.ReadAll(f) }

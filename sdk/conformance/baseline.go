@@ -27,7 +27,7 @@ func ParseBaseline(text string) (*Baseline, error) {
 		case strings.ContainsAny(id, " \t"):
 			return nil, fmt.Errorf("line %d: %q is not the id of a check: expected one on each line, such as core/cancel/stops", n, id)
 		case slices.Contains(b.IDs, id):
-			return nil, fmt.Errorf("line %d: %s is there twice", n, id)
+			return nil, fmt.Errorf("line %d: %s is listed twice", n, id)
 		default:
 			b.IDs = append(b.IDs, id)
 		}

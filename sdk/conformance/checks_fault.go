@@ -177,7 +177,7 @@ func (b *bench) cutBy(ctx context.Context, in Instance, d contract.Description, 
 	case <-in.Done():
 		return nil
 	case <-time.After(b.exit):
-		return &fault{errors.New("a killed process is still there")}
+		return &fault{fmt.Errorf("the process did not end within %s after the kill", b.exit)}
 	}
 }
 

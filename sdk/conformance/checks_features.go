@@ -86,7 +86,7 @@ func (b *bench) streamsAtOnce(ctx context.Context, check func(answer) error) err
 		wg.Wait()
 		for _, err := range failures {
 			if err != nil {
-				return fmt.Errorf("beside other calls: %w", err)
+				return fmt.Errorf("in parallel with other calls: %w", err)
 			}
 		}
 	}

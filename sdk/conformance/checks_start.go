@@ -52,7 +52,7 @@ func (b *bench) bare(ctx context.Context, env []string, until func(line string) 
 ) (out string, exit launch.Exit, ended bool, err error) {
 	t, ok := b.target.(process)
 	if !ok {
-		return "", exit, false, &fault{fmt.Errorf("the target starts no processes")}
+		return "", exit, false, &fault{fmt.Errorf("the target does not start processes")}
 	}
 	p, err := launch.Start(launch.Command{Path: t.command[0], Args: t.command[1:], Env: append(env, t.env...)})
 	if err != nil {

@@ -92,7 +92,8 @@ func (r Report) JUnit() ([]byte, error) {
 	}
 	if stale := r.Stale(); len(stale) > 0 {
 		c := junitCase{Class: "baseline", Name: "stale", Time: "0.000", Failure: &junitProblem{
-			Type: "stale", Message: "these do not fail any more: take them out of the baseline", Text: strings.Join(stale, "\n"),
+			Type: "stale", Message: "these no longer fail: remove them from the baseline",
+			Text: strings.Join(stale, "\n"),
 		}}
 		all.Suites = append(all.Suites, junitSuite{
 			Name:      "baseline",
@@ -183,7 +184,7 @@ func (r Report) Markdown() []byte {
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %d |\n", p, passed+failed+faults, passed, failed, faults)
 	}
 	for _, id := range r.Stale() {
-		fmt.Fprintf(&b, "\nThe baseline is stale: `%s` does not fail any more.\n", id)
+		fmt.Fprintf(&b, "\nThe baseline is stale: `%s` no longer fails.\n", id)
 	}
 	for _, res := range r.Results {
 		if res.Status == Pass || res.Blocked != "" {

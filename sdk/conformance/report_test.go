@@ -131,7 +131,7 @@ func TestParseBaseline(t *testing.T) {
 	assert.False(t, (*Baseline)(nil).Knows("core/a/b"))
 	for text, says := range map[string]string{
 		"core/a/b core/c/d":  "line 1",
-		"core/a/b\ncore/a/b": "line 2: core/a/b is there twice",
+		"core/a/b\ncore/a/b": "line 2: core/a/b is listed twice",
 	} {
 		_, err := ParseBaseline(text)
 		require.Error(t, err)

@@ -44,7 +44,7 @@ func TestPluginThatDoesNotGetFar(t *testing.T) {
 		"it ends":     {Process([]string{"/bin/sh", "-c", "echo no module named grpc >&2; exit 7"}, nil), "core/start/certificate", "it ended before the handshake: exit status 7", "no module named grpc", "core/start/by-hand"},
 		"it prints":   {Process([]string{"/bin/sh", "-c", "echo hello; exec cat"}, nil), "core/start/certificate", `it printed "hello"`, "hello", "core/start/by-hand"},
 		"core 2":      {Process([]string{"/bin/sh", "-c", "echo '2|1|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "build it with a current library", "", "core/start/protocol"},
-		"open":        {Process([]string{"/bin/sh", "-c", "echo '1|1|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "mutual TLS only", "", "core/start/protocol"},
+		"open":        {Process([]string{"/bin/sh", "-c", "echo '1|1|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "the host requires mutual TLS", "", "core/start/protocol"},
 		"newer":       {Process([]string{"/bin/sh", "-c", "echo '1|7|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "upgrade the host", "", "core/start/protocol"},
 		"no version":  {InProcess(sdk.Plugin{Name: "x"}), "core/describe/bare", "no version", "", ""},
 		"needs words": {InProcess(refuses), "core/describe/metadata", "model", "", "core/describe/bare"},

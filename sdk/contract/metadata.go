@@ -261,7 +261,7 @@ func (s site) word(field, otherwise string, words ...string) string {
 	}
 	name, _ := v.AsKeyword()
 	if !slices.Contains(words, name) {
-		s.bad(edn.K(field), "is none of the words", enumOf(words), v, Nearest(name, words))
+		s.bad(edn.K(field), "is not one of the words", enumOf(words), v, Nearest(name, words))
 	}
 	return name
 }

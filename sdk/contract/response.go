@@ -214,7 +214,7 @@ func foldStream(result edn.Value) (edn.Value, *Error) {
 		name, _ := event.Key("event").AsKeyword()
 		switch {
 		case done:
-			return edn.Value{}, badEvent(at, "the stream goes on after its last event")
+			return edn.Value{}, badEvent(at, "the stream continues after its last event")
 		case name == "done":
 			done = true
 		case name == "delta" && event.Key("text").Kind() == edn.KindString:

@@ -44,7 +44,7 @@ func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
 		return nil, e
 	}
 	if raw == nil {
-		return nil, Errorf("judge/no-score", "the judge answered with %s, which holds no score", describeScore(v)).
+		return nil, Errorf("judge/no-score", "the judge answered with %s, which contains no score", describeScore(v)).
 			WithDetail("expected", edn.Text("a number, or a map with "+rules.shown()))
 	}
 	score := new(big.Rat).Sub(raw, low)

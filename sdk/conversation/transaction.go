@@ -115,7 +115,7 @@ func (s *state) close() error {
 
 // ErrFinalized is returned by Commit if the transaction was already committed,
 // rolled back or closed; FinalizedError wraps it.
-var ErrFinalized = errors.New("conversation: the transaction ended before")
+var ErrFinalized = errors.New("conversation: the transaction has already ended")
 
 // FinalizedError is the panic value of Add and Extend after the end of the
 // transaction. It wraps [ErrFinalized].

@@ -400,7 +400,7 @@ func (d *decoder) findField(list []Entry, used []bool, f *field) int {
 	name := stringValue(f.name)
 	if i := findEntry(list, &name); i >= 0 && i != at {
 		if at >= 0 {
-			d.at(list[i].Key, func() { d.fail("the key stands twice, as %s too", list[at].Key.brief()) })
+			d.at(list[i].Key, func() { d.fail("the key occurs twice, also as %s", list[at].Key.brief()) })
 			used[i] = true
 		} else {
 			at = i

@@ -191,7 +191,7 @@ func TestDecodeReportsEveryProblem(t *testing.T) {
 		"[:i]":      "expected base64 text: illegal base64 data at input byte 0",
 		"[:j]":      "expected an integer, got float 1.5",
 		"[:k]":      "expected a boolean, got nil nil",
-		`["l"]`:     "the key stands twice, as :l too",
+		`["l"]`:     "the key occurs twice, also as :l",
 		"[:m]":      "expected a map, got vector []",
 	}, got)
 	assert.Contains(t, err.Error(), "edn: decode: ")

@@ -61,7 +61,7 @@ func unsupportedLead(c byte) string {
 	case '^':
 		return "metadata (^) is not supported: values carry none"
 	case '\'':
-		return "quote (') is not supported: EDN is data and is never evaluated; a text stands in double quotes"
+		return "quote (') is not supported: EDN is data and is never evaluated; write a text in double quotes"
 	case '`':
 		return "syntax quote (`) is not supported: plans have slots instead of templates"
 	case '~':

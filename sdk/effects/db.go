@@ -41,16 +41,18 @@ func (t Tool) Work(input edn.Value, s *Scope) (Work, *contract.Error) {
 	name := scopeWord(input.Key("connection"))
 	switch {
 	case name == "":
-		return Work{}, InvalidInput("schema", t, "the :connection is not a name")
+		return Work{}, InvalidInput("schema", t, "expected the name of a connection in :connection")
 	case !slices.Contains(s.Connections.V, name):
-		return Work{}, Denied("connection-not-allowed", t, "the connection %q is none of the allowed ones: %s", name,
+		return Work{}, Denied("connection-not-allowed", t,
+			"the connection %q is not one of the allowed connections: %s", name,
 			listed(s.Connections.V))
 	}
 	w := Work{Connection: name, Timeout: s.Timeout.Duration(DefaultDBTimeout)}
 	if v := input.Key("timeout-ms"); !v.IsNil() {
 		n, ok := v.AsInt()
 		if !ok || n < 1 || n > w.Timeout.Milliseconds() {
-			return Work{}, InvalidInput("timeout/range", t, "the :timeout-ms must be 1..%d", w.Timeout.Milliseconds())
+			return Work{}, InvalidInput("timeout/range", t, "expected 1..%d in :timeout-ms, found %.80s",
+				w.Timeout.Milliseconds(), v)
 		}
 		w.Timeout = time.Duration(n) * time.Millisecond
 	}
@@ -95,9 +97,9 @@ func (t Tool) statement(form edn.Value) (Statement, *contract.Error) {
 	case !ok || strings.TrimSpace(text) == "":
 		return Statement{}, InvalidInput("schema", t, "the :sql is not a text with a statement")
 	case len(text) > MaxSQL:
-		return Statement{}, InvalidInput("schema", t, "the :sql has %d bytes, %d are the most", len(text), MaxSQL)
+		return Statement{}, InvalidInput("schema", t, "the :sql has %d bytes, the limit is %d", len(text), MaxSQL)
 	case strings.ContainsRune(text, 0):
-		return Statement{}, InvalidInput("sql/invalid", t, "the :sql holds a NUL character")
+		return Statement{}, InvalidInput("sql/invalid", t, "the :sql contains a NUL character")
 	}
 	s := Statement{SQL: text}
 	v := form.Key("parameters")
@@ -107,7 +109,7 @@ func (t Tool) statement(form edn.Value) (Statement, *contract.Error) {
 	case v.Kind() != edn.KindVector && v.Kind() != edn.KindList:
 		return s, InvalidInput("schema", t, "the :parameters are not a list")
 	case v.Len() > MaxParameters:
-		return s, InvalidInput("schema", t, "there are %d :parameters, %d are the most", v.Len(), MaxParameters)
+		return s, InvalidInput("schema", t, "the statement has %d :parameters, the limit is %d", v.Len(), MaxParameters)
 	}
 	s.Parameters = slices.Collect(v.Elems())
 	return s, nil

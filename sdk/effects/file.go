@@ -27,11 +27,12 @@ func (t Tool) Place(input edn.Value, s *Scope) (Place, *contract.Error) {
 	case !ok || name == "":
 		return Place{}, InvalidInput("schema", t, "the :path is not a text")
 	case strings.ContainsRune(name, 0):
-		return Place{}, InvalidInput("path/invalid", t, "the path %q holds a NUL character", name)
+		return Place{}, InvalidInput("path/invalid", t, "the path %q contains a NUL character", name)
 	case slashpath.IsAbs(name):
-		return Place{}, Denied("path-outside-root", t, "the path %q is absolute; it is relative to a root", name)
+		return Place{}, Denied("path-outside-root", t, "the path %q is absolute, expected a path relative to the root",
+			name)
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return Place{}, Denied("path-outside-root", t, "the path %q holds \"..\"", name)
+		return Place{}, Denied("path-outside-root", t, "the path %q contains \"..\"", name)
 	}
 	p := Place{Path: slashpath.Clean(name)}
 	var err *contract.Error
@@ -44,7 +45,8 @@ func (t Tool) Place(input edn.Value, s *Scope) (Place, *contract.Error) {
 			return p, nil
 		}
 	}
-	return Place{}, Denied("path-not-allowed", t, "the path %q, relative to the root, is below none of the allowed prefixes: %s",
+	return Place{}, Denied("path-not-allowed", t,
+		"the path %q, relative to the root, is not below an allowed prefix: %s",
 		name, listed(s.Allow.V))
 }
 
@@ -77,13 +79,13 @@ func (t Tool) permitWrite(input edn.Value, s *Scope) *contract.Error {
 	case p.Path == ".":
 		return Denied("not-regular", t, "the path is the root itself")
 	case input.Key("append?").Truthy() && !s.Append.V:
-		return Denied("append-not-allowed", t, "the scope does not allow to append")
+		return Denied("append-not-allowed", t, "the scope does not allow :append?")
 	case input.Key("mkdirs?").Truthy() && s.MkDirs.Set && !s.MkDirs.V:
-		return Denied("mkdirs-not-allowed", t, "the scope does not allow to make directories")
+		return Denied("mkdirs-not-allowed", t, "the scope does not allow :mkdirs?")
 	}
 	content, err := t.Content(input)
 	if err == nil && s.MaxBytes.Set && int64(len(content)) > s.MaxBytes.N {
-		return Denied("max-bytes", t, "%q would have %d bytes, %d are the most", p.Path, len(content), s.MaxBytes.N)
+		return Denied("max-bytes", t, "%q would have %d bytes, the limit is %d", p.Path, len(content), s.MaxBytes.N)
 	}
 	return err
 }
@@ -108,7 +110,7 @@ func (t Tool) Content(input edn.Value) ([]byte, *contract.Error) {
 // listed formats a list for a message.
 func listed(list []string) string {
 	if len(list) == 0 {
-		return "there is none"
+		return "none"
 	}
 	const most = 8
 	if len(list) > most {

@@ -35,7 +35,7 @@ func (t Tool) Target(input edn.Value, s *Scope) (Target, *contract.Error) {
 		method = strings.ToUpper(scopeWord(v))
 	}
 	if !slices.Contains(s.Methods.V, method) {
-		return Target{}, Denied("method-not-allowed", t, "the method %q is none of the allowed ones: %s", method,
+		return Target{}, Denied("method-not-allowed", t, "the method %q is not one of the allowed methods: %s", method,
 			listed(s.Methods.V))
 	}
 	text, ok := input.Key("url").AsString()
@@ -59,21 +59,21 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.
 	case u.Scheme == "" || u.Opaque != "":
 		return invalid("is not absolute")
 	case u.User != nil:
-		return invalid("holds a user name; use a header with a secret")
+		return invalid("contains a user name: use a header with a secret")
 	case u.Hostname() == "":
-		return invalid("names no host")
+		return invalid("has no host")
 	}
 	scheme := strings.ToLower(u.Scheme)
 	if !slices.Contains(s.Schemes.V, scheme) || scheme != "https" && scheme != "http" {
-		return Target{}, Denied("scheme-not-allowed", t, "the scheme %q is none of the allowed ones: %s", scheme,
+		return Target{}, Denied("scheme-not-allowed", t, "the scheme %q is not one of the allowed schemes: %s", scheme,
 			listed(s.Schemes.V))
 	}
 	if strings.Contains(u.Host, "%") {
-		return invalid("names an address with a zone")
+		return invalid("has an address with a zone")
 	}
 	host, problem := cleanHost(u.Hostname())
 	if problem != "" || strings.HasPrefix(host, "*") {
-		return invalid("names no host that can be resolved; names are written in ASCII")
+		return invalid("has a host that cannot be resolved: write the name in ASCII")
 	}
 	out := Target{Method: method, URL: u, Host: host, Port: 443}
 	if scheme == "http" {
@@ -87,10 +87,11 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.
 		out.Port = n
 	}
 	if !slices.ContainsFunc(s.Hosts.V, func(h string) bool { return Covers(KindHosts, h, host) }) {
-		return Target{}, Denied("host-not-allowed", t, "the host %q is none of the allowed ones: %s", host, listed(s.Hosts.V))
+		return Target{}, Denied("host-not-allowed", t, "the host %q is not one of the allowed hosts: %s", host,
+			listed(s.Hosts.V))
 	}
 	if !slices.Contains(s.Ports.V, out.Port) {
-		return Target{}, Denied("port-not-allowed", t, "the port %d is none of the allowed ones", out.Port)
+		return Target{}, Denied("port-not-allowed", t, "the port %d is not one of the allowed ports", out.Port)
 	}
 	if a, err := netip.ParseAddr(host); err == nil && !AddressAllowed(a, s) {
 		return Target{}, Denied("address-not-allowed", t, "the address %s is not public", a)

@@ -121,7 +121,7 @@ func (p *scopeParser) members(v edn.Value, each func(i int64, m edn.Value)) {
 		return
 	}
 	if v.Len() > maxScopeMembers {
-		p.add(nil, fmt.Sprintf("has %d members, %d are the most", v.Len(), maxScopeMembers))
+		p.add(nil, fmt.Sprintf("has %d members, the limit is %d", v.Len(), maxScopeMembers))
 		return
 	}
 	i := int64(0)

@@ -67,7 +67,8 @@ func (t Tool) argv(input edn.Value) ([]string, *contract.Error) {
 			return nil, InvalidInput("schema", t, "argument %d of :command is not a text", len(argv))
 		}
 		if strings.ContainsRune(a, 0) {
-			return nil, InvalidInput("argument/invalid", t, "argument %d of :command holds a NUL character", len(argv))
+			return nil, InvalidInput("argument/invalid", t, "argument %d of :command contains a NUL character",
+				len(argv))
 		}
 		argv = append(argv, a)
 	}
@@ -87,7 +88,7 @@ func (t Tool) command(name string, s *Scope) (string, *contract.Error) {
 	case 1:
 		return found[0], nil
 	case 0:
-		return "", Denied("command-not-allowed", t, "the command %q is none of the allowed ones: %s", name,
+		return "", Denied("command-not-allowed", t, "the command %q is not one of the allowed commands: %s", name,
 			listed(s.AllowCommands.V))
 	}
 	return "", InvalidInput("command/ambiguous", t,
@@ -110,7 +111,8 @@ func (t Tool) arguments(p *Program, s *Scope) *contract.Error {
 			}
 			for i, arg := range p.Args {
 				if !slices.ContainsFunc(patterns, func(re *regexp.Regexp) bool { return re.MatchString(arg) }) {
-					return Denied("argument-not-allowed", t, "argument %d of %s, %q, fits no allowed pattern", i+1, p.Command, arg)
+					return Denied("argument-not-allowed", t, "argument %d of %s, %q, does not match an allowed pattern",
+						i+1, p.Command, arg)
 				}
 			}
 		}
@@ -139,7 +141,7 @@ func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *con
 			return dir, d, nil
 		}
 	}
-	return "", "", Denied("cwd-not-allowed", t, "the working directory %q is below none of the allowed ones: %s", dir,
+	return "", "", Denied("cwd-not-allowed", t, "the working directory %q is not below an allowed directory: %s", dir,
 		listed(s.AllowCWD.V))
 }
 
@@ -156,7 +158,7 @@ func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *contra
 			return nil, InvalidInput("schema", t, "the variable %s of :env is not a text", key)
 		}
 		if !slices.Contains(s.EnvPass.V, name) {
-			return nil, Denied("env-not-allowed", t, "the variable %s is none of the allowed ones: %s", name,
+			return nil, Denied("env-not-allowed", t, "the variable %s is not one of the allowed variables: %s", name,
 				listed(s.EnvPass.V))
 		}
 		env[name] = text
@@ -172,7 +174,8 @@ func (t Tool) timeout(input edn.Value, s *Scope) (time.Duration, *contract.Error
 	}
 	n, ok := v.AsInt()
 	if !ok || n < 1 || time.Duration(n) > most/time.Millisecond {
-		return 0, InvalidInput("timeout/range", t, "the :timeout-ms must be 1..%d", most.Milliseconds())
+		return 0, InvalidInput("timeout/range", t, "expected 1..%d in :timeout-ms, found %.80s",
+			most.Milliseconds(), v)
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

@@ -29,7 +29,7 @@ func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdo
 	}
 	conn, err := net.DialTimeout("unix", args[0], time.Second)
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "attach: the plugin does not wait any more: %v\n", err)
+		_, _ = fmt.Fprintf(stderr, "attach: the plugin no longer waits: %v\n", err)
 		return 1
 	}
 	defer func() { _ = conn.Close() }()

@@ -23,8 +23,9 @@ var missing = []struct {
 	{regexp.MustCompile(`Library not loaded: (\S+)`), "the library %s is not installed"},
 	{regexp.MustCompile(`No module named '?([\w.]+)`), "the Python package %s is not installed for this interpreter, or its isolation hides it"},
 	{regexp.MustCompile(`Cannot find (?:module|package) '([^']+)'`), "the Node package %s is not installed (npm ci), or its isolation hides it"},
-	{regexp.MustCompile(`(?:can't|cannot) open (?:file|script)? ?'?([^':]+)'?: .*No such file`), "the command names the file %s, which is not there"},
-	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which is not there"},
+	{regexp.MustCompile(`(?:can't|cannot) open (?:file|script)? ?'?([^':]+)'?: .*No such file`),
+		"the command names the file %s, which does not exist"},
+	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which was not found"},
 }
 
 // likelyCause guesses why a program did not start, from its report. It is empty
@@ -49,15 +50,15 @@ func (r Report) likelyCause() string {
 	case r.Exit.Signal == syscall.SIGSYS:
 		return "its isolation refuses a system call that it makes"
 	case r.Exit.Signal == syscall.SIGKILL && !r.Killed:
-		return "the kernel or another process killed it, for example for want of memory"
+		return "the kernel or another process killed it, for example because memory ran out"
 	case r.Exit.Signal != 0:
 		return "it was built for another machine or library, or has a fault of its own"
 	case r.Exit.Clean():
 		return notServed + ", or " + otherProgram
 	case r.Exit.Code == 126:
-		return "the command runs a file that may not be executed"
+		return "the command runs a file that is not executable"
 	case r.Exit.Code == 127:
-		return "the command runs a program that is not there"
+		return "the command runs a program that was not found"
 	case len(r.Tail) == 0 && r.Output == "":
 		return otherProgram
 	}
@@ -81,7 +82,7 @@ func startFailed(path string, err error) error {
 	}
 	if interpreter := interpreterOf(path); interpreter != "" {
 		if _, missing := os.Stat(interpreter); errors.Is(missing, os.ErrNotExist) {
-			return fmt.Errorf("start %s: %w: its interpreter %s is not there", path, err, interpreter)
+			return fmt.Errorf("start %s: %w: its interpreter %s does not exist", path, err, interpreter)
 		}
 	}
 	if errors.Is(err, syscall.ENOEXEC) || strings.Contains(err.Error(), noExec) {

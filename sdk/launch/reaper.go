@@ -168,7 +168,7 @@ func (r *Reaper) Close() error {
 	case <-time.After(reaperQuit):
 		_ = proc.Kill()
 		<-r.ended
-		return errors.New("close reaper: it did not end by itself")
+		return fmt.Errorf("close reaper: it did not end within %s and was killed", reaperQuit)
 	}
 }
 

@@ -84,7 +84,7 @@ func (r *Runner) Start(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.proc != nil {
-		return errors.New("start plugin: a runner starts once")
+		return errors.New("start plugin: the runner was already started")
 	}
 	proc, err := Start(r.command)
 	if err != nil {
@@ -332,7 +332,7 @@ func (r *Runner) Kill(context.Context) error {
 // of the path.
 func (r *Runner) PluginToHost(network, address string) (string, string, error) {
 	if network != "unix" {
-		return "", "", fmt.Errorf("plugin listens on %s %s: only unix sockets are used", network, address)
+		return "", "", fmt.Errorf("plugin listens on %s %s: expected a unix socket", network, address)
 	}
 	rel, err := socketBelow(r.socketDir, address)
 	if err != nil {

@@ -246,7 +246,8 @@ func (p *Packs) CheckList(s, request, language string) []Remark {
 	if lines < 2 {
 		where, what = inline, "a numbered list within a line"
 	}
-	return []Remark{{where, "the text has become " + what + ", which nobody asked for", "write the same as running text"}}
+	return []Remark{{where, "the text has become " + what + ", which was not requested",
+		"write the same as running text"}}
 }
 
 // items counts the list items outside of code.

@@ -59,14 +59,15 @@ func ReadAttachRecord(path string) (AttachRecord, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return AttachRecord{}, contract.Errorf("input/invalid", "attach record %s: there is no such file", path).
+		return AttachRecord{}, contract.Errorf("input/invalid", "attach record %s: the file does not exist", path).
 			WithHint("start the plugin with " + AttachEnv + "=" + path)
 	case err != nil:
 		return AttachRecord{}, fmt.Errorf("read attach record: %w", err)
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o077 != 0 {
 		return AttachRecord{},
-			contract.Errorf("input/invalid", "attach record %s: it is not a file of its owner alone (mode %s)", path,
+			contract.Errorf("input/invalid",
+				"attach record %s: expected a file with access for its owner only, found mode %s", path,
 				info.Mode()).
 				WithHint("let the plugin write it: " + AttachEnv + "=" + path)
 	}

@@ -39,8 +39,8 @@ func TestAttachRecord(t *testing.T) {
 	}
 	require.NoError(t, os.Chmod(path, 0o640))
 	_, err = ReadAttachRecord(path)
-	require.ErrorContains(t, err, "owner alone")
+	require.ErrorContains(t, err, "its owner only")
 	_, err = ReadAttachRecord(filepath.Join(dir, "missing"))
-	require.ErrorContains(t, err, "there is no such file")
+	require.ErrorContains(t, err, "the file does not exist")
 	require.Error(t, want.Write(filepath.Join(dir, "no", "such")))
 }

@@ -99,7 +99,8 @@ func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 				restored += len(s)
 			}
 			if restored > MaxRestored {
-				err = contract.Errorf("runtime/protocol", "decode payload: its references bring in more than %d bytes", MaxRestored)
+				err = contract.Errorf("runtime/protocol",
+					"decode payload: the blobs that it references have more than %d bytes", MaxRestored)
 			}
 			return text, true, err
 		case tag == secretTag && b != nil && b.request:
@@ -114,17 +115,18 @@ func (b *Blobs) restore(v edn.Value) (edn.Value, error) {
 func (b *Blobs) text(ref edn.Value) (edn.Value, error) {
 	hash, ok := ref.AsString()
 	if !ok {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s wants a string, got a %s", valueTag,
-			ref.Kind())
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: #%s: expected a string, got a %s",
+			valueTag, ref.Kind())
 	}
 	if !isHash(hash) {
 		return edn.Nil(), contract.Errorf("runtime/protocol",
-			"decode payload: #%s wants the name of a blob, \"b3:\" with 64 hexadecimal digits, got %d bytes", valueTag,
-			len(hash))
+			"decode payload: #%s: expected a blob name, \"b3:\" with 64 hexadecimal digits, got %d bytes",
+			valueTag, len(hash))
 	}
 	h := b.find(hash)
 	if h == nil {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: no blob came for the reference %s", hash)
+		return edn.Nil(), contract.Errorf("runtime/protocol",
+			"decode payload: no blob was received for the reference %s", hash)
 	}
 	if h.text.IsNil() {
 		text, err := edn.String(readOnlyString(h.body))

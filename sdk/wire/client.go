@@ -207,7 +207,8 @@ func descriptionFrom(
 	}
 	if description == nil {
 		if op == "describe" && len(d.Findings) == 0 {
-			return d, contract.Errorf("runtime/protocol", "%s: neither a description nor findings nor an error", op)
+			return d, contract.Errorf("runtime/protocol",
+				"%s: expected a description, findings or an error, got none of them", op)
 		}
 		return d, nil
 	}

@@ -132,11 +132,11 @@ func (o Offer) Check() error {
 		return Incompatible([]int{o.Version}, []int{Protocol})
 	case o.Protocol == "":
 		return contract.Errorf("runtime/protocol",
-			"the handshake line has no part for the protocol: want core|revision|unix|address|grpc|certificate")
+			"the handshake line has no part for the protocol: expected core|revision|unix|address|grpc|certificate")
 	case o.Protocol != string(plugin.ProtocolGRPC):
-		return contract.Errorf("runtime/protocol", "the plugin speaks %q, the host gRPC only", o.Protocol)
+		return contract.Errorf("runtime/protocol", "the plugin speaks %q, the host requires grpc", o.Protocol)
 	case len(o.Certificate) <= shortestCertificate:
-		return contract.Errorf("runtime/protocol", "the plugin sent no certificate: the host speaks mutual TLS only")
+		return contract.Errorf("runtime/protocol", "the plugin sent no certificate: the host requires mutual TLS")
 	}
 	der, err := base64.RawStdEncoding.DecodeString(o.Certificate)
 	if err != nil {

@@ -102,7 +102,7 @@ func (l *brokerLine) announce(ctx context.Context, path string) error {
 	case stream := <-l.opened:
 		err := stream.SendMsg(outgoing{{head: connInfo(hostID, "unix", path)}})
 		if err != nil && !errors.Is(err, io.EOF) && l.broken.Err() == nil {
-			return contract.Errorf("runtime/start-failed", "tell the plugin where its host listens: %w", err)
+			return contract.Errorf("runtime/start-failed", "send the address of the host to the plugin: %w", err)
 		}
 	case <-l.broken.Done():
 	case <-ctx.Done():

@@ -159,7 +159,7 @@ type inbound struct {
 func (in *inbound) take(event *pluginv1.InvokeEvent) (bool, error) {
 	in.seq++
 	if got := event.GetSeq(); got != in.seq {
-		return false, contract.Errorf("runtime/protocol", "%s: event %d came where event %d was due", in.op, got, in.seq)
+		return false, contract.Errorf("runtime/protocol", "%s: expected event %d, got event %d", in.op, in.seq, got)
 	}
 	if in.seq > maxEvents {
 		return false, contract.Errorf("runtime/protocol", "%s: more than %d events", in.op, maxEvents)

@@ -140,8 +140,8 @@ func TestInvokeHostileStreams(t *testing.T) {
 	}{
 		{"no answer", send(delta(1)), "runtime/protocol", "without a result"},
 		{"nothing", send(), "runtime/protocol", "without a result"},
-		{"not counted", send(result(0, "1")), "runtime/protocol", "event 0 came where event 1"},
-		{"gap", send(delta(1), result(3, "1")), "runtime/protocol", "event 3 came where event 2"},
+		{"not counted", send(result(0, "1")), "runtime/protocol", "expected event 1, got event 0"},
+		{"gap", send(delta(1), result(3, "1")), "runtime/protocol", "expected event 2, got event 3"},
 		{"two answers", send(result(1, "1"), result(2, "2")), "runtime/protocol", "after the answer"},
 		{"delta after the answer", send(result(1, "1"), delta(2)), "runtime/protocol", "after the answer"},
 		{"empty event", send(&pluginv1.InvokeEvent{Seq: 1}), "runtime/protocol", "an unknown kind"},

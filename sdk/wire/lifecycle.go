@@ -174,13 +174,14 @@ func findingsFrom(hide hider, p *pluginv1.Payload, config edn.Value) ([]schema.F
 	}
 	v = hide.value(v)
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
-		return nil, contract.Errorf("runtime/protocol", "findings: want a vector, got %s", shown(v.String()))
+		return nil, contract.Errorf("runtime/protocol", "findings: expected a vector, got %s", shown(v.String()))
 	}
 	var all []schema.Finding
 	for f := range v.Elems() {
 		message, ok := f.Key("message").AsString()
 		if !ok {
-			return nil, contract.Errorf("runtime/protocol", "findings: want maps with a :message, got %s", shown(f.String()))
+			return nil, contract.Errorf("runtime/protocol", "findings: expected maps with a :message, got %s",
+				shown(f.String()))
 		}
 		finding := schema.Finding{Expected: f.Key("expected"), Got: f.Key("got"), Message: message}
 		for step := range f.Key("path").Elems() {

@@ -288,10 +288,10 @@ func TestMuxHostileStreams(t *testing.T) {
 		says     string
 		violated bool
 	}{
-		{"not counted", []*pluginv1.EventFrames{eventFrames(1, result(0, "1"))}, nil, "runtime/protocol", "event 0 came where event 1", false},
-		{"gap", []*pluginv1.EventFrames{eventFrames(1, delta(1, 1), result(3, "1"))}, nil, "runtime/protocol", "event 3 came where event 2", false},
+		{"not counted", []*pluginv1.EventFrames{eventFrames(1, result(0, "1"))}, nil, "runtime/protocol", "expected event 1, got event 0", false},
+		{"gap", []*pluginv1.EventFrames{eventFrames(1, delta(1, 1), result(3, "1"))}, nil, "runtime/protocol", "expected event 2, got event 3", false},
 		{"empty event", []*pluginv1.EventFrames{eventFrames(1, &pluginv1.InvokeEvent{Seq: 1})}, nil, "runtime/protocol", "an unknown kind", false},
-		{"no event", []*pluginv1.EventFrames{{Frames: []*pluginv1.EventFrame{{Call: 1}}}}, nil, "runtime/protocol", "event 0 came", false},
+		{"no event", []*pluginv1.EventFrames{{Frames: []*pluginv1.EventFrame{{Call: 1}}}}, nil, "runtime/protocol", "got event 0", false},
 		{"malformed result", []*pluginv1.EventFrames{eventFrames(1, result(1, "{:a"))}, nil, "runtime/protocol", "decode", false},
 		{"above the limit", []*pluginv1.EventFrames{eventFrames(1, delta(1, 3<<20))}, nil, "runtime/protocol", "the limit is", false},
 		{"nobody's event", []*pluginv1.EventFrames{eventFrames(7, delta(1, 1))}, nil, "runtime/protocol", "never made", true},

@@ -87,7 +87,7 @@ func write(enc Encoding, v edn.Value) ([]byte, error) {
 // reference without its blob return :runtime/protocol.
 func DecodePayload(p *pluginv1.Payload, blobs *Blobs) (edn.Value, error) {
 	if p == nil {
-		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: there is none")
+		return edn.Nil(), contract.Errorf("runtime/protocol", "decode payload: the payload is missing")
 	}
 	body := p.GetBody()
 	if len(body) > MaxMessage {

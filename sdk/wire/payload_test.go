@@ -129,7 +129,7 @@ func TestDecodePayloadRefuses(t *testing.T) {
 		want    string
 		says    string
 	}{
-		{"no payload", nil, nil, "runtime/protocol", "there is none"},
+		{"no payload", nil, nil, "runtime/protocol", "the payload is missing"},
 		{"unknown encoding", &pluginv1.Payload{Encoding: "xml"}, nil, "runtime/protocol", `"xml"`},
 		{"empty", edntext(""), nil, "runtime/protocol", ""},
 		{"truncated", edntext("{:a"), nil, "runtime/protocol", ""},

@@ -52,7 +52,8 @@ func Transport(err error) bool {
 func notItself(text string) (why string, ok bool) {
 	for _, row := range []struct{ part, why string }{
 		{"tls: failed to verify certificate", "the certificate in the handshake line is not that of the server"},
-		{"tls: first record does not look like a TLS handshake", "the server does not speak TLS, and the host speaks mutual TLS only"},
+		{"tls: first record does not look like a TLS handshake",
+			"the server does not speak TLS, and the host requires mutual TLS"},
 		{"remote error: tls: ", "the server refuses the certificate of the host"},
 	} {
 		if strings.Contains(text, "authentication handshake failed: ") && strings.Contains(text, row.part) {
@@ -106,7 +107,7 @@ func endOf(ctx context.Context, op string) *contract.Error {
 		line.Code = codes.DeadlineExceeded
 		return contract.Errorf("timeout/hard", "%s: the deadline passed: %w", op, line)
 	}
-	return contract.Errorf("canceled", "%s: the caller went away: %w", op, line)
+	return contract.Errorf("canceled", "%s: the caller canceled the call: %w", op, line)
 }
 
 // errorFrom reads an error from a peer. Details beyond MaxErrorDetails are

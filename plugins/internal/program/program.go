@@ -70,7 +70,7 @@ const usual = "/usr/local/bin:/usr/bin:/bin:/usr/games:/usr/local/games:/opt/hom
 func Locate(name string) (string, error) {
 	found, err := Find(name, "", []string{"PATH=" + os.Getenv("PATH") + ":" + usual})
 	if err != nil {
-		return "", fmt.Errorf("find the program in PATH or %s: %w", usual, err)
+		return "", fmt.Errorf("search for the program in PATH and %s: %w", usual, err)
 	}
 	return found, nil
 }

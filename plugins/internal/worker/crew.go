@@ -115,7 +115,7 @@ func (c *Crew) beside(do func()) {
 	}()
 }
 
-var errClosed = errors.New("the plugin is going down")
+var errClosed = errors.New("the plugin is shutting down")
 
 // take returns a worker that has had no call.
 func (c *Crew) take() (*hand, error) {

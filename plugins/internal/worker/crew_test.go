@@ -127,7 +127,7 @@ func TestWorkerAhead(t *testing.T) {
 	c.Close()
 	assert.True(t, gone(third))
 	_, err := c.Run(t.Context(), writing(root, "f", "four"))
-	assert.ErrorContains(t, err, "going down")
+	assert.ErrorContains(t, err, "shutting down")
 
 	c = crew(t, time.Millisecond)
 	write("five")

@@ -90,7 +90,7 @@ func Confine(t effects.Tool, p confine.Policy, strict bool) *contract.Error {
 // Unheld returns the error of a call that the kernel cannot confine to its
 // scope.
 func Unheld(t effects.Tool, err error) *contract.Error {
-	e := contract.Errorf("effects/not-enforceable", ":%s: nothing holds the call to its scope: %s", t.ID, err)
+	e := contract.Errorf("effects/not-enforceable", ":%s: the call cannot be confined to its scope: %s", t.ID, err)
 	var fault *confine.Error
 	if errors.As(err, &fault) {
 		e = e.WithDetail("layer", edn.Text(string(fault.Layer)))

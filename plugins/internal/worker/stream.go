@@ -30,7 +30,7 @@ func receive(r io.Reader) (edn.Value, error) {
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > maxTask {
-		return edn.Nil(), fmt.Errorf("a message of %d bytes", n)
+		return edn.Nil(), fmt.Errorf("a message has %d bytes, the limit is %d", n, maxTask)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {

@@ -74,7 +74,7 @@ func Tool(tools []Function, iterations int) (conversation.Agent, error) {
 	a := toolAgent{iterations: iterations, functions: map[string]Function{}}
 	for _, f := range tools {
 		if _, twice := a.functions[f.Name]; twice || f.Name == "" || f.Run == nil {
-			return nil, fmt.Errorf("agent: tool %q needs a name of its own and a function", f.Name)
+			return nil, fmt.Errorf("agent: tool %q: expected a unique name and a function", f.Name)
 		}
 		a.functions[f.Name] = f
 		a.options.Tools = append(a.options.Tools, f.Tool)

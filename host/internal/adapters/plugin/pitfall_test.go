@@ -494,8 +494,8 @@ func TestHostileHandshake(t *testing.T) {
 		"half a line":             {"print", "1|1|unix|%s", "runtime/protocol", CauseProtocol, "has no part for the protocol", false},
 		"nobody listens":          {"print", "1|1|unix|%s|grpc|CERT", "", CauseStartFailed, "", false},
 		"somebody else's socket":  {"print", "1|1|unix|/var/run/docker.sock|grpc|CERT", "runtime/start-failed", CauseStartFailed, "not below its socket directory", false},
-		"a port of the network":   {"print", "1|1|tcp|10.0.0.1:80|grpc|CERT", "runtime/start-failed", CauseStartFailed, "only unix sockets", false},
-		"another protocol":        {"print", "1|1|unix|%s|netrpc|CERT", "runtime/protocol", CauseProtocol, "gRPC only", false},
+		"a port of the network":   {"print", "1|1|tcp|10.0.0.1:80|grpc|CERT", "runtime/start-failed", CauseStartFailed, "expected a unix socket", false},
+		"another protocol":        {"print", "1|1|unix|%s|netrpc|CERT", "runtime/protocol", CauseProtocol, "the host requires grpc", false},
 		"another core":            {"print", "2|1|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "go-plugin's protocol", false},
 		"a later revision":        {"print", "1|2|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "upgrade the host", false},   // WIRE-005
 		"an earlier revision":     {"print", "1|0|unix|%s|grpc|CERT", "runtime/protocol", CauseProtocol, "upgrade the plugin", false}, // WIRE-005

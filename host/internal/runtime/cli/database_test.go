@@ -79,7 +79,7 @@ func TestDatabases(t *testing.T) {
 	read := func(more, sql string) string {
 		return `{:op :tool :tool/id :db/query :as :r :effects {:allowed #{:db/read} ` + more + `} :input {:connection ` + sql + `}}`
 	}
-	const unnamed = "none of the allowed ones"
+	const unnamed = "not one of the allowed connections"
 	for _, row := range []struct {
 		name, plan, want string
 		code             int

@@ -70,7 +70,7 @@ func TestAttachToACommand(t *testing.T) {
 		{"prod", []string{"--attach", "text=text.attach", "--profile", "prod"}, 1, "profile prod does not allow an attached process"},
 		{"no such plugin", []string{"--attach", "txt=text.attach"}, 5, `there is no plugin "txt" in the configuration`},
 		{"no such file", []string{"--attach", "text=other.attach"}, 2, "start the plugin with FERMENT_ATTACH="},
-		{"no record", []string{"--attach", "text=ferment.hcl"}, 2, "it is not a file of its owner alone"},
+		{"no record", []string{"--attach", "text=ferment.hcl"}, 2, "expected a file with access for its owner only"},
 		{"no file", []string{"--attach", "text"}, 2, "expected NAME=VALUE"},
 	} {
 		got := w.run(append([]string{"act", "context/summarize", summary}, tt.args...)...)
@@ -80,7 +80,7 @@ func TestAttachToACommand(t *testing.T) {
 	require.NoError(t, p.Kill())
 	got := w.run("act", "context/summarize", summary, "--attach", "text=text.attach")
 	assert.NotZero(t, got.code)
-	assert.Contains(t, got.stderr, "the plugin does not wait any more")
+	assert.Contains(t, got.stderr, "the plugin no longer waits")
 }
 
 // SDK-006: a daemon uses it instead of its own process, without timeouts and

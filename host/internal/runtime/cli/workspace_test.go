@@ -130,7 +130,7 @@ func TestWorkspaceAgents(t *testing.T) {
 	for _, args := range []string{"context agents validate", "context agents validate bare"} {
 		got := w.run(strings.Fields(args)...)
 		assert.Equal(t, 1, got.code, "%s\n%s%s", args, got.stdout, got.stderr)
-		assert.Contains(t, got.stdout, `it has no prompt "system"`, args)
+		assert.Contains(t, got.stdout, `no prompt "system" is configured`, args)
 	}
 	w.good("context", "agents", "validate", "writer")
 	assert.Contains(t, w.good("context", "agents", "list"), "INVALID")

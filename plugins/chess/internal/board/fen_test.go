@@ -82,7 +82,7 @@ func TestFind(t *testing.T) {
 		require.NoError(t, err, text)
 		assert.Equal(t, want, UCI(m), text)
 	}
-	for text, says := range map[string]string{"e4e5": "e4 is empty", "e8e7": "not the side to move's", "e1e3": "the king on e1 has no legal move", "Qh5": "not a legal move", "": "not a legal move"} {
+	for text, says := range map[string]string{"e4e5": "the square e4 is empty", "e8e7": "does not belong to the side to move", "e1e3": "the king on e1 has no legal move", "Qh5": "not a legal move", "": "not a legal move"} {
 		_, err := Find(pos, text)
 		require.ErrorContains(t, err, says, text)
 	}

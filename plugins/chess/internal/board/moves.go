@@ -76,14 +76,14 @@ func Find(pos *chess.Position, text string) (*chess.Move, error) {
 		p := pos.Board().Piece(from)
 		switch {
 		case p == chess.NoPiece:
-			return nil, fmt.Errorf("%s is empty", trimmed[:2])
+			return nil, fmt.Errorf("the square %s is empty", trimmed[:2])
 		case p.Color() != pos.Turn():
-			return nil, fmt.Errorf("the piece on %s is not the side to move's", trimmed[:2])
+			return nil, fmt.Errorf("the piece on %s does not belong to the side to move", trimmed[:2])
 		default:
 			return nil, fmt.Errorf("the %s on %s has no legal move %s", pieceName(p), trimmed[:2], trimmed)
 		}
 	}
-	return nil, fmt.Errorf("%q is not a legal move of this position", clip(text))
+	return nil, fmt.Errorf("%q is not a legal move in this position", clip(text))
 }
 
 // squareOf parses the first square of a move in UCI notation.

@@ -30,7 +30,7 @@ func Mates() ([]Mate, error) {
 		moves, fen, ok := strings.Cut(scan.Text(), " ")
 		n, err := strconv.Atoi(moves)
 		if !ok || err != nil {
-			return nil, fmt.Errorf("corpus: bad line %q", scan.Text())
+			return nil, fmt.Errorf("corpus: line %q: expected the number of moves, a space and a FEN", scan.Text())
 		}
 		out = append(out, Mate{Moves: n, FEN: fen})
 	}

@@ -34,7 +34,7 @@ func Parse(fen string) (Position, error) {
 				continue
 			}
 			if file > 7 {
-				return p, fmt.Errorf("rank %q of FEN %q is too long", rank, fen)
+				return p, fmt.Errorf("rank %q of FEN %q has more than 8 squares", rank, fen)
 			}
 			p.board[7-i][file] = c
 			file++

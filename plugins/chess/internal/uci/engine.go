@@ -167,7 +167,7 @@ func (e *Engine) search(ctx context.Context, pos *chess.Position, limits Limits)
 func (i info) result(pos *chess.Position, bestmove string) (Result, error) {
 	fields := strings.Fields(bestmove)
 	if len(fields) < 2 {
-		return Result{}, fmt.Errorf("uci: engine answered %q without a move", bestmove)
+		return Result{}, fmt.Errorf("uci: engine answered %q, expected bestmove and a move", bestmove)
 	}
 	best, err := board.Find(pos, fields[1])
 	if err != nil {

@@ -45,15 +45,15 @@ func Open(s Settings) (db *DB, stored *result.Stored, fault *result.Fault) {
 	if err == nil {
 		var info fs.FileInfo
 		if info, err = os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-			return nil, nil, result.Faultf(result.Missing, "its file is not a regular file")
+			return nil, nil, result.Faultf(result.Missing, "the path is not a regular file")
 		}
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
 	switch {
 	case missing && !(s.Write && s.DDL):
-		return nil, nil, result.Faultf(result.Missing, "there is no file %s", s.Path)
+		return nil, nil, result.Faultf(result.Missing, "the file %s does not exist", s.Path)
 	case err != nil && !missing:
-		return nil, nil, result.Faultf(result.Missing, "its file cannot be opened: %s", cause(err))
+		return nil, nil, result.Faultf(result.Missing, "the file cannot be opened: %s", cause(err))
 	}
 	flags := int32(sqlite3.SQLITE_OPEN_READONLY)
 	if s.Write {
@@ -144,7 +144,7 @@ func syncDir(dir string) *result.Fault {
 		err = errors.Join(d.Sync(), d.Close())
 	}
 	if err != nil {
-		return result.Faultf(result.Lost, "its directory cannot be made durable: %s", cause(err))
+		return result.Faultf(result.Lost, "the directory of the file cannot be synced: %s", cause(err))
 	}
 	return nil
 }
@@ -164,7 +164,7 @@ func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *
 	stop := context.AfterFunc(ctx, db.interrupt)
 	defer stop()
 	if ctx.Err() != nil {
-		return result.Faultf(result.Late, "the time is over")
+		return result.Faultf(result.Late, "the timeout of the call has passed")
 	}
 	statement, fault := db.prepare(s.SQL)
 	if fault != nil {

@@ -106,14 +106,14 @@ func (n *native) prepare(sql string) (uintptr, *result.Fault) {
 		return 0, n.fault(rc)
 	}
 	if statement == 0 {
-		return 0, result.Faultf(result.Invalid, "the text holds no statement")
+		return 0, result.Faultf(result.Invalid, "the text contains no statement")
 	}
 	for *at[byte](rest) != 0 { // comments and empty statements may follow
 		second, next, rc := n.prepareNext(rest)
 		if second != 0 || rc != sqlite3.SQLITE_OK {
 			sqlite3.Xsqlite3_finalize(n.tls, second)
 			sqlite3.Xsqlite3_finalize(n.tls, statement)
-			return 0, result.Faultf(result.NotAllowed, "the text holds more than one statement")
+			return 0, result.Faultf(result.NotAllowed, "the text contains more than one statement")
 		}
 		rest = next
 	}

@@ -23,12 +23,14 @@ func (db *DB) bind(statement uintptr, values []edn.Value) *result.Fault {
 		if name := sqlite3.Xsqlite3_bind_parameter_name(db.tls, statement, i); name != 0 {
 			number, err := strconv.Atoi(libc.GoString(name)[1:])
 			if err != nil || number < 1 {
-				return result.Faultf(result.Invalid, "the parameter %s has no number; write $1, $2 and so on", libc.GoString(name))
+				return result.Faultf(result.Invalid, "the parameter %s has no number: write $1, $2 and so on",
+					libc.GoString(name))
 			}
 			at = number
 		}
 		if at > len(values) {
-			return result.Faultf(result.Invalid, "the statement has a parameter %d, and there are %d :parameters", at,
+			return result.Faultf(result.Invalid, "the statement has a parameter %d, but the input has %d :parameters",
+				at,
 				len(values))
 		}
 		used[at-1] = true
@@ -169,7 +171,8 @@ func (db *DB) column(statement uintptr, i int32) (edn.Value, *result.Fault) {
 	case sqlite3.SQLITE_FLOAT:
 		x := sqlite3.Xsqlite3_column_double(db.tls, statement, i)
 		if math.IsInf(x, 0) {
-			return edn.Nil(), result.Faultf(result.Invalid, "column %d holds an infinity; read it with CAST AS TEXT", i+1)
+			return edn.Nil(), result.Faultf(result.Invalid, "column %d contains an infinity: read it with CAST AS TEXT",
+				i+1)
 		}
 		v, err := edn.Float(x)
 		if err != nil {
@@ -180,7 +183,7 @@ func (db *DB) column(statement uintptr, i int32) (edn.Value, *result.Fault) {
 		text := db.columnText(statement, i)
 		if !utf8.ValidString(text) {
 			return edn.Nil(), result.Faultf(result.Invalid,
-				"column %d holds text that is not UTF-8; read it with CAST AS BLOB", i+1)
+				"column %d contains text that is not UTF-8: read it with CAST AS BLOB", i+1)
 		}
 		return edn.Text(text), nil
 	case sqlite3.SQLITE_BLOB:

@@ -79,11 +79,11 @@ func connectFault(ctx context.Context, err error) *result.Fault {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &refused):
-		return &result.Fault{Kind: result.Lost, Message: "the server refuses the connection", Code: refused.Code}
+		return &result.Fault{Kind: result.Lost, Message: "the server rejected the connection", Code: refused.Code}
 	case ctx.Err() != nil:
 		return result.Faultf(result.Late, "the server did not answer in time")
 	case errors.As(err, &dns):
-		return result.Faultf(result.Lost, "the name of the server has no address")
+		return result.Faultf(result.Lost, "the name of the server cannot be resolved to an address")
 	case errors.As(err, &op):
 		return result.Faultf(result.Lost, "no connection to the server: %s", op.Err)
 	}
@@ -102,7 +102,7 @@ WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER') AND (rolsuper OR rolcr
 	if row[0] == "" {
 		return nil
 	}
-	return result.Faultf(result.Unheld, "its role has the rights of %s, which reach beyond the database; "+
+	return result.Faultf(result.Unheld, "its role has the rights of %s, which go beyond the database: "+
 		"give the connection a role that has only the rights that calls need", row[0])
 }
 
@@ -172,8 +172,9 @@ func (db *DB) createEffects(ctx context.Context) *result.Fault {
 	case fault == nil, fault.Code == "42P07", fault.Code == "23505": // another call has just made it
 		return nil
 	case fault.Kind == result.NotAllowed:
-		return result.Faultf(result.Missing, "its role may not create the table %s; create it, and let the role read, "+
-			"insert and update it", result.EffectsTable)
+		return result.Faultf(result.Missing,
+			"its role has no permission to create the table %s: create it, and let the role read, "+
+				"insert and update rows", result.EffectsTable)
 	}
 	return fault
 }
@@ -210,7 +211,7 @@ func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *
 		return db.fault(ctx, err)
 	}
 	if len(is.ParamOIDs) != len(s.Parameters) {
-		return result.Faultf(result.Invalid, "the statement has %d parameters, and there are %d :parameters",
+		return result.Faultf(result.Invalid, "the statement has %d parameters, but the input has %d :parameters",
 			len(is.ParamOIDs), len(s.Parameters))
 	}
 	values := make([][]byte, len(s.Parameters))

@@ -45,9 +45,9 @@ func permit(sql string, r rights) *result.Fault {
 	}
 	switch {
 	case first.kind == tokenEnd:
-		return result.Faultf(result.Invalid, "the text holds no statement")
+		return result.Faultf(result.Invalid, "the text contains no statement")
 	case first.kind != tokenWord || !slices.Contains(words, first.text):
-		return result.Faultf(result.NotAllowed, "a statement may begin with %s, not with %q",
+		return result.Faultf(result.NotAllowed, "expected a statement that begins with %s, found %q",
 			strings.ToUpper(strings.Join(words, ", ")), strings.ToUpper(first.text))
 	}
 	for before, t := first, s.next(); t.kind != tokenEnd; before, t = t, s.next() {
@@ -55,7 +55,8 @@ func permit(sql string, r rights) *result.Fault {
 		case t.kind == tokenEscaped:
 			return result.Faultf(result.NotAllowed, "names and strings with U& are not accepted")
 		case t.kind == tokenMark && t.text == "(" && before.kind != tokenMark && isOutside(before.text):
-			return result.Faultf(result.NotAllowed, "the function %s acts outside of the transaction", before.text)
+			return result.Faultf(result.NotAllowed, "the function %s has effects outside of the transaction",
+				before.text)
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package post
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -72,13 +71,13 @@ func read(oid uint32, text []byte) (edn.Value, error) {
 		}
 		v, err := edn.Float(x)
 		if err != nil {
-			return edn.Nil(), errors.New("it is " + s + "; read it with CAST AS text")
+			return edn.Nil(), fmt.Errorf("the value %s cannot be represented; read it with CAST AS text", s)
 		}
 		return v, nil
 	case oidNumeric:
 		v, err := edn.ParseDecimal(s)
 		if err != nil {
-			return edn.Nil(), errors.New("it is " + s + "; read it with CAST AS text")
+			return edn.Nil(), fmt.Errorf("the value %s cannot be represented; read it with CAST AS text", s)
 		}
 		return v, nil
 	case oidBytes:
@@ -87,7 +86,7 @@ func read(oid uint32, text []byte) (edn.Value, error) {
 	case oidInstant:
 		t, err := time.Parse("2006-01-02 15:04:05.999999999-07", s)
 		if err != nil || t.Year() < 1 || t.Year() > 9999 {
-			return edn.Nil(), errors.New("it is " + s + "; read it with CAST AS text")
+			return edn.Nil(), fmt.Errorf("the value %s cannot be represented; read it with CAST AS text", s)
 		}
 		return edn.Inst(t), nil
 	case oidUUID:
@@ -114,7 +113,7 @@ func write(oid uint32, v edn.Value) ([]byte, error) {
 			return []byte(text), err
 		}
 	}
-	return nil, fmt.Errorf("there is no SQL value for a %s", v.Kind())
+	return nil, fmt.Errorf("a %s cannot be the value of an SQL parameter", v.Kind())
 }
 
 func typeName(oid uint32) string {

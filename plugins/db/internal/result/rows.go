@@ -53,13 +53,13 @@ func (r *Rows) Begin(columns []Column) *Fault {
 	r.columns = columns
 	for name := range r.types {
 		if !r.bounds.Whole && !slices.Contains(names, name) {
-			return Faultf(Invalid, "the :types name the column %q, which the answer does not have", name)
+			return Faultf(Invalid, "the answer does not have the column %q of :types", name)
 		}
 	}
 	slices.Sort(names)
 	for i := 1; i < len(names); i++ {
 		if names[i-1] == names[i] {
-			return Faultf(Invalid, "the answer has two columns %q; name one of them with AS", names[i])
+			return Faultf(Invalid, "the answer has two columns %q: rename one of them with AS", names[i])
 		}
 	}
 	return nil
@@ -106,7 +106,7 @@ func (r *Rows) Room() int64 { return r.bounds.Bytes }
 // values. Its results are those of Add.
 func (r *Rows) Overflow(size int64) (more bool, _ *Fault) {
 	if len(r.rows) == 0 && !r.bounds.Whole {
-		return false, Faultf(TooLarge, "the first row has %d bytes or more, %d are the most", size, r.bounds.Bytes)
+		return false, Faultf(TooLarge, "the first row has %d bytes or more, the limit is %d", size, r.bounds.Bytes)
 	}
 	return r.full("more bytes than the scope allows")
 }

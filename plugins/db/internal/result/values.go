@@ -2,7 +2,6 @@ package result
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"time"
 
@@ -80,7 +79,7 @@ var reading = map[string]func(edn.Value) (edn.Value, error){
 		if v.IsBool() {
 			return v, nil
 		}
-		return v, errors.New("it is neither 0 nor 1")
+		return v, fmt.Errorf("expected 0 or 1, found %.40s", v)
 	},
 	"decimal": func(v edn.Value) (edn.Value, error) {
 		switch {
@@ -98,7 +97,7 @@ var reading = map[string]func(edn.Value) (edn.Value, error){
 		return fromText(v, func(s string) (edn.Value, error) {
 			t, err := time.Parse(time.RFC3339Nano, s)
 			if err != nil || t.UTC().Year() < 1 || t.UTC().Year() > 9999 {
-				return edn.Nil(), errors.New("it is not an instant such as 2027-02-18T09:30:00.000Z")
+				return edn.Nil(), fmt.Errorf("expected an instant such as 2027-02-18T09:30:00.000Z, found %.40q", s)
 			}
 			return edn.Inst(t), nil
 		})
@@ -120,7 +119,7 @@ var reading = map[string]func(edn.Value) (edn.Value, error){
 func fromText(v edn.Value, read func(string) (edn.Value, error)) (edn.Value, error) {
 	s, ok := v.AsString()
 	if !ok {
-		return v, errors.New("it is not text")
+		return v, fmt.Errorf("expected text, found a %s", v.Kind())
 	}
 	return read(s)
 }
@@ -129,7 +128,7 @@ func fromText(v edn.Value, read func(string) (edn.Value, error)) (edn.Value, err
 func ParseUUID(s string) (edn.Value, error) {
 	v, err := edn.ReadString(`#uuid "` + s + `"`)
 	if err != nil || len(s) != 36 {
-		return edn.Nil(), errors.New("it is not a UUID")
+		return edn.Nil(), fmt.Errorf("expected a UUID, found %.40q", s)
 	}
 	return v, nil
 }

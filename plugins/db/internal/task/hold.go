@@ -78,7 +78,7 @@ func (t *Task) open(ctx context.Context, c Connection, wait time.Duration) (data
 		})
 		return db, stored, fault
 	}
-	return nil, nil, result.Faultf(result.Missing, "its driver %q is not known", c.Driver)
+	return nil, nil, result.Faultf(result.Missing, "unknown driver %q", c.Driver)
 }
 
 // Close ends the transaction.

@@ -80,7 +80,7 @@ func taskFrom(v edn.Value) (t *Task, c Connection, timeout int64, err error) {
 	name, _ := v.Key("tool").AsKeyword()
 	var ok bool
 	if t.Tool, ok = effects.ToolNamed(name); !ok {
-		return nil, c, 0, fmt.Errorf("there is no tool %q", name)
+		return nil, c, 0, fmt.Errorf("unknown tool %q", name)
 	}
 	var problems []effects.Problem
 	if t.Scope, problems = effects.ParseScope(t.Tool.Effect, v.Key("scope")); len(problems) > 0 {
@@ -93,7 +93,7 @@ func taskFrom(v edn.Value) (t *Task, c Connection, timeout int64, err error) {
 	c.DSN, _ = v.Key("dsn").AsString()
 	timeout, ok = v.Key("timeout-ms").AsInt()
 	if !ok {
-		return nil, c, 0, errors.New("the rules have no timeout")
+		return nil, c, 0, errors.New("the rules have no integer :timeout-ms")
 	}
 	return t, c, timeout, nil
 }
@@ -106,8 +106,8 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 		return err
 	}
 	if work.Connection != t.work.Connection {
-		return contract.Errorf("runtime/internal", ":%s: the call is about connection %s, its rules are about %s", t.Tool.ID,
-			work.Connection, t.work.Connection)
+		return contract.Errorf("runtime/internal", ":%s: the call uses connection %s, but the worker is confined to %s",
+			t.Tool.ID, work.Connection, t.work.Connection)
 	}
 	t.work = work
 	return nil
@@ -121,13 +121,14 @@ func typesOf(tool effects.Tool, input edn.Value) (map[string]string, *contract.E
 		return nil, nil
 	}
 	if !v.IsMap() {
-		return nil, effects.InvalidInput("schema", tool, "the :types are not a map from column to type")
+		return nil, effects.InvalidInput("schema", tool, "expected a map from column to type in :types, found a %s",
+			v.Kind())
 	}
 	types := map[string]string{}
 	for key, val := range v.Entries() {
 		as := word(val)
 		if !slices.Contains(result.Types, as) {
-			return nil, effects.InvalidInput("schema", tool, "the type %s in :types is none of %s", val,
+			return nil, effects.InvalidInput("schema", tool, "the type %s in :types is not one of %s", val,
 				strings.Join(result.Types, ", "))
 		}
 		types[word(key)] = as

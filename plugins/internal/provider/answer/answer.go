@@ -69,9 +69,9 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 func (c *call) post(ctx context.Context, path string, body []byte) (leave func(), failed *contract.Error) {
 	if err := c.provider.Gate.Enter(ctx); err != nil {
 		if errors.Is(err, transport.ErrFull) {
-			return nil, c.fail(failure.QueueFull, "as many calls wait as may")
+			return nil, c.fail(failure.QueueFull, "the queue of waiting calls is full")
 		}
-		return nil, c.fault(&transport.Fault{Kind: waiting(err), Text: "the call waited for its turn"})
+		return nil, c.fault(&transport.Fault{Kind: waiting(err), Text: "the call ended while it waited in the queue"})
 	}
 	if failed := c.weigh(ctx); failed != nil {
 		c.provider.Gate.Leave()
@@ -198,7 +198,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 			m.Preset.Dialect, unsayable.What)
 	}
 	if err != nil {
-		return nil, c.fail(failure.RequestInvalid, "the request cannot be written")
+		return nil, c.fail(failure.RequestInvalid, "the request cannot be written as JSON")
 	}
 	if len(encoded.Dropped) > 0 && m.StrictOptions {
 		names := strings.Join(encoded.Dropped, ", ")

@@ -167,7 +167,8 @@ func (c *call) shaped(text string) (edn.Value, *contract.Error) {
 		c.how = how
 		return v, nil
 	case !problem.Parsed:
-		return edn.Nil(), c.raw(c.fail(failure.FormatDrift, "the answer holds no value that fits the schema %s", name))
+		return edn.Nil(), c.raw(c.fail(failure.FormatDrift, "the answer contains no value that fits the schema %s",
+			name))
 	}
 	e := c.fail(failure.SchemaInvalid, "the answer does not fit the schema %s: %s", name, problem.Findings[0])
 	return edn.Nil(), c.raw(e.WithDetail("findings", schema.Findings(problem.Findings)))
@@ -204,7 +205,7 @@ func (c *call) calls() ([]edn.Value, *contract.Error) {
 			return nil, c.invalidCall(raw, "has arguments that are cut or no JSON")
 		}
 		if !args.IsMap() {
-			return nil, c.invalidCall(raw, "has arguments that are no object")
+			return nil, c.invalidCall(raw, "has arguments that are not an object")
 		}
 		var m edn.MapBuilder
 		m.Key("id", edn.Text(raw.ID))

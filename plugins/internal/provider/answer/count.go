@@ -49,7 +49,8 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 	case way == pricing.Estimate:
 		n = max(n, least)
 	}
-	return c.fail(failure.ContextExceeded, "the request has %d tokens, the model reads %d", n, window).
+	return c.fail(failure.ContextExceeded, "the request has %d tokens, the context window of the model has %d", n,
+		window).
 		WithDetail("tokens-in", edn.Int(n)).
 		WithDetail("context-tokens", edn.Int(window)).
 		WithDetail(countedBy, edn.K(string(way)))
@@ -235,7 +236,7 @@ func (p *Provider) counted(
 	}[way]
 	text := fmt.Sprintf("%d tokens, counted by %s", n, by)
 	if to.Text(text) != nil {
-		return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller went away")
+		return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller canceled the call")
 	}
 	mode := "deterministic"
 	if way == pricing.Endpoint {

@@ -73,7 +73,7 @@ func (p *Provider) probeServer(
 		{"limit", func(q *question.Question, _ *Model) { q.Options.MaxTokens = probeLimit }, lookAtLimit},
 	} {
 		if progress(one.name) != nil {
-			return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller went away")
+			return edn.Nil(), p.Report.Error(failure.Canceled, failure.Known{}, "the caller canceled the call")
 		}
 		k := p.probe(ctx, m, one.name, one.ask)
 		all = append(all, k)

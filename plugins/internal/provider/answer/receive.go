@@ -37,7 +37,8 @@ var errGone = errors.New("the caller is gone")
 func (c *call) receive(ctx context.Context) *contract.Error {
 	splitter := dialect.Splitter(c.model.Preset, c.head.Media)
 	if splitter == nil {
-		return c.fail(failure.Foreign, "the body is of type %s, which is not an answer of a model", c.head.Media)
+		return c.fail(failure.Foreign, "the body has the content type %s, expected JSON or an event stream",
+			c.head.Media)
 	}
 	_, whole := splitter.(*frame.Whole)
 	decoder := dialect.NewDecoder(c.model.Preset)
@@ -112,7 +113,7 @@ func (c *call) ended(
 }
 
 // errSkipped is returned after too many unreadable events.
-var errSkipped = errors.New("too many events cannot be read")
+var errSkipped = errors.New("too many events of the stream are malformed")
 
 // broken returns the error of a body that is not an answer.
 func (c *call) broken(ctx context.Context, err error, whole bool) *contract.Error {
@@ -126,7 +127,7 @@ func (c *call) broken(ctx context.Context, err error, whole bool) *contract.Erro
 		if fault := c.whyGone(ctx); fault != nil {
 			return c.fault(fault)
 		}
-		return c.fail(failure.Canceled, "the caller went away")
+		return c.fail(failure.Canceled, "the caller stopped reading the answer")
 	case errors.Is(err, dialect.ErrForeign):
 		return c.fail(failure.Foreign, "the body is not an answer of a model")
 	case errors.Is(err, frame.ErrTooLarge):

@@ -27,7 +27,7 @@ func ReadEmbed(request edn.Value) (q *Question, texts []string, dims int64, fail
 func toEmbed(input edn.Value) (texts []string, dims int64, failed *contract.Error) {
 	list, at := input.Key("texts"), edn.K("texts")
 	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
-		return nil, 0, invalid([]edn.Value{at}, "should be texts, at least one")
+		return nil, 0, invalid([]edn.Value{at}, "should be a vector of at least one text, got %.80s", list)
 	}
 	if list.Len() > maxTexts {
 		return nil, 0, Beyond("the request has %d texts, the limit is %d", list.Len(), maxTexts)
@@ -36,14 +36,14 @@ func toEmbed(input edn.Value) (texts []string, dims int64, failed *contract.Erro
 		t, ok := v.AsString()
 		if !ok || strings.TrimSpace(t) == "" || strings.ContainsRune(t, 0) {
 			here := []edn.Value{at, edn.Int(int64(len(texts)))}
-			return nil, 0, invalid(here, "should be a text that is not blank, without NUL")
+			return nil, 0, invalid(here, "should be a text that is not blank and has no NUL, got %.80s", v)
 		}
 		texts = append(texts, t)
 	}
 	if want := input.Key("dims"); !want.IsNil() {
 		n, ok := want.AsInt()
 		if !ok || n < 1 || n > 1<<16 {
-			return nil, 0, invalid([]edn.Value{edn.K("dims")}, "should be a number from 1 to 65536")
+			return nil, 0, invalid([]edn.Value{edn.K("dims")}, "should be an integer from 1 to 65536, got %.80s", want)
 		}
 		dims = n
 	}

@@ -26,7 +26,7 @@ func (q *Question) image(p conversation.Image, at []edn.Value) *contract.Error {
 	}
 	if p.URL != "" {
 		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-			return invalid(append(at, edn.K("url")), "should be the http or https address of an image")
+			return invalid(append(at, edn.K("url")), "should be the http or https URL of an image, got %.80q", p.URL)
 		}
 		return nil
 	}

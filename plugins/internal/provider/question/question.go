@@ -139,13 +139,13 @@ func (q *Question) readMessages(request, input, prompt edn.Value) *contract.Erro
 			content = string(edn.WritePretty(input, edn.PrettyOptions{}))
 		}
 		if content == "" {
-			return invalid(nil, "there is no text and no :messages to answer")
+			return invalid(nil, "expected a text or :messages, found neither")
 		}
 		q.Messages = append(q.Messages, chat.Message{Role: chat.User, Content: content})
 		return nulFree(q.Messages)
 	}
 	if !list.IsVector() && !list.IsList() || list.Len() == 0 {
-		return invalid(at, "should be messages, at least one")
+		return invalid(at, "should be a vector of at least one message, got %.80s", list)
 	}
 	if list.Len() > maxMessages {
 		return Beyond("the request has %d messages, the limit is %d", list.Len(), maxMessages)
@@ -167,7 +167,7 @@ func nulFree(messages []chat.Message) *contract.Error {
 	for i, m := range messages {
 		if slices.ContainsFunc(m.Each(), func(p chat.Part) bool { return strings.ContainsRune(p.Text, 0) }) {
 			at := []edn.Value{edn.K("messages"), edn.Int(int64(i)), edn.K("content")}
-			return invalid(at, "holds a NUL character, which providers refuse")
+			return invalid(at, "contains a NUL character, which providers reject")
 		}
 	}
 	return nil
@@ -179,7 +179,7 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 	}
 	at := []edn.Value{edn.K("tools")}
 	if !list.IsVector() && !list.IsList() {
-		return invalid(at, "should be a list of tools")
+		return invalid(at, "should be a list of tools, got %.80s", list)
 	}
 	if list.Len() > maxTools {
 		return Beyond("the request has %d tools, the limit is %d", list.Len(), maxTools)
@@ -190,10 +190,11 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 		here := append(at, edn.Int(int64(i)))
 		id := Word(v.Key("tool/id"))
 		if id == "" {
-			return invalid(append(here, edn.K("tool/id")), "should name the tool")
+			return invalid(append(here, edn.K("tool/id")), "should be the name of the tool, got %.80s",
+				v.Key("tool/id"))
 		}
 		if q.Args[id] != nil {
-			return invalid(append(here, edn.K("tool/id")), "the tool %s is there twice", id)
+			return invalid(append(here, edn.K("tool/id")), "the tool %s is listed twice", id)
 		}
 		form := v.Key("in-schema")
 		if form.IsNil() {
@@ -232,7 +233,7 @@ func (q *Question) readChoice(v edn.Value) *contract.Error {
 	case mode == chat.MustCall && len(q.Tools) > 0:
 		q.Choice.Mode = mode
 	case mode == chat.MustCall:
-		return invalid(at, "demands a call, but there are no :tools")
+		return invalid(at, "requires a tool call, but :tools is empty")
 	case q.Args[id] != nil:
 		q.Choice = chat.Choice{Mode: chat.OneTool, Tool: q.Names.Wire(id)}
 	default:

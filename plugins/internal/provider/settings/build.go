@@ -168,7 +168,7 @@ func roots(file string) (*x509.CertPool, error) {
 		return nil, fmt.Errorf("cannot be read: %w", errors.Unwrap(err))
 	}
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("holds no certificate")
+		return nil, errors.New("contains no certificate in PEM form")
 	}
 	return pool, nil
 }

@@ -18,7 +18,7 @@ import (
 const maxStop = 16
 
 // readable is the problem of a key that would be sent unencrypted.
-const readable = "is http to another machine, and the key would be readable on the way: " +
+const readable = "uses http to another machine, which would send the key unencrypted: " +
 	"use https, or set allow_plaintext = true"
 
 // Check returns an error that joins every mistake which the schema of the
@@ -29,13 +29,14 @@ func (s Settings) Check() error {
 
 	if s.Preset != "" && !slices.Contains(presetsOf(s.Provider), s.Preset) {
 		names := strings.Join(presetsOf(s.Provider), ", ")
-		add(fmt.Sprintf("provider %s has no preset %s: it is one of %s", s.Provider, s.Preset, names), edn.K("preset"))
+		add(fmt.Sprintf("provider %s has no preset %s: expected one of %s", s.Provider, s.Preset, names),
+			edn.K("preset"))
 	}
 	if s.base() == "" {
-		add("is missing: servers of preset "+s.PresetOf().Name+" have no address of their own", edn.K("base-url"))
+		add("is missing: preset "+s.PresetOf().Name+" has no default address", edn.K("base-url"))
 	}
 	if s.APIVersion != "" && s.PresetOf().Version == "" {
-		add("is of no use: requests of preset "+s.PresetOf().Name+" name no version", edn.K("api-version"))
+		add("has no effect: requests of preset "+s.PresetOf().Name+" do not contain a version", edn.K("api-version"))
 	}
 	if u, err := parseURL(s.base()); err != nil && s.base() != "" {
 		add(err.Error(), edn.K("base-url"))
@@ -53,7 +54,7 @@ func (s Settings) Check() error {
 		}
 	}
 	if len(s.Models) == 0 {
-		add("there is no model block, so the plugin would have no capability", edn.K("model"))
+		add("expected at least one model block", edn.K("model"))
 	}
 	return errors.Join(append(all, s.CheckModels("model")...)...)
 }
@@ -86,7 +87,8 @@ func (s Settings) checkKey() error {
 		return sdk.Problem(readable, edn.K("base-url"))
 	}
 	if strings.ContainsFunc(s.APIKey, func(r rune) bool { return r <= ' ' || r == 0x7f || r > 0xff }) {
-		return sdk.Problem("holds a blank, a line break or another character that no header can carry", edn.K("api-key"))
+		return sdk.Problem("contains a blank, a line break or another character that is not allowed in a header",
+			edn.K("api-key"))
 	}
 	return nil
 }
@@ -140,11 +142,11 @@ func parseURL(s string) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, errors.New("should begin with https:// or http://")
 	case u.Hostname() == "":
-		return nil, errors.New("names no host")
+		return nil, errors.New("has no host")
 	case u.User != nil:
-		return nil, errors.New("holds a user or a password: a key belongs into api_key")
+		return nil, errors.New("contains a user name or a password: put the key into api_key")
 	case u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
-		return nil, errors.New("should end with its path")
+		return nil, errors.New("has a query or a fragment: remove everything after the path")
 	}
 	if _, err := port(u); err != nil {
 		return nil, err
@@ -172,7 +174,7 @@ func headerProblem(name, value string) string {
 		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "is not a header name"
 	case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
-		return "holds what no header can carry"
+		return "has a value with a control character"
 	}
 	switch strings.ToLower(name) {
 	case "authorization", "x-api-key", "api-key", "cookie", "proxy-authorization":

@@ -136,7 +136,7 @@ func (x *Exchange) run(ctx context.Context, method, target string, body []byte) 
 	})
 	request, err := http.NewRequestWithContext(traced, method, target, bytes.NewReader(body))
 	if err != nil {
-		x.headers <- headOrError{err: errors.New("the request cannot be made")}
+		x.headers <- headOrError{err: errors.New("the URL of the request is not valid")}
 		return
 	}
 	// Without GetBody, net/http cannot send a request again.
@@ -371,7 +371,7 @@ func ended(ctx context.Context) *Fault {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &Fault{Deadline, "the deadline of the call passed"}
 	}
-	return &Fault{Canceled, "the caller went away"}
+	return &Fault{Canceled, "the caller canceled the call"}
 }
 
 // explain returns the kind of an error: its text may hold the address and, with

@@ -48,7 +48,7 @@ func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
 
 // astray returns the error for a wrong answer to the control question.
 func (c Composer) astray(got edn.Value, want string) *contract.Error {
-	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, where %s was asked for",
+	return contract.Errorf("judge/no-score", "the judge answered %s to the control question, expected %s",
 		score.Excerpt(got.String()), want).
 		WithHint("the model ignores instructions, or the judged text contains instructions for it (prompt injection): " +
 			"use a stronger judge model")
@@ -125,10 +125,12 @@ func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
 		return edn.Nil(), err.WithDetail("output/hash", edn.Text(edn.Hash(out)))
 	}
 	if said, ok := under(v, "verdict").AsString(); !ok || said != c.Code {
-		return edn.Nil(), contract.Errorf("judge/no-score", "the verdict does not carry the code of this question, found %s",
+		return edn.Nil(), contract.Errorf("judge/no-score",
+			"expected the code of this question in the verdict, found %s",
 			score.Excerpt(under(v, "verdict").String())).
 			WithDetail("output/hash", edn.Text(edn.Hash(out))).
-			WithHint("the model repeated a verdict from what it judged, or does not follow the form that it is asked for")
+			WithHint("the model may have copied a verdict from the judged text, or ignored the requested form: " +
+				"use a stronger judge model")
 	}
 	criteria := under(v, "criteria")
 	if err := exactly(criteria, c.names()...); err != nil {
@@ -151,11 +153,11 @@ func spoken(out edn.Value) (edn.Value, *contract.Error) {
 	}
 	if len(contract.ValuesIn(said)) > 1 {
 		return edn.Nil(), contract.Errorf("judge/ambiguous-score",
-			"the judge wrote several objects where one verdict was asked for: %s", score.Excerpt(said))
+			"expected one verdict from the judge, found several objects: %s", score.Excerpt(said))
 	}
-	return edn.Nil(), contract.Errorf("judge/no-score", "the answer of the judge is not one JSON object: %s",
+	return edn.Nil(), contract.Errorf("judge/no-score", "expected one JSON object as the answer of the judge, found %s",
 		score.Excerpt(said)).
-		WithHint("a verdict counts only if it is the whole answer")
+		WithHint("use a judge model that answers with the verdict alone: text around it is not accepted")
 }
 
 // exactly returns an error if a value is not a map with exactly these keys. A

@@ -77,7 +77,7 @@ func Parse(v, scale edn.Value) (Rubric, error) {
 		}
 	}
 	if n, ok := v.Key("version").AsInt(); !v.Key("version").IsNil() && (!ok || n < 1) {
-		p.add("expected a number from 1", edn.K("version"))
+		p.add("expected an integer of at least 1, found "+score.Excerpt(v.Key("version").String()), edn.K("version"))
 	}
 	if list := v.Key("criteria"); !list.IsNil() {
 		out.Criteria = p.criteria(list)
@@ -93,7 +93,9 @@ func Parse(v, scale edn.Value) (Rubric, error) {
 
 func (p *problems) criteria(list edn.Value) []Criterion {
 	if !list.IsVector() && !list.IsList() || list.Len() > maxCriteria {
-		p.add(fmt.Sprintf("expected a vector of 1 to %d criteria", maxCriteria), edn.K("criteria"))
+		p.add(fmt.Sprintf("expected a vector of 1 to %d criteria, found a %s of %d", maxCriteria, list.Kind(),
+			list.Len()),
+			edn.K("criteria"))
 		return nil
 	}
 	var out []Criterion
@@ -110,7 +112,7 @@ func (p *problems) criteria(list edn.Value) []Criterion {
 		p.known(v, criterionKeys, at...)
 		c := Criterion{ID: p.name(v.Key("id"), append(slices.Clone(at), edn.K("id"))...), Weight: big.NewRat(1, 1)}
 		if seen[c.ID] {
-			p.add("there is another criterion of this name", append(slices.Clone(at), edn.K("id"))...)
+			p.add("another criterion has the name "+c.ID, append(slices.Clone(at), edn.K("id"))...)
 		}
 		seen[c.ID] = true
 		if w := v.Key("weight"); !w.IsNil() {
@@ -124,7 +126,9 @@ func (p *problems) criteria(list edn.Value) []Criterion {
 		}
 		c.Ask, _ = v.Key("ask").AsString()
 		if c.Ask = strings.TrimSpace(c.Ask); c.Ask == "" || utf8.RuneCountInString(c.Ask) > maxAsk {
-			p.add(fmt.Sprintf("expected a question of at most %d characters", maxAsk), append(slices.Clone(at), edn.K("ask"))...)
+			p.add(fmt.Sprintf("expected a question of 1 to %d characters, found %d", maxAsk,
+				utf8.RuneCountInString(c.Ask)),
+				append(slices.Clone(at), edn.K("ask"))...)
 		}
 		total.Add(total, c.Weight)
 		out = append(out, c)
@@ -157,8 +161,8 @@ func (r Rubric) Asks() error {
 	}
 	if !r.Rules.IsNil() {
 		return contract.Errorf("runtime/not-ready",
-			"the rubric has rules and no criteria, so there is nothing to ask a model").
-			WithSource(contract.SourceHost).WithHint("let judge/rules judge, or add criteria")
+			"the rubric has rules, but no criteria, which a model judges").
+			WithSource(contract.SourceHost).WithHint("use judge/rules, or add criteria")
 	}
 	p := &problems{}
 	p.add("expected at least one criterion", edn.K("criteria"))

@@ -50,7 +50,7 @@ func TestParseRefuses(t *testing.T) {
 		`{:criteria [{:id "a b" :ask "x?"}]}`: "expected a name",
 		`{:criteria [{:id :a :ask "x?" :weight -1}]}`:                             "[:criteria 0 :weight]",
 		`{:criteria [{:id :a :ask "x?" :weight "3"}]}`:                            "[:criteria 0 :weight]",
-		`{:criteria [{:id :a :ask "x?"} {:id :a :ask "y?"}]}`:                     "another criterion of this name",
+		`{:criteria [{:id :a :ask "x?"} {:id :a :ask "y?"}]}`:                     "another criterion has the name a",
 		`{:criteria [{:id :a :ask "x?" :weight 0} {:id :b :ask "x?" :weight 0}]}`: "all weights are 0",
 		`{:scale [10 0] :criteria [{:id :a :ask "x?"}]}`:                          "[:scale]: expected two numbers",
 		`{:version 0 :criteria [{:id :a :ask "x?"}]}`:                             "[:version]",

@@ -68,7 +68,8 @@ func terms(f *form) check {
 		}
 	}
 	if len(wanted) == 0 {
-		f.bad("all", "expected a vector of texts; a vector within it holds alternatives")
+		f.bad("all",
+			"expected a vector of texts, in which a vector contains alternatives, found "+score.Excerpt(v.String()))
 	}
 	return func(x Subject) Outcome {
 		fold := folded(x.Text)
@@ -107,14 +108,14 @@ func length(f *form) check {
 		f.bad("min", "expected :min, :max or both")
 	}
 	if low >= 0 && high >= 0 && low > high {
-		f.bad("max", "expected a number that is not below :min")
+		f.bad("max", fmt.Sprintf("expected a number not below :min, which is %d, found %d", low, high))
 	}
 	unit := "chars"
 	if f.v.HasKey("unit") {
 		unit = word(f.v.Key("unit"))
 	}
 	if !slices.Contains([]string{"chars", "words", "sentences"}, unit) {
-		f.bad("unit", "expected :chars, :words or :sentences")
+		f.bad("unit", "expected :chars, :words or :sentences, found "+score.Excerpt(f.v.Key("unit").String()))
 	}
 	return func(x Subject) Outcome {
 		n := 0
@@ -143,7 +144,7 @@ func (f *form) count(key string) int {
 	}
 	n, ok := f.v.Key(key).AsInt()
 	if !ok || n < 0 || n > 1<<30 {
-		f.bad(key, "expected a number from 0")
+		f.bad(key, "expected an integer of 0 or more, found "+score.Excerpt(f.v.Key(key).String()))
 		return -1
 	}
 	return int(n)
@@ -267,13 +268,13 @@ func repetition(f *form) check {
 	if n := f.count("words"); n > 0 {
 		size = n
 	} else if n == 0 {
-		f.bad("words", "expected a number from 1")
+		f.bad("words", "expected an integer of at least 1, found "+score.Excerpt(f.v.Key("words").String()))
 	}
 	most := big.NewRat(1, 5)
 	if f.v.HasKey("most") {
 		n, ok := f.v.Key("most").AsNumber()
 		if !ok || n.Sign() < 0 || n.Cmp(full()) >= 0 {
-			f.bad("most", "expected a share from 0 to below 1")
+			f.bad("most", "expected a share from 0 to below 1, found "+score.Excerpt(f.v.Key("most").String()))
 			n = most
 		}
 		most = n
@@ -320,7 +321,7 @@ func language(f *form) check {
 	is := ""
 	if f.v.HasKey("is") {
 		if is = word(f.v.Key("is")); len(is) < 2 {
-			f.bad("is", "expected the code of a language, such as :en")
+			f.bad("is", "expected the code of a language, such as :en, found "+score.Excerpt(f.v.Key("is").String()))
 		}
 	}
 	return func(x Subject) Outcome {
@@ -369,7 +370,7 @@ func (f *form) patterns(key string) []*regexp.Regexp {
 	var out []*regexp.Regexp
 	for _, s := range f.texts(key) {
 		if len(s) > maxPattern {
-			f.bad(key, fmt.Sprintf("a regular expression has at most %d bytes", maxPattern))
+			f.bad(key, fmt.Sprintf("expected a regular expression of at most %d bytes, found %d", maxPattern, len(s)))
 			continue
 		}
 		re, err := regexp.Compile(s)

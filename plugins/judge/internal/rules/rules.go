@@ -120,7 +120,7 @@ func Parse(v edn.Value) (Set, error) {
 			continue
 		}
 		if slices.ContainsFunc(s.Rules, func(x Rule) bool { return x.ID == rule.ID }) {
-			f.bad("id", "there is another rule of this name: give each its own :id")
+			f.bad("id", "another rule has the name "+rule.ID+": give each rule its own :id")
 		}
 		total.Add(total, rule.Weight)
 		s.Rules = append(s.Rules, rule)
@@ -182,13 +182,13 @@ func (f *form) rule(kinds map[string]func(*form) check) (Rule, bool) {
 	if id := f.v.Key("id"); !id.IsNil() {
 		r.ID = word(id)
 		if _, err := edn.Keyword(r.ID); err != nil {
-			f.bad("id", "expected a name such as :covers")
+			f.bad("id", "expected a name such as :covers, found "+score.Excerpt(id.String()))
 		}
 	}
 	if w := f.v.Key("weight"); !w.IsNil() {
 		n, ok := w.AsNumber()
 		if !ok || n.Sign() < 0 {
-			f.bad("weight", "expected a number of 0 or more")
+			f.bad("weight", "expected a number of 0 or more, found "+score.Excerpt(w.String()))
 			n = new(big.Rat)
 		}
 		r.Weight = n
@@ -226,7 +226,8 @@ func (f *form) path(key string) []edn.Value {
 		return nil
 	}
 	if !v.IsVector() && !v.IsList() || v.Len() == 0 {
-		f.bad(key, "expected a path in the input of the judge, such as [:task/call :input :source]")
+		f.bad(key, "expected a path in the input of the judge, such as [:task/call :input :source], found "+
+			score.Excerpt(v.String()))
 		return nil
 	}
 	return slices.Collect(v.Elems())
@@ -235,7 +236,7 @@ func (f *form) path(key string) []edn.Value {
 func (f *form) text(key string) string {
 	s, ok := f.v.Key(key).AsString()
 	if f.v.HasKey(key) && (!ok || strings.TrimSpace(s) == "") {
-		f.bad(key, "expected a text")
+		f.bad(key, "expected a text, found "+score.Excerpt(f.v.Key(key).String()))
 	}
 	return s
 }

@@ -166,7 +166,7 @@ func (l *Lease[S]) Suspect() {
 		if l.Server.Responds(p.hurry) || l.run.dead.Err() != nil || p.hurry.Err() != nil {
 			return
 		}
-		why := contract.Errorf("model/died", "the model server lives and says nothing")
+		why := contract.Errorf("model/died", "the model server runs, but does not respond")
 		p.step(func(now time.Time) {
 			l.run.suspect = true
 			l.slot.machine.Suspect(now, l.run.id, why)

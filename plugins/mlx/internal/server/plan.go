@@ -138,13 +138,14 @@ func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *co
 	}
 	switch {
 	case len(busy) == 0:
-		return 0, contract.Errorf("model/port-in-use", "all %d ports for model servers are used by others of this plugin",
+		return 0, contract.Errorf("model/port-in-use", "all %d ports are used by other model servers of this plugin",
 			len(p.Ports))
 	case denied(why):
-		return 0, p.unavailable("nothing lets it listen on port %d of 127.0.0.1", busy[0]).
+		return 0, p.unavailable("the system does not permit it to listen on port %d of 127.0.0.1", busy[0]).
 			WithHint("grant it with isolation { network = \"loopback\" }, without ports or with those of this server")
 	case !errors.Is(why, syscall.EADDRINUSE):
-		return 0, contract.Errorf("model/start-failed", "no port for the model server: %s", bare(why))
+		return 0, contract.Errorf("model/start-failed", "listen on port %d of 127.0.0.1 for the model server: %s",
+			busy[len(busy)-1], bare(why))
 	}
 	return 0, inUse(busy...)
 }

@@ -104,10 +104,12 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 				return why
 			}
 		case memoryText(string(a.body)):
-			return contract.Errorf("model/out-of-memory", "the model server has no memory for its model: %s", short(a.body)).
+			return contract.Errorf("model/out-of-memory", "the model server has not enough memory for its model: %s",
+				short(a.body)).
 				WithDetail("output", s.output())
 		case loaded && a.status >= 400 && a.status < 500 && a.status != http.StatusRequestTimeout && a.status != http.StatusTooManyRequests && a.status != http.StatusTooEarly:
-			return contract.Errorf("model/start-failed", "the model server rejects a request of one token (status %d): %s",
+			return contract.Errorf("model/start-failed",
+				"the model server rejected a test request for one token with status %d: %s",
 				a.status, short(a.body)).
 				WithDetail("http/status", edn.Int(int64(a.status))).WithDetail("output", s.output())
 		default:
@@ -164,7 +166,8 @@ func (s *Server) first(a answer) (ours bool, err *contract.Error) {
 		Choices []json.RawMessage `json:"choices"`
 	}
 	if json.Unmarshal(a.body, &body) != nil || len(body.Choices) == 0 {
-		return false, contract.Errorf("model/start-failed", "the server on port %d is not a model server: %s", s.port,
+		return false, contract.Errorf("model/start-failed",
+			"the server on port %d answered the test request without :choices: %s", s.port,
 			short(a.body)).WithDetail("output", s.output())
 	}
 	own, others, unknown, open := 0, 0, 0, ""
@@ -188,7 +191,7 @@ func (s *Server) first(a answer) (ours bool, err *contract.Error) {
 	case open != "":
 		return false, contract.Errorf("model/start-failed",
 			"the model server listens on %s: it has no access control, so it must listen on 127.0.0.1 only", open).
-			WithHint("write --host 127.0.0.1, or what this server calls it, into command")
+			WithHint("add --host 127.0.0.1, or the equivalent option of this server, to command")
 	}
 	return own > 0 || unknown == 0, nil
 }
@@ -233,7 +236,8 @@ func (s *Server) hinted(e *contract.Error, last []string) *contract.Error {
 	if slices.ContainsFunc(last, func(line string) bool {
 		return holds(line, []string{"permission denied", "operation not permitted", "eacces"})
 	}) {
-		return e.WithHint("the server may do what the isolation block of its plugin grants: programs with exec, weights with read_paths, caches with write_paths")
+		return e.WithHint("the isolation block of the plugin limits the server: grant programs with exec, " +
+			"weights with read_paths and caches with write_paths")
 	}
 	return e
 }

@@ -90,15 +90,17 @@ func (p *Plan) notStarted(err error) *contract.Error {
 		if errors.Is(err, here) {
 			e := p.unavailable("%s: %s", p.Command(0)[0], why)
 			if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
-				e = e.WithHint("if it can be run otherwise, grant it with isolation { exec = [\"PROGRAM\"] }")
+				e = e.WithHint("if the program runs outside of the plugin, grant it: " +
+					"isolation { exec = [\"PROGRAM\"] }")
 			}
 			return e
 		}
 	}
 	if errors.Is(err, syscall.ENOMEM) {
-		return contract.Errorf("model/out-of-memory", "the model server could not be started: %s", why)
+		return contract.Errorf("model/out-of-memory", "the model server %s could not be started: %s", p.Command(0)[0],
+			why)
 	}
-	return contract.Errorf("model/start-failed", "the model server could not be started: %s", why)
+	return contract.Errorf("model/start-failed", "the model server %s could not be started: %s", p.Command(0)[0], why)
 }
 
 func (s *Server) read(stream launch.Stream, from io.ReadCloser) {

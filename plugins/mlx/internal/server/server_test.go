@@ -135,7 +135,7 @@ func TestStart(t *testing.T) {
 		"has not loaded weights yet": {words: []string{"first=503:loading"}},
 		"fails the first question":   {words: []string{"first=500:not yet"}},
 		"refuses the question":       {words: []string{`first=404:{"error":"no such model"}`}, typ: "model/start-failed", message: "no such model"},
-		"is no model server":         {words: []string{"first=200:<html>"}, typ: "model/start-failed", message: "not a model server"},
+		"is no model server":         {words: []string{"first=200:<html>"}, typ: "model/start-failed", message: "without :choices"},
 		"ends":                       {words: []string{"say=it is broken", "exit=3"}, typ: "model/start-failed", message: "exit status 3: it is broken"},
 		"ends cleanly":               {words: []string{"exit=0"}, typ: "model/start-failed", message: "exit status 0"},
 		"has no library":             {words: []string{"say=ModuleNotFoundError: No module named 'mlx'", "exit=1"}, typ: "model/unavailable", message: "No module named 'mlx'"},

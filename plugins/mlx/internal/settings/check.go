@@ -23,10 +23,10 @@ func (s Settings) Check() error {
 	add := func(message string, path ...edn.Value) { all = append(all, sdk.Problem(message, path...)) }
 
 	if strings.ContainsRune(s.Model, 0) {
-		add("holds a NUL character", edn.K("model"))
+		add("contains a NUL character", edn.K("model"))
 	}
 	if last := s.Port + s.Most() - 1; s.Port > 0 && last > 65535 {
-		add(fmt.Sprintf("with %d workers the ports go up to %d, and the last one there is is 65535", s.Most(), last),
+		add(fmt.Sprintf("with %d workers the ports go up to %d, but the last port is 65535", s.Most(), last),
 			edn.K("port"))
 	}
 	for _, p := range []struct{ key, path string }{{"ready-path", s.ReadyPath}, {"quit", s.Quit.Path}} {
@@ -35,27 +35,27 @@ func (s Settings) Check() error {
 			at = append(at, edn.K("path"))
 		}
 		if u, err := url.Parse(p.path); p.path != "" && (err != nil || !path.IsAbs(p.path) || u.Host != "" || u.Fragment != "") {
-			add("should be a path such as /health", at...)
+			add(fmt.Sprintf("should be a path such as /health, got %.80q", p.path), at...)
 		}
 	}
 	if s.Eager() && s.PerSession() {
-		add("there is no session yet when the plugin starts: eager is for workers = \"shared\"", edn.K("start"))
+		add("eager requires workers = \"shared\": when the plugin starts, no session exists", edn.K("start"))
 	}
 	if strings.ContainsAny(s.Quit.Stdin, "\n\x00") {
 		add("should be one line", edn.K("quit"), edn.K("stdin"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.HasPrefix(name, "PLUGIN_") {
-			add("is not the name of a variable for a server", edn.K("env"), edn.Text(name))
+			add("cannot be the name of a variable for the server", edn.K("env"), edn.Text(name))
 		} else if strings.ContainsRune(s.Env[name], 0) {
-			add("holds a NUL character", edn.K("env"), edn.Text(name))
+			add("contains a NUL character", edn.K("env"), edn.Text(name))
 		}
 	}
 	if slices.Contains(s.AllowModels, "") {
 		add("has an empty entry", edn.K("allow-models"))
 	}
 	if len(s.Serve) == 0 {
-		add("there is no serve block, so nothing could be asked", edn.K("serve"))
+		add("expected at least one serve block", edn.K("serve"))
 	}
 	for _, label := range slices.Sorted(maps.Keys(s.Serve)) {
 		at := []edn.Value{edn.K("serve"), edn.Text(label)}
@@ -87,22 +87,23 @@ func (s Settings) checkCommand() []error {
 	for i, part := range s.Command {
 		for _, found := range placeholder.FindAllString(part, -1) {
 			if found != "{port}" && found != "{model}" {
-				add(i, fmt.Sprintf("%s is not known: there are {port} and {model}", found))
+				add(i, fmt.Sprintf("%s is not known: expected {port} or {model}", found))
 			}
 		}
 		told = told || strings.Contains(part, "{port}") || s.Port > 0 && !s.PerSession() &&
 			strings.Contains(part, strconv.Itoa(s.Port))
 		switch {
 		case i == 0 && strings.TrimSpace(part) == "":
-			add(i, "names no program")
+			add(i, "is empty: expected a program")
 		case strings.ContainsRune(part, 0):
-			add(i, "holds a NUL character")
+			add(i, "contains a NUL character")
 		case i > 0 && open(s.Command[i-1], part):
 			add(i, "opens the server to other machines: it has no access control, so it must listen on 127.0.0.1 only")
 		}
 	}
 	if len(s.Command) > 0 && !told {
-		all = append(all, sdk.Problem("says nowhere on which port the server listens: write {port}", edn.K("command")))
+		all = append(all,
+			sdk.Problem("does not set the port on which the server listens: write {port}", edn.K("command")))
 	}
 	return all
 }

@@ -24,11 +24,11 @@ func TestCheck(t *testing.T) {
 		want   []string
 	}{
 		"fine":                      {change: func(*Settings) {}},
-		"no placeholder":            {func(s *Settings) { s.Command = []string{"server"} }, []string{"[:command]: says nowhere on which port"}},
+		"no placeholder":            {func(s *Settings) { s.Command = []string{"server"} }, []string{"[:command]: does not set the port on which"}},
 		"a fixed port in words":     {func(s *Settings) { s.Port, s.Command = 8080, []string{"server", "-p", "8080"} }, nil},
 		"unknown placeholder":       {func(s *Settings) { s.Command = []string{"server", "{prot}", "{port}"} }, []string{"[:command 1]: {prot} is not known"}},
 		"braces of JSON":            {func(s *Settings) { s.Command = []string{"server", `{"a":{"b":1}}`, "{port}"} }, nil},
-		"no program":                {func(s *Settings) { s.Command = []string{" ", "{port}"} }, []string{"[:command 0]: names no program"}},
+		"no program":                {func(s *Settings) { s.Command = []string{" ", "{port}"} }, []string{"[:command 0]: is empty"}},
 		"open":                      {func(s *Settings) { s.Command = []string{"server", "--host", "0.0.0.0", "{port}"} }, []string{"[:command 2]: opens the server"}},
 		"open, joined":              {func(s *Settings) { s.Command = []string{"server", "--host=::", "{port}"} }, []string{"[:command 1]: opens the server"}},
 		"loopback":                  {func(s *Settings) { s.Command = []string{"server", "--host=::1", "--bind", "127.0.0.2", "{port}"} }, nil},

@@ -188,7 +188,7 @@ func (m *Machine) Want(now time.Time, waited uint64, cause string) (Verdict, *co
 
 // Ending returns the error of calls to a plugin that is being stopped.
 func Ending() *contract.Error {
-	return contract.Errorf("runtime/not-ready", "the plugin of the model server is ending").
+	return contract.Errorf("runtime/not-ready", "the plugin of the model server is shutting down").
 		WithSource(contract.SourceDownstream)
 }
 

@@ -129,9 +129,9 @@ func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
 		v := max(lit, -lit)
 		switch {
 		case v > f.Vars:
-			return Answer{}, e.wrong("it names variable %d of %d", v, f.Vars)
+			return Answer{}, e.wrong("variable %d is not in the formula, which has %d variables", v, f.Vars)
 		case value[v] == -lit:
-			return Answer{}, e.wrong("it gives variable %d both values", v)
+			return Answer{}, e.wrong("variable %d is both true and false", v)
 		}
 		value[v] = lit
 	}
@@ -163,7 +163,7 @@ func (e External) wrong(format string, args ...any) error {
 func (e External) execute(ctx context.Context, c launch.Command, input []byte) (int, []byte, error) {
 	p, err := launch.Start(c)
 	if err != nil {
-		return 0, nil, contract.Errorf("provider/not-configured", "the solver cannot be started: %w", err)
+		return 0, nil, contract.Errorf("provider/not-configured", "solver: %w", err)
 	}
 	out, problems := &bounded{left: maxOutput}, &bounded{left: 4 << 10}
 	var pipes sync.WaitGroup
@@ -198,7 +198,7 @@ func (e External) execute(ctx context.Context, c launch.Command, input []byte) (
 	select {
 	case <-p.Settled():
 	case <-timer.C:
-		return 0, nil, e.fault("it could not be killed")
+		return 0, nil, e.fault("the process did not end within %s after the kill", killWait)
 	}
 	pipes.Wait()
 	if ctx.Err() != nil {
@@ -212,9 +212,9 @@ func (e External) execute(ctx context.Context, c launch.Command, input []byte) (
 	exit := p.Exit()
 	switch {
 	case tooMuch:
-		return 0, nil, e.fault("it wrote more than %d bytes", maxOutput)
+		return 0, nil, e.fault("the output has more than %d bytes", maxOutput)
 	case exit.Signal != 0, exit.Code != exitUnknown && exit.Code != exitSat && exit.Code != exitUnsat:
-		return 0, nil, e.fault("it ended with %s: %s", exit,
+		return 0, nil, e.fault("the process ended with %s: %s", exit,
 			strings.TrimSpace(launch.Clip(problems.String()+" "+firstProblem(out.Bytes()), 300)))
 	}
 	return exit.Code, out.Bytes(), nil
@@ -246,7 +246,7 @@ func (b *bounded) fill(r io.Reader) bool {
 func status(word Status, code int) error {
 	want := map[Status]int{Sat: exitSat, Unsat: exitUnsat, Unknown: exitUnknown}[word]
 	if code != want {
-		return fmt.Errorf("it says %s and ends with code %d instead of %d", word, code, want)
+		return fmt.Errorf("the status is %s, but the exit code is %d, expected %d", word, code, want)
 	}
 	return nil
 }
@@ -268,7 +268,8 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 			}
 			word, ok := map[string]Status{"s SATISFIABLE": Sat, "s UNSATISFIABLE": Unsat, "s UNKNOWN": Unknown}[line]
 			if !ok {
-				return Answer{}, fmt.Errorf("line %d has the unknown status %q", n, launch.Clip(line, 60))
+				return Answer{}, fmt.Errorf("line %d: expected SATISFIABLE, UNSATISFIABLE or UNKNOWN, found %q",
+					n, launch.Clip(line, 60))
 			}
 			a.Status = word
 		case line == "v" || strings.HasPrefix(line, "v "):
@@ -280,7 +281,7 @@ func competitionAnswer(out []byte, code int) (Answer, error) {
 				return Answer{}, fmt.Errorf("line %d: %w", n, err)
 			}
 		default:
-			return Answer{}, fmt.Errorf("line %d is not a line of an answer: %q", n,
+			return Answer{}, fmt.Errorf("line %d: expected a line that begins with c, s or v, found %q", n,
 				launch.Clip(strings.ToValidUTF8(line, "?"), 60))
 		}
 	}
@@ -293,11 +294,11 @@ func finish(a Answer, closed bool, code int) (Answer, error) {
 	}
 	switch {
 	case a.Status == "":
-		return Answer{}, errors.New("it gave no status line")
+		return Answer{}, errors.New("the output has no status line")
 	case a.Status != Sat && (len(a.Model) > 0 || closed):
-		return Answer{}, fmt.Errorf("it says %s and gives a model", a.Status)
+		return Answer{}, fmt.Errorf("the status is %s, but the output has a model", a.Status)
 	case a.Status == Sat && !closed:
-		return Answer{}, errors.New("its model is cut off")
+		return Answer{}, errors.New("the model does not end with 0")
 	}
 	if err := status(a.Status, code); err != nil {
 		return Answer{}, err
@@ -314,11 +315,12 @@ func literals(model []int, text string) ([]int, bool, error) {
 	closed := false
 	for word := range strings.FieldsSeq(text) {
 		if closed {
-			return nil, false, fmt.Errorf("%q stands behind the end of the model", launch.Clip(word, 40))
+			return nil, false, fmt.Errorf("%q follows the 0 that ends the model", launch.Clip(word, 40))
 		}
 		lit, err := strconv.Atoi(word)
 		if err != nil || lit == -lit && lit != 0 {
-			return nil, false, fmt.Errorf("%q is not a literal", launch.Clip(strings.ToValidUTF8(word, "?"), 40))
+			return nil, false, fmt.Errorf("expected an integer as literal, found %q",
+				launch.Clip(strings.ToValidUTF8(word, "?"), 40))
 		}
 		if lit == 0 {
 			closed = true
@@ -337,18 +339,18 @@ func minisatAnswer(path string, code int) (Answer, error) {
 		return finish(Answer{}, false, code)
 	}
 	if err != nil {
-		return Answer{}, fmt.Errorf("its answer cannot be read: %w", err)
+		return Answer{}, fmt.Errorf("read the result file: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return Answer{}, errors.New("its answer is not a file")
+		return Answer{}, errors.New("the result is not a regular file")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxOutput+1))
 	switch {
 	case err != nil:
-		return Answer{}, fmt.Errorf("its answer cannot be read: %w", err)
+		return Answer{}, fmt.Errorf("read the result file: %w", err)
 	case len(text) > maxOutput:
-		return Answer{}, fmt.Errorf("its answer has more than %d bytes", maxOutput)
+		return Answer{}, fmt.Errorf("the result file has more than %d bytes", maxOutput)
 	case len(bytes.TrimSpace(text)) == 0:
 		return finish(Answer{}, false, code)
 	}
@@ -356,7 +358,8 @@ func minisatAnswer(path string, code int) (Answer, error) {
 	var a Answer
 	var ok bool
 	if a.Status, ok = map[string]Status{"SAT": Sat, "UNSAT": Unsat, "INDET": Unknown}[strings.TrimSpace(first)]; !ok {
-		return Answer{}, fmt.Errorf("its answer begins with %q", launch.Clip(strings.ToValidUTF8(first, "?"), 60))
+		return Answer{}, fmt.Errorf("expected SAT, UNSAT or INDET as the first line of the result, found %q",
+			launch.Clip(strings.ToValidUTF8(first, "?"), 60))
 	}
 	closed := false
 	if a.Model, closed, err = literals(nil, rest); err != nil {

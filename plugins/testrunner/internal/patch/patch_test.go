@@ -201,7 +201,7 @@ func TestRefusals(t *testing.T) {
 		"CRLF headers":                {strings.ReplaceAll(change, "\n", "\r\n"), "f.txt", 0, "CRLF"},
 		"hunk too long":               {change + "+more\n", "f.txt", 1, "more lines than its header"},
 		"hunk too long by context":    {change + " line 5\n", "f.txt", 1, "more lines than its header"},
-		"hunk too short":              {strings.TrimSuffix(change, " line 4\n"), "f.txt", 1, "ends early"},
+		"hunk too short":              {strings.TrimSuffix(change, " line 4\n"), "f.txt", 1, "fewer lines than its header"},
 		"header without hunk":         {"--- a/f.txt\n+++ b/f.txt\n", "f.txt", 0, "no hunk"},
 		"header then prose":           {"--- a/f.txt\n+++ b/f.txt\nreplace line 3\n", "f.txt", 0, "no hunk"},
 		"hunk without header":         {"@@ -1 +1 @@\n-a\n+b\n", "", 0, "without file header"},

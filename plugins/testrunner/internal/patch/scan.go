@@ -23,7 +23,7 @@ func scan(text string, strip int) (string, *Refusal) {
 		}
 	}
 	if s.inHunk() {
-		return "", s.refuse("ends early: its header promises more lines")
+		return "", s.refuse("has fewer lines than its header says")
 	}
 	return s.out.String(), nil
 }
@@ -115,7 +115,7 @@ func (s *scanner) body(line string) *Refusal {
 		s.newLeft--
 	case '\\':
 	default:
-		return s.refuse(`has a line that begins with none of space, "+", "-" and "\"`)
+		return s.refuse(`has a line that does not begin with space, "+", "-" or "\"`)
 	}
 	if s.oldLeft < 0 || s.newLeft < 0 {
 		return s.refuse("has other lines than its header says")

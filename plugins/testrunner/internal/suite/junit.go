@@ -150,7 +150,7 @@ func readJUnit(r io.Reader) ([]Test, error) {
 		case "utf-8", "us-ascii", "ascii":
 			return input, nil
 		}
-		return nil, fmt.Errorf("it is written in %s; only UTF-8 is read", clipName(charset))
+		return nil, fmt.Errorf("the encoding is %s, expected UTF-8", clipName(charset))
 	}
 	p := &junitParse{}
 	for {
@@ -162,7 +162,7 @@ func readJUnit(r io.Reader) ([]Test, error) {
 		case errors.Is(err, io.EOF) && p.done():
 			return p.tests, nil
 		case errors.Is(err, io.EOF):
-			return p.tests, errors.New("it ends before its last element does")
+			return p.tests, errors.New("its root element is missing or not closed")
 		case errors.Is(err, errEndOfReport):
 			return p.tests, nil
 		case err != nil:
@@ -180,7 +180,7 @@ func (p *junitParse) done() bool { return len(p.open) == 0 && p.took }
 func (p *junitParse) token(token xml.Token) error {
 	switch t := token.(type) {
 	case xml.Directive:
-		return errors.New("it has a document type; reports have none")
+		return errors.New("a document type is not permitted")
 	case xml.StartElement:
 		return p.start(t)
 	case xml.EndElement:
@@ -244,7 +244,7 @@ func (p *junitParse) inside(name string, attrs []xml.Attr) {
 
 func (p *junitParse) end(name string) error {
 	if len(p.open) == 0 || p.open[len(p.open)-1] != name {
-		return fmt.Errorf("</%s> closes nothing", clipName(name))
+		return fmt.Errorf("</%s> has no matching start element", clipName(name))
 	}
 	p.open = p.open[:len(p.open)-1]
 	switch {

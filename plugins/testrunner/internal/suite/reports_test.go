@@ -149,16 +149,16 @@ func TestJUnit(t *testing.T) {
 		})
 	}
 	bad := map[string]struct{ text, says string }{
-		"empty":             {"", "ends before"},
+		"empty":             {"", "root element is missing or not closed"},
 		"cut":               {suites[:len(suites)/2], ""},
 		"another root":      {`<html></html>`, "begins with <html>"},
 		"entities":          {`<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><testsuite><testcase name="&b;"/></testsuite>`, "document type"},
 		"external entity":   {`<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]><testsuite/>`, "document type"},
 		"unknown entity":    {`<testsuite><testcase name="&evil;"/></testsuite>`, "entity"},
 		"deep":              {"<testsuite>" + strings.Repeat("<a>", 1000), "deeper than 64"},
-		"wrong closer":      {`<testsuite><testcase name="a"></testsuite>`, "closes nothing"},
-		"closer first":      {`</testsuite>`, "closes nothing"},
-		"encoding":          {`<?xml version="1.0" encoding="UTF-16"?><testsuite/>`, "only UTF-8"},
+		"wrong closer":      {`<testsuite><testcase name="a"></testsuite>`, "no matching start element"},
+		"closer first":      {`</testsuite>`, "no matching start element"},
+		"encoding":          {`<?xml version="1.0" encoding="UTF-16"?><testsuite/>`, "expected UTF-8"},
 		"no UTF-8":          {"<testsuite>\xff\xfe</testsuite>", "UTF-8"},
 		"control character": {"<testsuite>\x01</testsuite>", "illegal"},
 		"many":              {"<testsuite>" + strings.Repeat(`<testcase name="a"/>`, maxTracked+1), "more than 100000 tests"},

@@ -119,24 +119,24 @@ func (b *Base) explain(doing string, err error) *contract.Error {
 	t := b.tool
 	switch {
 	case errors.Is(err, unix.ENOENT) && t.ID == "fs/write-file":
-		return effects.InvalidInput("path/not-found", t, "there is no directory %q", slashpath.Dir(b.shown)).
-			WithHint(":mkdirs? true in the input makes it")
+		return effects.InvalidInput("path/not-found", t, "the directory %q does not exist", slashpath.Dir(b.shown)).
+			WithHint("set :mkdirs? true in the input to create it")
 	case errors.Is(err, unix.ENOENT):
-		return effects.InvalidInput("path/not-found", t, "there is no %q", b.shown)
+		return effects.InvalidInput("path/not-found", t, "%q does not exist", b.shown)
 	case errors.Is(err, unix.ELOOP):
-		return effects.Denied("symlink", t, "%q is a link, or leads through one where none may be", b.shown)
+		return effects.Denied("symlink", t, "%q is a symbolic link, or contains one that is not allowed here", b.shown)
 	case errors.Is(err, unix.EXDEV):
 		if fd, xerr := b.across(); xerr == nil {
 			_ = unix.Close(fd)
 			return effects.Denied("cross-mount", t, "%q leads to another file system", b.shown)
 		}
-		return effects.Denied("path-outside-root", t, "%q leads out of its directory through a link", b.shown)
+		return effects.Denied("path-outside-root", t, "%q leads out of its directory through a symbolic link", b.shown)
 	case errors.Is(err, unix.ENOTDIR):
-		return effects.Denied("not-regular", t, "%q leads through a file", b.shown)
+		return effects.Denied("not-regular", t, "a parent of %q is not a directory", b.shown)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
 		return effects.Denied("path-not-allowed", t, "the system refuses to %s %q: %s", doing, b.shown, err)
 	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
-		return effects.InvalidInput("path/invalid", t, "the path %q is none for this system: %s", b.shown, err)
+		return effects.InvalidInput("path/invalid", t, "the path %q is not valid on this system: %s", b.shown, err)
 	}
 	return contract.Errorf("effects/runtime-failed", ":%s: %s %q: %w", t.ID, doing, b.shown, err)
 }
@@ -176,7 +176,7 @@ func (b *Base) regular() (*os.File, unix.Stat_t, *contract.Error) {
 	}
 	refused := b.kind(&st)
 	if refused == nil && pseudo(fd) {
-		refused = effects.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+		refused = effects.Denied("not-regular", b.tool, "%q is in a file system of the kernel, not on a disk", b.shown)
 	}
 	if refused != nil {
 		_ = f.Close()
@@ -190,7 +190,7 @@ func (b *Base) regular() (*os.File, unix.Stat_t, *contract.Error) {
 func (b *Base) kind(st *unix.Stat_t) *contract.Error {
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFLNK:
-		return effects.Denied("symlink", b.tool, "%q is a link", b.shown)
+		return effects.Denied("symlink", b.tool, "%q is a symbolic link", b.shown)
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return effects.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	case st.Nlink > 1:

@@ -15,8 +15,8 @@ type Base struct{}
 
 // Open fails: this system cannot confine a path to its directory.
 func Open(t effects.Tool, _ effects.Place, _ bool) (*Base, *contract.Error) {
-	return nil, contract.Errorf("effects/not-enforceable", ":%s: nothing on %s holds a call to its directory", t.ID,
-		runtime.GOOS)
+	return nil, contract.Errorf("effects/not-enforceable", ":%s: a call cannot be confined to its directory on %s",
+		t.ID, runtime.GOOS)
 }
 
 // Close does nothing.

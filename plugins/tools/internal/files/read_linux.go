@@ -37,7 +37,8 @@ func (b *Base) Read(p effects.Place, input edn.Value, s *effects.Scope) (edn.Val
 	m.Key("hash", edn.Text(hashOf(data)))
 	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
 		if base64.StdEncoding.EncodedLen(len(data)) > MaxEncoded {
-			return edn.Nil(), effects.Denied("max-bytes", b.tool, "%q is too large for base64 in one answer", b.shown)
+			return edn.Nil(), effects.Denied("max-bytes", b.tool, "%q has %d bytes in base64, the limit is %d",
+				b.shown, base64.StdEncoding.EncodedLen(len(data)), MaxEncoded)
 		}
 		m.Key("encoding", edn.K("base64"))
 		m.Key("content", edn.Text(base64.StdEncoding.EncodeToString(data)))
@@ -64,7 +65,7 @@ func (b *Base) whole(f *os.File, size, limit int64) ([]byte, *contract.Error) {
 		}
 		size = int64(len(data))
 	}
-	return nil, effects.Denied("max-bytes", b.tool, "%q has %d bytes, %d are the most", b.shown, size, limit)
+	return nil, effects.Denied("max-bytes", b.tool, "%q has %d bytes, the limit is %d", b.shown, size, limit)
 }
 
 // List returns the entries of a directory, sorted by name.
@@ -79,7 +80,8 @@ func (b *Base) List(p effects.Place) (edn.Value, *contract.Error) {
 	dir := os.NewFile(uintptr(fd), b.shown)
 	defer func() { _ = dir.Close() }()
 	if pseudo(fd) {
-		return edn.Nil(), effects.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+		return edn.Nil(), effects.Denied("not-regular", b.tool, "%q is in a file system of the kernel, not on a disk",
+			b.shown)
 	}
 	names, err := dir.Readdirnames(MaxEntries + 1)
 	if err != nil && err != io.EOF {

@@ -49,7 +49,7 @@ func (b *Base) Write(p effects.Place, input edn.Value, s *effects.Scope, key str
 		whole = append(old.data, content...)
 	}
 	if int64(len(whole)) > limit {
-		return edn.Nil(), effects.Denied("max-bytes", b.tool, "%q would have %d bytes, %d are the most", b.shown,
+		return edn.Nil(), effects.Denied("max-bytes", b.tool, "%q would have %d bytes, the limit is %d", b.shown,
 			len(whole), limit)
 	}
 	replaced, err := replace(dir, name, temporary(key), whole, old.mode)
@@ -81,7 +81,8 @@ func (b *Base) parent(makeDirs bool) (fd int, name string, refused *contract.Err
 	}
 	if pseudo(fd) {
 		_ = unix.Close(fd)
-		return -1, "", effects.Denied("not-regular", b.tool, "%q is made by the kernel", b.shown)
+		return -1, "", effects.Denied("not-regular", b.tool, "%q is in a file system of the kernel, not on a disk",
+			b.shown)
 	}
 	return fd, name, nil
 }
@@ -108,7 +109,7 @@ func (b *Base) before(dir int, name string, keep bool, limit int64) (existing, *
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 	case unix.S_IFLNK:
-		return old, effects.Denied("symlink", b.tool, "%q is a link", b.shown)
+		return old, effects.Denied("symlink", b.tool, "%q is a symbolic link", b.shown)
 	default:
 		return old, effects.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	}

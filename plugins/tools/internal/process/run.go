@@ -226,7 +226,8 @@ func (r *Runner) await(
 		case <-crowd.C:
 			if n := countProcesses(p.PID()); n > most {
 				_ = p.Kill()
-				return contract.Errorf("effects/process-failed", ":%s: %s made %d processes and threads, %d are the most",
+				return contract.Errorf("effects/process-failed",
+					":%s: %s has %d processes and threads, the limit is %d",
 					r.Tool.ID, program.Command, n, most).
 					WithDetail("reason", edn.K("processes"))
 			}

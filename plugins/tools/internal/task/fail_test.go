@@ -53,7 +53,7 @@ func TestWorkersThatCannot(t *testing.T) {
 		"no worker":       {"/bin/true", "effects/runtime-failed", "the worker ended without an answer", read},
 		"no root":         {self, "effects/runtime-failed", "open the root", gone},
 		"no certificates": {self, "effects/runtime-missing", "read the certificates", ask(filepath.Join(dir, "gone.pem"))},
-		"no certificate":  {self, "effects/runtime-missing", "empty.pem holds no certificate", ask(empty)},
+		"no certificate":  {self, "effects/runtime-missing", "empty.pem contains no certificate", ask(empty)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := worker.NewCrew(row.self, 0)

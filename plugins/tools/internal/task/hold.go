@@ -64,7 +64,7 @@ func (t *Task) hold() (held, *contract.Error) {
 	case "net/http-request":
 		return t.holdRequest()
 	}
-	return held{}, contract.Errorf("effects/unsupported-tool", ":%s: no worker does this", t.Tool.ID)
+	return held{}, contract.Errorf("effects/unsupported-tool", ":%s: the worker does not support this tool", t.Tool.ID)
 }
 
 // do executes the call.
@@ -109,7 +109,8 @@ func (t *Task) holdRequest() (held, *contract.Error) {
 			h.roots = x509.NewCertPool()
 		}
 		if !h.roots.AppendCertsFromPEM(pem) {
-			return held{}, contract.Errorf("effects/runtime-missing", ":%s: %s holds no certificate", t.Tool.ID, t.CAFile)
+			return held{}, contract.Errorf("effects/runtime-missing", ":%s: %s contains no certificate in PEM form",
+				t.Tool.ID, t.CAFile)
 		}
 	}
 	p := confine.Policy{Network: confine.Ports, Limits: confine.ResourceLimits{OpenFiles: 64, FileSize: 1}}

@@ -85,7 +85,7 @@ func taskFrom(v edn.Value) (*Task, error) {
 	name, _ := v.Key("tool").AsKeyword()
 	var ok bool
 	if t.Tool, ok = effects.ToolNamed(name); !ok {
-		return nil, fmt.Errorf("there is no tool %q", name)
+		return nil, fmt.Errorf("unknown tool %q", name)
 	}
 	scope, problems := effects.ParseScope(t.Tool.Effect, v.Key("scope"))
 	if len(problems) > 0 {
@@ -113,7 +113,8 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 		return err
 	}
 	if t.place != place || t.makeDirs != makeDirs {
-		return contract.Errorf("runtime/internal", ":%s: the call is about %s in %s, its rules are about %s in %s",
+		return contract.Errorf("runtime/internal",
+			":%s: the call addresses %s in %s, but the worker is confined to %s in %s",
 			t.Tool.ID, t.place.Path, t.place.Root, place.Path, place.Root)
 	}
 	return nil

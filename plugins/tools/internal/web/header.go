@@ -54,7 +54,7 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 	out := http.Header{"User-Agent": {"ferment"}}
 	v := input.Key("headers")
 	if !v.IsNil() && v.Kind() != edn.KindMap {
-		return nil, effects.InvalidInput("schema", c.Tool, "the :headers are no map")
+		return nil, effects.InvalidInput("schema", c.Tool, "expected a map in :headers, found a %s", v.Kind())
 	}
 	for key, val := range v.Entries() {
 		name := http.CanonicalHeaderKey(word(key))
@@ -70,7 +70,7 @@ func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			return nil, effects.InvalidInput("header/invalid", c.Tool,
-				"the value of the header %q holds a control character", name)
+				"the value of the header %q contains a control character", name)
 		}
 		out.Set(name, text)
 	}
@@ -115,7 +115,7 @@ func (c *Client) value(header, host string, home bool, v edn.Value) (text string
 		tag, name, ok := p.AsTagged()
 		if !ok || tag != secretTag {
 			return "", false, effects.InvalidInput("schema", c.Tool,
-				"the value of the header %q is neither text nor a secret", header)
+				"the value of the header %q is neither a string nor a secret", header)
 		}
 		secret = true
 		value, err := c.secret(word(name), header, host, home)
@@ -132,11 +132,13 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 	s, ok := c.Secrets[name]
 	switch {
 	case !ok || s.Value == "":
-		return "", effects.InvalidInput("secret/unknown", c.Tool, "there is no secret %q", name)
+		return "", effects.InvalidInput("secret/unknown", c.Tool, "unknown secret %q", name)
 	case s.Header != "" && !strings.EqualFold(s.Header, header):
-		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q does not go into the header %q", name, header)
+		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q is not allowed in the header %q", name,
+			header)
 	case home && !slices.ContainsFunc(s.Hosts, func(h string) bool { return effects.Covers(effects.KindHosts, h, host) }):
-		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q does not go to the host %q", name, host)
+		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q is not allowed for the host %q", name,
+			host)
 	}
 	return s.Value, nil
 }
@@ -161,7 +163,7 @@ func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	}
 	text, ok := v.AsString()
 	if !ok {
-		return nil, effects.InvalidInput("schema", c.Tool, "the :body is not a text")
+		return nil, effects.InvalidInput("schema", c.Tool, "expected a string in :body, found a %s", v.Kind())
 	}
 	if word(input.Key("encoding")) == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)

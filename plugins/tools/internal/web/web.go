@@ -54,8 +54,9 @@ func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.
 	if v := input.Key("timeout-ms"); !v.IsNil() {
 		n, ok := v.AsInt()
 		if !ok || n < 1 || time.Duration(n) > timeout/time.Millisecond {
-			return edn.Nil(), effects.InvalidInput("timeout/range", c.Tool, "the :timeout-ms must be 1..%d",
-				timeout.Milliseconds())
+			return edn.Nil(), effects.InvalidInput("timeout/range", c.Tool,
+				"expected 1..%d in :timeout-ms, found %.80s",
+				timeout.Milliseconds(), v)
 		}
 		timeout = time.Duration(n) * time.Millisecond
 	}
@@ -167,7 +168,7 @@ func (c *Client) once(
 	})
 	request, err := http.NewRequestWithContext(traced, target.Method, u.String(), reader)
 	if err != nil {
-		return nil, effects.InvalidInput("url/invalid", c.Tool, "the request cannot be made")
+		return nil, effects.InvalidInput("url/invalid", c.Tool, "the method or the URL of the request is not valid")
 	}
 	request.Header = header
 	transport := &http.Transport{
@@ -236,7 +237,7 @@ func (c *Client) failed(ctx context.Context, target effects.Target, err error) *
 	case errors.As(err, &cert):
 		what = "its certificate is not trusted"
 	case errors.As(err, &dns):
-		what = "its name has no address"
+		what = "the name cannot be resolved to an address"
 	case errors.As(err, &op) && op.Op == "dial":
 		what = "no connection: " + op.Err.Error()
 	}

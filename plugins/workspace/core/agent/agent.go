@@ -91,7 +91,7 @@ func CheckID(text string) error {
 	if ids.MatchString(text) {
 		return nil
 	}
-	return invalid(text, "id", "it is not a name of 1 to 128 of a-z 0-9 . _ - that begins with a letter or digit")
+	return invalid(text, "id", "expected 1 to 128 of a-z 0-9 . _ - with a letter or digit first")
 }
 
 // Set holds the agents of the configuration in force.
@@ -110,7 +110,7 @@ func New(declared []Agent, hasModel func(id string) bool) (*Set, error) {
 	for _, a := range declared {
 		problems = append(problems, a.check(hasModel)...)
 		if seen[a.ID] {
-			problems = append(problems, invalid(a.ID, "id", "it is declared twice"))
+			problems = append(problems, invalid(a.ID, "id", "another agent has the same id"))
 		}
 		seen[a.ID] = true
 		s.byID[a.ID] = &a
@@ -159,7 +159,7 @@ func (a *Agent) Problems() []error {
 func (a *Agent) missingPrompts() (problems []error) {
 	for _, p := range [][2]string{{"system", a.Prompts.System}, {"file", a.Prompts.File}, {"directory", a.Prompts.Directory}} {
 		if strings.TrimSpace(p[1]) == "" {
-			problems = append(problems, contract.Errorf("agent/prompt-missing", "it has no prompt %q", p[0]).
+			problems = append(problems, contract.Errorf("agent/prompt-missing", "no prompt %q is configured", p[0]).
 				WithOp("agent", a.ID).WithDetail("prompt", edn.Text(p[0])))
 		}
 	}
@@ -174,7 +174,7 @@ func invalid(id, field, reason string) error {
 func (s *Set) Get(id string) (*Agent, error) {
 	a := s.byID[id]
 	if a == nil {
-		return nil, contract.Errorf("agent/unknown", "there is no such agent").WithOp("agent", id)
+		return nil, contract.Errorf("agent/unknown", "no agent with this id is configured").WithOp("agent", id)
 	}
 	return a, nil
 }
@@ -201,14 +201,15 @@ type Request struct {
 // capability. An agent that is to generate also needs all prompts.
 func (s *Set) Allow(r Request) (*Agent, error) {
 	if r.Agent == "" {
-		return nil, contract.Errorf("agent/required", "the operation needs an agent with %s", r.Needs)
+		return nil, contract.Errorf("agent/required", "the operation requires an agent with the capability %s", r.Needs)
 	}
 	a, err := s.Get(r.Agent)
 	if err != nil {
 		return nil, err
 	}
 	if a.Principals != nil && !slices.Contains(a.Principals, r.Principal) {
-		return nil, contract.Errorf("agent/impersonation", "the caller %q may not act as this agent", r.Principal).WithOp("agent", a.ID)
+		return nil, contract.Errorf("agent/impersonation", "the caller %q is not permitted to act as this agent",
+			r.Principal).WithOp("agent", a.ID)
 	}
 	if !a.May(r.Needs) {
 		return nil, contract.Errorf("agent/role-denied", "the role %s or the capabilities of the agent do not include %s", a.Role, r.Needs).WithOp("agent", a.ID)

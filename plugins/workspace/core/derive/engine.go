@@ -104,7 +104,8 @@ func (e *Engine) mayRemake(agentID string, origin store.Origin) error {
 	if a.May(agent.Generate) || origin == store.Synthesized && a.May(agent.Synthesize) {
 		return nil
 	}
-	return contract.Errorf("agent/role-denied", "the agent may not make frames of origin %s any more", origin).WithOp("agent", a.ID)
+	return contract.Errorf("agent/role-denied", "the agent is no longer permitted to write frames of origin %s",
+		origin).WithOp("agent", a.ID)
 }
 
 // resolve returns what an input of a frame that comes from the configuration

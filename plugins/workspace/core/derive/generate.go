@@ -94,7 +94,8 @@ func (e *Engine) generation(r GenerateRequest) (*generation, error) {
 		return nil, missing
 	}
 	if g.r.OnFailure = cmp.Or(r.OnFailure, StopLevel); !slices.Contains([]OnFailure{Continue, StopLevel, Stop}, g.r.OnFailure) {
-		return nil, contract.Errorf("input/invalid", ":on-failure is one of :continue, :stop-level, :stop").
+		return nil, contract.Errorf("input/invalid", ":on-failure: expected :continue, :stop-level or :stop, found %q",
+			g.r.OnFailure).
 			WithDetail("path", edn.Vector(edn.K("on-failure")))
 	}
 	g.work.jobs, g.work.onFailure = g.jobs, g.r.OnFailure
@@ -151,7 +152,8 @@ func (g *generation) choose() error {
 		return nil
 	case Auto, FromFrames:
 		if from != g.typ {
-			return contract.Errorf("input/invalid", ":from needs a model; use :context/synthesize").WithDetail("path", edn.Vector(edn.K("from")))
+			return contract.Errorf("input/invalid", ":from requires a model: name one, or use :context/synthesize").
+				WithDetail("path", edn.Vector(edn.K("from")))
 		}
 		var err error
 		g.summary, err = policy.Parse(edn.K(string(policy.Summarize)), g.e.registry)

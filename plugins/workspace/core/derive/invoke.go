@@ -38,7 +38,8 @@ type Invoke func(ctx context.Context, c Call) (*Answer, error)
 // invoke calls an intent and returns its answer or a provider/* error.
 func (e *Engine) invoke(ctx context.Context, path string, c Call) (*Answer, error) {
 	if e.o.Invoke == nil {
-		return nil, contract.Errorf("provider/not-configured", "no host is there to call :%s", c.Intent).WithOp("generate", store.Shown(path))
+		return nil, contract.Errorf("provider/not-configured", "no host is connected to call :%s", c.Intent).
+			WithOp("generate", store.Shown(path))
 	}
 	a, err := e.o.Invoke(ctx, c)
 	if err != nil {
@@ -50,7 +51,7 @@ func (e *Engine) invoke(ctx context.Context, path string, c Call) (*Answer, erro
 // customCall calls the intent of a custom policy.
 func (e *Engine) customCall(ctx context.Context, intent string, input edn.Value) (string, error) {
 	if e.o.Invoke == nil {
-		return "", contract.Errorf("provider/not-configured", "no host is there to call :%s", intent)
+		return "", contract.Errorf("provider/not-configured", "no host is connected to call :%s", intent)
 	}
 	a, err := e.o.Invoke(ctx, Call{Intent: intent, Input: input})
 	if err != nil {
@@ -66,7 +67,7 @@ func textOf(a *Answer) (string, error) {
 			return text, nil
 		}
 	}
-	return "", contract.Errorf("provider/error", "the answer has no :text")
+	return "", contract.Errorf("provider/error", "the answer has no string :text")
 }
 
 // families are the provider errors of the host's types that name no family.

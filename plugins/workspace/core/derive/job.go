@@ -80,7 +80,8 @@ func (e *Engine) look(ctx context.Context, v *store.Snapshot, j *job) error {
 			return err
 		}
 		if now == nil {
-			return contract.Errorf("path/not-in-tree", "the path is gone").WithOp("derive", store.Shown(j.item.Path))
+			return contract.Errorf("path/not-in-tree", "the path is no longer in the tree").
+				WithOp("derive", store.Shown(j.item.Path))
 		}
 		j.now = *now
 	}
@@ -140,7 +141,8 @@ func (j *job) fits(limit int) error {
 
 func lookFile(j *job) error {
 	if j.now.Mode != id.File && j.now.Mode != id.Exec {
-		return contract.Errorf("input/invalid", "the producer %s needs a file", j.producer).WithOp("derive", store.Shown(j.item.Path))
+		return contract.Errorf("input/invalid", "the producer %s requires a file, found the mode %s", j.producer,
+			j.now.Mode).WithOp("derive", store.Shown(j.item.Path))
 	}
 	if err := j.fits(MaxSource); err != nil {
 		return err
@@ -155,7 +157,8 @@ func lookFile(j *job) error {
 
 func (e *Engine) lookDirectory(ctx context.Context, v *store.Snapshot, j *job) error {
 	if j.now.Mode != id.Dir {
-		return contract.Errorf("synthesis/not-directory", "it is not a directory").WithOp("synthesize", store.Shown(j.item.Path))
+		return contract.Errorf("synthesis/not-directory", "the path is not a directory").
+			WithOp("synthesize", store.Shown(j.item.Path))
 	}
 	selected, err := v.Select(ctx, j.item.Path, j.sel, true)
 	if err != nil {
@@ -215,7 +218,7 @@ func notReady(dir string, paths []string, what string) *contract.Error {
 	}
 	return contract.Errorf("synthesis/child-not-ready", "%d entries %s: %s …", len(paths), what, store.Shown(paths[0])).
 		WithOp("synthesize", store.Shown(dir)).WithDetail("paths", edn.Vector(list...)).
-		WithHint("use :children :build, which makes them first")
+		WithHint("use :children :build to make their frames first")
 }
 
 // run makes the texts of jobs in parallel. The texts of child frames are read
@@ -277,8 +280,8 @@ func (j *job) readFrames(ctx context.Context, v *store.Snapshot) error {
 		j.frames[i].Text = string(text)
 	}
 	if len(dropped) > 0 {
-		return notReady(j.item.Path, dropped, "have a frame whose text is not kept any more").
-			WithHint("put a frame of that type on them again, or regenerate theirs")
+		return notReady(j.item.Path, dropped, "have a frame whose text is no longer stored").
+			WithHint("write a frame of that type for these entries again, or regenerate it")
 	}
 	return nil
 }
@@ -290,7 +293,8 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 	}
 	x, ok := extract.Get(j.producer)
 	if !ok {
-		return contract.Errorf("input/invalid", "there is no producer %q", j.producer).WithOp("derive", store.Shown(j.item.Path))
+		return contract.Errorf("input/invalid", "unknown producer %q", j.producer).
+			WithOp("derive", store.Shown(j.item.Path))
 	}
 	data, err := e.source(ctx, j.item.Path, j.now)
 	if err != nil {

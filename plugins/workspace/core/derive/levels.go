@@ -92,7 +92,8 @@ func (w *work) run(ctx context.Context) error {
 			continue
 		case errors.Is(err, store.ErrMoved) || errors.Is(err, contract.OfType("path/not-in-tree")) && len(w.pending) > 0:
 			if attempt == maxAttempts {
-				return contract.Errorf("regenerate/contended", "the inputs moved %d times: %w", attempt, err).WithOp("derive", store.Shown(w.pending[0].item.Path))
+				return contract.Errorf("regenerate/contended", "gave up after %d attempts: %w", attempt, err).
+					WithOp("derive", store.Shown(w.pending[0].item.Path))
 			}
 			attempt++
 			w.restore(before)

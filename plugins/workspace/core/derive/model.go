@@ -94,7 +94,8 @@ func (e *Engine) generate(ctx context.Context, w *work, j *job) (seq uint64, err
 			return 0, err
 		}
 	}
-	return 0, contract.Errorf("regenerate/contended", "the inputs moved %d times: %w", maxAttempts, err).WithOp("generate", store.Shown(j.item.Path))
+	return 0, contract.Errorf("regenerate/contended", "gave up after %d attempts: %w", maxAttempts, err).
+		WithOp("generate", store.Shown(j.item.Path))
 }
 
 // ask calls the intent and makes the NewFrame of its answer.
@@ -122,11 +123,12 @@ func (e *Engine) ask(ctx context.Context, w *work, j *job, input edn.Value) erro
 func (e *Engine) accept(j *job, text, finish string, by edn.Value) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return contract.Errorf("generate/empty", "the model gave no text").WithOp("generate", store.Shown(j.item.Path))
+		return contract.Errorf("generate/empty", "the model returned no text").
+			WithOp("generate", store.Shown(j.item.Path))
 	case (finish == "length" || finish == "max-tokens") && !j.call.acceptTruncated:
 		return contract.Errorf("generate/truncated", "the answer was cut at its limit").
 			WithOp("generate", store.Shown(j.item.Path)).
-			WithHint("raise :max-tokens, or accept cut answers")
+			WithHint("raise :max-tokens, or set :accept-truncated? true")
 	}
 	fixed, repaired := repair(text)
 	if repaired {

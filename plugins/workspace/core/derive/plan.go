@@ -24,7 +24,8 @@ func (e *Engine) Plan(ctx context.Context, r GenerateRequest, input edn.Value, t
 		return edn.Nil(), err
 	}
 	if g.producer != FromModel {
-		return edn.Nil(), contract.Errorf("input/invalid", "a plan is for calls of a model; the producer is %s", g.producer).
+		return edn.Nil(), contract.Errorf("input/invalid", "a plan requires the producer %s, found %s", FromModel,
+			g.producer).
 			WithDetail("path", edn.Vector(edn.K("mode")))
 	}
 	var jobs []*job
@@ -127,7 +128,9 @@ func (e *Engine) Prepare(ctx context.Context, r GenerateRequest) (*Prepared, err
 		return nil, err
 	}
 	if g.producer != FromModel || len(r.Targets) != 1 || r.Recursive {
-		return nil, contract.Errorf("input/invalid", "one path and a model are needed to prepare a call").WithDetail("path", edn.Vector(edn.K("phase")))
+		return nil, contract.Errorf("input/invalid",
+			"expected one path, not recursive, and the producer %s, found %d paths and %s",
+			FromModel, len(r.Targets), g.producer).WithDetail("path", edn.Vector(edn.K("phase")))
 	}
 	out := &Prepared{}
 	err = e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
@@ -183,18 +186,22 @@ func (e *Engine) Commit(ctx context.Context, r CommitRequest) (*store.Put, uint6
 	}
 	t := r.Ticket
 	if t.Agent != r.Caller.Agent {
-		return nil, 0, contract.Errorf("input/invalid", "the ticket is of the agent %q, not %q", t.Agent, r.Caller.Agent).WithDetail("path", edn.Vector(edn.K("ticket")))
+		return nil, 0, contract.Errorf("input/invalid", "the ticket belongs to the agent %q, not to %q", t.Agent,
+			r.Caller.Agent).WithDetail("path", edn.Vector(edn.K("ticket")))
 	}
 	c, err := readCallRecipe(&store.Frame{Path: t.Path, Recipe: t.Recipe})
 	if err != nil || c.Intent == "" {
 		return nil, 0, contract.Errorf("input/invalid", "the recipe of the ticket cannot be read").WithDetail("path", edn.Vector(edn.K("ticket")))
 	}
 	if c.prompt, c.acceptTruncated = t.Prompt, r.AcceptTruncated; t.Prompt != "" && e.o.Store.Scheme.Bytes([]byte(t.Prompt)) != c.Prompt {
-		return nil, 0, contract.Errorf("input/invalid", "the prompt of the ticket is not that of its recipe").WithDetail("path", edn.Vector(edn.K("ticket")))
+		return nil, 0, contract.Errorf("input/invalid",
+			"the hash of the prompt in the ticket differs from the hash in its recipe").
+			WithDetail("path", edn.Vector(edn.K("ticket")))
 	}
 	j := &job{agent: t.Agent, producer: FromModel, call: c}
 	j.item = Item{Path: t.Path, Type: t.Type}
-	moved := contract.Errorf("frame/basis-mismatch", "the inputs are not those of the ticket any more").WithOp("generate", store.Shown(t.Path))
+	moved := contract.Errorf("frame/basis-mismatch", "the inputs changed after the ticket was made").
+		WithOp("generate", store.Shown(t.Path))
 	err = e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
 		_, _, err := e.lookCall(ctx, v, j)
 		if err == nil && e.basisOf(j) != t.Basis {

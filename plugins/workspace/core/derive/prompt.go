@@ -149,7 +149,8 @@ func (e *Engine) lookCall(ctx context.Context, v *store.Snapshot, j *job) (a *ag
 		return nil, nil, err
 	}
 	if now == nil {
-		return nil, nil, contract.Errorf("path/not-in-tree", "the path is gone").WithOp("generate", store.Shown(j.item.Path))
+		return nil, nil, contract.Errorf("path/not-in-tree", "the path is no longer in the tree").
+			WithOp("generate", store.Shown(j.item.Path))
 	}
 	j.now = *now
 	if a, err = e.o.Agents().Get(j.agent); err != nil {
@@ -157,7 +158,8 @@ func (e *Engine) lookCall(ctx context.Context, v *store.Snapshot, j *job) (a *ag
 	}
 	isDir := now.Mode == id.Dir
 	if isDir != (j.call.Target == targetDirectory) || !isDir && now.Mode != id.File && now.Mode != id.Exec {
-		return nil, nil, contract.Errorf("input/invalid", "it is not a %s any more", j.call.Target).WithOp("generate", store.Shown(j.item.Path))
+		return nil, nil, contract.Errorf("input/invalid", "the path is no longer a %s", j.call.Target).
+			WithOp("generate", store.Shown(j.item.Path))
 	}
 	scheme := e.o.Store.Scheme
 	params, err := j.call.paramsID(scheme)

@@ -54,7 +54,7 @@ func (c *Cursor) Commit(d Draft, seq, batch uint64) { c.Next(len(d.commit(seq, b
 // them as they would be read back. If it fails, none of them is in the log.
 func (l *Log) Append(drafts ...Draft) ([]Transaction, error) {
 	if l.failed != nil {
-		return nil, contract.Errorf("store/read-only", "the log takes no writes: %w", l.failed)
+		return nil, contract.Errorf("store/read-only", "the log is read-only after an earlier failure: %w", l.failed)
 	}
 	w := writer{log: l, at: l.end, file: l.file}
 	done := make([]Transaction, 0, len(drafts))

@@ -54,9 +54,9 @@ func (b *BundleWriter) write(kind byte, payload []byte) error {
 }
 
 var (
-	errBundle    = errors.New("it is not a bundle of records, or one of a newer version")
-	errBundleEnd = errors.New("it ends before its last record, or goes on behind it")
-	errChain     = errors.New("a record does not have its chain value")
+	errBundle    = errors.New("the data is not a bundle of records, or has a newer version")
+	errBundleEnd = errors.New("the bundle is truncated, or has data after its last record")
+	errChain     = errors.New("the chain value of a record does not match")
 )
 
 // ReadBundle reads a bundle and passes its records to visit. It returns an error

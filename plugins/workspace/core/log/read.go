@@ -174,7 +174,8 @@ func (r *reader) readSegment(number int, visit func(*Transaction) error) (*Damag
 		}
 		// The chain value before the offset must be the known one.
 		if !bytes.Equal(data[offset-id.ChainSize:offset], r.at.Chain[:]) {
-			return &Damage{File: SegmentName(number), Offset: offset - id.ChainSize, Seq: r.last.Seq, Reason: "the chain value is not the known one", Other: true}, nil
+			return &Damage{File: SegmentName(number), Offset: offset - id.ChainSize, Seq: r.last.Seq,
+				Reason: "the chain value differs from the known value", Other: true}, nil
 		}
 	}
 	if len(data) == 0 {
@@ -186,11 +187,11 @@ func (r *reader) readSegment(number int, visit func(*Transaction) error) (*Damag
 			return fail(offset, "the record is cut off or its length is wrong")
 		}
 		if want := r.alg.Chain(r.at.Chain, kind, payload); want != stored {
-			return fail(offset, "the record does not have its chain value")
+			return fail(offset, "the chain value of the record does not match")
 		}
 		place := Place{Segment: number, Offset: offset + 5, Length: len(payload)}
 		if (offset == 0) != (kind == kindSegment) {
-			return fail(offset, "a segment begins with the record that has its number")
+			return fail(offset, "expected the segment record as the first record, and only there")
 		}
 		offset += int64(overhead + len(payload))
 		before := r.at.Chain
@@ -198,20 +199,20 @@ func (r *reader) readSegment(number int, visit func(*Transaction) error) (*Damag
 		switch kind {
 		case kindSegment:
 			if chained, err := parseSegment(payload, number); err != nil || chained != before {
-				return fail(0, "the segment does not continue the one before")
+				return fail(0, "the segment does not continue the previous segment")
 			}
 			if r.last.Segment == 0 || len(r.open) == 0 && r.last.Segment == number-1 {
 				r.last = Checkpoint{Seq: r.last.Seq, Segment: number, Offset: offset, Chain: stored}
 			}
 		case kindBase:
 			if r.base == nil || number != r.first || place.Offset != segmentHeader+5 {
-				return fail(place.Offset, "a log that was rewritten begins here")
+				return fail(place.Offset, "expected the first record of a rewritten log only at its start")
 			}
 			r.last = Checkpoint{Segment: number, Offset: offset, Chain: stored}
 		case kindCommit:
 			c, err := parseCommit(payload)
 			if err != nil || !r.follows(c.Seq) || c.Records != len(r.open) {
-				return fail(place.Offset, "the commit does not fit the transaction")
+				return fail(place.Offset, "the commit record does not match the transaction")
 			}
 			r.at.Seq = c.Seq
 			r.last = r.at

@@ -99,7 +99,7 @@ func parseSegment(b []byte, number int) (before chain, err error) {
 	want := segmentPayload(number, before)
 	head := len(want) - len(before)
 	if len(b) != len(want) || string(b[:head]) != string(want[:head]) {
-		return before, fmt.Errorf("the first record is not that of segment %d", number)
+		return before, fmt.Errorf("the first record does not belong to segment %d", number)
 	}
 	copy(before[:], b[head:])
 	return before, nil

@@ -35,7 +35,7 @@ func (r *Rewriter) Add(c Commit, records []Record) ([]Place, error) {
 // A failure leaves the log as it was.
 func (l *Log) Rewrite(fill func(*Rewriter) error, last Draft) (*Transaction, error) {
 	if l.failed != nil {
-		return nil, contract.Errorf("store/read-only", "the log takes no writes: %w", l.failed)
+		return nil, contract.Errorf("store/read-only", "the log is read-only after an earlier failure: %w", l.failed)
 	}
 	t, w, err := l.rewrite(l.end, base{last: l.end.Seq}, fill, last)
 	if err != nil {

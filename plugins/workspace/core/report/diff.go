@@ -164,12 +164,14 @@ func (s *Side) couldHave(f store.FrameInfo, of *Side) bool {
 func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, error) {
 	for _, s := range []*Side{older, newer} {
 		if !s.knowsPath(r.Path) && !tree.Below(s.Range.Path, r.Path) {
-			return nil, contract.Errorf("input/invalid", "an export has only %q, and nothing of %q", store.Shown(s.Range.Path), store.Shown(r.Path)).
+			return nil, contract.Errorf("input/invalid", "an export contains only %q, not %q",
+				store.Shown(s.Range.Path), store.Shown(r.Path)).
 				WithOp("diff", "").WithDetail("path", edn.Vector(edn.K("path")))
 		}
 	}
 	if older.Tree != nil && newer.Tree != nil && older.Tree.Scheme != newer.Tree.Scheme {
-		return nil, contract.Errorf("input/invalid", "the states have the schemes %s and %s", older.Tree.Scheme, newer.Tree.Scheme).WithOp("diff", "")
+		return nil, contract.Errorf("input/invalid", "the states have different schemes, %s and %s", older.Tree.Scheme,
+			newer.Tree.Scheme).WithOp("diff", "")
 	}
 	d := &differ{older: older, newer: newer, request: r}
 	d.nodes()

@@ -51,7 +51,7 @@ func ParseFailOn(text string) ([]Condition, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, badInput("fail-on", "it has no condition: %s are expected", allowed)
+		return nil, badInput("fail-on", "expected at least one condition of %s", allowed)
 	}
 	return list, nil
 }
@@ -73,7 +73,7 @@ func parseTerm(term string) (Condition, error) {
 		}
 		return c, badInput("fail-on", "%.140q: a percentage is from 0 to 100", term)
 	}
-	return c, badInput("fail-on", "%.140q is not a condition: one of %s is expected", term, allowed)
+	return c, badInput("fail-on", "expected one of %[2]s, found %.140[1]q", term, allowed)
 }
 
 func badInput(key, format string, args ...any) error {

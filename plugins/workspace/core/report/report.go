@@ -170,7 +170,7 @@ func ParseSections(v edn.Value) (list []string, err error) {
 		return nil, nil
 	}
 	if !v.IsVector() && !v.IsSet() && !v.IsList() {
-		return nil, badInput("sections", "it is not a list of sections")
+		return nil, badInput("sections", "expected a list of sections, found %.80s", v)
 	}
 	for x := range v.Elems() {
 		name, _ := x.AsKeyword()

@@ -93,7 +93,7 @@ func (w *worker) read(d *directory, n *tree.Node, text *[]byte) error {
 			continue
 		}
 		if size != before.Size {
-			return errors.New("it is shortened all the time")
+			return errors.New("it was truncated again at every attempt to read it")
 		}
 		n.Content, n.Size, n.Mode = w.blob.ID(), size, fileMode(&before)
 		n.Stat = w.statOf(&before)

@@ -130,14 +130,15 @@ func Resolve(root string, allowed []string) (string, error) {
 		return "", contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("workspace", root)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-		return "", contract.Errorf("workspace/not-found", "it is not a directory").WithOp("workspace", root)
+		return "", contract.Errorf("workspace/not-found", "the path is not a directory").WithOp("workspace", root)
 	}
 	for _, a := range allowed {
 		if a, err = filepath.EvalSymlinks(a); err == nil && below(abs, a) {
 			return abs, nil
 		}
 	}
-	return "", contract.Errorf("workspace/root-denied", "it is outside of the allowed roots %s", strings.Join(allowed, ", ")).
+	return "", contract.Errorf("workspace/root-denied", "the directory is outside of the allowed roots %s",
+		strings.Join(allowed, ", ")).
 		WithOp("workspace", root)
 }
 

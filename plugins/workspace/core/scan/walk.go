@@ -282,8 +282,9 @@ func (w *walker) finish() (*Result, error) {
 		for _, p := range r.Unreadable[:min(len(r.Unreadable), maxListed)] {
 			listed = append(listed, edn.Text(shown(p)))
 		}
-		return nil, contract.Errorf("scan/unreadable", "%d of the entries cannot be read, the first is %s", len(r.Unreadable), shown(r.Unreadable[0])).
-			WithHint(":on-unreadable :skip leaves them out; else make them readable").
+		return nil, contract.Errorf("scan/unreadable", "%d entries cannot be read, the first is %s", len(r.Unreadable),
+			shown(r.Unreadable[0])).
+			WithHint("make them readable, or leave them out with :on-unreadable :skip").
 			WithOp("scan", w.Root).WithDetail("paths", edn.Vector(listed...)).WithDetail("count", edn.Int(int64(len(r.Unreadable))))
 	}
 	if w.Previous != nil {

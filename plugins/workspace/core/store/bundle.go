@@ -65,11 +65,11 @@ func ReadExport(r io.Reader) (*Bundle, error) {
 }
 
 var (
-	errNotExport = errors.New("it is not an export of a workspace")
+	errNotExport = errors.New("the data is not an export of a workspace")
 	errNoText    = errors.New("the text of a frame is missing")
 	errNoFrame   = errors.New("the frame of a head is missing")
-	errNoHead    = errors.New("the head of a mark is not the one before it")
-	errScheme    = errors.New("an id has another algorithm than the scheme")
+	errNoHead    = errors.New("a mark does not follow the head that it marks")
+	errScheme    = errors.New("the algorithm of an id differs from the scheme")
 )
 
 // take verifies one record.
@@ -104,7 +104,7 @@ func (b *Bundle) take(r log.Record) error {
 	case kindMark:
 		return b.takeMark(r.Payload)
 	}
-	return fmt.Errorf("a record has the kind %d, which is of a newer version", r.Kind)
+	return fmt.Errorf("a record has the unknown kind %d: the export has a newer version", r.Kind)
 }
 
 func (b *Bundle) takeFrame(payload []byte) error {

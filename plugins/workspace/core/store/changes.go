@@ -16,7 +16,8 @@ import (
 // depends on the number of changes, not on the size of the tree.
 func (v *Snapshot) Changes(ctx context.Context, from, to uint64) (*tree.Changes, error) {
 	if from > to || to > v.seq {
-		return nil, contract.Errorf("seq/unknown", "the changes from %d to %d are not known at %d", from, to, v.seq).
+		return nil, contract.Errorf("seq/unknown",
+			"expected transactions in ascending order up to %[3]d, found %[1]d and %[2]d", from, to, v.seq).
 			WithOp("store", v.store.dir).WithDetail("seq", edn.Int(int64(v.seq)))
 	}
 	paths, err := v.paths(ctx, `SELECT path FROM versions INDEXED BY versions_since WHERE since > ?1 AND since <= ?2

@@ -130,7 +130,7 @@ func (s *Store) compact(ctx context.Context, actor string, c Compaction) (out *C
 		return s.index.exec(background, "COMMIT")
 	})
 	if err != nil {
-		s.log.Fail(fmt.Errorf("the index does not take the compacted log: %w", err))
+		s.log.Fail(fmt.Errorf("the index was not changed to the compacted log: %w", err))
 		return nil, err
 	}
 	s.news.publish(out.Seq)

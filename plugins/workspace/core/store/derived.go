@@ -12,7 +12,7 @@ import (
 
 // ErrMoved means that the inputs of a derived frame have changed since it was
 // made.
-var ErrMoved = errors.New("the inputs of the frame moved")
+var ErrMoved = errors.New("the inputs of the frame changed")
 
 // Seal returns the frame that putting n in a state of its path would store. Its time
 // and its record id are not yet known.

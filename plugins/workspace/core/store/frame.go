@@ -238,7 +238,7 @@ func (r *frames) frame(ctx context.Context, frame id.ID) (*Frame, error) {
 	err := r.row(ctx, []any{&seq, &p.Segment, &p.Offset, &p.Length},
 		"SELECT seq, segment, offset, length FROM frames WHERE id = ?1 AND seq <= ?2", frame.Sum(), int64(r.seq))
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, contract.Errorf("frame/not-found", "there is no frame %s", frame).WithOp("store", r.store.dir)
+		return nil, contract.Errorf("frame/not-found", "the store has no frame %s", frame).WithOp("store", r.store.dir)
 	}
 	if err != nil {
 		return nil, err
@@ -251,7 +251,7 @@ func (r *frames) frameAt(frame id.ID, seq uint64, p log.Place) (_ *Frame, err er
 	payload := r.drafts[frame]
 	if payload == nil {
 		if p.Length < 0 || p.Length > log.MaxPayload {
-			return nil, corrupt(indexFile, "the frame %s has the length %d", frame, p.Length)
+			return nil, corrupt(indexFile, "the index has the length %[2]d for the frame %[1]s", frame, p.Length)
 		}
 		if payload, err = r.store.log.Read(p); err != nil {
 			return nil, err
@@ -262,13 +262,14 @@ func (r *frames) frameAt(frame id.ID, seq uint64, p log.Place) (_ *Frame, err er
 		err = errFrame
 	}
 	if err != nil {
-		return nil, corrupt(log.SegmentName(p.Segment), "the record at byte %d is not that of frame %s: %w", p.Offset, frame, err)
+		return nil, corrupt(log.SegmentName(p.Segment), "the record at byte %d does not match the frame %s: %w",
+			p.Offset, frame, err)
 	}
 	f.Seq = seq
 	return f, nil
 }
 
-var errFrame = errors.New("basis, frame or record id is not what the record gives")
+var errFrame = errors.New("the basis, frame or record id does not match the content of the record")
 
 // openFrame reads the record of a frame and computes its ids again.
 func openFrame(scheme id.Scheme, payload []byte) (*Frame, error) {

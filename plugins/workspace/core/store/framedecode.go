@@ -59,7 +59,7 @@ func decodeFrame(payload []byte) (*Frame, error) {
 // fields reads values, and keeps the first error.
 type fields struct{ err error }
 
-var errField = errors.New("a field of the record has another type")
+var errField = errors.New("a field of the record has an unexpected type")
 
 func (d *fields) check(ok bool) {
 	if !ok && d.err == nil {

@@ -46,7 +46,8 @@ func (r *frames) head(ctx context.Context, path, frameType string) (*Head, error
 		if err == nil && len(states) == 0 {
 			err = notInTree("head", path)
 		} else if err == nil {
-			err = contract.Errorf("frame/no-head", "it has no frame of type %q", frameType).WithOp("head", Shown(path))
+			err = contract.Errorf("frame/no-head", "the path has no frame of type %q", frameType).
+				WithOp("head", Shown(path))
 		}
 		return nil, err
 	}

@@ -47,7 +47,7 @@ const DataParent = ".ferment"
 func Create(dir string, who Identity) error {
 	who.Format = format
 	if Exists(dir) {
-		return contract.Errorf("workspace/exists", "the directory has a workspace").WithOp("store", dir)
+		return contract.Errorf("workspace/exists", "the directory already has a workspace").WithOp("store", dir)
 	}
 	v, err := edn.Encode(who)
 	if err != nil {
@@ -107,11 +107,12 @@ func touch(path string) error {
 func readIdentity(dir string) (who Identity, scheme id.Scheme, text []byte, err error) {
 	text, err = os.ReadFile(filepath.Join(dir, identityFile))
 	if errors.Is(err, fs.ErrNotExist) && hasLog(dir) {
-		return who, scheme, nil, corrupt(identityFile, "the file is missing; the log beside it has its text").
+		return who, scheme, nil, corrupt(identityFile, "the file is missing, but the log contains its text").
 			WithHint("`ferment workspace repair` restores it")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return who, scheme, nil, contract.Errorf("workspace/not-found", "it has no file %s", identityFile).WithOp("store", dir)
+		return who, scheme, nil, contract.Errorf("workspace/not-found", "the directory has no file %s", identityFile).
+			WithOp("store", dir)
 	}
 	if err != nil {
 		return who, scheme, nil, contract.Errorf("store/io", "%w", err).WithOp("store", dir)
@@ -127,7 +128,8 @@ func parseIdentity(text []byte) (who Identity, scheme id.Scheme, err error) {
 		err = edn.Decode(v, &who)
 	}
 	if err == nil && who.Format > format {
-		return who, scheme, contract.Errorf("store/version", "the store has format %d, this version reads up to %d", who.Format, format).WithOp("store", identityFile)
+		return who, scheme, contract.Errorf("store/version", "the store has format %d, this version supports up to %d",
+			who.Format, format).WithOp("store", identityFile)
 	}
 	if err == nil {
 		scheme, err = id.ParseScheme(who.Scheme)
@@ -154,7 +156,7 @@ func lostIdentity(dir string) (text []byte, err error) {
 		}
 	}
 	if err == nil || errors.Is(err, errReached) {
-		err = corrupt(identityFile, "the log does not have its text either")
+		err = corrupt(identityFile, "the file is damaged, and the log does not contain its text")
 	}
 	return nil, err
 }

@@ -161,9 +161,9 @@ func belongs(ctx context.Context, q querier, who Identity) error {
 	}
 	switch {
 	case version != indexVersion:
-		return errors.New("it is damaged or of another version of the program")
+		return errors.New("the index is damaged or of another version of the program")
 	case workspace != who.ID:
-		return fmt.Errorf("it is of workspace %q, not %q", workspace, who.ID)
+		return fmt.Errorf("the index belongs to workspace %q, not to %q", workspace, who.ID)
 	}
 	return nil
 }

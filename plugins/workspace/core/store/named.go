@@ -30,10 +30,12 @@ type NamedState struct {
 // another state has the name, SetSnapshot returns an error.
 func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
 	if name == "current" {
-		return 0, contract.Errorf("input/invalid", "the name current means the current state").WithOp("snapshot", name)
+		return 0, contract.Errorf("input/invalid", "the name current is reserved for the current state").
+			WithOp("snapshot", name)
 	}
 	if !snapshotNames.MatchString(name) {
-		return 0, contract.Errorf("input/invalid", "%.140q is not a name: a letter, then up to 127 of A-Z a-z 0-9 . _ -", name).WithOp("snapshot", "")
+		return 0, contract.Errorf("input/invalid",
+			"expected a letter and up to 127 of A-Z a-z 0-9 . _ - as name, found %.140q", name).WithOp("snapshot", "")
 	}
 	latest, err := tx.latestState()
 	if err != nil {
@@ -43,7 +45,8 @@ func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
 		seq = latest
 	}
 	if seq >= tx.seq {
-		return 0, contract.Errorf("seq/unknown", "the last transaction is %d, not %d", tx.seq-1, seq).WithOp("snapshot", name)
+		return 0, contract.Errorf("seq/unknown", "transaction %d does not exist, the last one is %d", seq, tx.seq-1).
+			WithOp("snapshot", name)
 	}
 	if err := checkReadable(tx.ctx, tx.store.index.conn, seq); err != nil {
 		return 0, err
@@ -58,8 +61,8 @@ func (tx *Tx) SetSnapshot(name string, seq uint64) (uint64, error) {
 		return 0, contract.Errorf("input/invalid", "the snapshot exists and names the state %d, not %d", existing, seq).
 			WithOp("snapshot", name).WithHint("remove it first, or use another name")
 	case count >= MaxSnapshots:
-		return 0, contract.Errorf("limit/exceeded", "the workspace has %d snapshots already", count).
-			WithOp("snapshot", name).WithDetail("limit", edn.K("snapshots"))
+		return 0, contract.Errorf("limit/exceeded", "the workspace has %d snapshots, which is the limit", count).
+			WithHint("remove a snapshot first").WithOp("snapshot", name).WithDetail("limit", edn.K("snapshots"))
 	}
 	return seq, tx.addRecord(kindSnapshot, snapshotRecord{Name: name, Seq: seq})
 }
@@ -119,6 +122,6 @@ func checkReadable(ctx context.Context, q querier, seq uint64) error {
 	case err != nil:
 		return asStoreError("read", err)
 	}
-	return contract.Errorf("seq/compacted", "the state %d is not kept any more; the next one is %d", seq, until).
+	return contract.Errorf("seq/compacted", "the state %d is no longer kept; the next one is %d", seq, until).
 		WithOp("store", "").WithDetail("next", edn.Int(int64(until)))
 }

@@ -67,7 +67,8 @@ func CheckFrameType(text string) error {
 	if frameTypes.MatchString(text) {
 		return nil
 	}
-	return contract.Errorf("frame/type-invalid", "%.140q is not a type: 1 to 128 of A-Z a-z 0-9 . _ : / -", text)
+	return contract.Errorf("frame/type-invalid",
+		"expected 1 to 128 of A-Z a-z 0-9 . _ : / - as frame type, found %.140q", text)
 }
 
 // PutFrame appends a frame and makes it the head of its path, in the current
@@ -198,7 +199,8 @@ func (tx *Tx) expected(r *frames, n NewFrame, f *Frame) (*Frame, error) {
 	} else if !isNotFound(err) {
 		return nil, err
 	}
-	return nil, contract.Errorf("frame/id-mismatch", "the frame has the id %s, not %s", f.ID, n.ID).WithDetail("frame/id", edn.Text(f.ID.String()))
+	return nil, contract.Errorf("frame/id-mismatch", "the frame gets the id %s, expected %s", f.ID, n.ID).
+		WithDetail("frame/id", edn.Text(f.ID.String()))
 }
 
 // expectedHead returns the head of the current state and verifies that it is the
@@ -249,12 +251,14 @@ func (tx *Tx) checkInputs(r *frames, n NewFrame, now *Version) error {
 		switch in.Kind {
 		case id.InputNode:
 			if in.ID != now.Node {
-				return contract.Errorf("frame/basis-mismatch", "the path has the state %s, not %s", now.Node, in.ID).
+				return contract.Errorf("frame/basis-mismatch", "the path has the state %s, the basis %s", now.Node,
+					in.ID).
 					WithDetail("node/id", edn.Text(now.Node.String()))
 			}
 		case id.InputFrame:
 			if _, err := r.frame(tx.reads(), in.ID); isNotFound(err) {
-				return contract.Errorf("frame/basis-mismatch", "there is no frame %s", in.ID)
+				return contract.Errorf("frame/basis-mismatch",
+					"the basis contains frame %s, which the store does not have", in.ID)
 			} else if err != nil {
 				return err
 			}

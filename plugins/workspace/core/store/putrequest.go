@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -90,21 +91,21 @@ func PutFrom(input edn.Value) (r PutRequest, err error) {
 	}
 	var ok bool
 	if r.Type, ok = input.Key("frame/type").AsString(); !ok {
-		return r, invalidInput("frame/type", "it is not a string")
+		return r, invalidInput("frame/type", fmt.Sprintf("expected a string, found %.80s", input.Key("frame/type")))
 	}
 	if r.Text, err = textFrom(input); err != nil {
 		return r, err
 	}
 	if v := input.Key(contentTypeKey); !v.IsNil() {
 		if r.ContentType, ok = v.AsString(); !ok || len(r.ContentType) > 255 || strings.ContainsAny(r.ContentType, "\r\n\x00") {
-			return r, invalidInput(contentTypeKey, "it is not a media type of at most 255 bytes")
+			return r, invalidInput(contentTypeKey, "expected a media type of at most 255 bytes")
 		}
 	}
 	if r.Basis, err = basisFrom(input.Key("basis")); err != nil {
 		return r, err
 	}
 	if r.Meta = input.Key("meta"); !r.Meta.IsNil() && !r.Meta.IsMap() {
-		return r, invalidInput("meta", "it is not a map")
+		return r, invalidInput("meta", fmt.Sprintf("expected a map, found %.80s", r.Meta))
 	}
 	if v := input.Key("frame/id"); !v.IsNil() {
 		if r.ID, err = idFrom("frame/id", v); err != nil {
@@ -131,13 +132,13 @@ func textFrom(input edn.Value) ([]byte, error) {
 	if !plain.IsNil() {
 		text, ok := plain.AsString()
 		if !ok {
-			return nil, invalidInput("content", "it is not a string")
+			return nil, invalidInput("content", "expected a string, found a "+plain.Kind().String())
 		}
 		return []byte(text), nil
 	}
 	text, ok := encoded.AsString()
 	if !ok {
-		return nil, invalidInput("content/b64", "it is not a string")
+		return nil, invalidInput("content/b64", "expected a string, found a "+encoded.Kind().String())
 	}
 	text = strings.TrimRight(text, "=")
 	for _, e := range []*base64.Encoding{base64.RawURLEncoding, base64.RawStdEncoding} {
@@ -163,7 +164,7 @@ func basisFrom(v edn.Value) (b Basis, err error) {
 			return b, err
 		}
 	}
-	return b, invalidInput("basis", "it is none of :node, [:frame id], [:both id]")
+	return b, invalidInput("basis", fmt.Sprintf("expected :node, [:frame id] or [:both id], found %.80s", v))
 }
 
 func idFrom(key string, v edn.Value) (id.ID, error) {

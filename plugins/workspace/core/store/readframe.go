@@ -208,7 +208,8 @@ func (v *Snapshot) cursor(text string) (from int, err error) {
 		_, err = fmt.Sscanf(string(b), "%d:%d", &seq, &from)
 	}
 	if err != nil || from < 0 || seq != v.seq {
-		return 0, contract.Errorf("input/invalid", "the cursor is not one of the state %d", v.seq).WithOp("list frames", "")
+		return 0, contract.Errorf("input/invalid", "the cursor does not belong to the state %d", v.seq).
+			WithOp("list frames", "")
 	}
 	return from, nil
 }
@@ -264,7 +265,8 @@ func (v *Snapshot) HeadOf(ctx context.Context, n *Found, frameType string) (*Hea
 	}
 	frame, err := r.headOf(ctx, n.Path, n.State().Node, frameType)
 	if err == nil && frame.IsZero() {
-		err = contract.Errorf("frame/no-head", "this state of it has no frame of type %q", frameType).WithOp("head", Shown(n.Path))
+		err = contract.Errorf("frame/no-head", "this state of the path has no frame of type %q", frameType).
+			WithOp("head", Shown(n.Path))
 	}
 	if err != nil {
 		return nil, readError(err)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -43,15 +44,16 @@ func RefFrom(input edn.Value) (Ref, error) {
 	}
 	switch len(given) {
 	case 0:
-		return Ref{}, invalidInput("path", "one of :node/id, :path and :path/b64 is missing")
+		return Ref{}, invalidInput("path", "expected one of :node/id, :path and :path/b64, found none")
 	case 1:
 	default:
-		return Ref{}, invalidInput(given[1][1:], "only one of :node/id, :path and :path/b64 is allowed, not "+strings.Join(given, " and "))
+		return Ref{}, invalidInput(given[1][1:],
+			"expected one of :node/id, :path and :path/b64, found "+strings.Join(given, " and "))
 	}
 	key := given[0][1:]
 	text, ok := input.Key(key).AsString()
 	if !ok {
-		return Ref{}, invalidInput(key, "it is not a string")
+		return Ref{}, invalidInput(key, fmt.Sprintf("expected a string, found %.80s", input.Key(key)))
 	}
 	switch key {
 	case "node/id":
@@ -126,11 +128,12 @@ func idDigits(kind id.Kind, key, text string) (digits string, x id.ID, err error
 	}
 	switch {
 	case strings.Trim(digits, "0123456789abcdef") != "":
-		err = invalidInput(key, "it is neither an id nor lower-case hexadecimal digits")
+		err = invalidInput(key,
+			fmt.Sprintf("expected an id, or lower-case hexadecimal digits of one, found %.80q", text))
 	case len(digits) < minPrefix:
-		err = invalidInput(key, "a prefix has at least 8 digits")
+		err = invalidInput(key, fmt.Sprintf("expected at least 8 digits of the id, found %d", len(digits)))
 	case len(digits) > idSize:
-		err = invalidInput(key, "an id has 64 digits")
+		err = invalidInput(key, fmt.Sprintf("expected an id of 64 digits, found %d", len(digits)))
 	}
 	return digits, x, err
 }
@@ -224,7 +227,8 @@ func (v *Snapshot) Resolve(ctx context.Context, ref Ref, deleted bool) (*Found, 
 // removed returns the error about a path that is not in the tree any more. last
 // is its last state.
 func removed(op, path string, last Version) error {
-	return contract.Errorf("node/deleted", "it was removed in transaction %d", last.Until).WithOp(op, Shown(path)).
+	return contract.Errorf("node/deleted", "the path was removed in transaction %d", last.Until).
+		WithOp(op, Shown(path)).
 		WithDetail("node/id", edn.Text(last.Node.String())).WithDetail("seq", edn.Int(int64(last.Until))).
 		WithHint("read it with :include #{:deleted}, or at an earlier state with :as-of")
 }
@@ -323,7 +327,7 @@ func (v *Snapshot) FrameID(ctx context.Context, key, text string) (id.ID, error)
 		shown = append(shown, edn.Text(f.String()))
 	}
 	return x, invalidInput(key, "several frames have ids that begin with "+digits).WithDetail("matches", edn.Vector(shown...)).
-		WithHint("give more digits")
+		WithHint("write more digits of the id")
 }
 
 // ambiguous returns the error about a prefix of several nodes, with the first of

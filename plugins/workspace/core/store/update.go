@@ -79,7 +79,8 @@ func (s *Store) wait(r *request) (seq uint64, err error) {
 	select {
 	case s.queue <- r:
 	default:
-		return 0, contract.Errorf("runtime/overloaded", "%d transactions wait already", maxQueue).WithOp("store", s.dir)
+		return 0, contract.Errorf("runtime/overloaded", "%d transactions are queued, which is the limit", maxQueue).
+			WithOp("store", s.dir)
 	}
 	select {
 	case <-r.done:
@@ -225,7 +226,8 @@ func (s *Store) commit(batch []*request) {
 }
 
 func readOnly(dir string, err error) error {
-	return contract.Errorf("store/read-only", "a write failed, so the store is read-only until it is opened again: %w", err).WithOp("store", dir)
+	return contract.Errorf("store/read-only",
+		"the store is read-only until it is opened again, because a write failed: %w", err).WithOp("store", dir)
 }
 
 // draft runs the function of a request, which a failure undoes: within a savepoint of
@@ -303,7 +305,7 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 	})
 	if err != nil {
 		// The log has what the index lacks; the next open applies it.
-		s.log.Fail(fmt.Errorf("the index does not take what is in the log since %d: %w", end.Seq, err))
+		s.log.Fail(fmt.Errorf("the index was not updated with the log after transaction %d: %w", end.Seq, err))
 		return err
 	}
 	return nil

@@ -202,7 +202,8 @@ func (v *validator) rerun(ctx context.Context, snapshot *Snapshot) error {
 		case err != nil:
 			v.wrong(Finding{Code: Nondeterministic, Seq: f.Seq, Path: f.Path, Frame: f.ID, Reason: err.Error()})
 		case !content.IsZero() && content != f.Content:
-			v.wrong(Finding{Code: Nondeterministic, Seq: f.Seq, Path: f.Path, Frame: f.ID, Reason: "the recipe gives other text now"})
+			v.wrong(Finding{Code: Nondeterministic, Seq: f.Seq, Path: f.Path, Frame: f.ID,
+				Reason: "the recipe now gives another text"})
 		}
 	}
 	return nil

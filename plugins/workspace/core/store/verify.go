@@ -251,7 +251,8 @@ func (v *validator) transaction(ctx context.Context, t *log.Transaction, compare
 	}
 	// A segment without transactions can follow.
 	if t.Commit.Seq > v.at.Seq || t.End != v.at && v.at.Segment <= t.End.Segment {
-		v.wrong(Finding{Code: IndexDiffers, File: indexFile, Reason: fmt.Sprintf("it is of a transaction %d that the log does not have", v.at.Seq)})
+		v.wrong(Finding{Code: IndexDiffers, File: indexFile,
+			Reason: fmt.Sprintf("the index ends with transaction %d, which the log does not have", v.at.Seq)})
 		return nil
 	}
 	return v.replica.compare(ctx, v.index)
@@ -281,9 +282,10 @@ func (v *validator) sealed(s *seal) {
 	case s == nil || !v.whole || s.end == v.end:
 	case s.end.Seq > v.end.Seq:
 		v.wrong(Finding{Code: LogMissing, File: logFile(max(v.end.Segment, 1)), Offset: v.end.Offset, Seq: v.end.Seq,
-			Reason: fmt.Sprintf("the seal knows the transaction %d", s.end.Seq)})
+			Reason: fmt.Sprintf("the log does not have transaction %d of the seal", s.end.Seq)})
 	default:
-		v.wrong(Finding{Code: SealDamaged, File: sealFile, Seq: s.end.Seq, Reason: fmt.Sprintf("it is of transaction %d, the log ends with %d", s.end.Seq, v.end.Seq)})
+		v.wrong(Finding{Code: SealDamaged, File: sealFile, Seq: s.end.Seq,
+			Reason: fmt.Sprintf("the seal belongs to transaction %d, the log ends with %d", s.end.Seq, v.end.Seq)})
 	}
 }
 
@@ -307,7 +309,7 @@ func (v *validator) rest(ctx context.Context) error {
 		switch name := e.Name(); {
 		case name == lockFile:
 			if info, err := e.Info(); err == nil && info.Size() > 0 {
-				v.wrong(Finding{Code: LockNotEmpty, File: lockFile, Reason: "it is not empty"})
+				v.wrong(Finding{Code: LockNotEmpty, File: lockFile, Reason: "the file is not empty"})
 			}
 		case slices.Contains([]string{identityFile, logDir, indexFile, cacheFile, sealFile, quarantineDir}, strings.TrimSuffix(strings.TrimSuffix(name, "-wal"), "-shm")):
 		default:
@@ -334,7 +336,8 @@ func (v *validator) quarantine() error {
 			return err
 		}
 		if altered {
-			v.wrong(Finding{Code: QuarantineAltered, File: quarantineDir + "/" + e.Name(), Reason: "it does not have the hash of its name"})
+			v.wrong(Finding{Code: QuarantineAltered, File: quarantineDir + "/" + e.Name(),
+				Reason: "the hash of the content differs from the hash in the name"})
 		}
 	}
 	return nil
@@ -349,7 +352,7 @@ func (v *validator) integrity(ctx context.Context) {
 	case err != nil:
 		damaged(err.Error())
 	case workspace != v.who.ID:
-		damaged(fmt.Sprintf("it is of workspace %q, not %q", workspace, v.who.ID))
+		damaged(fmt.Sprintf("the index belongs to workspace %q, not to %q", workspace, v.who.ID))
 	}
 	pragma := "PRAGMA integrity_check"
 	if v.check.Level == Quick {

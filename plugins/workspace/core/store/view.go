@@ -49,7 +49,7 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	case asOf == Latest:
 		asOf = end
 	case asOf > end:
-		return contract.Errorf("seq/unknown", "the last transaction is %d, not %d", end, asOf).
+		return contract.Errorf("seq/unknown", "transaction %d does not exist, the last one is %d", asOf, end).
 			WithOp("store", s.dir).WithDetail("seq", edn.Int(int64(end)))
 	}
 	if asOf != end {
@@ -92,7 +92,7 @@ func (v *Snapshot) Commit(ctx context.Context, seq uint64) (c log.Commit, err er
 	c.Seq = seq
 	err = v.tx.QueryRowContext(ctx, "SELECT actor, time, records FROM commits WHERE seq = ?1 AND seq <= ?2", int64(seq), int64(v.seq)).Scan(&c.Actor, &c.Time, &c.Records)
 	if errors.Is(err, sql.ErrNoRows) {
-		return c, contract.Errorf("seq/unknown", "there is no transaction %d", seq).WithOp("store", v.store.dir)
+		return c, contract.Errorf("seq/unknown", "transaction %d does not exist", seq).WithOp("store", v.store.dir)
 	}
 	if err != nil {
 		return c, asStoreError("read", err)
@@ -152,21 +152,22 @@ func (v *Snapshot) Contents(ctx context.Context, contents []id.ID) (map[id.ID][]
 // textAt reads and verifies a text whose place in the log is known.
 func (v *Snapshot) textAt(content id.ID, p log.Place) ([]byte, error) {
 	if p.Length < 0 || p.Length > log.MaxPayload {
-		return nil, corrupt(indexFile, "the content %s has the length %d", content, p.Length)
+		return nil, corrupt(indexFile, "the index has the length %[2]d for the content %[1]s", content, p.Length)
 	}
 	text, err := v.store.log.Read(p)
 	if err != nil {
 		return nil, err
 	}
 	if contentOf(v.store.Scheme, text) != content {
-		return nil, corrupt(log.SegmentName(p.Segment), "the content at byte %d is not that of %s", p.Offset, content)
+		return nil, corrupt(log.SegmentName(p.Segment), "the content at byte %d does not match the id %s", p.Offset,
+			content)
 	}
 	return text, nil
 }
 
 // ErrTextDropped means that the text of a known frame was dropped by a
 // compaction, or lost by damage.
-var ErrTextDropped = errors.New("the text of the frame is not kept any more")
+var ErrTextDropped = errors.New("the text of the frame is no longer stored")
 
 // HasText reports whether a text is stored: it was neither dropped by a
 // compaction nor lost by damage.
@@ -196,7 +197,7 @@ func (v *Snapshot) withoutText(ctx context.Context, content id.ID) error {
 	err := v.tx.QueryRowContext(ctx, "SELECT seq, lost FROM gone WHERE content = ?", content.Sum()).Scan(&seq, &lost)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return contract.Errorf("frame/not-found", "there is no content %s", content).WithOp("store", v.store.dir)
+		return contract.Errorf("frame/not-found", "the store has no content %s", content).WithOp("store", v.store.dir)
 	case err != nil:
 		return asStoreError("read", err)
 	case lost:

@@ -146,7 +146,8 @@ func nth(v edn.Value, i int) edn.Value { x, _ := v.Nth(i); return x }
 // cut off, or maps with one of :path, :path/b64 and :node/id.
 func parseRelated(at []edn.Value, v edn.Value) (refs []store.Ref, err error) {
 	if v.Len() > mostRelated {
-		return nil, contract.Errorf("limit/exceeded", "%d related nodes are more than %d", v.Len(), mostRelated).
+		return nil, contract.Errorf("limit/exceeded", "expected at most %d related nodes, found %d", mostRelated,
+			v.Len()).
 			WithDetail("limit", edn.Text("related nodes")).WithDetail("max", edn.Int(int64(mostRelated))).WithDetail("path", edn.Vector(at...))
 	}
 	err = each(at, v, func(x edn.Value) error {
@@ -201,13 +202,14 @@ func parseCustom(at []edn.Value, v edn.Value) (o Ordering, err error) {
 	}
 	for key, value := range v.Entries() {
 		inner := under(at, key)
-		ok := true
+		ok, want := true, "a qualified keyword"
 		switch name, _ := key.AsKeyword(); name {
 		case "intent":
 			o.Intent, ok = value.AsKeyword()
 			ok = ok && strings.Contains(o.Intent, "/")
 		case "content?":
 			o.Content, ok = value.AsBool()
+			want = "true or false"
 		case "on-error":
 			var other Ordering
 			other, err = parseOrdering(inner, value, false)
@@ -216,7 +218,7 @@ func parseCustom(at []edn.Value, v edn.Value) (o Ordering, err error) {
 			err = notAllowed(inner, "a key of a custom ordering", key, []string{":intent", ":content?", ":on-error"})
 		}
 		if err == nil && !ok {
-			err = invalid(inner, "%.80s is not what is expected there", value)
+			err = invalid(inner, "%.80s is not %s", value, want)
 		}
 		if err != nil {
 			return o, err

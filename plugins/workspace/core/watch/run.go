@@ -263,5 +263,6 @@ func (r *run) lost(why error) error {
 	if why == nil {
 		why = errors.New("another directory is in its place")
 	}
-	return contract.Errorf("watch/root-lost", "the directory is gone: %w", why).WithOp("watch", r.workspace.Root)
+	return contract.Errorf("watch/root-lost", "the directory can no longer be watched: %w", why).
+		WithOp("watch", r.workspace.Root)
 }

@@ -32,7 +32,7 @@ type mutant struct {
 var pythonMutants = map[string]mutant{
 	"hash not compared":            {"tool", "wire.py", `if blob_hash(text) != name:`, `if False:`, "core/malformed/blob-wrong"},
 	"hash compared of short texts": {"tool", "wire.py", `if blob_hash(text) != name:`, `if len(text) < 65536 and blob_hash(text) != name:`, "core/malformed/blob-large"},
-	"missing blob is empty":        {"tool", "wire.py", `raise _protocol(f"decode payload: no blob came for the reference {str(name)[:80]}")`, `return ""`, "core/malformed/blob-missing"},
+	"missing blob is empty":        {"tool", "wire.py", `raise _protocol(f"decode payload: no blob was received for the reference {str(name)[:80]}")`, `return ""`, "core/malformed/blob-missing"},
 	"references stay":              {"tool", "wire.py", `return _blob(value, bodies, texts)`, `return value`, "core/malformed/blob-missing"},
 	"blobs are empty":              {"tool", "wire.py", `return texts[name]`, `return ""`, "core/invoke/blob"},
 	"first of two forms":           {"tool", "wire.py", `json.loads(payload.body.decode(), object_pairs_hook=_once, parse_constant=_no_constant)`, `json.JSONDecoder().raw_decode(payload.body.decode())[0]`, "core/malformed/two-forms"},
@@ -40,7 +40,7 @@ var pythonMutants = map[string]mutant{
 	"deep value":                   {"tool", "wire.py", `except (ValueError, RecursionError) as e`, `except ValueError as e`, "core/malformed/deep"},
 	"no envelope":                  {"tool", "wire.py", `raise _protocol("invoke: the request is no envelope: it has no :task")`, `raise Refusal("input/invalid", "no task")`, "core/malformed/not-a-map"},
 	"any encoding":                 {"tool", "wire.py", `if payload.encoding != "json":`, `if False:`, "core/malformed/encoding"},
-	"no payload":                   {"tool", "wire.py", `raise _protocol("decode payload: there is none")`, `raise Refusal("input/invalid", "nothing")`, "core/malformed/absent"},
+	"no payload":                   {"tool", "wire.py", `raise _protocol("decode payload: the payload is missing")`, `raise Refusal("input/invalid", "nothing")`, "core/malformed/absent"},
 	"other type for unknown":       {"tool", "wire.py", `Refusal("cap/not-found", f"invoke`, `Refusal("input/invalid", f"invoke`, "core/invoke/unknown-capability"},
 	"answers unconfigured":         {"tool", "wire.py", `if self._state not in (pb.HEALTH_STATE_READY, pb.HEALTH_STATE_DEGRADED):`, `if False:`, "core/configure/before-invoke"},
 	"answers after drain":          {"tool", "wire.py", `if self._state not in (pb.HEALTH_STATE_READY, pb.HEALTH_STATE_DEGRADED):`, `if self._state == pb.HEALTH_STATE_STARTING:`, "core/drain/refuses"},

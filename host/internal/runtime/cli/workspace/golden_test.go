@@ -95,12 +95,12 @@ var goldens = []struct{ args, out string }{
 	{"context report -o markdown", `{:text "# Report\n\n| a |\n" ` + at + `}`},
 	{"context agents list", `{:agents [{:agent/id "writer" :role :writer :valid? true}
  {:agent/id "docs" :role :writer :valid? false
- :problems ["it has no prompt \"system\"" "it has no prompt \"file\""]}]}`},
+ :problems ["no prompt \"system\" is configured" "no prompt \"file\" is configured"]}]}`},
 	{"context agents show docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :context/read} :model "openai/voice" :principals ["ci"] :prompts {:system "Be brief."} :valid? true}`},
 	{"context agents validate", `{:agents [{:agent/id "writer" :role :writer :valid? true :problems []}]}`},
 	{"context agents validate docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :frame/generate}
  :prompts {:system "" :file "" :directory "d"} :valid? false
- :problems ["it has no prompt \"system\"" "it has no prompt \"file\""]}`},
+ :problems ["no prompt \"system\" is configured" "no prompt \"file\" is configured"]}`},
 }
 
 // WS-180 to WS-182: every verb sends its flags under the right keys, and prints

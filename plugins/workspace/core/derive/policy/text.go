@@ -169,7 +169,7 @@ func (p *Policy) custom(ctx context.Context, dir string, frames []Frame, limit i
 	case err != nil:
 		return nil, customFailed(dir, err)
 	case !utf8.ValidString(text):
-		return nil, customFailed(dir, contract.Errorf("input/invalid", "its text is not UTF-8"))
+		return nil, customFailed(dir, contract.Errorf("input/invalid", "the answer is not UTF-8 text"))
 	case len(text) > limit:
 		return nil, tooLarge(dir, limit)
 	}

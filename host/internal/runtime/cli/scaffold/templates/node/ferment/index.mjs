@@ -236,7 +236,7 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Returns the value of a payload, with blobs replacing their names. */
 export function decode(payload, blobs = []) {
-  if (!payload) throw protocol("decode payload: there is none");
+  if (!payload) throw protocol("decode payload: the payload is missing");
   const body = payload.body;
   if (payload.encoding === "edn" && body.toString().trim() === "{}") return {}; // the same text in both encodings
   if (payload.encoding !== "json") {
@@ -278,7 +278,7 @@ function blobText(reference, bodies, texts) {
   }
   const name = String(reference["#value"]);
   if (!texts.has(name)) {
-    if (!bodies.has(name)) throw protocol(`decode payload: no blob came for the reference ${name.slice(0, 80)}`);
+    if (!bodies.has(name)) throw protocol(`decode payload: no blob was received for the reference ${name.slice(0, 80)}`);
     const text = utf8.decode(bodies.get(name));
     if (blobHash(text) !== name) throw protocol(`blob ${name.slice(0, 80)}: its content has another hash`);
     texts.set(name, text);
@@ -412,8 +412,8 @@ class Host {
 }
 
 const noHost = {
-  invoke: () => Promise.reject(new Refusal("runtime/not-ready", "host call: this plugin has no host to ask")),
-  state: () => Promise.reject(new Refusal("runtime/not-ready", "state: this plugin has no host to ask")),
+  invoke: () => Promise.reject(new Refusal("runtime/not-ready", "host call: the plugin is not connected to a host")),
+  state: () => Promise.reject(new Refusal("runtime/not-ready", "state: the plugin is not connected to a host")),
   close() {},
 };
 
@@ -466,7 +466,7 @@ class Service {
   async configure(request) {
     const host = this.host;
     try {
-      if (this.health !== "STARTING") throw protocol("configure: the plugin is configured already or ending");
+      if (this.health !== "STARTING") throw protocol("configure: the plugin is already configured, or is shutting down");
       if (levels.includes(request.log_level)) logLevel = request.log_level;
       const config = request.config ? decode(request.config) : {};
       const secrets = {};
@@ -541,7 +541,7 @@ class Service {
       throw new Refusal("runtime/overloaded", `invoke ${capability.id}: as many calls are in flight as it takes`);
     }
     const call = new Call(this, context ?? emptyContext, envelope, capability);
-    stream.on("cancelled", () => call.stop.abort(new Refusal("canceled", "the caller went away")));
+    stream.on("cancelled", () => call.stop.abort(new Refusal("canceled", "the caller canceled the call")));
     const timer = call.deadline && setTimeout(
       () => call.stop.abort(new Refusal("timeout/hard", "the deadline passed")),
       Math.min(Math.max(0, call.deadline - Date.now()), 2 ** 31 - 1));
@@ -618,7 +618,7 @@ const emptyContext = {
   run: "", node: "", attempt: 0, effects: [], effect_key: "", stack: [], deadline_unix_nano: "0",
   budget: Buffer.alloc(0), scope: Buffer.alloc(0), path: Buffer.alloc(0),
 };
-const drained = () => new Refusal("runtime/not-ready", "the plugin was drained and the call did not end in time");
+const drained = () => new Refusal("runtime/not-ready", "the call did not end before the deadline of the drain");
 
 /** Returns the value of promise, or undefined after the time limit. */
 function within(ms, promise) {

@@ -292,7 +292,7 @@ def _no_constant(name):
 def decode(payload, blobs=()):
     """Returns the value of a payload, with blobs replacing their names."""
     if payload is None:
-        raise _protocol("decode payload: there is none")
+        raise _protocol("decode payload: the payload is missing")
     if payload.encoding == "edn" and payload.body.strip() == b"{}":
         return {}  # the one text that is the same in both encodings
     if payload.encoding != "json":
@@ -322,7 +322,7 @@ def _blob(reference, bodies, texts):
     name = reference["#value"]
     if name not in texts:
         if not isinstance(name, str) or name not in bodies:
-            raise _protocol(f"decode payload: no blob came for the reference {str(name)[:80]}")
+            raise _protocol(f"decode payload: no blob was received for the reference {str(name)[:80]}")
         try:
             text = bodies[name].decode()
         except UnicodeDecodeError as e:
@@ -492,7 +492,7 @@ class _Service:
 
     def host(self):
         if self._host is None:
-            raise Refusal("runtime/not-ready", "host call: this plugin has no host to ask")
+            raise Refusal("runtime/not-ready", "host call: the plugin is not connected to a host")
         return self._host
 
     def end(self, code=0):
@@ -545,7 +545,7 @@ class _Service:
         global _log_level
         try:
             if self._state != pb.HEALTH_STATE_STARTING:
-                raise _protocol("configure: the plugin is configured already or ending")
+                raise _protocol("configure: the plugin is already configured, or is shutting down")
             if request.log_level in _levels:
                 _log_level = request.log_level
             config = decode(request.config) if request.HasField("config") else {}
@@ -609,7 +609,7 @@ class _Service:
         except asyncio.CancelledError as e:
             error = RuntimeError("the call waited for a task that was cancelled")
             if e.args == ("drained",):
-                error = Refusal("runtime/not-ready", "the plugin was drained and the call did not end in time")
+                error = Refusal("runtime/not-ready", "the call did not end before the deadline of the drain")
             elif context.cancelled() or self.over.is_set():
                 raise  # the caller is gone
             await out.last("error", _failure(error))
