@@ -142,7 +142,8 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 		r.countSessions(ctx)
 	}
 	if r.report.File == "" {
-		damage, err := r.src.verifyRuns(ctx)
+		damage := 0
+		_, err := r.src.verifyRuns(ctx, func(*Damage) { damage++ }, nil)
 		if err == nil {
 			r.report.Runs, err = r.count(ctx, r.src.read)
 		}
@@ -160,7 +161,7 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 			r.report.HostDamage, err = r.src.verifyHost(ctx)
 		}
 		if !errors.As(err, &d) {
-			return len(damage)+len(inSessions) == 0 && r.report.HostDamage == nil, err
+			return damage+len(inSessions) == 0 && r.report.HostDamage == nil, err
 		}
 		r.report.File = d.What
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -93,43 +94,83 @@ func (s *Store) Verify(ctx context.Context, run string) error {
 // VerifyAll verifies every run and session and the stream of the host, and returns all
 // damage.
 func (s *Store) VerifyAll(ctx context.Context) ([]*Damage, error) {
-	out, err := s.verifyRuns(ctx)
-	if err != nil {
-		return out, err
-	}
-	_, damaged, err := s.VerifySessions(ctx)
-	if out = append(out, damaged...); err != nil {
-		return out, err
-	}
-	d, err := s.verifyHost(ctx)
-	if d != nil {
-		out = append(out, d)
-	}
+	var out []*Damage
+	_, err := s.VerifyEach(ctx, func(d *Damage) { out = append(out, d) }, nil)
 	return out, err
 }
 
-func (s *Store) verifyRuns(ctx context.Context) (out []*Damage, err error) {
+// VerifyEach verifies as VerifyAll does, and calls found for each damage. It may run while
+// the store is in use. After each run it calls pause, if that is not nil, with the time
+// that the run took; an error of pause ends it. It returns the number of verified runs.
+func (s *Store) VerifyEach(
+	ctx context.Context, found func(*Damage), pause func(took time.Duration) error,
+) (runs int, err error) {
+	if runs, err = s.verifyRuns(ctx, found, pause); err != nil {
+		return runs, err
+	}
+	_, damaged, err := s.VerifySessions(ctx)
+	for _, d := range damaged {
+		found(d)
+	}
+	if err != nil {
+		return runs, err
+	}
+	d, err := s.verifyHost(ctx)
+	if d != nil {
+		found(d)
+	}
+	return runs, err
+}
+
+func (s *Store) verifyRuns(
+	ctx context.Context, found func(*Damage), pause func(took time.Duration) error,
+) (verified int, err error) {
 	for f := (Filter{Limit: page}); ; {
 		runs, err := s.Runs(ctx, f)
 		if err != nil {
-			return out, err
+			return verified, err
 		}
 		if len(runs) == 0 {
 			lost, err := s.unnamed(ctx)
-			return append(out, lost...), err
+			for _, d := range lost {
+				found(d)
+			}
+			return verified, err
 		}
 		for _, r := range runs {
-			err := s.Verify(ctx, r.ID)
+			began := time.Now()
+			err := s.verifyTwice(ctx, r.ID)
 			var d *Damage
 			switch {
 			case errors.As(err, &d):
-				out = append(out, d)
+				found(d)
 			case err != nil:
-				return out, err
+				return verified, err
+			}
+			verified++
+			if pause == nil {
+				continue
+			}
+			if err := pause(time.Since(began)); err != nil {
+				return verified, err
 			}
 		}
 		f.Before = runs[len(runs)-1].ID
 	}
+}
+
+// verifyTwice verifies a run, and once more if it is damaged: the records may have been
+// removed while they were read. A run that is not there any more is sound.
+func (s *Store) verifyTwice(ctx context.Context, run string) error {
+	err := s.Verify(ctx, run)
+	var d *Damage
+	if errors.As(err, &d) {
+		err = s.Verify(ctx, run)
+	}
+	if errors.Is(err, contract.OfType("run/not-found")) {
+		return nil
+	}
+	return err
 }
 
 func (s *Store) verify(ctx context.Context, row runRow) error {

@@ -319,4 +319,15 @@ func TestRunsVerifyFindsDamage(t *testing.T) {
 	assert.Equal(t, 3, asData.code)
 	assert.False(t, asData.value(t).Key("ok?").Truthy())
 	assert.Equal(t, 1, asData.value(t).Key("damaged").Len())
+
+	// JRN-030: a daemon starts, finds it in the background and says so.
+	s = w.serve()
+	l, _, ok := s.logged(0, said("the journal is damaged"))
+	require.True(t, ok)
+	assert.Contains(t, l.text("error"), "run_")
+	assert.Contains(t, l.text("next"), "ferment admin journal-repair")
+	l, _, ok = s.logged(0, said("the journal was verified"))
+	require.True(t, ok)
+	assert.Equal(t, []any{1.0, 2.0, "error"}, []any{l["runs"], l["damaged"], l["@level"]}, "the run, and its row in the audit trail")
+	s.stop()
 }

@@ -152,6 +152,7 @@ func Serve(o Options, log hclog.Logger, signals <-chan os.Signal) (err error) {
 	d.spawn(func() { d.keepSessions(d.life) })
 	if d.store != nil {
 		d.spawn(func() { d.retain(d.life) })
+		d.spawn(func() { d.verifyJournal(d.life) })
 		if lease, shared := d.store.Shared(); shared {
 			d.spawn(func() { d.takeOver(d.life, lease) })
 		}

@@ -313,6 +313,43 @@ func (d *Daemon) retain(ctx context.Context) {
 	}
 }
 
+// verifyShare is the part of the time in which finished runs are verified: 1/verifyShare.
+const verifyShare = 20
+
+// mostDamage is the number of damaged places that the log names.
+const mostDamage = 16
+
+// verifyJournal compares all runs and sessions with their hashes, once and slowly
+// (JRN-030). Damage of finished runs does not stop the daemon: the log names it.
+func (d *Daemon) verifyJournal(ctx context.Context) {
+	began, damaged := time.Now(), 0
+	const next = `"ferment runs verify" lists all damage; "ferment admin journal-repair" repairs it while no daemon runs`
+	runs, err := d.store.VerifyEach(ctx, func(x *store.Damage) {
+		if damaged++; damaged <= mostDamage {
+			d.log.Error("the journal is damaged", "error", x, "next", next)
+		}
+	}, func(took time.Duration) error {
+		timer := time.NewTimer((verifyShare - 1) * took)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	took := time.Since(began).Round(time.Millisecond).String()
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		d.log.Error("the journal could not be verified", "error", err, "runs", runs, "next", next)
+	case damaged > 0:
+		d.log.Error("the journal was verified", "runs", runs, "damaged", damaged, "took", took)
+	default:
+		d.log.Info("the journal was verified", "runs", runs, "took", took)
+	}
+}
+
 // journalCondition is the condition of the journal (HTTP-007).
 func (d *Daemon) journalCondition() httpapi.Condition {
 	c := httpapi.Condition{Name: "journal", OK: true}
