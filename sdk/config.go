@@ -23,8 +23,10 @@ type Configuration interface {
 // key is a problem. Each problem is reported with its path, so that the host
 // can show the line in the configuration file.
 type Config[T any] struct {
-	// Default holds the values of settings that the configuration leaves out.
-	// They are part of the derived schema.
+	// Default holds the values of settings that the configuration leaves out, as
+	// far as they are not zero. They are part of the derived schema. A setting
+	// whose default is zero is required, unless its type is a pointer or its edn
+	// tag has omitempty.
 	Default T
 
 	// Schema is the advertised schema, a closed :map with the entry properties

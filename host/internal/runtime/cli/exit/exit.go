@@ -60,6 +60,10 @@ func Code(e *contract.Error) int {
 		return Deadline
 	case "plan/invalid", "plan/too-deep", "plan/too-large", "slot/unresolved", "budget/exceeded":
 		return Negative
+	case "unsupported/intent":
+		if e.Retryable { // its plugin is only not ready
+			return Environment
+		}
 	}
 	switch status := e.HTTPStatus(); status {
 	case http.StatusUnauthorized, http.StatusForbidden:

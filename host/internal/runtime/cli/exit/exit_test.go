@@ -47,4 +47,6 @@ func TestExitCodes(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, Code(contract.Errorf(tt.typ, "x").WithSource(tt.source)), "%s from %s", tt.typ, tt.source)
 	}
+	notReady := contract.Errorf("unsupported/intent", "x").WithRetryable(true)
+	assert.Equal(t, Environment, Code(notReady), "the plugin of a candidate is only not ready")
 }
