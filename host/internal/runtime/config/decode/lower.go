@@ -431,10 +431,17 @@ func enumWords(s *schema.Schema) []string {
 // Describe returns what an entry accepts, with the source of the schema.
 func (l *Lowering) Describe(e schema.Entry) string { return Takes(e) + " (" + l.Schema.By + ")" }
 
-// Takes returns what an entry accepts, such as "int 1..64, search depth in plies".
+// Takes returns what an entry accepts in HCL, such as "int 1..64, search depth in plies" or
+// "duration of at least 1ms".
 func Takes(e schema.Entry) string {
 	s := e.Schema.Deref()
-	out := s.Kind().String()
+	out, unit := s.Kind().String(), ""
+	if t, ok := UnitType(e); ok {
+		out = t.String()
+		if t.Kind == language.KindDur {
+			unit = "ms"
+		}
+	}
 	switch s.Kind() {
 	case schema.KindEnum:
 		out = "one of " + strings.Join(enumWords(s), ", ")
@@ -442,11 +449,11 @@ func Takes(e schema.Entry) string {
 		low, high := s.Bounds()
 		switch {
 		case !low.IsNil() && !high.IsNil():
-			out += " " + low.String() + ".." + high.String()
+			out += " " + low.String() + unit + ".." + high.String() + unit
 		case !low.IsNil():
-			out += " of at least " + low.String()
+			out += " of at least " + low.String() + unit
 		case !high.IsNil():
-			out += " of at most " + high.String()
+			out += " of at most " + high.String() + unit
 		}
 	}
 	if e.Props.Doc != "" {
