@@ -119,16 +119,16 @@ func (p *Pool[S]) loading(since time.Duration) *contract.Error {
 }
 
 // Context returns a context derived from ctx that is also canceled when the
-// server dies. The caller must call the cancel function.
+// server ends. The caller must call the cancel function.
 func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.run.dead, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Died returns the error of a server that has died, or nil if it is alive. It
-// waits at most within, or until ctx ends, because a death is noticed with a
-// delay.
+// Died returns the error of a server that has ended, or nil if it is alive. It
+// waits at most within, or until ctx ends, because an exit is noticed with a delay;
+// if the server has ended, also until its remaining processes have been killed.
 func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Error {
 	ctx, cancel := transport.Within(ctx, l.pool.set.Clock, within)
 	defer cancel()
