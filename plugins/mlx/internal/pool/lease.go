@@ -23,7 +23,9 @@ const patience = 10 * time.Second
 
 // Acquire waits for a server of a session. While it waits, it calls waiting at
 // regular intervals. The caller must release the lease. The error is that of a
-// server that cannot run, of a full queue, or of ctx.
+// server that cannot run, runtime/overloaded for a full queue, model/frozen,
+// model/not-ready for a server that is starting unless Settings.Waits is set,
+// runtime/not-ready after Close, or timeout/hard or canceled if ctx ends.
 func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (*Lease[S], *contract.Error) {
 	if !p.set.PerSession {
 		session = ""
