@@ -197,8 +197,8 @@ func IsValue(piece edn.Value) bool {
 }
 
 // Receive takes a piece of the answer; pieces that are not text are ignored. It blocks
-// while the reader of the stream is behind and ctx has not ended. Too much text, or the retraction of
-// committed text, sets Failure and calls stop.
+// while the reader of the stream is behind and ctx has not ended. Too much text, or the
+// retraction of committed text, sets Failure and calls stop.
 func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	kind, _ := piece.Key("kind").AsKeyword()
 	switch kind {
