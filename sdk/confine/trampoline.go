@@ -103,8 +103,9 @@ func (q *quoted) Unwrap() error { return q.errno }
 
 // Outcome waits at most limit until the trampoline has executed the program, and
 // returns an [Error] if it has not. It returns nil also if the trampoline ended
-// without a report. After a timeout the caller must kill the process; after any
-// other error it ends by itself. Call it once, after the start and after Close.
+// without a report. After a timeout or a failed read the caller must kill the
+// process; after a reported error it ends by itself. Call it once, after the start
+// and after Close.
 func (p *Prepared) Outcome(limit time.Duration) error {
 	_ = p.status.SetReadDeadline(time.Now().Add(limit))
 	text, err := readAll(p.status)

@@ -44,9 +44,9 @@ type reloads struct {
 // Concurrent reloads are serialized: all calls during a reload share the next one. If ctx ends, the
 // reload continues.
 //
-// Decisions that are made elsewhere: policy.Grant applies narrower rights to the runs in progress
-// (policy.Effects.InForce, set by newGeneration), and plugin.Supervisor.Plan chooses the processes
-// to replace.
+// Decisions that are made elsewhere: policy.Grant.Decide applies narrower rights to the runs in
+// progress (policy.Effects.InForce, set by newGeneration), and plugin.Supervisor.Plan chooses the
+// processes to replace.
 func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.Error) {
 	answer := make(chan reloaded, 1)
 	r := &d.reloads

@@ -111,7 +111,7 @@ func (c *Changes) entries(path string, as, bs []*Node) {
 	}
 }
 
-// renames pairs a removed with an added file if no other file of the changes has
+// renames pairs a removed with an added file if no other removed or added file has
 // their content, so that a pair is never a guess. Package report pairs by git's rule
 // instead, because its diff must list the renames that git lists.
 func (c *Changes) renames() {

@@ -20,8 +20,9 @@ import (
 // Key is a hash of the inputs of a process of the plugin: the attributes of class
 // language.ReloadPlugin, the resolved config with keyed hashes of secrets and hashes of
 // the files that it names, and the hash of the program. view.Compare reports a plugin as
-// replaced if its key changed. A reload does not use the key: Supervisor.Plan of package
-// adapters/plugin decides which processes it replaces.
+// replaced if its key changed, and Config.Answers includes it. Which processes a reload
+// of the daemon replaces does not depend on it: Supervisor.Plan of package
+// adapters/plugin decides that.
 func (p Plugin) Key() string { return p.key }
 
 // maxReadHash is the largest file whose content is hashed; a larger file is
