@@ -28,10 +28,10 @@ type Callable struct {
 
 // Describe returns the callables of the references, in their order: one for an
 // intent, and for a handle with an intent; for a handle without an intent, one
-// for each intent of the capability. The errors are those of a request to the
-// reference: :auth/forbidden for a handle that the call did not receive,
-// :cap/not-found, :runtime/not-ready, and :invalid-request for an unknown
-// intent. Without refs it returns nil.
+// for each intent of the capability. The errors are those of [Host.Invoke], such
+// as :auth/forbidden for a handle that the call did not receive, :cap/not-found,
+// and :invalid-request for an unknown intent; and :runtime/protocol for an answer
+// about something else. Without refs it returns nil.
 func (h *Host) Describe(ctx context.Context, refs ...Ref) ([]Callable, error) {
 	if len(refs) == 0 {
 		return nil, nil

@@ -63,8 +63,8 @@ func (a Answer) Out() edn.Value { return a.Response.Key("result").Key("out") }
 func (a Answer) Decode(dst any) error { return edn.Decode(a.Out(), dst) }
 
 // Invoke sends a request within the trace, budget, deadline and effects of the
-// call of ctx, and waits for the answer. Every error is a *[contract.Error];
-// without a host it is :runtime/not-ready.
+// call of ctx, and waits for the answer. The error is a *[contract.Error], unless
+// the request cannot be encoded; without a host it is :runtime/not-ready.
 func (h *Host) Invoke(ctx context.Context, ask Ask) (Answer, error) {
 	if err := h.reachable("host call"); err != nil {
 		return Answer{}, err

@@ -20,8 +20,10 @@ const ChatIntent = "model/chat"
 // recorded like any other.
 //
 // A Model is used with the context of a call, and while that call runs. It is safe
-// for concurrent use. Its errors are those of [Host.Invoke]; an answer that is not
-// a message gives :runtime/invalid-result.
+// for concurrent use. Its errors are those of [Host.Invoke];
+// :conversation/invalid-message for a message that it cannot send;
+// :runtime/invalid-result for an answer that is not a message; and errors without
+// a type for options that cannot be encoded.
 type Model struct {
 	// Handle selects the capability; with the zero Handle the host chooses.
 	Handle Handle

@@ -21,8 +21,8 @@ import (
 // breaks connections and stays alive costs a call this delay.
 const noticed = time.Second
 
-// answer answers a call. A server that dies is restarted once, and the call is
-// repeated if no piece of the answer was emitted.
+// answer answers a call. If the server crashes, the call is repeated once with a new
+// server, unless a piece of the answer was emitted, memory ran out or ctx has ended.
 func (h *service) answer(ctx context.Context, label string, request edn.Value, out answer.Sink) (edn.Value, error) {
 	name, err := h.named(request)
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *service) count(
 	return response, nil
 }
 
-// fate returns the error if the server died during the call, nil otherwise. A
+// fate returns the error if the server crashed during the call, nil otherwise. A
 // server that stalled is checked in the background.
 func (h *service) fate(ctx context.Context, lease *lease, response edn.Value) *contract.Error {
 	var within time.Duration
@@ -156,7 +156,7 @@ func (w *watched) Reasoning(text string) error { w.seen.Store(true); return w.Si
 // Delta implements answer.Sink.
 func (w *watched) Delta(piece edn.Value) error { w.seen.Store(true); return w.Sink.Delta(piece) }
 
-// attempt is a request whose server died.
+// attempt is a request whose server crashed.
 type attempt struct {
 	death *contract.Error
 	pid   int

@@ -38,7 +38,8 @@ func (a *adapter) control() sdk.Capability {
 		sdk.Description("Says how the model servers are, and stops, freezes and thaws them."))
 }
 
-// operate carries out an operator's command and waits until it is done. A shared
+// operate carries out an operator's command. For model/freeze and model/quit it waits
+// until the servers have ended; model/thaw does not wait for a start. A shared
 // server belongs to no session, so a command for a session does not affect it.
 func (h *service) operate(ctx context.Context, intent, session string) error {
 	all := session == ""

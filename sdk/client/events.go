@@ -146,8 +146,9 @@ func (c *Client) Logs(ctx context.Context, plugin string, lines int, show func(l
 }
 
 // events reads a stream of events up to the one with the response, which it returns. The
-// error is run/suspended if the run was suspended instead. A response that is not a stream
-// is returned as it is.
+// error is run/suspended if the run was suspended instead, runtime/protocol for an event
+// that is not EDN, or that of ctx or show. A response that is not a stream is returned as
+// it is.
 func events(ctx context.Context, resp *http.Response, show func(Event) error) (edn.Value, error) {
 	if resp.Header.Get("Content-Type") != typeSSE {
 		return read(ctx, resp)

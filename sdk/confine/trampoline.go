@@ -101,9 +101,11 @@ type quoted struct {
 func (q *quoted) Error() string { return q.text }
 func (q *quoted) Unwrap() error { return q.errno }
 
-// Outcome waits at most limit until the trampoline has executed the program, or
-// returns the reason why not. After a timeout the caller must kill the process,
-// else the process ends by itself. It must be called once, after the start.
+// Outcome waits at most limit until the trampoline has executed the program, and
+// returns an [Error] if it has not. It returns nil also if the trampoline ended
+// without a report. After a timeout or a failed read the caller must kill the
+// process; after a reported error it ends by itself. Call it once, after the start
+// and after Close.
 func (p *Prepared) Outcome(limit time.Duration) error {
 	_ = p.status.SetReadDeadline(time.Now().Add(limit))
 	text, err := readAll(p.status)
@@ -122,8 +124,8 @@ func (p *Prepared) Outcome(limit time.Duration) error {
 	return r.err()
 }
 
-// Close closes the descriptors that were passed to the child. Outcome may be
-// called after it.
+// Close closes the descriptors that were passed to the child. Call it after the
+// start and before Outcome, which otherwise waits until its limit.
 func (p *Prepared) Close() {
 	for _, f := range p.Files {
 		_ = f.Close()

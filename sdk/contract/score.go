@@ -31,9 +31,9 @@ const maxScoreText = 64 << 10
 // path of the rules or under a usual key, or a map whose :text is one of these
 // as EDN or JSON. The text must contain nothing else, because a score among
 // other words may be a quotation of the judged text. The result is from 0 to 1
-// and exact. The error is :judge/no-score, :judge/score-out-of-range or
-// :judge/ambiguous-score; contradicting keys and several values in one text are
-// ambiguous.
+// and exact. The error is :judge/no-score, :judge/score-out-of-range,
+// :judge/ambiguous-score (contradicting keys, or several values in one text), or
+// :judge/rubric-invalid for a scale that is not [worst best].
 func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
 	low, high, e := rules.ends()
 	if e != nil {

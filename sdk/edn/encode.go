@@ -17,7 +17,7 @@ type EncodeError struct{ Problems []DecodeProblem }
 // Error returns "edn: encode: " and all problems with their paths.
 func (e *EncodeError) Error() string { return "edn: encode: " + joinProblems(e.Problems) }
 
-// Encode returns the value of x, the reverse of Decode: a struct becomes a map
+// Encode returns the value of x by the rules of Decode: a struct becomes a map
 // with keyword keys (strings or symbols with the tag options str and sym), a
 // field with omitempty is left out when it is empty, and the entries of a rest
 // field are added. Slices and arrays become vectors, Go maps become maps with

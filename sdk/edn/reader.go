@@ -44,7 +44,8 @@ func readText(s string, set *settings, json bool) (Value, error) {
 // ReadPrefix reads the first form of b and returns its length in bytes,
 // including anything before it; the text after it is not examined. To read a
 // stream, call it again with b[n:]; the error code "empty-input" means that no
-// form is left. The byte limit applies to the form, not to b.
+// form is left. The byte limit applies to these n bytes, not to the text after
+// them.
 func ReadPrefix(b []byte, opts ...Option) (v Value, n int, err error) {
 	set := newSettings(opts)
 	view := unsafe.String(unsafe.SliceData(b), min(len(b), set.limits.Bytes))

@@ -159,8 +159,8 @@ func (p *Process) confinement(c Command, path string, argv, env []string) (*conf
 	}.Prepare()
 }
 
-// confined waits until the trampoline has executed the program. On failure the
-// process has ended when it returns.
+// confined waits until the trampoline has executed the program. On failure it kills
+// the process and waits at most sessionKillLimit for its end.
 func (p *Process) confined(c Command, path string, orders *confine.Prepared) error {
 	orders.Close() // otherwise the status pipe never ends
 	defer orders.Abandon()

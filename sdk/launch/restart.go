@@ -6,7 +6,8 @@ import (
 )
 
 // Backoff returns the pause before the n-th restart in a row: first, doubled
-// n-1 times, at most longest.
+// n-1 times, at most longest. It has no jitter: the host adds it, and decides
+// about the restart, in host/internal/adapters/plugin/machine.go.
 func Backoff(n int, first, longest time.Duration) time.Duration {
 	pause := first
 	for i := 1; i < n && pause < longest; i++ {

@@ -284,10 +284,13 @@ func (r *Runner) Diagnose(context.Context) string {
 	return r.Report().String()
 }
 
-// Stdout implements runner.Runner: at most one line, then the end.
+// Stdout implements runner.Runner: the handshake line, and EOF when the process
+// ends. Without a handshake the reader gives no bytes, and EOF when the output
+// ends; after one that Accept rejected, the error of Accept.
 func (r *Runner) Stdout() io.ReadCloser { return r.hostOut }
 
-// Stderr implements runner.Runner: nothing until the process ends.
+// Stderr implements runner.Runner: the reader gives no bytes, and EOF when the
+// process ends.
 func (r *Runner) Stderr() io.ReadCloser { return r.hostErr }
 
 // Name implements runner.Runner.
@@ -301,7 +304,8 @@ func (r *Runner) ID() string {
 	return ""
 }
 
-// Wait implements runner.Runner. It returns at the exit of the process.
+// Wait implements runner.Runner. It returns when the process has exited or ctx
+// ends. The error is nil for a clean exit only.
 func (r *Runner) Wait(ctx context.Context) error {
 	proc := r.Process()
 	if proc == nil {

@@ -52,9 +52,10 @@ func (r AttachRecord) Write(path string) error {
 	return nil
 }
 
-// ReadAttachRecord reads a record. It returns :input/invalid with a hint if the
-// file is missing, is accessible to other users or is not a record of this
-// version, and :runtime/not-ready if the process has ended.
+// ReadAttachRecord reads a record. It returns :input/invalid if the file is
+// missing, is accessible to other users or is not a record of this version,
+// :runtime/not-ready if the socket of the process no longer exists, and an error
+// of the file system, without a type, if the file cannot be read.
 func ReadAttachRecord(path string) (AttachRecord, error) {
 	info, err := os.Stat(path)
 	switch {

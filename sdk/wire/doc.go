@@ -42,8 +42,9 @@
 // failure of the connection wraps a [TransportError], so that a supervisor can
 // distinguish an answer from a broken connection: :runtime/crashed for a lost
 // connection, :runtime/protocol for a message that violates this contract,
-// :timeout/hard and :canceled for the end of the context. If the context was
-// canceled with a *contract.Error as its cause, that error is returned.
+// :timeout/hard and :canceled for the end of the context, and otherwise
+// :runtime/invoke-failed. If the context was canceled with a *contract.Error as its
+// cause, that error is returned.
 //
 // # Concurrency
 //

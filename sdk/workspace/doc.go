@@ -16,5 +16,7 @@
 // db/write, because a call cannot have effects that its caller does not have.
 //
 // An Adapter is a value without state; it is safe for concurrent use. Errors are
-// of type *contract.Error: those of the intents, unchanged.
+// those of sdk.Host.Invoke, with those of the intents unchanged; input/invalid for
+// metadata that cannot be encoded; and runtime/protocol for an answer without the
+// expected form.
 package workspace

@@ -170,9 +170,11 @@ type staged struct {
 // change fails if a process has another description than its settings, rejects
 // its configuration, ends, or is not ready when ctx ends; then all new
 // processes are stopped in reverse order. The error is a [ChangeError] if a
-// plugin is at fault.
+// plugin is at fault. A process of an Optional plugin that is not ready does not
+// fail the change.
 //
-// One change is prepared at a time; others wait until their ctx ends.
+// One change is in progress at a time: Prepare blocks until the one before is
+// committed or rolled back, or ctx ends.
 func (s *Supervisor) Prepare(ctx context.Context, c Change) (*Prepared, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -195,7 +197,7 @@ func (s *Supervisor) Prepare(ctx context.Context, c Change) (*Prepared, error) {
 	return p, nil
 }
 
-// begin waits for the end of other changes.
+// begin waits until no other change is in progress, or ctx ends.
 func (s *Supervisor) begin(ctx context.Context) error {
 	select {
 	case s.changing <- struct{}{}:
@@ -308,7 +310,8 @@ func (s *Supervisor) unitFor(ctx context.Context, name string) (u *unit, fresh b
 	}
 }
 
-// await waits for all processes in parallel; the first failure ends it.
+// await waits for all processes in parallel; the first failure of a plugin that is
+// not optional ends it.
 func (p *Prepared) await(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -463,8 +466,9 @@ func (s *Supervisor) background(f func()) {
 }
 
 // install routes the calls of a plugin to its new edition, or begins its trial.
-// The returned function waits until that is over and the replaced processes
-// have ended; its error is the reason if the old edition stays.
+// The returned function waits until that is over and the replaced processes have
+// ended; its error is the reason if the old edition stays. If its ctx ends first,
+// an edition that is not yet current is stopped.
 func (s *Supervisor) install(st staged, cause Cause) func(context.Context) error {
 	u, e := st.unit, st.edition
 	u.mu.Lock()

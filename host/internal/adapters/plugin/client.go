@@ -227,9 +227,9 @@ func (c *Client) Await(ctx context.Context, capID string) error {
 	return t.unit.await(ctx)
 }
 
-// await waits until the plugin takes calls. It returns at once if that cannot
-// happen before the deadline of ctx, so that the caller has time for another
-// candidate.
+// await waits until the plugin takes calls. It returns an error at once if an
+// operator must act first, or if the next start is after the deadline of ctx, so
+// that the caller has time for another candidate.
 func (u *unit) await(ctx context.Context) error {
 	for {
 		u.mu.Lock()

@@ -379,7 +379,8 @@ func (p *process) shutdown(ctx context.Context) error {
 }
 
 // discard kills the process if it runs and releases all resources of the start.
-// It returns when the process has ended, within reapWait.
+// It waits at most reapWait for the end of the process, launch.DefaultOutputGrace
+// for its output and reapWait for go-plugin.
 func (p *process) discard(cause error) {
 	p.end(cause)
 	p.cleaned.Do(func() {

@@ -215,8 +215,9 @@ func (s *Supervisor) all() []*unit {
 	return append(slices.Collect(maps.Values(s.units)), slices.Collect(maps.Values(s.leaving))...)
 }
 
-// Await waits until the plugin takes calls. It returns an error if ctx ends, or if the plugin will
-// not take calls without an operator.
+// Await waits until the plugin takes calls. It returns an error if the plugin is unknown or ctx
+// ends. It does so without waiting if the plugin will not take calls without an operator, or not
+// start again before the deadline of ctx.
 func (s *Supervisor) Await(ctx context.Context, plugin string) error {
 	u, err := s.unit(plugin)
 	if err != nil {

@@ -272,10 +272,10 @@ func isPluginFault(err error) bool {
 // Swap replaces the current edition of a plugin by a new one with the same
 // settings, which starts a changed binary. The new program must have the same
 // description as the old one, except for its version. Settings.Swap decides
-// whether a trial precedes. Swap returns when the new edition has replaced the
-// old one and the old processes have ended, or with the reason why the old
-// edition stays. The transitions carry cause: [CauseSwap] for an operator,
-// [CauseQuality] for a remediation.
+// whether a trial precedes. Swap returns nil when the new edition has replaced the
+// old one and the old processes have ended, or at the end of ctx if they are still
+// ending; otherwise the reason why the old edition stays. The transitions carry
+// cause: [CauseSwap] for an operator, [CauseQuality] for a remediation.
 func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error {
 	u, err := s.unit(plugin)
 	if err != nil {

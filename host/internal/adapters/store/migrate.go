@@ -193,7 +193,7 @@ func (s *Store) Plan(ctx context.Context, to int) (m Migration, err error) {
 
 // Migrate changes the schema of a database to version to; a negative or unknown version means the
 // latest. The store must not be open. A lower version deletes data: without acceptLoss the error is
-// then a *LossError. With dryRun it changes nothing. It returns the migration in each case.
+// then a *LossError. With dryRun it changes nothing. It returns the migration in both cases.
 func Migrate(ctx context.Context, opts Options, to int, acceptLoss, dryRun bool) (_ Migration, err error) {
 	db, err := openAlone(ctx, opts)
 	if err != nil {

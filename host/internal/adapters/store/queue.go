@@ -112,7 +112,7 @@ func (q *queue) signal() {
 	}
 }
 
-// add queues a record. It blocks while the queue is full.
+// add queues a record. It blocks while the queue is full, until ctx ends.
 func (q *queue) add(ctx context.Context, it item) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -132,8 +132,8 @@ func (q *queue) add(ctx context.Context, it item) error {
 	return nil
 }
 
-// makeRoom blocks while the queue is full. It releases the lock meanwhile, which the
-// caller holds.
+// makeRoom blocks while the queue is full, until ctx ends. It releases the lock
+// meanwhile, which the caller holds.
 func (q *queue) makeRoom(ctx context.Context) error {
 	for q.err == nil && q.next.records()*q.weight >= q.limit && q.next.records() > 0 {
 		if q.next.room == nil {
@@ -173,7 +173,8 @@ func (q *queue) count(changes []budget.Counter) (wait func(ctx context.Context) 
 	}
 }
 
-// ask queues a request to reserve an amount, and returns when the answer is durable.
+// ask queues a request to reserve an amount, and waits until the answer is durable or
+// ctx ends. The request stays queued if ctx ends.
 func (q *queue) ask(ctx context.Context, a *ask) error {
 	q.mu.Lock()
 	if q.err != nil {
@@ -187,7 +188,7 @@ func (q *queue) ask(ctx context.Context, a *ask) error {
 	return b.wait(ctx)
 }
 
-// wait returns when the batch is durable, or failed.
+// wait returns when the batch is durable or failed, or when ctx ends.
 func (b *batch) wait(ctx context.Context) error {
 	select {
 	case <-b.done:
@@ -226,8 +227,8 @@ func (q *queue) hurry(b *batch) {
 	}
 }
 
-// run queues a job and waits for its end. Only a job that has not begun can be
-// canceled.
+// run queues a job and waits for its end, even if ctx ends meanwhile. If ctx has
+// ended before, the job is not queued.
 func (q *queue) run(ctx context.Context, do func(ctx context.Context) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -72,8 +72,8 @@ const (
 // marked as purged. A run without any record keeps its summary, like a removed run, with the error
 // journal/damaged.
 //
-// The errors are *LockedError, *NetworkError, *SchemaError and those of the file system. After an
-// error the damaged files are in their place.
+// The error is a *LockedError, *NetworkError or *SchemaError, that of ctx, or one of the file
+// system or of the new database. After an error the damaged files are in their place.
 func Repair(ctx context.Context, opts Options, dryRun bool) (_ *Repaired, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now

@@ -74,7 +74,7 @@ func (s *Store) changed(err error) error {
 }
 
 // Probe waits until the writer has executed a job. It blocks while the writer is stuck, for example
-// on a disk that does not respond, until ctx ends.
+// on a disk that does not respond, even if ctx ends meanwhile.
 func (s *Store) Probe(ctx context.Context) error { return s.queue.run(ctx, s.renew) }
 
 // renew renews the lease of this host.

@@ -32,7 +32,8 @@ const exportVersion = 1
 
 // Export writes a finished run with its values as lines of EDN and verifies them. The error is
 // run/not-found for an unknown run or one whose records were removed, and queue/invalid-transition
-// for a run that is not finished. After an error, to may hold a part of the run.
+// for a run that is not finished; a *Damage if a record or a value does not verify. After an error,
+// to may hold a part of the run.
 func (s *Store) Export(ctx context.Context, run string, to io.Writer) error {
 	row, err := s.finished(ctx, run, "export")
 	if err != nil {

@@ -91,7 +91,7 @@ func (s *Store) period() time.Duration {
 }
 
 // between makes the writer call do while no transaction is open, and waits for it until
-// the store ends.
+// the store ends or fails. It then returns nil, although do may not have been called.
 func (s *Store) between(do func(ctx context.Context) error) error {
 	j := &job{do: do, done: make(chan struct{})}
 	if s.queue.post(j) != nil {

@@ -23,8 +23,9 @@ type Cond struct {
 	kids []Cond
 }
 
-// Eval evaluates the condition in a frame. It never fails: unfilled slots are
-// false (IR-002, SLOT-010).
+// Eval evaluates the condition in a frame. It never fails: an unfilled slot is
+// false, unless its reference has a :slot/default, which is then tested (IR-002,
+// SLOT-010).
 func (c *Cond) Eval(f *Frame) bool {
 	if c == nil {
 		return true

@@ -187,7 +187,9 @@ func (s *Service) Recall(ctx context.Context, set *Settings, l Login) (p Princip
 // failed logins and until a hash slot is free. The error is auth/unauthorized, the same and
 // at the same cost for a wrong password, an unknown login and a locked account (AUTH-002);
 // auth/locked with the detail :retry-after-ms after too many failures from this network,
-// without checking the password (AUTH-020); or auth/busy.
+// without checking the password (AUTH-020); auth/busy if too many logins wait, ctx ends or
+// the accounts cannot be read; or journal/unavailable or runtime/internal if a weak hash of a
+// correct password cannot be replaced.
 func (s *Service) Password(ctx context.Context, set *Settings, l Login) (Principal, *contract.Error) {
 	locked, delay := s.failed.check(l.Name, l.Network, time.Now(), set.Locks)
 	if locked > 0 {

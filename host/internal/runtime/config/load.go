@@ -161,7 +161,10 @@ func Load(ctx context.Context, path string, opts Options) (*Config, diag.Diagnos
 	return l.config, l.config.Diagnostics
 }
 
-// Unreadable reports whether the load failed because a file could not be read.
+// Unreadable reports whether a file or directory of the configuration could not be read,
+// the file at the path of Load ends neither in .hcl nor in .hcl.json, or the directory
+// holds no configuration. Files above a size limit and includes that match no file do
+// not count.
 func (c *Config) Unreadable() bool {
 	return slices.ContainsFunc(c.Diagnostics, func(d diag.Diagnostic) bool {
 		return d.Severity == diag.SeverityError && d.Type == "config/include" && len(d.Path) == 0

@@ -19,7 +19,8 @@ type Store struct {
 	// File is the absolute path of the SQLite database; empty: there is none.
 	File string
 	// DSN is the secret with the connection string of the PostgreSQL database; nil: there is none.
-	// Lease is the lease of this host in it.
+	// Lease is the time without a sign of life after which another host takes over the runs of
+	// this one.
 	DSN     *expression.Secret
 	Lease   time.Duration
 	Sync    bool  // commits survive a power failure

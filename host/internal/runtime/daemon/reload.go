@@ -43,6 +43,10 @@ type reloads struct {
 // Reload applies the configuration files and returns the result; why is written to the log.
 // Concurrent reloads are serialized: all calls during a reload share the next one. If ctx ends, the
 // reload continues.
+//
+// Decisions that are made elsewhere: policy.Grant.Decide applies narrower rights to the runs in
+// progress (policy.Effects.InForce, set by newGeneration), and plugin.Supervisor.Plan chooses the
+// processes to replace.
 func (d *Daemon) Reload(ctx context.Context, why string) (edn.Value, *contract.Error) {
 	answer := make(chan reloaded, 1)
 	r := &d.reloads
@@ -195,7 +199,8 @@ func Findings(report edn.Value) []string {
 	return out
 }
 
-// reload takes the steps of HCL-039. On error nothing has changed.
+// reload takes the steps of HCL-039. On error nothing has changed, except for the
+// runtime/internal of commit, which follows the change of the plugins.
 func (d *Daemon) reload(ctx context.Context, dry bool) reloaded {
 	d.reloads.one.Lock()
 	defer d.reloads.one.Unlock()

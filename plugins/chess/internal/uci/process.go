@@ -43,7 +43,8 @@ func start(path string, args []string) (*process, error) {
 	return p, nil
 }
 
-// read passes on lines until the process closes its output, then waits for it.
+// read passes on lines until the process closes its output or writes a line that
+// is too long, then kills the process and waits for its end.
 func (p *process) read(stdout io.Reader) {
 	scan := bufio.NewScanner(stdout)
 	scan.Buffer(make([]byte, 4096), maxLine)

@@ -108,7 +108,8 @@ func (m Message) Marked() bool {
 	return m.Cache || slices.ContainsFunc(m.Parts, func(p Part) bool { return p.Cache })
 }
 
-// With returns the message with a text appended as a separate part.
+// With returns the message with text appended: as a part, or after an empty line of
+// Content if the message has no parts. It does not change m.
 func (m Message) With(text string) Message {
 	if m.Parts == nil {
 		m.Content += "\n\n" + text

@@ -56,7 +56,8 @@ func (p *Pool[S]) Warm(session, cause string) {
 }
 
 // Freeze stops the server of a session, or of all sessions, and prevents starts
-// until Thaw.
+// until Thaw. It does not wait for the end. The error is runtime/overloaded for a
+// session without a server if the pool already holds maxFrozen sessions.
 func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 	p.step(func(now time.Time) {
 		p.changed = true

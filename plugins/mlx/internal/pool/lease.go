@@ -23,7 +23,9 @@ const patience = 10 * time.Second
 
 // Acquire waits for a server of a session. While it waits, it calls waiting at
 // regular intervals. The caller must release the lease. The error is that of a
-// server that cannot run, of a full queue, or of ctx.
+// server that cannot run, runtime/overloaded for a full queue, model/frozen,
+// model/not-ready for a server that is starting unless Settings.Waits is set,
+// runtime/not-ready after Close, or timeout/hard or canceled if ctx ends.
 func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (*Lease[S], *contract.Error) {
 	if !p.set.PerSession {
 		session = ""
@@ -119,16 +121,16 @@ func (p *Pool[S]) loading(since time.Duration) *contract.Error {
 }
 
 // Context returns a context derived from ctx that is also canceled when the
-// server dies. The caller must call the cancel function.
+// server ends. The caller must call the cancel function.
 func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(l.run.dead, cancel)
 	return ctx, func() { stop(); cancel() }
 }
 
-// Died returns the error of a server that has died, or nil if it is alive. It
-// waits at most within, or until ctx ends, because a death is noticed with a
-// delay.
+// Died returns the error of a server that has ended, or nil if it is alive. It
+// waits at most within, or until ctx ends, because an exit is noticed with a delay;
+// if the server has ended, also until its remaining processes have been killed.
 func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Error {
 	ctx, cancel := transport.Within(ctx, l.pool.set.Clock, within)
 	defer cancel()

@@ -4,7 +4,7 @@
 // A Machine receives events (a call wants the server, the process became ready
 // or ended, an operator froze it) and returns transitions, which are reported
 // to people and logs, and actions, which the owner of the processes executes. A
-// Record counts the deaths of all servers of one model and blocks starts for a
+// Record counts the crashes of all servers of one model and blocks starts for a
 // time after too many.
 //
 //	cold -> starting -> ready <-> busy -> draining -> cold | frozen | stopped | failed

@@ -86,7 +86,7 @@ type Machine struct {
 	calls  int
 	after  State           // the state after draining
 	err    *contract.Error // why no other run may start
-	last   *contract.Error // the cause of the last run's death
+	last   *contract.Error // of the last crash or failed start; nil after a start
 
 	transitions []Transition
 	actions     []Action
@@ -112,8 +112,8 @@ func (m *Machine) Calls() int { return m.calls }
 // Alive reports whether the worker may have a process.
 func (m *Machine) Alive() bool { return m.state.alive() }
 
-// Died returns the cause of the last end that was not ordered, or nil after a
-// later run became ready.
+// Died returns the error of the last crash or failed start, or nil after a later
+// run became ready.
 func (m *Machine) Died() *contract.Error { return m.last }
 
 // Take returns the transitions and actions since the last Take.
@@ -233,8 +233,8 @@ func (m *Machine) End(now time.Time, run uint64) bool {
 	return true
 }
 
-// Gone records that no process of a run is left. err is the cause if the end
-// was not ordered. A failed start is not counted as a death if the server
+// Gone records that no process of a run is left. err is the cause; it is required
+// unless the end was ordered. A failed start is not counted as a crash if the server
 // cannot run on this machine or another process prevents the start.
 func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
 	switch {
@@ -257,7 +257,7 @@ func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
 	}
 }
 
-// death counts the death of a process that was ready. Deaths, possibly of other
+// death counts the crash of a process that was ready. Crashes, possibly of other
 // servers, may prevent the next start.
 func (m *Machine) death(now time.Time, err *contract.Error) {
 	m.last = m.record.died(now, err, now.Sub(m.ready))
@@ -274,7 +274,7 @@ func (m *Machine) settle(now time.Time, next State, cause string) {
 }
 
 // Suspect kills the process of a run that is alive but does not respond, and
-// counts it as a death.
+// counts that as a crash.
 func (m *Machine) Suspect(now time.Time, run uint64, err *contract.Error) {
 	if run != m.run || m.state != Ready && m.state != Busy {
 		return

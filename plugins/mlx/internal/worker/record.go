@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Deaths within window are a crash loop (MLX-009). Starts then pause, at first
-// for firstPause.
+// maxDeaths crashes within window are a crash loop (MLX-009). Starts then pause,
+// at first for firstPause.
 const (
 	maxDeaths    = 3
 	window       = 5 * time.Minute
@@ -17,8 +17,8 @@ const (
 	longestPause = 30 * time.Minute
 )
 
-// Record counts the deaths of all servers of one model, because the cause of
-// one death usually affects all of them.
+// Record counts the crashes of all servers of one model: the cause of one crash
+// usually affects all of them.
 type Record struct {
 	recheck time.Duration
 	deaths  []time.Time // within the window
@@ -48,7 +48,8 @@ func (r *Record) Until(now time.Time) time.Time {
 	return r.until
 }
 
-// Deaths returns the number of deaths in total and within the window.
+// Deaths returns the number of crashes in total, and of those within window since
+// the last crash loop or Clear.
 func (r *Record) Deaths(now time.Time) (total, lately int) {
 	r.deaths = launch.Recent(r.deaths, window, now)
 	return r.total, len(r.deaths)
@@ -65,9 +66,9 @@ func (r *Record) Clear() {
 	r.err, r.until, r.deaths, r.loops = nil, time.Time{}, nil, 0
 }
 
-// died counts a death. It returns the error of the interrupted calls: the given
-// one, or that of a crash loop, which then applies to later calls too. The
-// error holds the number of the death, so that a host that hears of it twice
+// died counts a crash. It returns the error of the interrupted calls: why, or that
+// of a crash loop, which then applies to later calls too. Its detail :deaths is the
+// number of crashes so far, so that a host that receives two errors of one crash
 // counts it once.
 func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) *contract.Error {
 	if lived >= window {

@@ -61,9 +61,10 @@ type External struct {
 // Run decides the formula with the program. When the context ends, the program
 // and its children are killed. After the timeout (0: none) the answer is
 // Unknown. The output is verified: the exit code must agree with the answer,
-// and a model must satisfy the formula. The error is typed: provider/error for
-// a program that fails or writes an invalid answer, runtime/invalid-result for
-// a wrong model.
+// and a model must satisfy the formula. The error is provider/not-configured for a
+// program that does not start, provider/error for one that fails or writes an
+// invalid answer, runtime/invalid-result for a wrong model, that of ctx, or one of
+// the file system, which has no type.
 func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (Answer, error) {
 	normal, a, ok := trivial(f)
 	if ok {

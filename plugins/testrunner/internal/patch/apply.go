@@ -37,8 +37,8 @@ const (
 )
 
 // Apply changes the tree at dir. If the patch does not fit, it leaves the tree
-// unchanged and returns a *Refusal. Any other error is a file system error,
-// after which the tree is in an undefined state.
+// unchanged and returns a *Refusal. Any other error is that of ctx, or one of the
+// file system, after which some files may be changed and others not.
 func (p *Patch) Apply(ctx context.Context, dir string) ([]Change, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

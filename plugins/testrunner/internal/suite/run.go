@@ -66,8 +66,9 @@ type StartError struct {
 func (e *StartError) Error() string { return fmt.Sprintf("start %s: %v", e.Command, e.Err) }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Run runs the suite. The error is a *StartError, or the error of ctx if ctx
-// ended first. No process of the run is left when Run returns.
+// Run runs the suite. The error is a *StartError, wraps that of ctx if ctx ended
+// first, or reports that the processes cannot be killed. Otherwise no process of
+// the run is left when Run returns.
 func Run(ctx context.Context, s Spec) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, fmt.Errorf("run %s: %w", s.Name(), err)

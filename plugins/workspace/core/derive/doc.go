@@ -36,7 +36,8 @@
 //
 // An Engine is safe for concurrent use. At most one call computes a (path, type)
 // at a time; others wait and then find the result. Errors are of type
-// *contract.Error: those of the store, and agent/*, synthesis/*,
-// regenerate/contended, generate/*, provider/*. An item of a batch that fails is
-// reported in the result; a request about one path returns the error.
+// *contract.Error: those of the packages store and policy, and agent/*,
+// synthesis/*, regenerate/contended, generate/*, provider/*, scan/unreadable. An
+// item of a batch that fails is reported in the result; a request about one path
+// returns the error.
 package derive

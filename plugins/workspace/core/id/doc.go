@@ -26,6 +26,6 @@
 // # Concurrency and failure
 //
 // All functions are pure and safe for concurrent use. A [Blob] belongs to one
-// goroutine. Only the parsers fail, with an error of type input/invalid that
-// names the reason.
+// goroutine. Functions that parse or check an id, a sum or a scheme fail with an
+// error of type input/invalid that names the reason.
 package id

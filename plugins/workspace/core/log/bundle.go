@@ -60,8 +60,8 @@ var (
 )
 
 // ReadBundle reads a bundle and passes its records to visit. It returns an error
-// at the first byte that does not verify; visit has then received the records
-// before it.
+// at the first byte that does not verify, and the first error of visit; visit has
+// then received the records before it.
 func ReadBundle(r io.Reader, visit func(Record) error) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	begin, stored, err := readRecord(in)

@@ -47,6 +47,8 @@
 // # Concurrency and failure
 //
 // Append and Close belong to one goroutine; Read is safe for concurrent use with
-// them. Errors are of type *contract.Error: store/io, store/read-only. [Damage]
-// names file and position of what does not verify.
+// them. Errors are of type *contract.Error: store/io, store/read-only,
+// store/corrupt for a missing segment, limit/exceeded for a record that is too
+// large. Those of [ReadBundle] have no type. [Damage] names file and position of
+// what does not verify.
 package log

@@ -247,7 +247,9 @@ const maxSources = 100
 
 // renames pairs removed with added files as git does for exact renames: for each
 // added file in order the first removed one of equal content that is not taken,
-// preferably one of the same name. Links and repositories need the same mode.
+// preferably one of the same name. Links and repositories need the same mode. The
+// renames of tree.Changes are not used: they leave out empty files, links and content
+// that occurs several times, which git pairs.
 func (d *differ) renames(added, removed []tree.Change) {
 	sources := map[id.ID][]int{}
 	for i, c := range removed {

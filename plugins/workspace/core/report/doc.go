@@ -10,5 +10,7 @@
 // # Concurrency and failure
 //
 // Facts are immutable, and the functions are safe for concurrent use. Errors are
-// those of the store, and input/invalid for expressions that do not parse.
+// those of the store; input/invalid for expressions that do not parse and for
+// states that cannot be compared; workspace/unscanned if there is no tree; and
+// runtime/internal.
 package report

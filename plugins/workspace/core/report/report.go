@@ -123,9 +123,9 @@ type Directory struct {
 	path string
 }
 
-// New returns the report of a state. It returns an error if a condition needs a
-// validation that the request does not have, because that condition would never
-// be met.
+// New returns the report of a state. It returns workspace/unscanned if f has no
+// tree, and runtime/internal if a condition needs a validation that the request
+// does not have, because that condition would never be met.
 func New(f *Facts, r Request) (*Report, error) {
 	if f.Tree == nil {
 		return nil, contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("report", "")

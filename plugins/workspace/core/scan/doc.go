@@ -27,6 +27,7 @@
 //
 // Errors are of type *contract.Error: scan/unreadable lists what could not be
 // read, ignore/invalid names an ignore file that cannot be used, limit/exceeded
-// names the limit, workspace/not-found and workspace/root-denied are about the
-// root. A scan that fails has no result.
+// names the limit, path/invalid names a path of the options, workspace/not-found
+// and workspace/root-denied are about the root. Others are store/io and, if the
+// context ends, canceled or timeout/hard. A scan that fails has no result.
 package scan

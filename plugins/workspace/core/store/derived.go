@@ -50,8 +50,9 @@ func (r *frames) ofBasis(ctx context.Context, path, frameType, agent string, bas
 
 // PutDerived appends a frame that was made from other frames or from a file, and
 // makes it the head. It computes the basis again and returns ErrMoved if it
-// differs. A frame that already exists becomes the head without a mark; if it
-// already is, nothing is written.
+// differs, and frame/immutable if the frame exists with other text. A frame that
+// already exists becomes the head without a mark of Invalidate; if it already is,
+// nothing is written except a text that the store has dropped.
 func (tx *Tx) PutDerived(n NewFrame) (*Put, error) {
 	r := tx.frames()
 	now, err := tx.derivable(r, n)
@@ -118,9 +119,10 @@ func (tx *Tx) derivable(r *frames, n NewFrame) (*Version, error) {
 }
 
 // MoveHead makes a stored frame the head of the current state of its path, and
-// removes a mark. It writes nothing if the frame is the head by path and has no
-// mark. It returns ErrMoved if the basis of the frame would now differ; asOf is
-// that of NewFrame.
+// removes the mark that Invalidate set. It writes nothing if the frame is the
+// head by path and has no mark. It returns ErrMoved if the basis of the frame
+// would now differ. asOf is the state that the basis was computed from, see
+// NewFrame.AsOf.
 func (tx *Tx) MoveHead(frame id.ID, asOf uint64) (*Put, error) {
 	ctx := context.Background()
 	r := tx.frames()

@@ -72,9 +72,12 @@
 //
 // # Concurrency and failure
 //
-// A Store is safe for concurrent use. Errors are of type *contract.Error:
-// store/locked, store/io, store/corrupt, store/version, store/read-only,
-// workspace/not-found, workspace/exists, runtime/overloaded, seq/unknown, and
-// those of frames: frame/*, head/conflict, path/not-in-tree. After
-// a failed fsync the store takes no writes until it is opened again.
+// A Store is safe for concurrent use. Errors, except [ErrMoved], are of type
+// *contract.Error: store/locked, store/io, store/corrupt, store/version,
+// store/read-only, workspace/not-found, workspace/exists, workspace/unscanned,
+// runtime/overloaded, runtime/internal, seq/unknown, seq/compacted, input/invalid,
+// limit/exceeded; those of paths and frames: frame/*, head/conflict, node/*,
+// path/invalid, path/not-in-tree; those of exports: import/invalid,
+// import/conflict; and canceled or timeout/hard if the context ends. After a
+// failed fsync the store takes no writes until it is opened again.
 package store

@@ -21,7 +21,7 @@ import (
 
 // Verify validates the data directory of a closed store and changes nothing.
 // Every defect is a finding of the report. It returns an error only if dir has
-// no store, for a store of a newer version, and for a disk that cannot be read.
+// no store, the store has a newer version, the disk cannot be read, or ctx ends.
 func Verify(ctx context.Context, dir string, check Check) (*Report, error) {
 	v := &validator{dir: dir, check: check}
 	if err := v.identify(); err != nil {

@@ -39,8 +39,8 @@ func Diff(older, newer *Tree) *Changes {
 	return c
 }
 
-// NewChanges returns the changes as sorted lists, without those whose nodes are
-// equal.
+// NewChanges sorts list in place by path, drops changes whose nodes have equal ids
+// and finds renames. Paths must be unique. Unchanged stays 0.
 func NewChanges(list []Change) *Changes {
 	slices.SortFunc(list, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	c := &Changes{}
@@ -111,7 +111,9 @@ func (c *Changes) entries(path string, as, bs []*Node) {
 	}
 }
 
-// renames pairs removed with added files.
+// renames pairs a removed with an added file if no other removed or added file has
+// their content, so that a pair is never a guess. Package report pairs by git's rule
+// instead, because its diff must list the renames that git lists.
 func (c *Changes) renames() {
 	from, to := once(c.Removed, func(x Change) *Node { return x.Old }), once(c.Added, func(x Change) *Node { return x.New })
 	for _, added := range c.Added {

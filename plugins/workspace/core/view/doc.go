@@ -19,5 +19,6 @@
 //
 // All functions are safe for concurrent use and write nothing. Errors of parsing
 // have the type input/invalid; their details hold the EDN path of the entry, the
-// reason and what is allowed. Other errors are those of the store.
+// reason and what is allowed. A composition can also fail with limit/exceeded or
+// compose/custom-failed. Other errors are those of the store.
 package view

@@ -31,5 +31,6 @@
 // its hooks run in Next. A scan that fails is reported as Error and tried again.
 // If the root is removed, replaced or unmounted, the last event is RootLost, and
 // Next then returns watch/root-lost. Other errors are those of packages scan and
-// store. The workspace must stay open until Close has returned.
+// store, that of ctx, and canceled after Close. The workspace must stay open until
+// Close has returned.
 package watch

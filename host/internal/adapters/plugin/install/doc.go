@@ -25,7 +25,8 @@
 //
 // An archive is untrusted input: names that lead out of it, links, devices, and
 // contents beyond the limits are rejected before the store changes. Errors are
-// *contract.Error with the type input/invalid for a bad archive, not-found for
-// an unknown name, and conflict for a version that is taken; others are I/O
-// errors. A failed Add leaves nothing behind.
+// *contract.Error with the type input/invalid for a bad archive or name, not-found
+// for an unknown name, import/conflict for a version that is taken, and
+// invalid-request for a store without a directory; others are those of
+// Source.Identify and of the file system. A failed Add leaves nothing behind.
 package install

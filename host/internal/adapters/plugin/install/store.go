@@ -179,7 +179,8 @@ type Source struct {
 
 // Add installs a program in the first directory of the store. If the same program is installed
 // already, it returns that installation. The error is import/conflict if the name and version are
-// installed with another content.
+// installed with another content, input/invalid if one of them cannot be used, and invalid-request
+// if the store has no directory.
 func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if len(s.dirs) == 0 {
 		return Installed{}, contract.Errorf("invalid-request",

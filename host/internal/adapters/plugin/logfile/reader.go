@@ -25,7 +25,7 @@ type Reader struct {
 // logPoll is the polling interval of Next.
 const logPoll = 100 * time.Millisecond
 
-// OpenReader starts reading at the oldest line that is kept. The error is
+// OpenReader starts reading at the oldest line that is kept. The error wraps
 // fs.ErrNotExist if the log was never written.
 func OpenReader(path string) (*Reader, error) {
 	r := &Reader{path: path, buf: make([]byte, 64<<10)}

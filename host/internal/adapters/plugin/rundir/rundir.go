@@ -53,9 +53,10 @@ func Base(xdgRuntimeDir string, uid int) string {
 	return filepath.Join("/tmp", "ferment-"+strconv.Itoa(uid))
 }
 
-// Open creates and locks a new directory below base, after removing
-// those of ended hosts. It rejects a base that other users may write, and one
-// that is too long for sockets ([PathTooLongError]).
+// Open creates and locks a new directory below base, after removing those of ended
+// hosts. It creates base if it is missing. It rejects a base that another user owns or
+// that is open to others at all (expected mode 0700), and one that is too long for
+// sockets ([PathTooLongError]).
 func Open(base string) (*Dir, error) {
 	abs, err := filepath.Abs(base)
 	if err != nil {
@@ -175,8 +176,8 @@ func Sweep(base string) ([]string, error) {
 	return swept, nil
 }
 
-// privateDir creates dir, or checks that an existing one belongs to this user
-// alone: below /tmp another user may have created it.
+// privateDir creates dir, or checks that an existing one belongs to this user and has
+// no permissions for others: below /tmp another user may have created it.
 func privateDir(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return err

@@ -146,8 +146,8 @@ func (r *Rescorer) Stop() {
 	r.wakeLoop()
 }
 
-// Served records that a model gave a grade that the record of the judge does not
-// contain, which makes a measurement due. It does not block.
+// Served records that model, which the calibration record of judge does not cover, gave
+// a grade. A measurement is then due. Unknown judges are ignored. Served does not block.
 func (r *Rescorer) Served(judge, model string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -53,8 +53,9 @@ func (l *Live) Close() {
 	l.show = nil
 }
 
-// send shows an event. It blocks until the reader has begun to read and has
-// taken the event, or ctx ends.
+// send shows an event. It blocks until the reader begins or ctx ends, then until the
+// reader has taken the event, even if ctx ends. It drops the event if the reader has
+// stopped or ctx ends first.
 func (l *Live) send(ctx context.Context, e journal.Event) {
 	if l == nil {
 		return

@@ -60,7 +60,7 @@ func (p *Pace) add(n int) {
 	p.unread += n
 }
 
-// wait blocks until at most maxUnread bytes are unread, or ctx ends.
+// wait blocks until at most maxUnread bytes are unread, Close is called, or ctx ends.
 func (p *Pace) wait(ctx context.Context) {
 	if p == nil {
 		return

@@ -169,9 +169,9 @@ func (s *Attempt) Live() bool { return s != nil && s.mode != GatePassed }
 // Reports reports whether the run has a reader for events that are not recorded.
 func (s *Attempt) Reports() bool { return s != nil && s.writer.live != nil }
 
-// Report sends an event that is not recorded to the reader of the run. It blocks
-// until the reader has begun to read and has taken the event, or ctx ends. It must be
-// called only if Reports is true.
+// Report sends an event that is not recorded to the reader of the run. It blocks until
+// the reader begins or ctx ends, then until the reader has taken the event, even if ctx
+// ends. A reader that has stopped gets nothing. Call Report only if Reports is true.
 func (s *Attempt) Report(ctx context.Context, e journal.Event) { s.writer.live.send(ctx, e) }
 
 // maxSaid bounds the streamed text of one attempt, in bytes. One string of an answer
@@ -197,8 +197,8 @@ func IsValue(piece edn.Value) bool {
 }
 
 // Receive takes a piece of the answer; pieces that are not text are ignored. It blocks
-// while the reader of the stream is behind. Too much text, or the retraction of
-// committed text, sets Failure and calls stop.
+// while the reader of the stream is behind and ctx has not ended. Too much text, or the
+// retraction of committed text, sets Failure and calls stop.
 func (s *Attempt) Receive(ctx context.Context, piece edn.Value, stop func()) {
 	kind, _ := piece.Key("kind").AsKeyword()
 	switch kind {

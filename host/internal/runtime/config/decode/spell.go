@@ -104,7 +104,7 @@ func spellRate(v edn.Value) string {
 // with the last letter of the escape.
 var composed = regexp.MustCompile(`(\\(?:[bfnrt]|u[0-9a-fA-F]{4}))([\x{0300}-\x{036f}])`)
 
-// SpellEDN returns data as a call of edn.
+// SpellEDN returns v in native HCL syntax: a call of the function edn.
 func SpellEDN(v edn.Value) string {
 	text := composed.ReplaceAllStringFunc(v.String(), func(s string) string {
 		accent, size := utf8.DecodeLastRuneInString(s)

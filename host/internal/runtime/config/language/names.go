@@ -41,7 +41,8 @@ func Subject(path []string) string {
 	return path[len(path)-1] + " in " + Title(path[:len(path)-1])
 }
 
-// KeyOf returns the EDN key of an HCL name: a_b is :a-b.
+// KeyOf returns the EDN key of an HCL name: a_b is :a-b. A name that is not a keyword
+// becomes a string, unchanged.
 func KeyOf(name string) edn.Value {
 	k, err := edn.Keyword(strings.ReplaceAll(name, "_", "-"))
 	if err != nil {
@@ -63,7 +64,8 @@ func PartName(path []edn.Value) string {
 	return b.String()
 }
 
-// HCLName is the inverse of KeyOf for the name of a keyword.
+// HCLName returns the HCL name of a keyword: a-b? is a_b. KeyOf restores neither a final
+// question mark nor an underscore.
 func HCLName(keyword string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(keyword, "?"), "-", "_")
 }

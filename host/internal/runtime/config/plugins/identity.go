@@ -17,9 +17,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Key identifies the inputs of a process of the plugin: the class P values, the
-// resolved config with keyed hashes of secrets and hashes of the files that it
-// names, and the program. A reload keeps the process if the key is unchanged.
+// Key is a hash of the inputs of a process of the plugin: the attributes of class
+// language.ReloadPlugin, the resolved config with keyed hashes of secrets and hashes of
+// the files that it names, and the hash of the program. view.Compare reports a plugin as
+// replaced if its key changed, and Config.Answers includes it. Which processes a reload
+// of the daemon replaces does not depend on it: Supervisor.Plan of package
+// adapters/plugin decides that.
 func (p Plugin) Key() string { return p.key }
 
 // maxReadHash is the largest file whose content is hashed; a larger file is

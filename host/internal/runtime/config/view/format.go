@@ -90,7 +90,7 @@ func formatJSON(s *diag.Source, out Formatted) Formatted {
 }
 
 // FormatFileAs formats a file that messages call name. It returns an error only
-// if the file cannot be read.
+// if the file cannot be read or is larger than syntax.MaxFileBytes.
 func FormatFileAs(name, path string) (Formatted, error) {
 	raw, rerr := disk.ReadConfig(name, path, syntax.MaxFileBytes)
 	if rerr != nil {

@@ -17,5 +17,6 @@
 // [Synthesizer] that is registered with a name and a version.
 //
 // All types are immutable and safe for concurrent use. Errors are of type
-// input/invalid, synthesis/too-large and synthesis/custom-failed.
+// input/invalid, synthesis/too-large, synthesis/custom-failed, and timeout/hard
+// for a custom policy that does not answer in time.
 package policy

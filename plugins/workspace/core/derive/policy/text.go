@@ -177,7 +177,7 @@ func (p *Policy) custom(ctx context.Context, dir string, frames []Frame, limit i
 }
 
 // customFailed returns synthesis/custom-failed, which can be retried if its
-// cause can. A policy that did not answer in time is the timeout.
+// cause can; or timeout/hard for a policy that did not answer in time.
 func customFailed(dir string, err error) error {
 	cause := contract.AsError(err)
 	if strings.HasPrefix(cause.Type, "timeout/") || cause.Type == "queue/deadline-exceeded" {
