@@ -323,11 +323,14 @@ func importText(p *page, out edn.Value) {
 }
 
 func compactText(p *page, out edn.Value) {
-	verb, freed := "purged", "freed"
+	verb, freed, dropped := "purged", "freed", "is dropped"
 	if out.Key("dry-run?").Truthy() {
-		verb, freed = "would purge", "would free"
+		verb, freed, dropped = "would purge", "would free", "would be dropped"
 	}
 	p.line("%s %s, %s %s", verb, counted(number(out.Key("purged")), "frame"), freed, size(number(out.Key("bytes-freed"))))
+	if oldest := out.Key("oldest"); !oldest.IsNil() {
+		p.line("history before transaction %s %s, except named states", plain(oldest), dropped)
+	}
 }
 
 func tombstoneText(p *page, out edn.Value) {
