@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -106,6 +107,30 @@ func TestIgnoredPathsNameTheRule(t *testing.T) {
 	first, _ := in.Key("results").Nth(0)
 	assert.Contains(t, first.Key("error").Key("message").String(), ".gitignore:2")
 	assert.NotContains(t, b.failure("path/not-in-tree", "context/get-node", `{:path "src/none"}`).Message, ".gitignore")
+}
+
+// WS-033, WS-185: explain and errors say why a path is not in the tree that no rule ignores.
+func TestSkippedPaths(t *testing.T) {
+	b := start(t, map[string]string{".gitignore": "ignored\n", "d/x": "1"})
+	require.NoError(t, os.Symlink("d", filepath.Join(b.root, "link")))
+	for _, name := range []string{"pipe", "ignored"} {
+		require.NoError(t, syscall.Mkfifo(filepath.Join(b.root, name), 0o600))
+	}
+	b.call("workspace/scan", `{}`)
+	for path, why := range map[string]string{"pipe": "FIFO", "link/x": "symlink link"} {
+		out := b.call("workspace/ignore", `{:op :explain :path "`+path+`"}`)
+		assert.False(t, out.Key("ignored?").Truthy(), path)
+		assert.Contains(t, out.Key("skipped").String(), why)
+		failed := b.failure("path/not-in-tree", "context/get-node", `{:path "`+path+`"}`)
+		assert.Contains(t, failed.Message, why)
+		assert.NotContains(t, failed.Hint, "explain", path)
+	}
+	for path, ignored := range map[string]bool{"d/x": false, "link": false, "d/none": false, "ignored": true, ".git/config": true} {
+		out := b.call("workspace/ignore", `{:op :explain :path "`+path+`"}`)
+		assert.Equal(t, ignored, out.Key("ignored?").Truthy(), path)
+		assert.True(t, out.Key("skipped").IsNil(), path)
+		assert.NotEqual(t, "0", out.Key("line").String(), path)
+	}
 }
 
 // WS-185, WS-210: a path that was deleted or removed is node/deleted for every intent,

@@ -242,6 +242,26 @@ func TestEditIgnore(t *testing.T) {
 	}
 }
 
+// WS-033: a path in a nested repository that is one node is not ignored, but skipped.
+func TestExplainNestedRepository(t *testing.T) {
+	coretest.NeedGit(t)
+	root := t.TempDir()
+	write(t, root, "a", "n/d/b")
+	coretest.Init(t, filepath.Join(root, "n"), "sha1").Run("commit", "--quiet", "--allow-empty", "--message", "first")
+	w := open(t, root)
+	w.mustScan(t, scan.Options{Boundaries: true})
+	for path, want := range map[string]string{"a": "", "n": "", "n/d/b": "nested repository n", "n/none": "nested repository n"} {
+		d, err := w.Explain(background, path, false, nil)
+		require.NoError(t, err)
+		assert.False(t, d.Ignored, path)
+		if want == "" {
+			assert.Empty(t, d.Skipped, path)
+		} else {
+			assert.Contains(t, d.Skipped, want, path)
+		}
+	}
+}
+
 // WS-185, WS-210: an error about a path that is ignored names the rule.
 func TestNotInTreeNamesTheRule(t *testing.T) {
 	root := t.TempDir()

@@ -267,6 +267,10 @@ func explainText(p *page, out edn.Value) {
 		rule += " " + fmt.Sprintf("%q", plain(out.Key("pattern")))
 	}
 	switch ignored := out.Key("ignored?").Truthy(); {
+	case !out.Key("skipped").IsNil():
+		p.line("not ignored, but not in the tree: %s", plain(out.Key("skipped")))
+	case ignored && plain(out.Key("source")) == "built-in":
+		p.line("ignored: %s is never part of the tree", name(plain(out.Key("at"))))
 	case ignored && rule != "":
 		p.line("ignored by %s", rule)
 	case ignored:
