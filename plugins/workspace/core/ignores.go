@@ -175,8 +175,12 @@ func (w *Workspace) dryIgnore(ctx context.Context, c *IgnoreChange, text []byte,
 // checkPattern returns an error unless a pattern is one line that can match.
 func checkPattern(p string) error {
 	if err := ignore.Check(p); err != nil {
+		hint := "write one pattern as in a .gitignore file, such as *.log"
+		if strings.HasPrefix(p, "#") {
+			hint = "a pattern that begins with # is written as \\#"
+		}
 		return contract.Errorf("input/invalid", "the pattern %q cannot be used: %w", p, err).WithOp("ignore", p).
-			WithHint("a pattern that begins with # is written as \\#")
+			WithHint(hint)
 	}
 	return nil
 }

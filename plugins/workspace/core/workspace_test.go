@@ -239,6 +239,7 @@ func TestEditIgnore(t *testing.T) {
 	for _, bad := range []string{"", "# x", "a\nb", "a\x00", "!"} {
 		_, err := w.EditIgnore(background, "p", []string{bad}, nil, false, scan.Options{})
 		require.ErrorIs(t, err, contract.OfType("input/invalid"), "%q", bad)
+		assert.Equal(t, bad == "# x", strings.Contains(contract.AsError(err).Hint, "begins with #"), "%q", bad)
 	}
 }
 

@@ -108,6 +108,7 @@ func TestMisuse(t *testing.T) {
 		"context get-node --max-frames -1":                 `expected a whole number`,
 		"context get-node --view fresh --max-frames 3":     `--view NAME has its own limits`,
 		"context get-node --view {:a":                      `expected EDN`,
+		"context get-node --view bad{":                     `expected a name of letters, digits and the characters . _ - /, or EDN`,
 		"context get-node --ordering name":                 `expected recency, type or agent`,
 		"context get-head a":                               `get-head needs --type TYPE`,
 		"context synthesize a":                             `synthesize needs --type TYPE`,
