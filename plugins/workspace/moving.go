@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -200,10 +201,10 @@ func decodeExport(encoded string) ([]byte, error) {
 // bundle reads and verifies an export in the input: its bytes, a file below the
 // allowed roots, or an upload. at is where the input has it.
 func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
-	encoded, _ := in.Key("content/b64").AsString()
+	encoded, sent := in.Key("content/b64").AsString()
 	name, _ := in.Key("file").AsString()
 	want, _ := in.Key("blob").AsString()
-	if encoded != "" && name != "" || encoded == "" && name == "" && want == "" {
+	if sent && name != "" || !sent && name == "" && want == "" {
 		return nil, invalid(edn.Vector(append(at, edn.K("content/b64"))...),
 			"expected one of :content/b64, :file and :blob")
 	}
@@ -212,7 +213,7 @@ func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
 	switch {
 	case name != "":
 		content, err = r.readExport(name)
-	case encoded != "":
+	case sent:
 		content, err = decodeExport(encoded)
 	default:
 		content, err = r.uploads.content(want)
@@ -222,10 +223,14 @@ func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
 	}
 	sum := blake3.Sum256(content)
 	if want != "" && want != "b3:"+hex.EncodeToString(sum[:]) {
-		if name == "" && encoded == "" {
+		if name == "" && !sent {
 			r.uploads.drop(want)
 		}
 		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, not %s", sum, want)
+	}
+	if len(content) == 0 {
+		return nil, contract.Errorf("import/invalid", "the file is empty, expected an export of a workspace").
+			WithOp("import", cmp.Or(name, want))
 	}
 	return store.ReadExport(bytes.NewReader(content))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -105,6 +107,57 @@ func TestIgnoredPathsNameTheRule(t *testing.T) {
 	first, _ := in.Key("results").Nth(0)
 	assert.Contains(t, first.Key("error").Key("message").String(), ".gitignore:2")
 	assert.NotContains(t, b.failure("path/not-in-tree", "context/get-node", `{:path "src/none"}`).Message, ".gitignore")
+}
+
+// WS-033, WS-185: explain and errors say why a path is not in the tree that no rule ignores.
+func TestSkippedPaths(t *testing.T) {
+	b := start(t, map[string]string{".gitignore": "ignored\n", "d/x": "1"})
+	require.NoError(t, os.Symlink("d", filepath.Join(b.root, "link")))
+	for _, name := range []string{"pipe", "ignored"} {
+		require.NoError(t, syscall.Mkfifo(filepath.Join(b.root, name), 0o600))
+	}
+	b.call("workspace/scan", `{}`)
+	for path, why := range map[string]string{"pipe": "FIFO", "link/x": "symlink link"} {
+		out := b.call("workspace/ignore", `{:op :explain :path "`+path+`"}`)
+		assert.False(t, out.Key("ignored?").Truthy(), path)
+		assert.Contains(t, out.Key("skipped").String(), why)
+		failed := b.failure("path/not-in-tree", "context/get-node", `{:path "`+path+`"}`)
+		assert.Contains(t, failed.Message, why)
+		assert.NotContains(t, failed.Hint, "explain", path)
+	}
+	for path, ignored := range map[string]bool{"d/x": false, "link": false, "d/none": false, "ignored": true, ".git/config": true} {
+		out := b.call("workspace/ignore", `{:op :explain :path "`+path+`"}`)
+		assert.Equal(t, ignored, out.Key("ignored?").Truthy(), path)
+		assert.True(t, out.Key("skipped").IsNil(), path)
+		assert.NotEqual(t, "0", out.Key("line").String(), path)
+	}
+}
+
+// WS-185, WS-210: a path that was deleted or removed is node/deleted for every intent,
+// and the next step is what brings it back; what only reads can do is named for reads only.
+func TestGonePaths(t *testing.T) {
+	b := start(t, map[string]string{"a/x": "1", "b/x": "2"})
+	b.call("workspace/scan", `{}`)
+	b.call("workspace/delete", `{:path "a"}`)
+	require.NoError(t, os.RemoveAll(filepath.Join(b.root, "b")))
+	b.call("workspace/scan", `{}`)
+	for intent, in := range map[string]string{
+		"context/get-node":   ``,
+		"context/compose":    ``,
+		"context/report":     ``,
+		"context/put-frame":  `:frame/type "note" :content "x"`,
+		"context/generate":   `:producer :extract/text`,
+		"context/regenerate": ``,
+		"context/synthesize": `:frame/type "note" :policy :concatenate`,
+	} {
+		for path, step := range map[string]string{"a": "workspace restore PATH", "b": "workspace scan"} {
+			err := b.failure("node/deleted", intent, `{:path "`+path+`" `+in+`}`)
+			assert.Contains(t, err.Hint, step, "%s %s", intent, path)
+			reads := intent == "context/get-node" || intent == "context/compose" || intent == "context/report"
+			assert.Equal(t, reads, strings.Contains(err.Hint, ":as-of"), "%s: %s", intent, err.Hint)
+			assert.Equal(t, intent == "context/get-node", strings.Contains(err.Hint, ":include"), "%s: %s", intent, err.Hint)
+		}
+	}
 }
 
 // WS-194: equal states give equal reports, however many transactions led to them.

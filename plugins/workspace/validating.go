@@ -188,12 +188,15 @@ func (r *request) explain(ctx context.Context) (edn.Value, error) {
 
 func putDecision(out *edn.MapBuilder, d *scan.Decision) {
 	out.Key("ignored?", edn.Bool(d.Ignored))
+	out.OptText("skipped", d.Skipped)
 	if d.Source == "" {
 		out.Key("source", edn.Nil())
 		return
 	}
 	out.Key("source", edn.Text(d.Source))
-	out.Key("line", number(d.Line))
+	if d.Line > 0 {
+		out.Key("line", number(d.Line))
+	}
 	out.Key("pattern", edn.Text(d.Pattern))
 	out.OptText("at", d.At)
 }

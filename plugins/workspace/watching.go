@@ -160,7 +160,7 @@ func (r *request) regenerateAfter() (func(context.Context, *watch.Event) (any, e
 			switch {
 			case context.Cause(ctx) != nil:
 				return nil, context.Cause(ctx)
-			case errors.Is(err, contract.OfType("path/not-in-tree")): // the next batch has its removal
+			case store.IsMissing(err): // the next batch has its removal
 				delete(pending, path)
 			case err != nil:
 				problems = append(problems, err)

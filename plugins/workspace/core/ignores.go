@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
@@ -38,31 +39,54 @@ func linesOf(text []byte) []string {
 }
 
 // Explain returns why a path is ignored or not, by the rules that are on the
-// disk now. directory states whether a path that does not exist is a directory.
+// disk now, or why scans skip it otherwise. directory states whether a path that does not exist is a directory.
 func (w *Workspace) Explain(ctx context.Context, path string, directory bool, patterns *ignore.List) (*scan.Decision, error) {
 	o := scan.Options{Patterns: patterns}
 	if err := w.prepare(ctx, &o); err != nil {
 		return nil, err
 	}
-	return scan.Explain(o, path, directory)
+	d, err := scan.Explain(o, path, directory)
+	if err != nil || d.Ignored || d.Skipped != "" {
+		return d, err
+	}
+	return d, w.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
+		for at := path; at != ""; {
+			at = tree.Parent(at)
+			now, err := v.Current(ctx, at)
+			if err != nil {
+				return err
+			}
+			if now != nil && now.Mode == id.Repo {
+				d.Skipped = fmt.Sprintf("it lies in the nested repository %s, which is one node", store.Shown(at))
+				return nil
+			}
+		}
+		return nil
+	})
 }
 
-// NotInTree adds the rule that ignores a path to an error of type path/not-in-tree or
-// node/not-found. It returns any other error, and an error about a path that is not
-// ignored, unchanged.
+// NotInTree adds the rule that ignores a path, or why scans skip it, to an error of type
+// path/not-in-tree or node/not-found. It returns any other error, and an error about a path
+// that is neither ignored nor skipped, unchanged.
 func (w *Workspace) NotInTree(ctx context.Context, err error, path string) error {
 	e := contract.AsError(err)
 	if e == nil || e.Type != "path/not-in-tree" && e.Type != "node/not-found" {
 		return err
 	}
 	d, failed := w.Explain(ctx, path, false, nil)
-	if failed != nil || !d.Ignored {
+	if failed != nil || !d.Ignored && d.Skipped == "" {
 		return err
 	}
 	named := *e
 	named.Message = fmt.Sprintf("it is not in the tree: %s", d)
-	return named.WithDetail("source", edn.Text(d.Source)).WithDetail("line", edn.Int(int64(d.Line))).WithDetail("pattern", edn.Text(d.Pattern)).
-		WithHint("ferment workspace ignore explain " + path)
+	if !d.Ignored {
+		return named.WithHint("choose a file, a directory or a symlink that is in the tree")
+	}
+	out := named.WithDetail("source", edn.Text(d.Source)).WithDetail("pattern", edn.Text(d.Pattern))
+	if d.Line > 0 {
+		out = out.WithDetail("line", edn.Int(int64(d.Line)))
+	}
+	return out.WithHint("ferment workspace ignore explain " + path)
 }
 
 // IgnoreChange is the result of EditIgnore.
@@ -151,8 +175,12 @@ func (w *Workspace) dryIgnore(ctx context.Context, c *IgnoreChange, text []byte,
 // checkPattern returns an error unless a pattern is one line that can match.
 func checkPattern(p string) error {
 	if err := ignore.Check(p); err != nil {
+		hint := "write one pattern as in a .gitignore file, such as *.log"
+		if strings.HasPrefix(p, "#") {
+			hint = "a pattern that begins with # is written as \\#"
+		}
 		return contract.Errorf("input/invalid", "the pattern %q cannot be used: %w", p, err).WithOp("ignore", p).
-			WithHint("a pattern that begins with # is written as \\#")
+			WithHint(hint)
 	}
 	return nil
 }

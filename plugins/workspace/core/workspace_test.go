@@ -239,6 +239,27 @@ func TestEditIgnore(t *testing.T) {
 	for _, bad := range []string{"", "# x", "a\nb", "a\x00", "!"} {
 		_, err := w.EditIgnore(background, "p", []string{bad}, nil, false, scan.Options{})
 		require.ErrorIs(t, err, contract.OfType("input/invalid"), "%q", bad)
+		assert.Equal(t, bad == "# x", strings.Contains(contract.AsError(err).Hint, "begins with #"), "%q", bad)
+	}
+}
+
+// WS-033: a path in a nested repository that is one node is not ignored, but skipped.
+func TestExplainNestedRepository(t *testing.T) {
+	coretest.NeedGit(t)
+	root := t.TempDir()
+	write(t, root, "a", "n/d/b")
+	coretest.Init(t, filepath.Join(root, "n"), "sha1").Run("commit", "--quiet", "--allow-empty", "--message", "first")
+	w := open(t, root)
+	w.mustScan(t, scan.Options{Boundaries: true})
+	for path, want := range map[string]string{"a": "", "n": "", "n/d/b": "nested repository n", "n/none": "nested repository n"} {
+		d, err := w.Explain(background, path, false, nil)
+		require.NoError(t, err)
+		assert.False(t, d.Ignored, path)
+		if want == "" {
+			assert.Empty(t, d.Skipped, path)
+		} else {
+			assert.Contains(t, d.Skipped, want, path)
+		}
 	}
 }
 

@@ -189,7 +189,7 @@ func (g *generation) expand(ctx context.Context, v *store.Snapshot) error {
 			return err
 		}
 		if now == nil {
-			return contract.Errorf("path/not-in-tree", "the path is not in the tree").WithOp("generate", store.Shown(t.Path))
+			return v.Missing(ctx, "generate", t.Path)
 		}
 		g.explicit[t.Path] = true
 		if !g.r.Recursive || now.Mode != id.Dir {
@@ -226,7 +226,7 @@ func (g *generation) subtree(ctx context.Context, v *store.Snapshot, dir string)
 		return nil
 	}
 	if node == nil {
-		return contract.Errorf("path/not-in-tree", "the path is not in the tree").WithOp("generate", store.Shown(dir))
+		return v.Missing(ctx, "generate", dir)
 	}
 	return walk(dir, node)
 }

@@ -90,7 +90,7 @@ func (w *work) run(ctx context.Context) error {
 			w.restore(before)
 			again = true
 			continue
-		case errors.Is(err, store.ErrMoved) || errors.Is(err, contract.OfType("path/not-in-tree")) && len(w.pending) > 0:
+		case errors.Is(err, store.ErrMoved) || store.IsMissing(err) && len(w.pending) > 0:
 			if attempt == maxAttempts {
 				return contract.Errorf("regenerate/contended", "gave up after %d attempts: %w", attempt, err).
 					WithOp("derive", store.Shown(w.pending[0].item.Path))

@@ -76,7 +76,7 @@ func (g *regeneration) scope(ctx context.Context, v *store.Snapshot) error {
 		return err
 	}
 	if now == nil {
-		return contract.Errorf("path/not-in-tree", "the path is not in the tree").WithOp("regenerate", store.Shown(g.path))
+		return v.Missing(ctx, "regenerate", g.path)
 	}
 	if g.r.UpToSet && !tree.Below(g.path, g.r.UpTo) {
 		return contract.Errorf("input/invalid", ":up names %q, which is not above %q", store.Shown(g.r.UpTo), store.Shown(g.path)).

@@ -93,7 +93,7 @@ func (w *work) plan(ctx context.Context, v *store.Snapshot, r SynthesizeRequest,
 		return err
 	}
 	if now == nil {
-		return contract.Errorf("path/not-in-tree", "the path is not in the tree").WithOp("synthesize", store.Shown(r.Path))
+		return v.Missing(ctx, "synthesize", r.Path)
 	}
 	w.add(r.Path)
 	if sel.Children != store.ChildrenBuild {

@@ -8,6 +8,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 )
 
 // Facts are the input of all reports: the state of a workspace, or of a part of
@@ -47,7 +48,7 @@ func Collect(ctx context.Context, s *store.Snapshot, part string) (*Facts, error
 		return f, err
 	}
 	if _, err := s.Resolve(ctx, store.Ref{Path: part}, false); err != nil {
-		return nil, err
+		return nil, view.OrRead(err, "read an earlier state with :as-of")
 	}
 	if f.StateRoot, err = s.StateRoot(ctx); err != nil {
 		return nil, err

@@ -148,7 +148,7 @@ func (j *judge) condition(c Condition) Judged {
 	case "stale":
 		j.facts.heads(func(path string, h *store.HeadInfo) {
 			if h.State != store.Fresh {
-				add(path, fmt.Sprintf("the head of type %q is %s", h.Type, h.State))
+				add(path, headState(h))
 			}
 		})
 	case "authored-stale":
@@ -173,7 +173,12 @@ func (j *judge) condition(c Condition) Judged {
 				add(x.Path, "ids can differ from git's: "+x.Reason)
 			}
 		}
-	case "invalid":
+	case "invalid": // heads that were marked, and damage of the store
+		j.facts.heads(func(path string, h *store.HeadInfo) {
+			if h.State == store.Invalid {
+				add(path, headState(h))
+			}
+		})
 		if v := j.request.Validation; v != nil && !v.Valid {
 			out.Met = true
 			for _, p := range v.Errors {
@@ -199,16 +204,20 @@ func (j *judge) coverageOf(frameType string) Coverage {
 	return c
 }
 
+func headState(h *store.HeadInfo) string {
+	return fmt.Sprintf("the head of type %q is %s", h.Type, h.State)
+}
+
 // notes adds what is worth a look and fails nothing: heads that are not fresh,
 // unless a condition names them already.
 func (j *judge) notes() {
-	known := slices.ContainsFunc(j.request.FailOn, func(c Condition) bool { return c.Kind == "stale" })
-	if known {
-		return
+	names := func(kind string) bool {
+		return slices.ContainsFunc(j.request.FailOn, func(c Condition) bool { return c.Kind == kind })
 	}
+	stale, invalid := names("stale"), names("invalid")
 	j.facts.heads(func(path string, h *store.HeadInfo) {
-		if h.State != store.Fresh {
-			j.findings = append(j.findings, finding{"states", store.Shown(path), fmt.Sprintf("the head of type %q is %s", h.Type, h.State), false})
+		if h.State != store.Fresh && !stale && !(invalid && h.State == store.Invalid) {
+			j.findings = append(j.findings, finding{"states", store.Shown(path), headState(h), false})
 		}
 	})
 }

@@ -243,8 +243,8 @@ func TestStatus(t *testing.T) {
 	assert.Nil(t, StatusOf(f, StatusRequest{}).Breakdown)
 }
 
-// WS-118: marked heads are counted, listed by differences, drawn, and meet the
-// condition stale; deleted paths miss nothing.
+// WS-118, WS-193: marked heads are counted, listed by differences, drawn, and meet the
+// conditions stale and invalid; deleted paths miss nothing.
 func TestMarkedAndDeleted(t *testing.T) {
 	w := example(t, 1)
 	before := seqOf(t, w)
@@ -269,4 +269,19 @@ func TestMarkedAndDeleted(t *testing.T) {
 	assert.Equal(t, 2, r.FailOn.Conditions[0].Count)
 	assert.InDelta(t, 66.7, *r.FailOn.Conditions[1].Percent, 0)
 	assert.Contains(t, graphOf(f).States[0], "3")
+	list, err = ParseFailOn("invalid")
+	require.NoError(t, err)
+	for v, count := range map[*Validation]int{validStore: 1, invalidStore: 2} {
+		r, err = New(f, Request{FailOn: list, Validation: v})
+		require.NoError(t, err)
+		assert.Equal(t, []any{true, count}, []any{r.FailOn.Met, r.FailOn.Conditions[0].Count})
+		assert.Equal(t, []store.ShownPath{"docs"}, r.FailOn.Conditions[0].Paths)
+		shown := 0
+		for _, x := range r.findings {
+			if x.about == "docs" {
+				shown++
+			}
+		}
+		assert.Equal(t, 1, shown, "a head is one finding")
+	}
 }

@@ -30,12 +30,16 @@ type Decision struct {
 	// At is the path that the pattern matches: the requested path, or a directory
 	// above it.
 	At string
+	// Skipped states why a scan leaves out a path that is not ignored; empty if it does not.
+	Skipped string
 }
 
 // String returns the decision for a message, such as: ignored by .gitignore:3
 // "*.go".
 func (d *Decision) String() string {
 	switch {
+	case d.Skipped != "":
+		return d.Skipped
 	case d.Source == "":
 		return "not ignored: no pattern matches"
 	case d.Line == 0:
@@ -77,7 +81,35 @@ func Explain(o Options, path string, directory bool) (*Decision, error) {
 	if failed != nil {
 		return nil, contract.AsError(failed)
 	}
+	if !d.Ignored {
+		d.Skipped = skippedKind(root, path)
+	}
 	return d, nil
+}
+
+// skippedKind states why the kind of a path, or of one above it, keeps it out of every tree.
+func skippedKind(root *os.Root, path string) string {
+	for at := tree.Parent(path); at != ""; at = tree.Parent(at) {
+		if info, err := root.Lstat(at); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Sprintf("it lies below the symlink %s, and links are not followed", shown(at))
+		}
+	}
+	info, err := root.Lstat(path)
+	if err != nil {
+		return ""
+	}
+	kind := ""
+	switch mode := info.Mode(); {
+	case mode&fs.ModeNamedPipe != 0:
+		kind = "FIFO"
+	case mode&fs.ModeSocket != 0:
+		kind = "socket"
+	case mode&fs.ModeDevice != 0:
+		kind = "device"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("it is a %s; a tree has files, directories and symlinks", kind)
 }
 
 // explain decides about a path. A directory above the place of a built-in rule

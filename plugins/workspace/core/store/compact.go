@@ -21,8 +21,9 @@ type Compaction struct {
 	// TTL is the age of a deletion from which on the texts of the frames of the
 	// path are dropped. 0 drops those of all deleted paths.
 	TTL time.Duration
-	// Keep is the number of newest transactions whose states stay readable: texts
-	// of frames that belong only to earlier states are dropped. 0 keeps all.
+	// Keep is the number of newest transactions whose states stay readable: earlier
+	// states are dropped, and the texts of frames that belong only to them. The
+	// transaction of an earlier compaction does not count. 0 keeps all.
 	Keep uint64
 	// DryRun only determines what would be dropped.
 	DryRun bool
@@ -34,15 +35,15 @@ type Compacted struct {
 	Purged int   // frames that lost their text
 	Bytes  int64 // of these texts
 	// Oldest is the first state that can be read, besides states with a name; 0
-	// if it did not change.
+	// if nothing changed.
 	Oldest uint64
 }
 
 // Compact drops texts from the log. The frames remain, with all their ids, so
 // every root and record still verifies; reading a dropped text returns
 // ErrTextDropped. Reading a state that would differ afterwards returns
-// seq/compacted. The texts of named states are kept. If no text is to be dropped,
-// nothing is written.
+// seq/compacted. The texts of named states are kept. If neither a text nor a state is to be
+// dropped, nothing is written.
 //
 // A new log is written beside the old one and then replaces it, which needs disk
 // space for both. Readers continue meanwhile, writers wait. After a crash the log
@@ -63,7 +64,7 @@ func (s *Store) Compact(ctx context.Context, actor string, c Compaction) (*Compa
 	if err != nil {
 		return nil, asStoreError("compact", err)
 	}
-	if out.Purged > 0 {
+	if out.Oldest > 0 {
 		s.settle()
 		err = s.log.Tidy()
 	}
@@ -111,7 +112,7 @@ func (s *Store) compact(ctx context.Context, actor string, c Compaction) (out *C
 		return nil, err
 	}
 	out = &Compacted{Seq: end.Seq, Purged: u.frames, Bytes: u.bytes, Oldest: u.oldest}
-	if u.frames == 0 {
+	if u.oldest == 0 {
 		return out, s.index.exec(background, "COMMIT")
 	}
 	draft, err := s.lastDraft(actor, u)

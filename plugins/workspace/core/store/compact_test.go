@@ -188,6 +188,41 @@ func TestCompactHistory(t *testing.T) {
 	assert.Equal(t, "text of a1", textOf(t, s.Store, Latest, frames["a1"]))
 }
 
+// WS-175: history is dropped also if all texts stay: because no frame was superseded, or
+// because its text is that of a head. The second compaction does nothing.
+func TestCompactHistoryWithoutTexts(t *testing.T) {
+	s := open(t, create(t, id.B3))
+	putTree(t, s.Store, grow(id.B3, map[string]string{"a": "1", "b": "1"}))
+	mustPut(t, s.Store, "a", "note", "shared")
+	mustPut(t, s.Store, "b", "note", "shared")
+	mustPut(t, s.Store, "b", "note", "other")
+	end := update(t, s.Store, func(tx *Tx) error { return second(tx.SetSnapshot("v1", 3)) })
+	readable := func(seq uint64) error { return s.View(background, seq, func(*Snapshot) error { return nil }) }
+	for _, c := range []Compaction{{TTL: time.Hour, Keep: end}, {TTL: time.Hour, Keep: end + 1}} {
+		assert.Zero(t, compact(t, s.Store, c).Oldest)
+	}
+	rooted := stateRoot(t, s.Store, Latest)
+	expect := compact(t, s.Store, Compaction{TTL: time.Hour, Keep: 2, DryRun: true})
+	assert.Equal(t, []any{0, end - 1}, []any{expect.Purged, expect.Oldest})
+	require.NoError(t, readable(end-2), "a dry run drops nothing")
+	done := compact(t, s.Store, Compaction{TTL: time.Hour, Keep: 2})
+	assert.Equal(t, []any{0, end - 1, end + 1}, []any{done.Purged, done.Oldest, done.Seq})
+	for seq := uint64(2); seq < end-1; seq++ {
+		if err := readable(seq); seq == 3 {
+			require.NoError(t, err, "it has a name")
+		} else {
+			typed(t, err, "seq/compacted")
+		}
+	}
+	require.NoError(t, readable(end-1))
+	assert.Equal(t, rooted, stateRoot(t, s.Store, Latest))
+	again := compact(t, s.Store, Compaction{TTL: time.Hour, Keep: 2})
+	assert.Equal(t, []any{uint64(0), end + 1}, []any{again.Oldest, again.Seq}, "nothing is committed")
+	mustPut(t, s.Store, "a", "note", "newer")
+	assert.Equal(t, end+1, compact(t, s.Store, Compaction{TTL: time.Hour, Keep: 2}).Oldest)
+	require.Empty(t, validate(t, s.Store, Check{}).Errors)
+}
+
 // WS-048, WS-175: after any compaction, every state that can be read has the same
 // tree and heads as before, and every named one the same texts; all others are
 // seq/compacted.

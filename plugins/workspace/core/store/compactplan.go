@@ -40,6 +40,9 @@ func (p *planner) plan(ctx context.Context) (*purge, error) {
 	if err := p.readNames(ctx); err != nil {
 		return nil, err
 	}
+	if err := p.readOldest(ctx); err != nil {
+		return nil, err
+	}
 	paths, err := p.paths(ctx)
 	if err != nil {
 		return nil, err
@@ -60,7 +63,25 @@ func (p *planner) plan(ctx context.Context) (*purge, error) {
 			dropped[f.content] = append(dropped[f.content], f.id)
 		}
 	}
-	return out, p.sparedContents(ctx, out, dropped)
+	if err := p.sparedContents(ctx, out, dropped); err != nil {
+		return nil, err
+	}
+	if out.oldest = max(out.oldest, p.keep); len(out.contents) == 0 && len(out.ranges()) == 0 {
+		out.oldest = 0
+	}
+	return out, nil
+}
+
+// readOldest sets keep to 0 if an earlier compaction has dropped the history before it. Its
+// own transaction changed no state, so one more than those to keep may be there: otherwise
+// each compaction would make the next one drop another state.
+func (p *planner) readOldest(ctx context.Context) error {
+	var oldest uint64
+	err := p.q.QueryRowContext(ctx, "SELECT coalesce(max(until), 0) FROM dropped").Scan(&oldest)
+	if oldest > 0 && p.keep <= oldest+1 {
+		p.keep = 0
+	}
+	return err
 }
 
 func (p *planner) readNames(ctx context.Context) (err error) {

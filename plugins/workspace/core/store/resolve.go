@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -209,7 +210,7 @@ func (v *Snapshot) Resolve(ctx context.Context, ref Ref, deleted bool) (*Found, 
 		f.States, err = r.lineage(ctx, f.Path)
 	}
 	if err == nil && len(f.States) == 0 {
-		err = v.unknownPath(ctx, f.Path)
+		err = v.Missing(ctx, "node", f.Path)
 	}
 	if err != nil {
 		return nil, readError(err)
@@ -225,20 +226,37 @@ func (v *Snapshot) Resolve(ctx context.Context, ref Ref, deleted bool) (*Found, 
 }
 
 // removed returns the error about a path that is not in the tree any more. last
-// is its last state.
-func removed(op, path string, last Version) error {
-	return contract.Errorf("node/deleted", "the path was removed in transaction %d", last.Until).
-		WithOp(op, Shown(path)).
+// is its last state. Its hint is the step that brings the path back; readers add how to
+// read it without.
+func removed(op, path string, last Version) *contract.Error {
+	verb, hint := "removed", "`ferment workspace scan` adds it again if it is in the directory and not ignored"
+	if last.Until == last.Tombstone {
+		verb, hint = "deleted", "restore it with `ferment workspace restore PATH`"
+	}
+	return contract.Errorf("node/deleted", "the path was %s in transaction %d", verb, last.Until).
+		WithOp(op, Shown(path)).WithDetail("path", ShownPath(path).Value()).
 		WithDetail("node/id", edn.Text(last.Node.String())).WithDetail("seq", edn.Int(int64(last.Until))).
-		WithHint("read it with :include #{:deleted}, or at an earlier state with :as-of")
+		WithHint(hint)
 }
 
-// unknownPath returns the error about a path without any state.
-func (v *Snapshot) unknownPath(ctx context.Context, path string) error {
-	if v.frames().unscanned(ctx) {
-		return contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp("node", Shown(path))
+// Missing returns the error about a path that has no current state: node/deleted if it
+// had one, else path/not-in-tree, or workspace/unscanned without any tree.
+func (v *Snapshot) Missing(ctx context.Context, op, path string) error {
+	states, err := v.frames().versions(ctx, path, 1)
+	switch {
+	case err != nil:
+		return readError(err)
+	case len(states) > 0:
+		return removed(op, path, states[0])
+	case v.frames().unscanned(ctx):
+		return contract.Errorf("workspace/unscanned", "nothing was scanned").WithOp(op, Shown(path))
 	}
-	return notInTree("node", path)
+	return notInTree(op, path)
+}
+
+// IsMissing reports whether an error is about a path that is not, or no longer, in the tree.
+func IsMissing(err error) bool {
+	return errors.Is(err, contract.OfType("path/not-in-tree")) || errors.Is(err, contract.OfType("node/deleted"))
 }
 
 // unscanned reports whether there is no tree yet.

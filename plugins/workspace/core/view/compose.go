@@ -98,7 +98,7 @@ func (c *composer) collect(ctx context.Context, s *store.Snapshot) error {
 	c.known, c.out.Skipped = map[id.ID]bool{}, []Skip{}
 	main, err := s.Resolve(ctx, c.request.Node, false)
 	if err != nil {
-		return asNotFound(err)
+		return OrRead(asNotFound(err), "read an earlier state with :as-of")
 	}
 	for i, source := range c.request.Sources {
 		switch source.Kind {

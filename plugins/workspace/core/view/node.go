@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -62,11 +63,21 @@ type Lineage struct {
 	RenamedFrom edn.Value `edn:"renamed-from,omitempty"`
 }
 
+// OrRead adds to the next step of an error about a deleted path how the path can be read as
+// it is.
+func OrRead(err error, how string) error {
+	if !errors.Is(err, contract.OfType("node/deleted")) {
+		return err
+	}
+	e := contract.AsError(err)
+	return e.WithHint(e.Hint + "; or " + how)
+}
+
 // Node reads a node with the frames that a view selects.
 func Node(ctx context.Context, s *store.Snapshot, ref store.Ref, v View) (*NodeResult, error) {
 	found, err := s.Resolve(ctx, ref, slices.Contains(v.Include, store.Deleted))
 	if err != nil {
-		return nil, err
+		return nil, OrRead(err, "read it with :include #{:deleted}, or at an earlier state with :as-of")
 	}
 	record, err := recordOf(ctx, s, found)
 	if err != nil {

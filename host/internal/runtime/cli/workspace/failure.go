@@ -79,6 +79,9 @@ func (in *invocation) next(e *contract.Error) string {
 	if strings.Contains(hint, "the details name") { // people are not shown the details, but the message
 		hint = ""
 	}
+	if node := in.failedNode(e); node != "" {
+		hint = strings.ReplaceAll(hint, " PATH`", " "+quoted(node)+"`")
+	}
 	hint = in.there(inFlags.Replace(hint))
 	if hint == "" && exit.Code(e) == exit.Usage {
 		hint = fmt.Sprintf("\"ferment %s --help\" shows its usage", in.words)

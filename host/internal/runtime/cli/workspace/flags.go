@@ -165,7 +165,11 @@ func (s *setting) one(text string, path func(string) (string, error)) (edn.Value
 		return edn.Text(text), nil
 	case kindNameOrEDN:
 		if !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "[") {
-			return named(text)
+			v, err := named(text)
+			if err != nil {
+				err = fmt.Errorf("%w, or EDN that begins with { or [", err)
+			}
+			return v, err
 		}
 		return readEDN(text)
 	case kindEDN:
@@ -213,7 +217,7 @@ func (s *setting) text(text string) edn.Value {
 func named(text string) (edn.Value, error) {
 	k, err := edn.Keyword(strings.TrimPrefix(text, ":"))
 	if err != nil {
-		return edn.Nil(), errors.New("expected a name such as recency")
+		return edn.Nil(), errors.New("expected a name of letters, digits and the characters . _ - /")
 	}
 	return k, nil
 }

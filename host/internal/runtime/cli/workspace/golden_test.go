@@ -54,6 +54,8 @@ var goldens = []struct{ args, out string }{
 	{"workspace ignore add *.log build/ --dry-run", `{:added 2 :changes {:added [] :removed ["a.log"]} :dry-run? true ` + at + `}`},
 	{"workspace ignore remove *.log", `{:removed 1 ` + at + `}`},
 	{"workspace ignore explain build/", `{:ignored? true :source ".gitignore" :line 3 :pattern "build/" ` + at + `}`},
+	{"workspace ignore explain pipe", `{:ignored? false :source nil :skipped "it is a FIFO" ` + at + `}`},
+	{"workspace ignore explain .git/config", `{:ignored? true :source "built-in" :pattern ".git" :at ".git" ` + at + `}`},
 	{"workspace ignore explain a.go", `{:ignored? false :source nil :line nil :pattern nil ` + at + `}`},
 	{"workspace snapshot list", `{:snapshots [{:name "run-17" :commit 42}] ` + at + `}`},
 	{"workspace snapshot create run-17 --commit 40", `{:name "run-17" :commit 40 ` + at + `}`},

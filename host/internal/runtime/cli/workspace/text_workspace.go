@@ -267,6 +267,10 @@ func explainText(p *page, out edn.Value) {
 		rule += " " + fmt.Sprintf("%q", plain(out.Key("pattern")))
 	}
 	switch ignored := out.Key("ignored?").Truthy(); {
+	case !out.Key("skipped").IsNil():
+		p.line("not ignored, but not in the tree: %s", plain(out.Key("skipped")))
+	case ignored && plain(out.Key("source")) == "built-in":
+		p.line("ignored: %s is never part of the tree", name(plain(out.Key("at"))))
 	case ignored && rule != "":
 		p.line("ignored by %s", rule)
 	case ignored:
@@ -323,11 +327,14 @@ func importText(p *page, out edn.Value) {
 }
 
 func compactText(p *page, out edn.Value) {
-	verb, freed := "purged", "freed"
+	verb, freed, dropped := "purged", "freed", "is dropped"
 	if out.Key("dry-run?").Truthy() {
-		verb, freed = "would purge", "would free"
+		verb, freed, dropped = "would purge", "would free", "would be dropped"
 	}
 	p.line("%s %s, %s %s", verb, counted(number(out.Key("purged")), "frame"), freed, size(number(out.Key("bytes-freed"))))
+	if oldest := out.Key("oldest"); !oldest.IsNil() {
+		p.line("history before transaction %s %s, except named states", plain(oldest), dropped)
+	}
 }
 
 func tombstoneText(p *page, out edn.Value) {

@@ -309,6 +309,8 @@ var workspaceVerbs = []verb{
 	},
 	{
 		words: "workspace compact", short: "drop what was deleted long ago",
+		long: "compact drops the texts of frames that were deleted long ago. With --keep it also drops the states before the\n" +
+			"newest transactions, and the texts that belong only to them. States with a name are kept (workspace snapshot).",
 		examples:  []string{"--dry-run", "--ttl 90d --keep 1000 --yes"},
 		takesLong: true, dryRun: "dry-run?", dry: true, asks: true,
 		flags: []flag{

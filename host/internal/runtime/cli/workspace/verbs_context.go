@@ -282,7 +282,8 @@ var contextVerbs = []verb{
 	{
 		words: "context report", short: "report coverage, states, models and findings",
 		long: "report prints the same bytes for the same state. --fail-on exits with 1 after the report if one of its\n" +
-			"conditions holds: invalid, stale, missing:TYPE, authored-stale, coverage:TYPE<N, inexact, joined by commas.",
+			"conditions holds: invalid, stale, missing:TYPE, authored-stale, coverage:TYPE<N, inexact, joined by commas.\n" +
+			"invalid counts heads that context invalidate marked, and damage of the store, which it checks in full.",
 		examples: []string{"", "--section coverage --json", "--fail-on invalid,stale", "--path src -o markdown"},
 		agent:    reader, reads: true, takesLong: true, forms: []string{"markdown", "junit"},
 		flags: []flag{
