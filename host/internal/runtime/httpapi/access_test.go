@@ -341,6 +341,36 @@ func TestAdminOverHTTP(t *testing.T) {
 	}
 }
 
+// AUTH-013: the denial of an action names the operation that decides, with its rule: of an action
+// that another operation permits too, it is that one.
+func TestDeniedActionNamesWhatDecides(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("ann")
+	user, _ := w.token("ann", policy.Narrowing{})
+	nothing, _ := w.token("ann", policy.Narrowing{Roles: []string{}})
+	rules := policy.ShippedOperationRules()
+	for _, tc := range []struct{ route, body, header, operation string }{
+		{"POST /v1/admin", `{"action":"runs-replay","run":"last"}`, user, policy.ReplayRuns},
+		{"POST /v1/admin", `{"action":"runs-purge","run":"last"}`, user, policy.PurgeRuns},
+		{"POST /v1/admin", `{"action":"status"}`, user, policy.ReadDiag},
+		{"POST /v1/admin", `{"action":"runs-list"}`, nothing, policy.ReadRuns},
+		{"POST /v1/admin", `{"action":"plugin-list"}`, user, "admin/plugin-list"},
+		{"POST /v1/session", `{"action":"expire"}`, user, policy.AnySession},
+	} {
+		w.denied()
+		a := w.call(tc.route, tc.body, "Authorization", tc.header, "Accept", "application/edn")
+		require.Equal(t, "auth/forbidden", strings.TrimPrefix(a.failure(t), ":"), tc.body)
+		details := a.value(t).Key("error").Key("details")
+		rule, _ := rules.For(tc.operation)
+		assert.Equal(t, ":"+tc.operation, details.Key("operation").String(), tc.body)
+		assert.Equal(t, rule.Value().String(), details.Key("rule").String(), tc.body)
+		if denied := w.denied(); assert.Len(t, denied, 1, tc.body) {
+			assert.Equal(t, tc.operation, denied[0].Operation, tc.body)
+		}
+		<-w.audited
+	}
+}
+
 // AUTH-003: a token with a part of the rights of its user, of whatever kind, makes no
 // credential and no right, which could be more than it has.
 func TestNarrowTokensGrantNothing(t *testing.T) {
