@@ -5,13 +5,13 @@ func runErrors() []Row {
 	return []Row{
 		row("queue/disabled", ClassFinal, SourceHost, false, 503,
 			"this daemon takes no accepted requests", "ask for :response/type :value"),
-		row("queue/job-not-found", ClassFinal, SourceRequest, false, 404, "there is no such job", ""),
+		row("queue/job-not-found", ClassFinal, SourceRequest, false, 404, "there is no such job", "`ferment runs list` lists the runs"),
 		row("queue/invalid-transition", ClassFinal, SourceRequest, false, 409,
 			"the job is in no state that allows this", "the status of the job says where it is"),
 		row("queue/deadline-exceeded", ClassFinal, SourceRequest, false, 504,
 			"the job passed its deadline", "allow more time with :deadline-ms"),
 
-		row("run/not-found", ClassFinal, SourceRequest, false, 404, "there is no such run", ""),
+		row("run/not-found", ClassFinal, SourceRequest, false, 404, "there is no such run", "`ferment runs list` lists the runs"),
 		row("run/suspended", ClassFinal, SourceRequest, false, 409,
 			"the run waits for a decision", "`ferment runs show` lists the open questions"),
 		row("run/secret-missing", ClassStop, SourceHost, true, 409, "the run needs a secret of which the journal keeps only a hash",
@@ -30,7 +30,8 @@ func runErrors() []Row {
 
 		row("interrupt/not-found", ClassFinal, SourceRequest, false, 404,
 			"there is no such open interrupt", "`ferment runs interrupts` lists them"),
-		row("interrupt/answered", ClassFinal, SourceRequest, false, 409, "the interrupt was answered before", ""),
+		row("interrupt/answered", ClassFinal, SourceRequest, false, 409,
+			"the interrupt was answered before", "`ferment runs interrupts` lists the open ones"),
 		row("interrupt/answer-invalid", ClassFinal, SourceRequest, false, 422,
 			"the answer does not fit the schema of the interrupt", "the details have the schema"),
 		row("interrupt/unanswered", ClassStop, SourceDownstream, false, 504,
@@ -63,14 +64,16 @@ func runErrors() []Row {
 
 		row("replay/miss", ClassFinal, SourceRequest, false, 409,
 			"the replay asks for something that the record does not have", "the details show both sides"),
-		row("replay/values-purged", ClassFinal, SourceRequest, false, 410, "the recorded values are no longer kept", ""),
+		row("replay/values-purged", ClassFinal, SourceRequest, false, 410, "the recorded values are no longer kept",
+			"send the request again; `ferment runs pin` keeps a run beyond store.retain"),
 	}
 }
 
 // sessionErrors are the failures of sessions, variables and conversations.
 func sessionErrors() []Row {
 	return []Row{
-		row("session/not-found", ClassFinal, SourceRequest, false, 404, "there is no such session", ""),
+		row("session/not-found", ClassFinal, SourceRequest, false, 404, "there is no such session",
+			"`ferment session list` lists the sessions, `ferment session open` creates one"),
 		row("session/invalid-id", ClassFinal, SourceRequest, false, 400,
 			"the session id is malformed", "use 1 to 128 of A-Z a-z 0-9 . _ : -"),
 		row("session/notes-too-large", ClassFinal, SourceRequest, false, 422,
@@ -92,7 +95,8 @@ func sessionErrors() []Row {
 		row("session.vars/policy-write-forbidden", ClassStop, SourceRequest, false, 403, "the policy denies writing a session variable", "use another namespace, or permit this one in session.policy"),
 		row("session.vars/policy-delete-forbidden", ClassStop, SourceRequest, false, 403, "the policy denies deleting a session variable", "use another namespace, or permit this one in session.policy"),
 
-		row("conversation/not-found", ClassStop, SourceRequest, false, 404, "there is no such conversation", ""),
+		row("conversation/not-found", ClassStop, SourceRequest, false, 404, "there is no such conversation",
+			"the intent conversation/list lists the conversations of the caller"),
 		row("conversation/turn-not-in-path", ClassStop, SourceRequest, false, 404, "the turn is not on the path of the conversation", "read it again"),
 		row("conversation/span-not-in-turn", ClassStop, SourceRequest, false, 404, "the turn has no such alternative", "read it again"),
 		row("conversation/invalid-message", ClassStop, SourceRequest, false, 400, "the message is malformed", "correct it at the path in the details"),

@@ -224,6 +224,13 @@ func TestCatalogueHelps(t *testing.T) {
 	}
 }
 
+// CLI-002: each error about a run, its records, a session or a conversation gives the next step.
+func TestCatalogueHintsOfRunsAndSessions(t *testing.T) {
+	for _, r := range append(runErrors(), sessionErrors()...) {
+		assert.NotEmpty(t, r.Hint, r.Type)
+	}
+}
+
 // ERR-001: defaults are allowed classes; the source plugin is only for failures
 // of the plugin itself.
 func TestCatalogueDefaultsAreAllowed(t *testing.T) {

@@ -140,6 +140,16 @@ func notFound(id string) *contract.Error {
 	return err
 }
 
+// taken returns the error for an id that a caller wants to open a conversation with, and that
+// is of a conversation that it may not use. err is that of the conversation.
+func taken(id string, err *contract.Error) *contract.Error {
+	if _, ofSession := session.OfConversation(id); ofSession { // only its acts create it
+		return err
+	}
+	return contract.Errorf(err.Type, "the conversation id %q is not available", id).
+		WithHint("choose another id for the new conversation, or leave it out")
+}
+
 // has rejects a change whose base is not the version of the conversation.
 func (st state) has(base int64) *contract.Error {
 	if base == anyVersion || base == st.Version {

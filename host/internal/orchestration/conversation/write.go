@@ -44,7 +44,7 @@ func (s *Service) open(ctx context.Context, c *Call) (edn.Value, *contract.Error
 		if _, found := r.Conversation(); found {
 			st, err := c.open(r, id)
 			if err != nil {
-				return Change{}, err
+				return Change{}, taken(id, err)
 			}
 			of = st.Conversation
 			return Change{}, nil

@@ -37,8 +37,8 @@ type View uint8
 
 // The views of a stream.
 const (
-	// ViewEvents are operational events: states of plugins, breakers, swaps, reloads, denied
-	// requests.
+	// ViewEvents are the events of plugins and candidates: states of processes, breakers, swaps,
+	// quality. It has no record of the audit trail, which another operation permits.
 	ViewEvents View = iota
 	// ViewAudit is the audit trail: actions with their principals (TEL-002).
 	ViewAudit
@@ -46,13 +46,9 @@ const (
 
 // Has reports whether a record belongs to the view.
 func (v View) Has(b Body) bool {
-	switch b := b.(type) {
+	switch b.(type) {
 	case *HostEvent, *PluginTransition:
 		return v == ViewEvents
-	case *ConfigReloaded:
-		return true
-	case *AuthEvent:
-		return v == ViewAudit || b.Event == "auth/denied"
 	}
 	return v == ViewAudit
 }

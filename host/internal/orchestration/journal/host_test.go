@@ -40,6 +40,20 @@ func kept(t *testing.T, h journal.HostStream) []journal.Record {
 	return records
 }
 
+// AUTH-011: the events, which diag/read permits, have no record of the audit trail, for which
+// admin/audit is needed.
+func TestEventsHaveNoAuditRecords(t *testing.T) {
+	for _, b := range []journal.Body{
+		&journal.AuthEvent{Event: "auth/denied"}, &journal.AuthEvent{Event: "auth/login"}, &journal.ConfigReloaded{},
+		&journal.AdminAction{}, &journal.SessionAction{}, &journal.ActRejected{}, &journal.ActFinished{},
+	} {
+		assert.Equal(t, []bool{false, true}, []bool{journal.ViewEvents.Has(b), journal.ViewAudit.Has(b)}, "%T", b)
+	}
+	for _, b := range []journal.Body{&journal.HostEvent{}, &journal.PluginTransition{}} {
+		assert.Equal(t, []bool{true, false}, []bool{journal.ViewEvents.Has(b), journal.ViewAudit.Has(b)}, "%T", b)
+	}
+}
+
 // EVAL-061: a remediation is placed after the attempts that caused it.
 func TestTranscriptTellsDeeds(t *testing.T) {
 	s := &story{records: failover()[:12]}

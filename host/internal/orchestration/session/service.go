@@ -72,6 +72,13 @@ func notFound(id string) *contract.Error {
 	return contract.Errorf("session/not-found", "there is no session %q", id)
 }
 
+// taken is the error for an id that a caller wants to create a session with, and that
+// another principal uses.
+func taken(id string) *contract.Error {
+	return contract.Errorf("session/not-found", "the session id %q is not available", id).
+		WithHint("choose another id for the new session, or leave it out")
+}
+
 func conflict(id string, want, current int64) *contract.Error {
 	return contract.Errorf("session/version-conflict", "session %q has version %d, the request expects version %d", id, current, want).
 		WithDetail("session/version", edn.Int(current))
@@ -159,6 +166,8 @@ func (s *Service) Open(ctx context.Context, who Caller, ref Ref, notes edn.Value
 	var made Session
 	err := s.store.Update(ctx, ref.ID, func(st Stored) (Change, error) {
 		switch {
+		case st.Found && !who.Any && st.Session.Owner != who.Principal:
+			return Change{}, taken(ref.ID)
 		case st.Found:
 			return Change{}, nil
 		case ref.Version != 0:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/display"
 	"github.com/fermenthq/ferment/host/internal/runtime/cli/exit"
+	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -188,11 +189,17 @@ func eventLine(e edn.Value) string {
 
 func (c *command) actionCommand() *cobra.Command {
 	var key string
+	var names []string
+	for _, a := range httpapi.Actions() {
+		names = append(names, a.Name)
+	}
+	slices.Sort(names)
 	cmd := &cobra.Command{
 		Use:   "action FILE",
 		Short: "send an admin action from a file, or - for standard input",
 		Long: "action sends one map with :action and its keys to the daemon and prints the result. GET /openapi.json\nlists the actions with their schemas.\n" +
-			"With --key a repeated command does not execute the action again, but prints the result of the first one.",
+			"With --key a repeated command does not execute the action again, but prints the result of the first one.\n" +
+			"The actions are " + strings.Join(names, ", ") + ".",
 		Example: "  ferment admin action action.edn\n  ferment admin action --edn - < action.edn",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -58,7 +58,8 @@ func TestUsersOfADaemon(t *testing.T) {
 	assert.Contains(t, accepted, ":principal \"user/2\"")
 	assert.Contains(t, accepted, ":what :http.v1/act", "AUTH-013: the decision is recorded")
 	assert.Equal(t, http.StatusForbidden, s.request(t.Context(), "POST", "/v1/admin", "{:action :status}", "Authorization", ann).status)
-	assert.Contains(t, w.run("admin", "events").stdout, "auth/denied")
+	assert.Contains(t, w.run("admin", "audit").stdout, "auth/denied")
+	assert.NotContains(t, w.run("admin", "events").stdout, "auth/denied", "they need only diag/read")
 
 	w.fromElsewhere(s, strings.TrimPrefix(ann, "Bearer "), strings.TrimPrefix(eve, "Bearer "), run)
 

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -202,27 +204,64 @@ func TestNarrowTokensInActs(t *testing.T) {
 	assert.Equal(t, "auth/forbidden", act(policy.Narrowing{Roles: []string{"role/contractor"}}).failure(t))
 }
 
-// AUTH-003, AUTH-020: a revoked token and a locked account end at once, also a stream
-// that is open.
+// AUTH-003, AUTH-020: a revoked token, a locked account and a deleted one end at once, also the
+// streams that are open and have nothing to write: their heartbeats are far away.
 func TestRevokedAtOnce(t *testing.T) {
-	w := newWorld(t, strict, func(s *httpapi.Settings) { s.Heartbeat = 20 * time.Millisecond })
-	w.user("ann", policy.RoleOperator)
-	token, id := w.token("ann", policy.Narrowing{})
+	w := streamWorld(t, strict, func(s *httpapi.Settings) { s.Heartbeat = time.Hour })
+	w.exec.On("t/any", dispatchtest.Step{Pieces: []string{"a"}, Hang: true})
 	w.idle.Store(true)
-	got := make(chan answer, 1)
-	go func() { got <- w.call(concrete("GET /v1/runs/{id}/events"), "", "Authorization", token) }()
-	require.Eventually(t, func() bool { return w.asks() > 0 }, 5*time.Second, time.Millisecond)
-	_, err := w.users.RevokeToken(t.Context(), id, false)
-	require.Nil(t, err)
-	assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", token).status)
-	select {
-	case <-got:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the stream goes on")
+	ends := map[string]func(login, token string) *contract.Error{
+		"revoke": func(_, token string) *contract.Error {
+			_, err := w.users.RevokeToken(t.Context(), token, false)
+			return err
+		},
+		"lock": func(login, _ string) *contract.Error {
+			_, err := w.users.Lock(t.Context(), w.Settings().Identity, login, true, false)
+			return err
+		},
+		"delete": func(login, _ string) *contract.Error {
+			_, _, err := w.users.DeleteUser(t.Context(), w.Settings().Identity, login, false)
+			return err
+		},
 	}
-	_, err = w.users.Lock(t.Context(), w.Settings().Identity, "ann", true, false)
-	require.Nil(t, err)
-	assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", basic("ann", password)).status)
+	for login, end := range ends {
+		w.user(login, policy.RoleOperator)
+		header, id := w.token(login, policy.Narrowing{})
+		ended := map[string]chan error{}
+		for _, route := range []string{"POST /v1/act", concrete("GET /v1/runs/{id}/events")} {
+			method, path, _ := strings.Cut(route, " ")
+			r, err := http.NewRequestWithContext(t.Context(), method, "http://"+w.address+path, strings.NewReader(jsonAct("t/any", "{}")))
+			require.NoError(t, err)
+			r.Header.Set("Authorization", header)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Accept", "text/event-stream")
+			resp, next := w.events(w.client, r)
+			require.Equal(t, 200, resp.StatusCode, route)
+			for method == http.MethodPost {
+				if e, err := next(); err != nil || e.name == "provisional" {
+					require.NoError(t, err)
+					break
+				}
+			}
+			done := make(chan error, 1)
+			go func() {
+				_, err := io.Copy(io.Discard, resp.Body)
+				done <- err
+			}()
+			ended[route] = done
+		}
+		require.Nil(t, end(login, id), login)
+		assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", header).status, login)
+		for route, done := range ended {
+			select {
+			case err := <-done:
+				require.NoError(t, err, "%s: %s", login, route)
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: %s goes on", login, route)
+			}
+		}
+	}
+	assert.Equal(t, 401, w.call("GET /v1/whoami", "", "Authorization", basic("lock", password)).status)
 }
 
 // AUTH-020, AUTH-021, AUTH-033: failures lock an account for the network that they come
@@ -298,6 +337,36 @@ func TestAdminOverHTTP(t *testing.T) {
 	} {
 		a := w.call("POST /v1/admin", `{"action":"`+tc.action+`"}`, "Authorization", tc.header)
 		assert.Equal(t, tc.status, a.status, "%s: %s", tc.action, a.body)
+		<-w.audited
+	}
+}
+
+// AUTH-013: the denial of an action names the operation that decides, with its rule: of an action
+// that another operation permits too, it is that one.
+func TestDeniedActionNamesWhatDecides(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("ann")
+	user, _ := w.token("ann", policy.Narrowing{})
+	nothing, _ := w.token("ann", policy.Narrowing{Roles: []string{}})
+	rules := policy.ShippedOperationRules()
+	for _, tc := range []struct{ route, body, header, operation string }{
+		{"POST /v1/admin", `{"action":"runs-replay","run":"last"}`, user, policy.ReplayRuns},
+		{"POST /v1/admin", `{"action":"runs-purge","run":"last"}`, user, policy.PurgeRuns},
+		{"POST /v1/admin", `{"action":"status"}`, user, policy.ReadDiag},
+		{"POST /v1/admin", `{"action":"runs-list"}`, nothing, policy.ReadRuns},
+		{"POST /v1/admin", `{"action":"plugin-list"}`, user, "admin/plugin-list"},
+		{"POST /v1/session", `{"action":"expire"}`, user, policy.AnySession},
+	} {
+		w.denied()
+		a := w.call(tc.route, tc.body, "Authorization", tc.header, "Accept", "application/edn")
+		require.Equal(t, "auth/forbidden", strings.TrimPrefix(a.failure(t), ":"), tc.body)
+		details := a.value(t).Key("error").Key("details")
+		rule, _ := rules.For(tc.operation)
+		assert.Equal(t, ":"+tc.operation, details.Key("operation").String(), tc.body)
+		assert.Equal(t, rule.Value().String(), details.Key("rule").String(), tc.body)
+		if denied := w.denied(); assert.Len(t, denied, 1, tc.body) {
+			assert.Equal(t, tc.operation, denied[0].Operation, tc.body)
+		}
 		<-w.audited
 	}
 }

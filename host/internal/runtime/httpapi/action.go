@@ -406,6 +406,15 @@ func newActionTable(space string, rows []Action) *actionTable {
 // schemaName returns the name of the action's schema in the OpenAPI document.
 func (a *Action) schemaName() string { return a.Operation() }
 
+// hint returns the hint of an error about the name of an action: all names, if a hint has room
+// for them, or where they are listed.
+func (t *actionTable) hint() string {
+	if all := "one of " + strings.Join(t.names, ", "); len(all) <= contract.MaxMessage {
+		return all
+	}
+	return "GET /openapi.json lists the actions, and \"ferment admin action --help\" those of administrators"
+}
+
 // find returns the action of a body.
 func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	if !body.IsMap() {
@@ -418,16 +427,16 @@ func (t *actionTable) find(body edn.Value) (*Action, *contract.Error) {
 	switch {
 	case !ok && body.HasKey("action"):
 		return nil, contract.Errorf("invalid-request", ":action: expected the name of an action, got %s",
-			body.Key("action").Kind()).WithHint("one of " + strings.Join(t.names, ", "))
+			body.Key("action").Kind()).WithHint(t.hint())
 	case !ok:
 		return nil, contract.Errorf("invalid-request", "the body lacks :action").
-			WithHint("one of " + strings.Join(t.names, ", "))
+			WithHint(t.hint())
 	}
 	if a := t.byName[strings.TrimPrefix(name, t.space+"/")]; a != nil {
 		return a, nil
 	}
 	err := contract.Errorf("invalid-request", "there is no action %.80q", name).
-		WithHint("one of " + strings.Join(t.names, ", "))
+		WithHint(t.hint())
 	return nil, err.DidYouMean(contract.Nearest(strings.TrimPrefix(name, t.space+"/"), t.names))
 }
 
@@ -569,7 +578,7 @@ func serveAdmin(x *exchange) reply {
 	return x.act(x.api.actions, edn.Config, func(a *Action, body edn.Value) (admitted, *contract.Error) {
 		may := admitted{logged: withTokenID(body.Dissoc(edn.K("password")))}
 		control, operation := x.api.backend.Control(), a.Operation()
-		if a.Also != "" && !x.may(operation) && x.may(a.Also) {
+		if a.Also != "" && !x.may(operation) { // a.Also decides, and a denial names it
 			operation, control = a.Also, ownRuns{control, x}
 		}
 		if err := x.permit(operation); err != nil {

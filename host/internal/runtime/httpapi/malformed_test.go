@@ -182,6 +182,22 @@ func TestOperatorRefusals(t *testing.T) {
 	}
 }
 
+// HTTP-008: the hint of an error about the name of an action is whole: it has all names, or says
+// where they are.
+func TestHintOfAnUnknownAction(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, route := range []string{"POST /v1/admin", "POST /v1/session"} {
+		for _, body := range []string{`{"action":"zzzzzzzzzzzz"}`, `{"action":1}`, `{}`} {
+			a := w.operator(route, body)
+			require.Equal(t, "invalid-request", a.failure(t), body)
+			hint, _ := a.value(t).Key("error").Key("hint").AsString()
+			assert.NotEmpty(t, hint, "%s %s", route, body)
+			assert.NotContains(t, hint, "…", "%s %s", route, body)
+		}
+	}
+}
+
 // A request with both Content-Length and Transfer-Encoding is the last one of
 // its connection: what follows it is not read as a request.
 func TestTwoLengthsEndTheConnection(t *testing.T) {

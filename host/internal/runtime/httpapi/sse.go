@@ -25,11 +25,15 @@ const (
 // defaultHeartbeat applies until the configuration is loaded.
 const defaultHeartbeat = 15 * time.Second
 
+// checkEvery is the interval at which an open stream checks the credential of its caller. With
+// the age of accounts that other hosts change too, a change counts within 1 s (AUTH-003).
+const checkEvery = 500 * time.Millisecond
+
 // eventStream writes the events of one run as server-sent events (RUN-040 to
 // RUN-044). Nothing is sent before the run is accepted, so a rejection is an
 // ordinary response. Events and heartbeats come from different goroutines.
 type eventStream struct {
-	stop func() // ends the reading of a recorded run; nil: there is none
+	stop func() // ends the reading of the events
 	x    *exchange
 	form mediaType // of the data
 	beat time.Duration
@@ -57,14 +61,17 @@ func (x *exchange) stream(turn Turn, a act.Act) reply {
 		return refused(a.Request, err)
 	}
 	defer s.leave()
-	response, failure := turn.Watch(x.r.Context(), a, s.showAct)
+	ctx, cancel := context.WithCancel(x.r.Context())
+	defer cancel()
+	s.stop = cancel
+	response, failure := turn.Watch(ctx, a, s.showAct)
 	switch {
 	case s.refused != nil:
 		return refused(a.Request, s.refused)
 	case !s.begun:
 		return answered(response, failure)
 	}
-	s.stopHeartbeat()
+	s.stopUpkeep()
 	switch {
 	case s.finished:
 	case s.ended != nil:
@@ -129,7 +136,7 @@ func (s *eventStream) follow(run string, watch func(context.Context) error) {
 	s.mu.Unlock()
 	defer context.AfterFunc(s.x.api.life, cancel)()
 	err := watch(ctx)
-	s.stopHeartbeat()
+	s.stopUpkeep()
 	switch {
 	case err == nil || s.err != nil || s.x.r.Context().Err() != nil:
 	case s.x.api.life.Err() != nil:
@@ -209,9 +216,7 @@ func (s *eventStream) begin(run string) {
 	s.begun, s.run = true, run
 	s.x.beginStream(run)
 	s.write([]byte(reconnectAfter))
-	if s.beat > 0 {
-		s.quiet.Go(s.heartbeat)
-	}
+	s.quiet.Go(s.upkeep)
 }
 
 // frame returns the text of one event.
@@ -235,21 +240,19 @@ func (s *eventStream) frame(id, name string, v edn.Value) []byte {
 // write writes and flushes. It needs mu. A client that does not read in time
 // is disconnected (AUTH-033).
 func (s *eventStream) write(frame []byte) {
-	if s.err == nil && !s.x.holds(s.x.r.Context()) {
-		s.err = errRevoked
-		if s.stop != nil {
-			s.stop()
-		}
-	}
-	if s.err != nil {
+	if !s.check() {
 		return
 	}
 	control := http.NewResponseController(s.x.w)
 	if limit := s.x.settings.Limits.StreamWrite; limit > 0 {
 		_ = control.SetWriteDeadline(time.Now().Add(limit))
 	}
-	if _, s.err = s.x.w.Write(frame); s.err == nil {
-		s.err = control.Flush()
+	_, err := s.x.w.Write(frame)
+	if err == nil {
+		err = control.Flush()
+	}
+	if err != nil {
+		s.fail(err)
 	}
 	s.last = time.Now()
 }
@@ -257,9 +260,38 @@ func (s *eventStream) write(frame []byte) {
 // errRevoked ends the stream of a caller whose credential is not valid any more.
 var errRevoked = errors.New("the credential of the caller is not valid any more")
 
-// heartbeat writes a comment whenever the stream was idle for one period.
-func (s *eventStream) heartbeat() {
-	for wait := s.beat; ; {
+// check reports whether the stream can be written to. It ends a stream whose caller has no valid
+// credential any more. It needs mu.
+func (s *eventStream) check() bool {
+	if s.err == nil && !s.x.holds(s.x.r.Context()) {
+		s.fail(errRevoked)
+	}
+	return s.err == nil
+}
+
+// fail ends the stream: nothing more is written, and its events are not read any more. It needs mu.
+func (s *eventStream) fail(err error) {
+	s.err = err
+	s.stop()
+}
+
+// upkeep checks the credential of the caller until the stream ends, and writes a comment whenever
+// the stream was idle for one period.
+func (s *eventStream) upkeep() {
+	for {
+		s.mu.Lock()
+		wait := checkEvery
+		if s.beat > 0 {
+			if time.Since(s.last) >= s.beat {
+				s.write([]byte(": alive\n\n"))
+			}
+			wait = min(wait, s.beat-time.Since(s.last))
+		}
+		ok := s.check()
+		s.mu.Unlock()
+		if !ok {
+			return
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-s.quit:
@@ -267,17 +299,11 @@ func (s *eventStream) heartbeat() {
 			return
 		case <-timer.C:
 		}
-		s.mu.Lock()
-		if wait = s.beat - time.Since(s.last); wait <= 0 {
-			s.write([]byte(": alive\n\n"))
-			wait = s.beat
-		}
-		s.mu.Unlock()
 	}
 }
 
-// stopHeartbeat ends the heartbeats; what is written afterwards needs no mu.
-func (s *eventStream) stopHeartbeat() {
+// stopUpkeep ends the checks and heartbeats; what is written afterwards needs no mu.
+func (s *eventStream) stopUpkeep() {
 	close(s.quit)
 	s.quiet.Wait()
 }

@@ -283,6 +283,7 @@ func owners(t *testing.T, store conversation.Store) {
 		_, err := x.call(intent,
 			`:turn/id "t-1" :span/id "s-1" :version 1 :text "x" :messages [{:role :user :content "x"}]`, bob)
 		require.ErrorIs(t, err, contract.OfType("conversation/not-found"), intent)
+		assert.Equal(t, intent == "open", strings.Contains(contract.AsError(err).Hint, "another id"), "%s may create one", intent)
 	}
 	list := x.must(x.call("list", "", bob)).Key("conversations")
 	assert.Equal(t, 0, list.Len())

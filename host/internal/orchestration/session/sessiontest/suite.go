@@ -316,6 +316,11 @@ func pages(t *testing.T, store session.Store) {
 	assert.Equal(t, []string{"s0", "s1", "s2", "s3", "s4"}, walk(session.Caller{Principal: "root", Any: true}))
 	_, err := s.Open(ctx, ann, session.Ref{ID: "s1"}, edn.Nil())
 	assert.Equal(t, ":session/not-found", typeOf(err), "an id of another principal")
+	require.NotNil(t, err)
+	assert.Contains(t, err.Hint, "another id", "the caller wants to create one")
+	_, err = s.Get(ctx, ann, "s1")
+	require.NotNil(t, err)
+	assert.NotContains(t, err.Hint, "another id")
 }
 
 // access: reading changes the access time alone, and that later (SES-002).
