@@ -117,8 +117,8 @@ func decidedToFail(node string, start *journal.AttemptStarted) *contract.Error {
 // outcomeUnknown is the failure of a call that may have had its effect, and must
 // not be made again without a decision (JRN-042).
 func outcomeUnknown(node, capID, effectKey string, err *contract.Error) *contract.Error {
-	return contract.Errorf("effects/outcome-unknown", "node %s: the outcome of the call of :%s is unknown: %s", node, capID,
-		err.Message).WithCause(err).WithDetail("effect/key", edn.Text(effectKey))
+	return contract.Errorf("effects/outcome-unknown", "node %s: the outcome of the call of :%s is unknown: %s",
+		node, capID, err.Message).WithCause(err).WithDetail("effect/key", edn.Text(effectKey))
 }
 
 // secretMissing is the error of a call that needs a secret of which the journal has only
