@@ -159,7 +159,8 @@ func (h *service) spawn(
 	if t.provider, t.models, err = h.set.Build(s.Port(), clock); err != nil {
 		s.Kill()
 		s.Gone()
-		return nil, contract.Errorf("model/start-failed", "configure the client of the model server: %s", err)
+		return nil, contract.Errorf("model/start-failed", "configure the client of the model server: %w", err).
+			WithHint("correct the settings of the plugin")
 	}
 	return t, nil
 }

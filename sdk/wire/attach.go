@@ -94,8 +94,8 @@ func ReadAttachRecord(path string) (AttachRecord, error) {
 	}
 	if _, err := os.Stat(r.Socket); errors.Is(err, fs.ErrNotExist) {
 		return AttachRecord{},
-			contract.Errorf("runtime/not-ready", "attach record %s: plugin %s (process %d) has ended", path, r.Plugin, r.PID).
-				WithHint("start it again with " + AttachEnv + "=" + path)
+			contract.Errorf("runtime/not-ready", "attach record %s: the socket of plugin %s (process %d) does not exist",
+				path, r.Plugin, r.PID).WithHint("start the plugin again with " + AttachEnv + "=" + path)
 	}
 	return r, nil
 }

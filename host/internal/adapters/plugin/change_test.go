@@ -213,7 +213,7 @@ func TestSwapRefused(t *testing.T) {
 	before := b.Status()
 	for args, says := range map[string]string{
 		"role:exit-3": "no licence",
-		"role:tools":  "differs from the configured one", // other capabilities need another registry
+		"role:tools":  "another description than the running one", // other capabilities need another registry
 	} {
 		link(args)
 		err := b.Swap(within(t), "p", CauseSwap)

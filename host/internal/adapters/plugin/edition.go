@@ -206,7 +206,7 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 	}
 	if !before.IsNil() && !agree(before, d.Value) {
 		return d, contract.Errorf("runtime/integrity",
-			"the description of the program differs from the configured one: reload the configuration").
+			"the program has another description than the configured one").WithHint(approveHint(e.unit.name)).
 			WithDetail("is", edn.Text(binary))
 	}
 	e.described.Store(&d)
@@ -218,6 +218,11 @@ func (e *edition) describe(ctx context.Context, p *process, binary, cfg string) 
 		p.wire.UseEncoding(enc)
 	}
 	return d, nil
+}
+
+// approveHint is the hint for a program whose description has changed.
+func approveHint(plugin string) string {
+	return "`ferment plugin approve " + plugin + "` accepts the description and reloads the configuration"
 }
 
 // expected returns the description of the program as far as it is known before

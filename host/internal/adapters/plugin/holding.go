@@ -45,11 +45,13 @@ func (t target) selfWait(h *holding, capID string) *contract.Error {
 	}
 	if most := t.limit.most(); most > 0 && own >= most {
 		return contract.Errorf("runtime/overloaded",
-			"deadlock: all %d calls that :%s may work on at once wait for this call", most, capID)
+			"deadlock: all %d calls that :%s may work on at once wait for this call", most, capID).
+			WithHint("do not call :" + capID + " from inside its own call, or raise max_in_flight")
 	}
 	if most := t.unit.most(); most > 0 && sameUnit >= most {
 		return contract.Errorf("runtime/overloaded",
-			"deadlock: all %d calls that plugin %s may work on at once wait for this call", most, t.unit.name)
+			"deadlock: all %d calls that plugin %s may work on at once wait for this call", most, t.unit.name).
+			WithHint("do not call plugin " + t.unit.name + " from inside its own calls, or raise max_in_flight")
 	}
 	return nil
 }

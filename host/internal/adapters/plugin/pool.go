@@ -283,7 +283,8 @@ func (u *unit) admit() {
 func (u *unit) refusal(e *edition) *contract.Error {
 	switch {
 	case u.closed && u.removed:
-		return contract.Errorf("runtime/not-ready", "plugin %s is no longer part of the configuration", u.name)
+		return contract.Errorf("runtime/not-ready", "plugin %s is no longer part of the configuration", u.name).
+			WithHint("start a new run: it uses the current configuration")
 	case u.closed:
 		return notServing(u.name, Stopped, nil)
 	case len(e.ready) > 0, !u.held && e.expects():

@@ -301,7 +301,7 @@ func (s *Supervisor) Swap(ctx context.Context, plugin string, cause Cause) error
 		p.Rollback()
 		return &ChangeError{plugin,
 			contract.Errorf("runtime/integrity",
-				"the description of the program differs from the configured one: reload the configuration")}
+				"the new program has another description than the running one").WithHint(approveHint(plugin))}
 	}
 	var finish func(context.Context) error
 	p.once.Do(func() {

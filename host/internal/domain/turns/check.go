@@ -21,7 +21,8 @@ const (
 // than MaxTurns messages or a message beyond a limit.
 func Check(messages []conversation.Message) *contract.Error {
 	if len(messages) == 0 {
-		return invalid(0, "there is no message")
+		return contract.Errorf("conversation/invalid-message", "messages is empty, expected at least one message").
+			WithDetail("path", edn.Vector(edn.K("messages")))
 	}
 	if len(messages) > MaxTurns {
 		return tooLarge("messages", len(messages), MaxTurns)

@@ -132,6 +132,7 @@ func TestCheck(t *testing.T) {
 		}
 		assert.ErrorIs(t, err, contract.OfType(row.typ), name)
 	}
+	assert.Equal(t, "[:messages]", turns.Check(nil).Details.Key("path").String())
 	result := conversation.ToolResult("1", "x")
 	assert.Nil(t, turns.Results(slices.Values([]conversation.Message{call, result})))
 	assert.ErrorIs(t, turns.Results(slices.Values([]conversation.Message{result, call})), contract.OfType("conversation/invalid-message"))

@@ -71,7 +71,7 @@ func (x *lines) enter(ctx context.Context, id string, h holder) (leave func(), e
 	case len(l.waiting) >= maxWaiting:
 		x.mu.Unlock()
 		return nil, contract.Errorf("runtime/overloaded", "%d operations wait for conversation %s, the limit is %d",
-			len(l.waiting), id, maxWaiting)
+			len(l.waiting), id, maxWaiting).WithHint("send again when earlier operations on the conversation have ended")
 	}
 	p := &place{h, make(chan struct{})}
 	l.waiting = append(l.waiting, p)

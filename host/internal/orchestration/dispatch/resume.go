@@ -58,7 +58,8 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 		}
 		if t.Forgotten {
 			if p.lost = append(p.lost, start.Attempt); t.HadEffectOnce() && !n.w.Replay {
-				lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, contract.Errorf("canceled", "its node failed, and it must not be repeated"))
+				lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey,
+					contract.Errorf("canceled", "the node failed during the call, which is not repeated"))
 			}
 			continue
 		}
@@ -66,7 +67,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			p.ended, p.only = append(p.ended, t), ""
 			continue
 		}
-		err := contract.Errorf("runtime/crashed", "node %s: the host process ended during the call of :%s", n.w.Node, start.CapID).
+		err := contract.Errorf("runtime/crashed", "the host process ended during the call").
 			WithSource(contract.SourceHost)
 		if p.lost = append(p.lost, start.Attempt); n.w.Replay {
 			continue // the next recorded attempt shows how the run continued
@@ -81,8 +82,9 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			lost = outcomeUnknown(n.w.Node, start.CapID, start.EffectKey, err)
 		}
 		if place.Bound(start.Attempt) && lost == nil {
-			lost = contract.Errorf("stream/truncated", "node %s: the answer broke off after a part of it was shown: %s",
-				n.w.Node, err.Message).WithCause(err).WithSource(contract.SourceHost)
+			lost = contract.Errorf("stream/truncated", "node %s: the answer of :%s broke off after a part of it was shown: %s",
+				n.w.Node, start.CapID, err.Message).WithCause(err).WithSource(contract.SourceHost).
+				WithHint("send the request again")
 		}
 	}
 	return nil, lost
@@ -108,14 +110,15 @@ func (o *operation) acceptDecided(t *journal.Tried) {
 
 // decidedToFail returns the error of a call that was decided to have failed.
 func decidedToFail(node string, start *journal.AttemptStarted) *contract.Error {
-	return outcomeUnknown(node, start.CapID, start.EffectKey, contract.Errorf("canceled", "it was decided to fail"))
+	return outcomeUnknown(node, start.CapID, start.EffectKey,
+		contract.Errorf("canceled", "it was decided that the node fails"))
 }
 
 // outcomeUnknown is the failure of a call that may have had its effect, and must
 // not be made again without a decision (JRN-042).
 func outcomeUnknown(node, capID, effectKey string, err *contract.Error) *contract.Error {
-	return contract.Errorf("effects/outcome-unknown", "node %s: whether :%s did its work is not known: %s", node, capID,
-		err.Message).WithCause(err).WithDetail("effect/key", edn.Text(effectKey))
+	return contract.Errorf("effects/outcome-unknown", "node %s: the outcome of the call of :%s is unknown: %s",
+		node, capID, err.Message).WithCause(err).WithDetail("effect/key", edn.Text(effectKey))
 }
 
 // secretMissing is the error of a call that needs a secret of which the journal has only

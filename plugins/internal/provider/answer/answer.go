@@ -198,7 +198,7 @@ func (c *call) encode() ([]byte, *contract.Error) {
 			m.Preset.Dialect, unsayable.What)
 	}
 	if err != nil {
-		return nil, c.fail(failure.RequestInvalid, "the request cannot be written as JSON")
+		return nil, c.fail(failure.RequestInvalid, "the request cannot be written as JSON: %v", err)
 	}
 	if len(encoded.Dropped) > 0 && m.StrictOptions {
 		names := strings.Join(encoded.Dropped, ", ")

@@ -79,7 +79,8 @@ func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 				score.Excerpt(said.String()))
 		}
 		if e := exactly(said, "reason", "better"); e != nil {
-			return Choices{}, contract.Errorf(e.Type, "criterion %s: %s", name, e.Message)
+			return Choices{}, contract.Errorf(e.Type, "criterion %s: %s", name, e.Message).
+				WithDetails(e.Details).WithHint(e.Hint)
 		}
 		all.Of[name], all.Reasons[name] = choice, reason(said)
 	}

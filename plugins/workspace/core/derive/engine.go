@@ -156,7 +156,7 @@ func (e *Engine) policyOf(f *store.Frame) (*policy.Policy, store.Selection, erro
 func synthesisRecipe(p *policy.Policy, sel store.Selection) (edn.Value, error) {
 	params, err := edn.Encode(sel)
 	if err != nil {
-		return edn.Nil(), contract.Errorf("runtime/internal", "%w", err)
+		return edn.Nil(), contract.Errorf("runtime/internal", "encode the parameters of a synthesis recipe: %w", err)
 	}
 	if p.Order != policy.OrderNode {
 		params = params.AssocKey("order", edn.K(string(p.Order)))

@@ -141,8 +141,8 @@ func (j *job) fits(limit int) error {
 
 func lookFile(j *job) error {
 	if j.now.Mode != id.File && j.now.Mode != id.Exec {
-		return contract.Errorf("input/invalid", "the producer %s requires a file, found the mode %s", j.producer,
-			j.now.Mode).WithOp("derive", store.Shown(j.item.Path))
+		return contract.Errorf("input/invalid", "the producer %s requires a file, found the kind %s", j.producer,
+			j.now.Mode.Kind()).WithOp("derive", store.Shown(j.item.Path))
 	}
 	if err := j.fits(MaxSource); err != nil {
 		return err

@@ -190,8 +190,12 @@ func (e *Engine) Commit(ctx context.Context, r CommitRequest) (*store.Put, uint6
 			r.Caller.Agent).WithDetail("path", edn.Vector(edn.K("ticket")))
 	}
 	c, err := readCallRecipe(&store.Frame{Path: t.Path, Recipe: t.Recipe})
-	if err != nil || c.Intent == "" {
-		return nil, 0, contract.Errorf("input/invalid", "the recipe of the ticket cannot be read").WithDetail("path", edn.Vector(edn.K("ticket")))
+	if err == nil && c.Intent == "" {
+		err = errors.New("it names no intent")
+	}
+	if err != nil {
+		return nil, 0, contract.Errorf("input/invalid", "the recipe of the ticket cannot be read: %w", err).
+			WithDetail("path", edn.Vector(edn.K("ticket")))
 	}
 	if c.prompt, c.acceptTruncated = t.Prompt, r.AcceptTruncated; t.Prompt != "" && e.o.Store.Scheme.Bytes([]byte(t.Prompt)) != c.Prompt {
 		return nil, 0, contract.Errorf("input/invalid",

@@ -74,7 +74,7 @@ func readCallRecipe(f *store.Frame) (*callRecipe, error) {
 func (c *callRecipe) recipe() (edn.Value, error) {
 	params, err := edn.Encode(c)
 	if err != nil {
-		return edn.Nil(), contract.Errorf("runtime/internal", "%w", err)
+		return edn.Nil(), contract.Errorf("runtime/internal", "encode the parameters of a generation recipe: %w", err)
 	}
 	return store.Recipe("generate", edn.Nil(), params), nil
 }
@@ -120,7 +120,7 @@ func (e *Engine) promptNow(f *store.Frame) (id.ID, bool) {
 func (c *callRecipe) paramsID(scheme id.Scheme) (id.ID, error) {
 	v, err := edn.Encode(&callRecipe{Intent: c.Intent, Target: c.Target, Selection: c.Selection, Params: c.Params})
 	if err != nil {
-		return id.ID{}, contract.Errorf("runtime/internal", "%w", err)
+		return id.ID{}, contract.Errorf("runtime/internal", "encode the parameters of a generation: %w", err)
 	}
 	return scheme.Params(string(v.Canonical())), nil
 }

@@ -59,7 +59,7 @@ func Explain(o Options, path string, directory bool) (*Decision, error) {
 	}
 	root, err := os.OpenRoot(o.Root)
 	if err != nil {
-		return nil, contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("ignore", o.Root)
+		return nil, unreadable("ignore", o.Root, err)
 	}
 	defer func() { _ = root.Close() }()
 	if info, err := root.Lstat(path); err == nil {

@@ -127,10 +127,11 @@ func Resolve(root string, allowed []string) (string, error) {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
 	if err != nil {
-		return "", contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("workspace", root)
+		return "", unreadable("workspace", root, err)
 	}
 	if info, err := os.Stat(abs); err != nil || !info.IsDir() {
-		return "", contract.Errorf("workspace/not-found", "the path is not a directory").WithOp("workspace", root)
+		return "", contract.Errorf("workspace/not-found", "the path is not a directory").WithOp("workspace", root).
+			WithHint("use the path of a directory")
 	}
 	for _, a := range allowed {
 		if a, err = filepath.EvalSymlinks(a); err == nil && below(abs, a) {

@@ -10,5 +10,6 @@ import (
 
 // Run fails: this system has no directory handles that follow no link.
 func Run(context.Context, Options) (*Result, error) {
-	return nil, contract.Errorf("workspace/not-found", "workspaces are not supported on this system")
+	return nil, contract.Errorf("workspace/not-found", "workspaces are not supported on this system").
+		WithHint("use a Unix system, such as Linux or macOS")
 }

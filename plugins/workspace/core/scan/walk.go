@@ -125,22 +125,28 @@ func (h *handle) release() {
 	}
 }
 
+// unreadable is the error of a root that cannot be opened.
+func unreadable(op, root string, err error) *contract.Error {
+	return contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp(op, root).
+		WithHint("check that the directory exists and that this user may read it")
+}
+
 // start opens the root and queues it.
 func (w *walker) start(selected *scope) error {
 	fd, err := unix.Open(w.Root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("scan", w.Root)
+		return unreadable("scan", w.Root, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		_ = unix.Close(fd)
-		return contract.Errorf("workspace/not-found", "the directory cannot be read: %w", err).WithOp("scan", w.Root)
+		return unreadable("scan", w.Root, err)
 	}
 	w.device = uint64(st.Dev)
 	if w.Boundaries || w.Scheme.Git() {
 		if w.fsys, err = os.OpenRoot(w.Root); err != nil {
 			_ = unix.Close(fd)
-			return contract.Errorf("workspace/not-found", "the directory cannot be opened: %w", err).WithOp("scan", w.Root)
+			return unreadable("scan", w.Root, err)
 		}
 	}
 	w.rules = &ignore.Rules{Above: []*ignore.List{w.Patterns, w.Workspace}}

@@ -29,7 +29,7 @@ func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		return nil, asStoreError("follow", err)
 	}
 	if err = belongs(ctx, s.index.readers, s.Identity); err != nil {
-		err = locked(dir, "another process builds the index of the workspace")
+		err = s.unusable(ctx, dir, err)
 		return nil, err
 	}
 	end, err := checkpoint(ctx, s.index.readers)
@@ -39,6 +39,21 @@ func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s.log = log.Follow(filepath.Join(dir, logDir), s.Scheme.Alg())
 	s.news.publish(end.Seq)
 	return s, nil
+}
+
+// unusable returns the error of an index that belongs refuses: that of ctx, or
+// store/locked, because a process that opens the workspace for writing builds the index
+// that it lacks.
+func (s *Store) unusable(ctx context.Context, dir string, cause error) error {
+	if err := ctx.Err(); err != nil {
+		return asStoreError("follow", err)
+	}
+	var tables int
+	err := s.index.readers.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables)
+	if !exists(s.index.path) || err == nil && tables == 0 {
+		return locked(dir, "another process builds the index of the workspace")
+	}
+	return locked(dir, otherWrites+", and the index cannot be used: "+cause.Error())
 }
 
 // Follows reports whether the store was opened by Follow.

@@ -1,6 +1,10 @@
 package store
 
 import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -74,10 +78,26 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// WS-046: an index that the writer has not built yet cannot be followed.
+// WS-046: an index that the writer has not built yet cannot be followed. Another reason
+// why an index cannot be used is in the error.
 func TestFollowWithoutAnIndex(t *testing.T) {
-	_, err := Follow(background, create(t, id.B3), Options{})
+	dir := create(t, id.B3)
+	path := filepath.Join(dir, indexFile)
+	_, err := Follow(background, dir, Options{})
 	typed(t, err, "store/locked")
+	missing := err.Error()
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err = Follow(background, dir, Options{})
+	typed(t, err, "store/locked")
+	assert.Equal(t, missing, err.Error(), "an empty index")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("damage ", 1000)), 0o600))
+	_, err = Follow(background, dir, Options{})
+	typed(t, err, "store/locked")
+	assert.Contains(t, err.Error(), "not a database")
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	_, err = Follow(ctx, dir, Options{})
+	typed(t, err, "canceled")
 	_, err = Follow(background, t.TempDir(), Options{})
 	typed(t, err, "workspace/not-found")
 }

@@ -51,7 +51,7 @@ func Create(dir string, who Identity) error {
 	}
 	v, err := edn.Encode(who)
 	if err != nil {
-		return contract.Errorf("runtime/internal", "%w", err)
+		return contract.Errorf("runtime/internal", "encode the identity of the workspace: %w", err)
 	}
 	if err = os.MkdirAll(filepath.Join(dir, logDir), 0o700); err == nil {
 		err = os.MkdirAll(filepath.Join(dir, quarantineDir), 0o700)

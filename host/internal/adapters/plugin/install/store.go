@@ -214,7 +214,8 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	}
 	if !nameForm.MatchString(name) || !versionForm.MatchString(version) {
 		return Installed{}, contract.Errorf("input/invalid",
-			"a program cannot be installed as %q version %q: expected a name of lower case letters and a version without blanks",
+			"a program cannot be installed as %q version %q: expected a name of a-z 0-9 . _ + - and "+
+				"a version of letters, digits and . _ + -, each at most 64 characters, both beginning with a letter or digit",
 			name, version).
 			WithHint("--name and --version say what to call it")
 	}

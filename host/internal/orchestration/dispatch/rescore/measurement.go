@@ -335,8 +335,8 @@ func (m *Measurement) record(verdicts []given) (calibration.Record, error) {
 		}
 		if g.key != r.Key {
 			return r, contract.Errorf("judge/failed",
-				"judge %s changed while it was measured: some verdicts are of %s, others of %s",
-				m.Judge.Name, r.Key, g.key)
+				"judge %s changed while it was measured: its key was %s, then %s",
+				m.Judge.Name, r.Key, g.key).WithHint("measure it again")
 		}
 	}
 	r.Model, r.Models = models(verdicts)

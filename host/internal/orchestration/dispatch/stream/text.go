@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -376,7 +377,7 @@ func (s *Attempt) Fail(err *contract.Error, judged, over bool) *contract.Error {
 		w.markRefused(err.Type)
 	case !over && !w.refused && err.Type != "stream/truncated":
 		return contract.Errorf("stream/truncated", "the answer broke off after a part of it was shown: %s",
-			err.Message).WithCause(err).WithSource(err.Source)
+			err.Message).WithCause(err).WithSource(err.Source).WithHint(cmp.Or(err.Hint, "send the request again"))
 	}
 	return err
 }

@@ -286,7 +286,7 @@ func (p *Policy) Value() edn.Value {
 func (p *Policy) Digest(sel store.Selection) (string, error) {
 	selection, err := edn.Encode(sel)
 	if err != nil {
-		return "", contract.Errorf("runtime/internal", "%w", err)
+		return "", contract.Errorf("runtime/internal", "encode the selection of a synthesis: %w", err)
 	}
 	var b edn.MapBuilder
 	b.Key("policy", p.Value())
