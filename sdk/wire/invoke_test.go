@@ -359,7 +359,7 @@ func invokeRequestTooLarge(t *testing.T, client clientOf) {
 		parts = append(parts, edn.Text(strings.Repeat(string(rune('a'+i)), 6<<20)))
 	}
 	_, err := c.Invoke(t.Context(), CallContext{}, edn.Vector(parts...), nil)
-	require.ErrorIs(t, err, contract.OfType("input/invalid"))
+	require.ErrorIs(t, err, contract.OfType("runtime/protocol"))
 	back, err := c.Invoke(t.Context(), CallContext{}, edn.Vector(parts[:2]...), nil)
 	require.NoError(t, err)
 	assert.True(t, edn.Equal(back, edn.Vector(parts[:2]...)))

@@ -35,7 +35,7 @@ var (
 // extracted as blobs, which must reach the peer before or with the payload. A
 // value with a reserved tag returns :runtime/invalid-result, because the tags
 // belong to this codec and to the host's journal. A payload above MaxMessage or
-// a string above MaxString returns :runtime/protocol, in a request :input/invalid.
+// a string above MaxString returns :runtime/protocol.
 func EncodePayload(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Blob, error) {
 	return encodePayload(enc, v, extraction{})
 }
@@ -49,11 +49,6 @@ func encodeRequest(enc Encoding, v edn.Value) (*pluginv1.Payload, []*pluginv1.Bl
 func encodePayload(enc Encoding, v edn.Value, out extraction) (*pluginv1.Payload, []*pluginv1.Blob, error) {
 	if needsExtraction(v) {
 		var err error
-		if path, size := longString(v, nil); size > 0 {
-			at := edn.Vector(path...)
-			return nil, nil, out.tooLarge("encode payload: the string at %s has %d bytes, the limit is %d",
-				at, size, MaxString).WithDetail("path", at)
-		}
 		if v, err = out.take(v); err != nil {
 			return nil, nil, err
 		}
@@ -67,7 +62,7 @@ func encodePayload(enc Encoding, v edn.Value, out extraction) (*pluginv1.Payload
 		size += len(b.Body)
 	}
 	if size > MaxMessage {
-		return nil, nil, out.tooLarge("encode payload: %d bytes, the limit is %d", size, MaxMessage)
+		return nil, nil, contract.Errorf("runtime/protocol", "encode payload: %d bytes, the limit is %d", size, MaxMessage)
 	}
 	return &pluginv1.Payload{Encoding: string(enc), Body: body}, out.blobs, nil
 }
@@ -193,62 +188,16 @@ func (x *extraction) take(v edn.Value) (edn.Value, error) {
 }
 
 func (x *extraction) blob(v edn.Value, s string) (edn.Value, error) {
+	if len(s) > MaxString {
+		return edn.Nil(), contract.Errorf("runtime/protocol", "encode payload: a string of %d bytes, the limit is %d",
+			len(s), MaxString)
+	}
 	hash := edn.Hash(v)
 	known := slices.ContainsFunc(x.blobs, func(b *pluginv1.Blob) bool { return b.Hash == hash })
 	if !known {
 		x.blobs = append(x.blobs, &pluginv1.Blob{Hash: hash, Body: readOnlyBytes(s)})
 	}
 	return edn.Tagged(valueTag, edn.MustString(hash))
-}
-
-// tooLarge returns the error for a value that exceeds a limit. The caller of a request
-// can send less; for a result, the plugin breaks the wire contract.
-func (x *extraction) tooLarge(format string, args ...any) *contract.Error {
-	if x.request {
-		return contract.Errorf("input/invalid", format, args...).WithHint("send less text")
-	}
-	return contract.Errorf("runtime/protocol", format, args...)
-}
-
-// longString returns the path and the size of the first string in v above MaxString; size
-// is 0 without one. The path of a key, of the value of a long key, and of an element of a
-// set is that of the collection.
-func longString(v edn.Value, at []edn.Value) (path []edn.Value, size int) {
-	switch v.Kind() {
-	case edn.KindString:
-		if s, _ := v.AsString(); len(s) > MaxString {
-			return at, len(s)
-		}
-	case edn.KindTagged:
-		_, inner, _ := v.AsTagged()
-		return longString(inner, at)
-	case edn.KindList, edn.KindVector, edn.KindSet:
-		i := int64(0)
-		for e := range v.Elems() {
-			step := []edn.Value{edn.Int(i)}
-			if v.Kind() == edn.KindSet {
-				step = nil
-			}
-			if path, size = longString(e, slices.Concat(at, step)); size > 0 {
-				return path, size
-			}
-			i++
-		}
-	case edn.KindMap:
-		for k, e := range v.Entries() {
-			if path, size = longString(k, at); size > 0 {
-				return path, size
-			}
-			step := []edn.Value{k}
-			if needsExtraction(k) { // too long for a path
-				step = nil
-			}
-			if path, size = longString(e, slices.Concat(at, step)); size > 0 {
-				return path, size
-			}
-		}
-	}
-	return nil, 0
 }
 
 // rebuild replaces parts of v. For each value, outermost first, visit returns a

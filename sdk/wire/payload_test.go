@@ -198,27 +198,6 @@ func TestEncodePayloadRefuses(t *testing.T) {
 	}
 }
 
-// WIRE-003: an oversized request is an error of its caller, with the path of the string.
-func TestEncodeRequestRefuses(t *testing.T) {
-	long, key := edn.Text(strings.Repeat("x", MaxString+1)), edn.Text(strings.Repeat("k", BlobThreshold+1))
-	huge := strings.Repeat("x", 6<<20)
-	for name, tt := range map[string]struct {
-		v    edn.Value
-		path string
-	}{
-		"in a vector":   {edn.MustMap(edn.K("input"), edn.Vector(edn.Nil(), edn.MustTagged("a/b", long))), "[:input 1]"},
-		"a key":         {edn.MustMap(edn.K("input"), edn.MustMap(long, edn.Nil())), "[:input]"},
-		"at a long key": {edn.MustMap(edn.K("input"), edn.MustMap(key, edn.List(long))), "[:input 0]"},
-		"in all":        {edn.Vector(edn.Text("a"+huge), edn.Text("b"+huge), edn.Text("c"+huge)), "nil"},
-	} {
-		_, _, err := encodeRequest(EDN, tt.v)
-		e := contract.AsError(err)
-		require.NotNil(t, e, name)
-		assert.Equal(t, "input/invalid", e.Type, name)
-		assert.Equal(t, tt.path, e.Details.Key("path").String(), name)
-	}
-}
-
 // VAL-013, FX-011: a request may name a secret, in either encoding and beside a
 // blob; it arrives unchanged. An answer may not.
 func TestRequestsNameSecrets(t *testing.T) {
