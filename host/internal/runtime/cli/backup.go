@@ -119,7 +119,7 @@ func verifiedText(v edn.Value) string {
 		if path, ok := f.Key("path").AsString(); ok {
 			where = path + ": "
 		}
-		b.WriteString(diag.WrapLabeled(where, plain(f.Key("what"))) + "\n")
+		b.WriteString(diag.WrapLabeled(where, plain(f.Key("message"))) + "\n")
 	}
 	state := "verified"
 	if b.Len() > 0 {

@@ -155,6 +155,9 @@ func TestBackupAndRestore(t *testing.T) {
 		}
 		w.write("offline/data/more", "")
 		assert.Contains(t, w.run("admin", "backup", "verify", "offline").stdout, "more: it is not in the manifest")
+		refused := w.run("admin", "restore", "offline", "--config", config, "--yes")
+		assert.Contains(t, refused.stderr, " 1 difference\n")
+		assert.Contains(t, refused.stderr, "more\" it is not in the manifest\n")
 		require.NoError(t, os.Remove(filepath.Join(w.dir, "offline/data/more")))
 		assert.Equal(t, 0, w.run("admin", "backup", "verify", "offline").code)
 		assert.Equal(t, 3, w.run("admin", "backup", "verify", "absent").code)
