@@ -79,7 +79,7 @@ func accessErrors() []Row {
 		row("admin/conflict", ClassFinal, SourceRequest, false, 409,
 			"a daemon, or data that would be lost, is in the way of the command", "the message says what is in the way"),
 		row("backup/invalid", ClassFinal, SourceRequest, false, 422, "the backup is not one, or is not what was written",
-			"`ferment admin backup verify` lists what differs; use another backup"),
+			"use another backup"),
 		row("backup/failed", ClassFinal, SourceHost, false, 500, "the backup could not be written", "look at the space and the rights of its directory"),
 	}
 }

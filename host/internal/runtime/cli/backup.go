@@ -123,7 +123,7 @@ func verifiedText(v edn.Value) string {
 	}
 	state := "verified"
 	if b.Len() > 0 {
-		state = "it is not what was written"
+		state = "it is not what was written; use another backup"
 	}
 	fmt.Fprintf(&b, "%s: written %s ago by version %s, %s in %s, %s: %s\n", plain(v.Key("backup")), since(v.Key("at")), plain(v.Key("program")),
 		byteSize(v.Key("bytes")), diag.Counted(number(v.Key("files")), "file"), journalText(v.Key("journal")), state)

@@ -141,6 +141,8 @@ func TestBackupAndRestore(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, change(append([]byte{}, text...)), 0o600))
 			got := w.run("admin", "backup", "verify", "offline")
 			assert.Equal(t, 1, got.code, "%s: %s%s", name, got.stdout, got.stderr)
+			assert.Contains(t, got.stdout+got.stderr, "use another backup", name)
+			assert.NotContains(t, got.stderr, "admin backup verify", "it has just been run")
 			refused := w.run("admin", "restore", "offline", "--config", config, "--yes")
 			assert.Equal(t, 1, refused.code, refused.stderr)
 			assert.Contains(t, refused.stderr, "backup/invalid")
