@@ -60,8 +60,8 @@ func TestBackupAndRestore(t *testing.T) {
 	got := w.run("admin", "backup", "b.tar")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "4 runs, 1 of them open")
-	for _, wrong := range []string{"b.tar", "var/inside", "var/ferment.db"} {
-		assert.Equal(t, 2, w.run("admin", "backup", wrong).code, wrong)
+	for wrong, code := range map[string]int{"b.tar": 6, "var/inside": 2, "var/ferment.db": 2} {
+		assert.Equal(t, code, w.run("admin", "backup", wrong).code, wrong)
 	}
 	assert.Equal(t, 6, w.run("admin", "restore", archive, "--yes").code, "a daemon runs")
 	require.Equal(t, 0, w.run("runs", "cancel", hangs).code)
