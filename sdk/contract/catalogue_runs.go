@@ -62,7 +62,8 @@ func runErrors() []Row {
 			"`ferment admin journal-repair --dry-run` says where, without `--dry-run` it repairs the journal"),
 
 		row("replay/miss", ClassFinal, SourceRequest, false, 409,
-			"the replay asks for something that the record does not have", "the details show both sides"),
+			"the replay asks for something that the record does not have",
+			"replay it with the intents, capabilities and plans of its time: the message names what differs"),
 		row("replay/values-purged", ClassFinal, SourceRequest, false, 410, "the recorded values are no longer kept", ""),
 	}
 }
