@@ -71,15 +71,15 @@ func accessErrors() []Row {
 		row("role/not-found", ClassFinal, SourceRequest, false, 404, "there is no such role", ""),
 		row("user/already-exists", ClassFinal, SourceRequest, false, 409, "a user of this name exists", ""),
 		row("user/last-admin", ClassFinal, SourceRequest, false, 409, "no administrator would remain", ""),
-		row("role/in-use", ClassFinal, SourceRequest, false, 409, "users still have this role", "revoke it first"),
+		row("role/in-use", ClassFinal, SourceRequest, false, 409, "the name of the role is in use, or users still have it", "choose another name, or revoke the role first"),
 		row("user/invalid-role", ClassFinal, SourceRequest, false, 422, "the name of the role is not valid", ""),
 		row("user/invalid-lock-kind", ClassFinal, SourceRequest, false, 422, "there is no such kind of lock", ""),
 		row("role/invalid-role", ClassFinal, SourceRequest, false, 422, "the role cannot be stored in this form", ""),
 		row("db/not-configured", ClassFinal, SourceRequest, false, 503, "the daemon has no database for this", "configure one in ferment.hcl"),
 		row("admin/conflict", ClassFinal, SourceRequest, false, 409,
-			"a daemon, or data that would be lost, is in the way of the command", "the message says what is in the way"),
+			"a daemon, or a file or directory that exists, is in the way of the command", "the message says what is in the way"),
 		row("backup/invalid", ClassFinal, SourceRequest, false, 422, "the backup is not one, or is not what was written",
-			"`ferment admin backup verify` lists what differs; use another backup"),
+			"use another backup"),
 		row("backup/failed", ClassFinal, SourceHost, false, 500, "the backup could not be written", "look at the space and the rights of its directory"),
 	}
 }

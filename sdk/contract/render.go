@@ -142,8 +142,8 @@ func detailText(details edn.Value) string {
 // maxShown limits the findings that are listed; the others are counted.
 const maxShown = 10
 
-// listedKeys are details with lists of problems, each with :path, :message and
-// :got.
+// listedKeys are details with lists of problems, each with :message, and :path and :got if
+// there are any.
 var listedKeys = []string{"findings", "invalid-fields"}
 
 func listFindings(b *strings.Builder, list edn.Value) {
@@ -154,7 +154,11 @@ func listFindings(b *strings.Builder, list edn.Value) {
 			return
 		}
 		message, _ := f.Key("message").AsString()
-		fmt.Fprintf(b, "\n    %s %s", Excerpt(f.Key("path")), oneLine(message))
+		text := oneLine(message)
+		if path := f.Key("path"); !path.IsNil() {
+			text = strings.TrimSpace(Excerpt(path) + " " + text)
+		}
+		b.WriteString("\n    " + text)
 		if got := f.Key("got"); !got.IsNil() {
 			b.WriteString(", got " + Excerpt(got))
 		}

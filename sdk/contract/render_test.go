@@ -102,4 +102,7 @@ func TestFindingsInText(t *testing.T) {
 	assert.Contains(t, text, "\n    [9] should be a string, got 7")
 	assert.Contains(t, text, "\n    and 15 more")
 	assert.NotContains(t, text, "[10]")
+	list = []edn.Value{edn.MustMap(kMessage, edn.Text("a page is damaged")), edn.MustMap(kPath, edn.Text("a"))}
+	text = Errorf("backup/invalid", "x").WithDetail("findings", edn.Vector(list...)).Text(SourceText{})
+	assert.Contains(t, text, "\n    a page is damaged\n    \"a\"\n", "a finding without a path, and one without a message")
 }

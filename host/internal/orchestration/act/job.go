@@ -94,6 +94,9 @@ func (f *flight) unbegun() *contract.Error {
 	if f.past != nil && f.past.Active {
 		verb = "went on"
 	}
+	if errors.Is(f.ctx.Err(), context.DeadlineExceeded) {
+		return contract.Errorf("queue/deadline-exceeded", "the deadline passed before the run %s", verb)
+	}
 	return contract.Errorf("canceled", "the run was canceled before it %s", verb)
 }
 

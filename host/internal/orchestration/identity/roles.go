@@ -46,9 +46,9 @@ func (s *Service) Roles(ctx context.Context) ([]Role, *contract.Error) {
 // RolesOf returns the roles of a user (see Accounts.RolesOf).
 func (s *Service) RolesOf(set *Settings, u *User) []string { return s.now.Load().RolesOf(set, u) }
 
-// CreateRole creates a role. A name that users or tokens still have from an earlier
-// configuration is rejected with role/in-use: they would get the roles that the new role
-// includes. The other errors are role/invalid-role, user/unknown-role and
+// CreateRole creates a role. The error is role/in-use for the name of a role that exists, and
+// for one that users or tokens still have from an earlier configuration: they would get the
+// roles that the new role includes. The other errors are role/invalid-role, user/unknown-role and
 // user/invalid-role.
 func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, *contract.Error) {
 	r.Includes, r.Created = sorted(r.Includes), time.Now().UTC().Truncate(time.Millisecond)
@@ -57,12 +57,12 @@ func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, 
 		return r, contract.Errorf("role/invalid-role", "%.80q is not the name of a role: expected 1 to 64 of a-z 0-9 . _ + -, beginning with a letter or digit", short)
 	}
 	if slices.Contains(set.Known, r.Name) || slices.Contains(policy.BuiltinRoles(), r.Name) {
-		return r, contract.Errorf("role/invalid-role", "the configuration has the role :%s", r.Name).
+		return r, contract.Errorf("role/in-use", "the configuration has the role :%s", r.Name).
 			WithHint("choose another name; \"ferment role grant USER " + short + "\" gives this one to a user")
 	}
 	err := s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
 		if set.has(r.Name, a.Roles) {
-			return Change{}, contract.Errorf("role/invalid-role", "the role :%s already exists", r.Name).
+			return Change{}, contract.Errorf("role/in-use", "the role :%s already exists", r.Name).
 				WithHint("delete it first, or choose another name")
 		}
 		for _, role := range r.Includes {

@@ -79,10 +79,10 @@ func TestRoleErrors(t *testing.T) {
 		includes []string
 		want     string
 	}{
-		"of the configuration": {"role/auditor", nil, "role/invalid-role"},
-		"built in":             {policy.RoleAdmin, nil, "role/invalid-role"},
-		"every caller":         {policy.RoleAny, nil, "role/invalid-role"},
-		"created already":      {night, nil, "role/invalid-role"},
+		"of the configuration": {"role/auditor", nil, "role/in-use"},
+		"built in":             {policy.RoleAdmin, nil, "role/in-use"},
+		"every caller":         {policy.RoleAny, nil, "role/in-use"},
+		"created already":      {night, nil, "role/in-use"},
 		"upper case":           {"role/Night", nil, "role/invalid-role"},
 		"another namespace":    {"team/night", nil, "role/invalid-role"},
 		"empty":                {"", nil, "role/invalid-role"},

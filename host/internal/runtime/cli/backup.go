@@ -27,7 +27,7 @@ func (c *command) backupCommand() *cobra.Command {
 			"backups, below the data directory. A file MANIFEST in it has the hash of every file. The backup holds requests and\n" +
 			"answers in full. The configuration is not in it, and neither is a PostgreSQL database, which the tools of its\n" +
 			"server dump.\n" +
-			"Exit codes: 0 the backup is complete, 3 it could not be written.",
+			"Exit codes: 0 the backup is complete, 3 it could not be written, 6 PATH exists already or another is being written.",
 		Example: "  ferment admin backup\n  ferment admin backup monday.tar",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -119,11 +119,11 @@ func verifiedText(v edn.Value) string {
 		if path, ok := f.Key("path").AsString(); ok {
 			where = path + ": "
 		}
-		b.WriteString(diag.WrapLabeled(where, plain(f.Key("what"))) + "\n")
+		b.WriteString(diag.WrapLabeled(where, plain(f.Key("message"))) + "\n")
 	}
 	state := "verified"
 	if b.Len() > 0 {
-		state = "it is not what was written"
+		state = "it is not what was written; use another backup"
 	}
 	fmt.Fprintf(&b, "%s: written %s ago by version %s, %s in %s, %s: %s\n", plain(v.Key("backup")), since(v.Key("at")), plain(v.Key("program")),
 		byteSize(v.Key("bytes")), diag.Counted(number(v.Key("files")), "file"), journalText(v.Key("journal")), state)

@@ -60,8 +60,8 @@ func TestBackupAndRestore(t *testing.T) {
 	got := w.run("admin", "backup", "b.tar")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "4 runs, 1 of them open")
-	for _, wrong := range []string{"b.tar", "var/inside", "var/ferment.db"} {
-		assert.Equal(t, 2, w.run("admin", "backup", wrong).code, wrong)
+	for wrong, code := range map[string]int{"b.tar": 6, "var/inside": 2, "var/ferment.db": 2} {
+		assert.Equal(t, code, w.run("admin", "backup", wrong).code, wrong)
 	}
 	assert.Equal(t, 6, w.run("admin", "restore", archive, "--yes").code, "a daemon runs")
 	require.Equal(t, 0, w.run("runs", "cancel", hangs).code)
@@ -141,6 +141,8 @@ func TestBackupAndRestore(t *testing.T) {
 			require.NoError(t, os.WriteFile(path, change(append([]byte{}, text...)), 0o600))
 			got := w.run("admin", "backup", "verify", "offline")
 			assert.Equal(t, 1, got.code, "%s: %s%s", name, got.stdout, got.stderr)
+			assert.Contains(t, got.stdout+got.stderr, "use another backup", name)
+			assert.NotContains(t, got.stderr, "admin backup verify", "it has just been run")
 			refused := w.run("admin", "restore", "offline", "--config", config, "--yes")
 			assert.Equal(t, 1, refused.code, refused.stderr)
 			assert.Contains(t, refused.stderr, "backup/invalid")
@@ -153,9 +155,19 @@ func TestBackupAndRestore(t *testing.T) {
 			spoil(name, flip)
 			spoil(name, cut)
 		}
-		w.write("offline/data/more", "")
-		assert.Contains(t, w.run("admin", "backup", "verify", "offline").stdout, "more: it is not in the manifest")
-		require.NoError(t, os.Remove(filepath.Join(w.dir, "offline/data/more")))
+		for _, name := range []string{"data/more", "FORMAT", "more/file"} {
+			w.write("offline/"+name, "")
+			got := w.run("admin", "backup", "verify", "offline")
+			assert.Equal(t, 1, got.code, got.stderr)
+			assert.Contains(t, got.stdout, name+": it is not in the manifest")
+			refused := w.run("admin", "restore", "offline", "--config", config, "--yes")
+			assert.Equal(t, 1, refused.code, refused.stderr)
+			assert.Contains(t, refused.stderr, " 1 difference\n")
+			assert.Contains(t, refused.stderr, "\""+name+"\" it is not in the manifest\n")
+			require.NoError(t, os.Remove(filepath.Join(w.dir, "offline", name)))
+		}
+		require.NoError(t, os.Symlink("offline", filepath.Join(w.dir, "link")))
+		assert.Equal(t, 0, w.run("admin", "backup", "verify", "link").code)
 		assert.Equal(t, 0, w.run("admin", "backup", "verify", "offline").code)
 		assert.Equal(t, 3, w.run("admin", "backup", "verify", "absent").code)
 		assert.Equal(t, 1, w.run("admin", "backup", "verify", "ferment.hcl").code)

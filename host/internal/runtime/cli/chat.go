@@ -111,7 +111,7 @@ func (c *command) createFile(name string, content []byte) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrExist):
-		return contract.Errorf("invalid-request", "the file %s already exists", name).WithHint("choose another name")
+		return contract.Errorf("admin/conflict", "the file %s already exists", name).WithHint("choose another name")
 	}
 	return contract.Errorf("invalid-request", "write %s: %s", name, cause(err)).
 		WithHint(environmentHint(&fileError{err: err, written: true}))

@@ -186,7 +186,7 @@ func TestChatScripts(t *testing.T) {
 	got = w.chat("/model nobody/there\n")
 	assert.Equal(t, 5, got.code)
 	got = w.chat("Hello\n/export x.md\n/export x.md\n")
-	assert.Equal(t, 2, got.code)
+	assert.Equal(t, 6, got.code)
 	assert.Contains(t, got.stderr, "the file x.md already exists")
 	for _, name := range []string{"absent/x.md", "x.md/y.md"} { // a directory that does not exist, or is a file
 		got = w.chat("Hello\n/export " + name + "\n")

@@ -148,7 +148,7 @@ func vacant(dir string) error {
 	if len(taken) == 0 {
 		return nil
 	}
-	return contract.Errorf("input/invalid", "init: %s already has %s", dir, strings.Join(taken, ", ")).
+	return contract.Errorf("admin/conflict", "init: %s already has %s", dir, strings.Join(taken, ", ")).
 		WithHint("name another directory: ferment init DIR")
 }
 

@@ -106,7 +106,7 @@ func TestRuns(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, whole.stdout, string(written))
 	assert.Equal(t, edn.Int(int64(len(written))).String(), exported.Key("bytes").String())
-	assert.Equal(t, 2, w.run("runs", "import", "run.edn").code, "it is recorded already")
+	assert.Equal(t, 6, w.run("runs", "import", "run.edn").code, "it is recorded already")
 	assert.True(t, w.data("runs", "pin", ids[1]).Key("pinned?").Truthy())
 	assert.False(t, w.data("runs", "unpin", ids[1]).HasKey("pinned?"))
 	assert.Equal(t, 2, w.run("runs", "purge", ids[1]).code, "nobody confirms")

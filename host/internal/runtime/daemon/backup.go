@@ -12,6 +12,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/store/backup"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/runtime/config"
+	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/history"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
@@ -100,7 +101,7 @@ func findingsOf(found []backup.Finding) edn.Value {
 	for i, f := range found {
 		var b edn.MapBuilder
 		b.OptText("path", f.Path)
-		b.Key("what", edn.Text(f.What))
+		b.Key("message", edn.Text(f.What))
 		out[i] = b.Map()
 	}
 	return edn.Vector(out...)
@@ -165,11 +166,8 @@ func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how R
 		return history.Failure(err)
 	}
 	if len(found) > 0 {
-		first := found[0].What
-		if found[0].Path != "" {
-			first = found[0].Path + ": " + first
-		}
-		return contract.Errorf("backup/invalid", "restore: the backup does not match its manifest: %s (%d findings)", first, len(found)).
+		return contract.Errorf("backup/invalid", "restore: the backup %s is not what was written: %s",
+			how.Path, diag.Counted(len(found), "difference")).
 			WithDetail("findings", findingsOf(found))
 	}
 	m, driver := b.Manifest, driverOf(cfg)

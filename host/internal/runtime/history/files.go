@@ -131,7 +131,7 @@ func (j *Runs) Import(ctx context.Context, name string) (edn.Value, *contract.Er
 	defer func() { _ = f.Close() }()
 	id, err := s.Import(ctx, f)
 	if errors.Is(err, store.ErrRecorded) {
-		return edn.Nil(), contract.Errorf("invalid-request", "import %s: its run is recorded here already", name).
+		return edn.Nil(), contract.Errorf("import/conflict", "import %s: its run is recorded here already", name).
 			WithHint("\"ferment runs list\" shows the recorded runs")
 	}
 	if err != nil {

@@ -427,7 +427,7 @@ func TestMovesRuns(t *testing.T) {
 	require.Nil(t, failed)
 	assert.True(t, verified.Key("ok?").Truthy())
 	_, failed = there.Import(t.Context(), path)
-	assert.Equal(t, "invalid-request", typeOf(failed))
+	assert.Equal(t, "import/conflict", typeOf(failed))
 	assert.Contains(t, failed.Message, "recorded here already")
 	said := map[string]edn.Value{"a": edn.MustRead(`{:plugin/name "first"}`)}
 	file.WriteString(store.ExportedPlugins(said))

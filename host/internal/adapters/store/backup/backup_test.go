@@ -348,7 +348,7 @@ func TestRefusedTargets(t *testing.T) {
 	out := t.TempDir()
 	write(t, out, "full/file", "")
 	_, err := backup.Create(context.Background(), h.source(), filepath.Join(out, "full"))
-	require.ErrorIs(t, err, contract.OfType("invalid-request"))
+	require.ErrorIs(t, err, contract.OfType("admin/conflict"))
 	_, err = backup.Create(context.Background(), h.source(), filepath.Join(out, "full", "file", "b"))
 	require.ErrorIs(t, err, contract.OfType("backup/failed"))
 	ctx, cancel := context.WithCancel(context.Background())

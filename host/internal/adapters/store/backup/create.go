@@ -41,7 +41,7 @@ const maxSnapshots = 5
 const Folder = "backups"
 
 // Create writes a backup to target: a folder, or an archive if the name ends in .tar. The target
-// must not exist, except as an empty folder; otherwise the error is invalid-request. Other errors
+// must not exist, except as an empty folder; otherwise the error is admin/conflict. Other errors
 // that have no specific type are backup/failed. The backup appears at target only when it is
 // complete.
 func Create(ctx context.Context, src Source, target string) (*Manifest, error) {
@@ -102,7 +102,7 @@ func vacant(target string) error {
 	case err != nil:
 		return contract.Errorf("backup/failed", "backup: write %s: %w", target, err)
 	case !info.IsDir() || len(entries) > 0:
-		return contract.Errorf("invalid-request", "backup: %s exists and is not an empty directory", target).
+		return contract.Errorf("admin/conflict", "backup: %s exists and is not an empty directory", target).
 			WithHint("name a path that does not exist")
 	}
 	return nil

@@ -64,40 +64,37 @@ func (b *Backup) Close() error {
 }
 
 // Finding is one difference between a backup and its manifest, or damage to the database in it
-// (Path is then empty).
+// (Path is then empty). Path is relative to the backup, with slashes.
 type Finding struct{ Path, What string }
 
-// Verify compares every file with its hash in the manifest. If there is no difference and the
+// Verify compares every file with its hash in the manifest; a file that the manifest does not
+// have is a difference, wherever in the backup it is. If there is no difference and the
 // backup contains an SQLite database, it also checks every page, record, value and session of it.
 // The differences are returned as findings; the error means that a file could not be read. It
 // changes nothing.
 func (b *Backup) Verify(ctx context.Context) (found []Finding, err error) {
-	known := map[string]bool{}
+	known := map[string]bool{manifestName: true}
 	for _, f := range b.Manifest.Files {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		known[f.Path] = true
+		name := path.Join(dataName, f.Path)
+		known[name] = true
 		what, err := b.compare(f)
 		if err != nil {
 			return nil, err
 		}
 		if what != "" {
-			found = append(found, Finding{f.Path, what})
+			found = append(found, Finding{name, what})
 		}
 	}
-	data := filepath.Join(b.dir, dataName)
-	err = filepath.WalkDir(data, func(at string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(data, at)
-		if name = filepath.ToSlash(name); err == nil && !known[name] {
+	err = fs.WalkDir(os.DirFS(b.dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !known[name] {
 			found = append(found, Finding{name, "it is not in the manifest"})
 		}
 		return err
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, err
 	}
 	if b.Manifest.Database.Driver != "sqlite" || len(found) > 0 {

@@ -58,6 +58,8 @@ func Code(e *contract.Error) int {
 	switch e.Type {
 	case "canceled":
 		return Deadline
+	case "idempotency/mismatch": // its HTTP status is 422
+		return Conflict
 	case "plan/invalid", "plan/too-deep", "plan/too-large", "slot/unresolved", "budget/exceeded":
 		return Negative
 	case "unsupported/intent":

@@ -43,7 +43,7 @@ func Write(dir string, files []File) error {
 }
 
 func taken(dir string) error {
-	return contract.Errorf("input/invalid", "new plugin: %s already exists", dir).
+	return contract.Errorf("admin/conflict", "new plugin: %s already exists", dir).
 		WithHint("name another folder with --dir, or remove it")
 }
 

@@ -805,7 +805,7 @@ var intentBlock = Block{
 		{
 			Name: "cache_scope", Type: enum("principal", "tenant", "public"), Default: `"principal"`,
 			Reload: ReloadUse, Serves: "RUN-030",
-			Doc: "whose requests share answers: those of one caller, of the callers of this host, or of all",
+			Doc: "whose requests share answers: those of one caller, of the callers of its tenant, or of all",
 		},
 		{
 			Name: "on_unknown", Type: enum(UnknownSuspends, "fail", "retry", "assume-done"), Default: `"suspend"`,
