@@ -63,15 +63,10 @@ func runErrors() []Row {
 			"`ferment admin journal-repair --dry-run` says where, without `--dry-run` it repairs the journal"),
 
 		row("replay/miss", ClassFinal, SourceRequest, false, 409,
-<<<<<<< HEAD
-			"the replay asks for something that the record does not have", "the details show both sides"),
-		row("replay/values-purged", ClassFinal, SourceRequest, false, 410, "the recorded values are no longer kept",
-			"send the request again; `ferment runs pin` keeps a run beyond store.retain"),
-=======
 			"the replay asks for something that the record does not have",
 			"replay it with the intents, capabilities and plans of its time: the message names what differs"),
-		row("replay/values-purged", ClassFinal, SourceRequest, false, 410, "the recorded values are no longer kept", ""),
->>>>>>> ws-tb
+		row("replay/values-purged", ClassFinal, SourceRequest, false, 410, "the recorded values are no longer kept",
+			"send the request again; `ferment runs pin` keeps a run beyond store.retain"),
 	}
 }
 

@@ -179,7 +179,7 @@ func TestVerbsOnPostgres(t *testing.T) {
 	require.Equal(t, 0, w.run("runs", "export", id, exported).code)
 	refused := w.run("runs", "import", exported)
 	assert.NotEqual(t, 0, refused.code)
-	assert.Contains(t, refused.stderr, "invalid-request")
+	assert.Contains(t, refused.stderr, "import/conflict")
 	require.Equal(t, 0, w.run("admin", "backup", "b.tar").code) // OPS-008
 	config := w.elsewhere("copy")
 	revoke := w.run("admin", "restore", "b.tar", "--config", config, "--revoke-tokens", "--yes")
