@@ -305,7 +305,7 @@ effects {
 		assert.Contains(t, got.stderr, "did you mean fs/write?")
 		got = w.run(verb, "long.edn", "--effects", "fs/write")
 		assert.Equal(t, 1, got.code)
-		assert.Contains(t, got.stdout+got.stderr, "10 are the most")
+		assert.Contains(t, got.stdout+got.stderr, "the limit is 10")
 	}
 }
 

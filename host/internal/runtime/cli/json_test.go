@@ -10,7 +10,7 @@ import (
 func TestJSONOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.write("ferment.hcl", scripted("all"))
+	w.write("ferment.hcl", scripted("all")+"http {\n  listen = [\"127.0.0.1:0\"]\n}\n")
 	w.write("all.edn", `{:capabilities
  {:t/chat {:intents #{:model/chat} :in-schema :req/chat :out-schema :res/chat
            :steps [{:template {:text "You said: {{input.messages.0.content}}" :finish :stop}}]}}}`)

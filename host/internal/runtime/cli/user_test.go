@@ -147,7 +147,7 @@ func TestUserVerbs(t *testing.T) {
 		"user lock root --dry-run":                  {"", 6, "no administrator"},
 		"role grant ann anonymous":                  {"", 1, "cannot be granted"},
 		"role revoke ann operator":                  {"", 2, "--yes"},
-		"role create auditor":                       {"", 1, "configuration has the role"},
+		"role create auditor":                       {"", 6, "configuration has the role"},
 		"role create Night":                         {"", 1, "not the name of a role"},
 		"role create night --include nope":          {"", 5, "there is no role"},
 		"role delete auditor --yes":                 {"", 1, "one of the configuration"},
