@@ -44,7 +44,7 @@ func TestDurableBeforeTheCall(t *testing.T) {
 			assert.Equal(t, tc.waits, durable)
 
 			records = dispatchtest.NewRecords(t)
-			records.Broken = contract.Errorf("journal/unavailable", "no disk")
+			records.Break(contract.Errorf("journal/unavailable", "no disk"))
 			r = serve(t, w, order{records: records})
 			if tc.waits {
 				assert.Equal(t, "journal/unavailable", r.failure(), "nothing is called whose record may be lost")

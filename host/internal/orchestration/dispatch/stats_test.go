@@ -295,9 +295,9 @@ func TestProbeOfALostOperation(t *testing.T) {
 				time.Sleep(1200 * ms)
 				records := dispatchtest.NewRecords(t)
 				if name == "alone" {
-					records.Broken = lost
+					records.Break(lost)
 				}
-				answers(dispatchtest.Step{Hang: true}, func() { records.Broken = lost })
+				answers(dispatchtest.Step{Hang: true}, func() { records.Break(lost) })
 				r := serve(t, w, order{layer: layer, records: records})
 				require.Equal(t, "journal/full", r.failure())
 				require.Equal(t, "t/a", r.started()[0].CapID, "the probe")

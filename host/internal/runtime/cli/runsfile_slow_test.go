@@ -21,7 +21,7 @@ func TestExamplePlansReplayFromFiles(t *testing.T) {
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "ferment.hcl"))
 	require.NoError(t, err)
-	config := string(text)
+	config := string(text) + "\nhttp {\n  listen = [\"127.0.0.1:0\"]\n}\n"
 	w := newWorld(t, "ferment.hcl", config)
 	require.NoError(t, os.Symlink(filepath.Join(root, "bin"), filepath.Join(w.dir, "bin")))
 	require.NoError(t, os.CopyFS(filepath.Join(w.dir, "examples"), os.DirFS(filepath.Join(root, "examples"))))

@@ -126,8 +126,7 @@ type Records struct {
 	mu     sync.Mutex
 	all    []journal.Record
 	synced int
-	// Broken, if set, is the error of Sync.
-	Broken error
+	broken error
 }
 
 // NewRecords returns a recorder that fails tb when a record violates its
@@ -162,7 +161,14 @@ func (r *Records) Sync() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.synced = len(r.all)
-	return r.Broken
+	return r.broken
+}
+
+// Break makes Sync return err from now on.
+func (r *Records) Break(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = err
 }
 
 // Synced returns the records that were durable at the last Sync.
