@@ -84,6 +84,15 @@ func (s *Store) unnamed(ctx context.Context) (out []*Damage, err error) {
 // every value with its hash. The error is a *Damage at the first difference. The records of a
 // removed run and the values of a purged run are not verified.
 func (s *Store) Verify(ctx context.Context, run string) error {
+	err := s.verifyOnce(ctx, run)
+	var d *Damage
+	if errors.As(err, &d) { // its records may have been removed while they were read
+		return s.verifyOnce(ctx, run)
+	}
+	return err
+}
+
+func (s *Store) verifyOnce(ctx context.Context, run string) error {
 	row, err := s.run(ctx, run)
 	if err != nil {
 		return err
@@ -139,12 +148,12 @@ func (s *Store) verifyRuns(
 		}
 		for _, r := range runs {
 			began := time.Now()
-			err := s.verifyTwice(ctx, r.ID)
+			err := s.Verify(ctx, r.ID)
 			var d *Damage
 			switch {
 			case errors.As(err, &d):
 				found(d)
-			case err != nil:
+			case err != nil && !errors.Is(err, contract.OfType("run/not-found")): // it may be removed by now
 				return verified, err
 			}
 			verified++
@@ -157,20 +166,6 @@ func (s *Store) verifyRuns(
 		}
 		f.Before = runs[len(runs)-1].ID
 	}
-}
-
-// verifyTwice verifies a run, and once more if it is damaged: the records may have been
-// removed while they were read. A run that is not there any more is sound.
-func (s *Store) verifyTwice(ctx context.Context, run string) error {
-	err := s.Verify(ctx, run)
-	var d *Damage
-	if errors.As(err, &d) {
-		err = s.Verify(ctx, run)
-	}
-	if errors.Is(err, contract.OfType("run/not-found")) {
-		return nil
-	}
-	return err
 }
 
 func (s *Store) verify(ctx context.Context, row runRow) error {
