@@ -50,7 +50,8 @@ func (h *Host) Describe(ctx context.Context, refs ...Ref) ([]Callable, error) {
 	for v := range answer.Out().Key("callables").Elems() {
 		at, ok := v.Key("index").AsInt()
 		if !ok || at < 0 || int(at) >= len(refs) {
-			return nil, contract.Errorf("runtime/protocol", "describe callables: the host answered with index %.200s, expected 0 to %d",
+			return nil, contract.Errorf("runtime/protocol",
+				"describe callables: the host answered with index %.200s, expected 0 to %d",
 				v.Key("index"), len(refs)-1).WithHint("host and SDK disagree: compare their versions")
 		}
 		c := Callable{Ref: refs[at], Kind: word(v.Key("cap/kind")), In: v.Key("in-schema"), Out: v.Key("out-schema")}

@@ -46,7 +46,8 @@ func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) 
 			}
 		}
 		if !slices.ContainsFunc(records, func(r journal.Record) bool { return considers(r, old) }) {
-			return Act{}, contract.Errorf("invalid-request", "replay run %s: :%s was not a candidate of any call, so nothing can replace it",
+			return Act{}, contract.Errorf("invalid-request",
+				"replay run %s: :%s was not a candidate of any call, so nothing can replace it",
 				run, old).
 				WithHint("`ferment runs show " + run + "` lists the candidates")
 		}

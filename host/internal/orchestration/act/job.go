@@ -158,7 +158,8 @@ func (s *Service) Recall(ctx context.Context, run string, accepted *journal.RunA
 	}
 	if accepted.Key != "" && c.Keys != nil {
 		f.key = accepted.Key
-		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash()) // nil: another act holds the key; its caller has to try again
+		// nil: another act holds the key; its caller has to try again
+		f.holds, _ = c.Keys.hold(f.key, accepted.Fingerprint.Hash())
 	}
 	return s.waiting(ctx, f), nil
 }

@@ -107,7 +107,8 @@ func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.
 		return plan.Recorded(plan.SlotCall, past.Committed.Value.Value()).Failure()
 	case err != nil && err.Type == "replay/miss":
 		return err
-	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost: // a failure of the host is not repeated
+	case past.Failed != nil && err == nil && past.Failed.Err.Source == contract.SourceHost:
+		// A failure of the host is not repeated.
 		return past.Failed.Err
 	case past.Failed != nil && err == nil:
 		return s.miss(n, e, "it was accepted, and its record is a failure of type :%s", past.Failed.Err.Type)

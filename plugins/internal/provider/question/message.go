@@ -77,7 +77,8 @@ func (q *Question) add(
 		m.Calls, m.Cache = append(m.Calls, call), p.Cache
 		return nil
 	default:
-		return invalid(append(at, edn.K("content")), "a model reads text, images and reasoning, not a reference to stored content")
+		return invalid(append(at, edn.K("content")),
+			"a model reads text, images and reasoning, not a reference to stored content")
 	}
 	m.Parts = append(m.Parts, part)
 	return nil
