@@ -233,7 +233,7 @@ func TestChatKeepsUnanswered(t *testing.T) {
 
 	e = w.emulate(72, 20, nil, "chat", "c-02")
 	ready = "c-02 · llm/voice · /help"
-	e.shows(ready, ">")
+	e.shows("new conversation c-02", ready, ">")
 	e.types("Hello\r")
 	e.shows("> Hello", "aha", ready, ">")
 	e.types("again\r")
@@ -259,7 +259,8 @@ func TestChatPlainTerminals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chatWorld()...)
 	e := w.emulate(60, 20, []string{"NO_COLOR=1"}, "chat", "c-01")
-	e.shows("c-01 · llm/voice · /help", ">")
+	e.shows("new conversation c-01, which ends with the program: a",
+		"daemon with a store keeps conversations (ferment serve)", "c-01 · llm/voice · /help", ">")
 	e.types("Hello\r")
 	e.shows("> Hello", "**a**ha", "c-01 · llm/voice · /help", ">")
 	e.types("\x04")
@@ -267,7 +268,7 @@ func TestChatPlainTerminals(t *testing.T) {
 	assert.NotRegexp(t, `\x1b\[[0-9;]+m`, e.written())
 
 	e = w.emulate(60, 20, []string{"TERM=dumb"}, "chat", "c-01")
-	e.shows(">")
+	e.shows(" with a store keeps conversations (ferment serve)", ">")
 	e.types("Hello\n")
 	e.shows("> Hello", "**a**ha", ">")
 	e.types("again\n")

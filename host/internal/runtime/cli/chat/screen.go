@@ -32,6 +32,10 @@ type ended struct{}
 type screen struct {
 	style         style
 	width, height int
+	// columns are those of a text. The last one of the terminal stays empty: bubbletea erases the
+	// rest of each line that it prints above the screen, from the cursor on, and after a line that
+	// fills the terminal the cursor is still on its last character.
+	columns int
 
 	input   textarea.Model
 	past    []string // lines that were entered
@@ -78,6 +82,7 @@ func newScreen(s style) screen {
 
 func (s screen) resized(width, height int) screen {
 	s.width, s.height = max(width, 1), max(height, 1)
+	s.columns = max(s.width-1, 1)
 	s.input.MaxHeight = max(1, min(8, s.height/3))
 	s.input.SetWidth(max(4, s.width))
 	return s.edited(nil) // so that the cursor is in view
@@ -326,13 +331,13 @@ func (s screen) failed(e Failed) (screen, []effect) {
 // clean is a text of a model or a plugin without control characters.
 func clean(text string) string { return display.Clean(strings.ReplaceAll(text, "\r\n", "\n")) }
 
-func (s screen) rendered(text string) []string { return render(text, s.width, s.style) }
+func (s screen) rendered(text string) []string { return render(text, s.columns, s.style) }
 
 // wrapped is a text of the program.
 func (s screen) wrapped(attribute, text string) (out []string) {
 	for line := range strings.SplitSeq(clean(text), "\n") {
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-		out = append(out, s.style.wrap([]span{{attribute, strings.TrimLeft(line, " ")}}, indent, indent, s.width)...)
+		out = append(out, s.style.wrap([]span{{attribute, strings.TrimLeft(line, " ")}}, indent, indent, s.columns)...)
 	}
 	return out
 }
@@ -341,7 +346,7 @@ func (s screen) wrapped(attribute, text string) (out []string) {
 func (s screen) spoken(text string) (out []string) {
 	prompt := "> "
 	for line := range strings.SplitSeq(clean(text), "\n") {
-		out = append(out, s.style.wrap([]span{{bold, line}}, prompt, "  ", s.width)...)
+		out = append(out, s.style.wrap([]span{{bold, line}}, prompt, "  ", s.columns)...)
 		prompt = "  "
 	}
 	return append(out, "")
@@ -352,7 +357,7 @@ func (s screen) spoken(text string) (out []string) {
 func (s screen) view() (lines []string, x, y int) {
 	in := strings.Split(s.input.View(), "\n")
 	if room := min(s.height/2, s.height-len(in)-2); s.text != "" && room > 0 {
-		arriving := render(tail(s.text, s.height), s.width, s.style)
+		arriving := render(tail(s.text, s.height), s.columns, s.style)
 		lines = arriving[max(0, len(arriving)-room):]
 	}
 	if s.height > len(in) {

@@ -69,13 +69,13 @@ func (t *Talk) enter(ctx context.Context, name string, show func(Event)) error {
 	t.id = text(of, "conversation/id")
 	t.version, _ = of.Key("version").AsInt()
 	clear(t.before)
-	show(Moved{t.id, t.model()})
 	var kept edn.Value
 	if name != "" { // it may have turns, or a message that has no answer
 		if kept, err = t.get(ctx, shownTurns); err != nil {
 			return err
 		}
 	}
+	show(Moved{t.id, t.model()})
 	n, _ := of.Key("turn-count").AsInt()
 	switch {
 	case n > 0 || kept.Key("drafts").Len() > 0:
