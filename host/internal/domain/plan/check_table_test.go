@@ -104,6 +104,9 @@ func TestCheckTable(t *testing.T) {
 		{respond + ` :as :x} {:op :call :intent :text/respond :input {:prompt "p" :system {:slot/path [:x :text]}}}`, []string{
 			`1:133: error CHECK-029 slot [:x :text] puts a result into the system prompt, which takes only text of the plan, in [:nodes 1 :input :system]`}},
 		{respond + ` :as :x} {:op :call :intent :text/respond :input {:prompt "p" :system {:slot/path [:x :text] :slot/system? true}}}`, nil},
+		{respond + ` :as :x} {:op :call :intent :chess/verify-move :dispatch {:candidates [:chess/rules]} :input {:system {:slot/path [:x :text]}}}`, nil},
+		{respond + ` :as :x} {:op :call :intent :chess/verify-move :dispatch {:candidates [:llm/absent]} :input {:system {:slot/path [:x :text]}}}`, []string{
+			`1:164: error CHECK-029 slot [:x :text] puts a result into the system prompt, which takes only text of the plan, in [:nodes 1 :input :system]`}},
 
 		// CHECK-011: unknown intent.
 		{`{:op :call :intent :text/respnd}`, []string{`1:29: error CHECK-011 unknown intent :text/respnd in [:nodes 0 :intent]; nearest is :text/respond`}},

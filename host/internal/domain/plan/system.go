@@ -275,7 +275,9 @@ func (c *checker) intentOf(n *Node) string {
 	return n.Intent
 }
 
-// asksModel reports whether a language model is among the candidates of a node.
+// asksModel reports whether a language model is among the candidates of a node. An absent
+// capability counts as one, because its kind is unknown: a plan is rejected where the key of
+// a model is missing, too.
 func (c *checker) asksModel(n *Node) bool {
 	ids := []string{n.ToolID}
 	if n.Op == OpCall {
@@ -283,6 +285,9 @@ func (c *checker) asksModel(n *Node) bool {
 		ids = demand.List()
 	}
 	return slices.ContainsFunc(ids, func(id string) bool {
+		if _, absent := c.env.Registry.Absent(id); absent {
+			return true
+		}
 		capability, ok := c.env.Registry.Tool(id) // a tool may be named by its alias
 		return ok && capability.Kind == registry.ModelKind
 	})
