@@ -152,6 +152,17 @@ func TestDegraded(t *testing.T) {
 	assert.Equal(t, `[[:a/one :provider/not-configured]]`, resp.Key("quality").Key("why").String())
 }
 
+// What the metadata of the answer says about it is in the :quality of the response, too.
+func TestDegradedAnswer(t *testing.T) {
+	w := two(t)
+	w.On("a/one", dispatchtest.Step{Value: edn.MustRead(`{:text "hel"}`),
+		Meta: edn.MustRead(`{:quality {:degraded? true :why [:finish/assumed :stream/skipped]}}`)})
+	resp, err, _ := do(t, service(t, w), ask+`}`)
+	require.Nil(t, err)
+	assert.Equal(t, `true`, resp.Key("quality").Key("degraded?").String())
+	assert.Equal(t, `[[:a/one :finish/assumed] [:a/one :stream/skipped]]`, resp.Key("quality").Key("why").String())
+}
+
 // A client's plan is sent as :plan/run with its bindings.
 func TestOwnPlan(t *testing.T) {
 	w := two(t)

@@ -156,19 +156,32 @@ func (f *flight) quality() edn.Value {
 	} else if !f.single() {
 		q = journal.Quality(f.records)
 	}
-	if len(f.outcome.Degraded) == 0 {
+	reasons := why(f.outcome.Degraded)
+	if f.single() && f.outcome.Last != nil {
+		reasons = append(reasons, doubts(f.outcome.Last.Meta)...)
+	}
+	if len(reasons) == 0 {
 		return q
 	}
 	if q.IsNil() {
 		q = edn.MustMap()
 	}
-	return q.AssocKey("degraded?", edn.Bool(true)).AssocKey("why", why(f.outcome.Degraded))
+	return q.AssocKey("degraded?", edn.Bool(true)).AssocKey("why", edn.Vector(reasons...))
 }
 
-// why returns a vector of [capability error-type] for rejected candidates, each
-// capability once.
-func why(rs []policy.Rejection) edn.Value {
-	var out []edn.Value
+// doubts returns a pair [capability reason] for each reason in the :quality of the metadata of
+// an answer, such as a stream whose end was assumed.
+func doubts(meta edn.Value) (out []edn.Value) {
+	if quality := meta.Key("quality"); quality.Key("degraded?").Truthy() {
+		for reason := range quality.Key("why").Elems() {
+			out = append(out, edn.Vector(meta.Key("cap/id"), reason))
+		}
+	}
+	return out
+}
+
+// why returns a pair [capability error-type] for each rejected candidate, each capability once.
+func why(rs []policy.Rejection) (out []edn.Value) {
 	seen := map[string]bool{}
 	for _, r := range rs {
 		if seen[r.Cap] {
@@ -177,7 +190,7 @@ func why(rs []policy.Rejection) edn.Value {
 		seen[r.Cap] = true
 		out = append(out, edn.Vector(edn.K(r.Cap), edn.K(r.Why.Type)))
 	}
-	return edn.Vector(out...)
+	return out
 }
 
 // end runs the stage finalize within Config.Finalize (RUN-005). If the stage fails or

@@ -39,6 +39,10 @@ func (c *command) backupCommand() *cobra.Command {
 				action = action.AssocKey("path", edn.Text(c.absolute(args[0])))
 			}
 			return c.onDatabase(cmd.Context(), action, func(v edn.Value) string {
+				if n := number(v.Key("journal/damaged")); n > 0 {
+					c.warn("the journal has %s, which the backup has, too: \"ferment runs verify\" lists them",
+						diag.Counted(n, "damaged place"))
+				}
 				return fmt.Sprintf("%s: %s in %s, %s%s\n", plain(v.Key("backup")), byteSize(v.Key("bytes")),
 					diag.Counted(number(v.Key("files")), "file"), journalText(v.Key("journal")), noteText(v))
 			})
@@ -91,7 +95,7 @@ func (c *command) verifyBackupCommand() *cobra.Command {
 		Short: "read a backup back and compare everything in it",
 		Long: "verify compares every file of a backup with its hash, and in its journal every page, record, value and\n" +
 			"session. It changes nothing and needs no daemon. An archive is unpacked beside its place meanwhile.\n" +
-			"Exit codes: 0 the backup is what was written, 1 it is not.",
+			"Exit codes: 0 the backup is what was written, 1 it is not or its journal is damaged.",
 		Example: "  ferment admin backup verify monday.tar\n  ferment admin backup verify monday.tar --json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -121,8 +125,15 @@ func verifiedText(v edn.Value) string {
 		}
 		b.WriteString(diag.WrapLabeled(where, plain(f.Key("message"))) + "\n")
 	}
-	state := "verified"
-	if b.Len() > 0 {
+	state, within := "verified", true
+	for f := range v.Key("findings").Elems() {
+		within = within && !f.HasKey("path")
+	}
+	switch {
+	case b.Len() > 0 && within:
+		state = "it is what was written, but its journal was damaged before; use an earlier backup, " +
+			"or restore it with --damaged and repair the journal"
+	case b.Len() > 0:
 		state = "it is not what was written; use another backup"
 	}
 	fmt.Fprintf(&b, "%s: written %s ago by version %s, %s in %s, %s: %s\n", plain(v.Key("backup")), since(v.Key("at")), plain(v.Key("program")),
@@ -142,7 +153,9 @@ func (c *command) restoreCommand() *cobra.Command {
 			"next start; use it only if that host is gone. Users keep their passwords, and tokens stay valid unless they are\n" +
 			"revoked. A restore that is interrupted leaves a directory that no daemon takes; run it again. With PostgreSQL,\n" +
 			"runs and tokens are those of the database: --resume and --revoke-tokens are refused.\n" +
-			"Exit codes: 0 restored, 1 the backup is not what was written, 6 the directory is not empty or a daemon runs.",
+			"A backup whose journal was damaged before is restored with --damaged only; \"ferment admin journal-repair\"\n" +
+			"then repairs what it can.\n" +
+			"Exit codes: 0 restored, 1 the backup is not what was written or is damaged, 6 the directory is not empty or a daemon runs.",
 		Example: "  ferment admin restore monday.tar --dry-run\n  ferment admin restore monday.tar --revoke-tokens --yes",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -175,6 +188,7 @@ func (c *command) restoreCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.BoolVar(&how.Resume, "resume", false, "let open runs go on at the next start; only if the host that wrote the backup is gone")
 	flags.BoolVar(&how.RevokeTokens, "revoke-tokens", false, "delete all API tokens")
+	flags.BoolVar(&how.Damaged, "damaged", false, "also restore a journal that was damaged before it was backed up")
 	flags.BoolVar(&how.DryRun, "dry-run", false, "only verify the backup and print what would be done")
 	flags.BoolVar(&yes, "yes", false, "do not ask")
 	return cmd

@@ -329,5 +329,33 @@ func TestRunsVerifyFindsDamage(t *testing.T) {
 	l, _, ok = s.logged(0, said("the journal was verified"))
 	require.True(t, ok)
 	assert.Equal(t, []any{1.0, 2.0, "error"}, []any{l["runs"], l["damaged"], l["@level"]}, "the run, and its row in the audit trail")
+	status := w.run("status")
+	assert.Regexp(t, `2 damaged\s+places, see "ferment runs verify"`, status.stdout)
+
+	// OPS-008: a backup has the damage, too. It says so, is told apart from a changed one, and
+	// is restored if that is asked for.
+	kept := filepath.Join(w.dir, "damaged.tar")
+	made := w.run("admin", "backup", kept)
+	assert.Equal(t, 0, made.code, made.stderr)
+	assert.Contains(t, made.stderr, "the journal has 2 damaged places, which the backup has, too")
 	s.stop()
+	verified := w.run("admin", "backup", "verify", kept)
+	assert.Equal(t, 1, verified.code)
+	assert.Contains(t, verified.stdout, "its journal was damaged before")
+	require.NoError(t, os.Rename(filepath.Join(w.dir, "var"), filepath.Join(w.dir, "old")))
+	refused := w.run("admin", "restore", kept, "--yes")
+	assert.Equal(t, 1, refused.code)
+	assert.Contains(t, refused.stderr, "--damaged restores this one")
+	restored := w.run("admin", "restore", kept, "--yes", "--damaged")
+	assert.Equal(t, 0, restored.code, restored.stderr)
+	assert.Equal(t, 3, w.run("runs", "verify").code)
+
+	// The counts leave out what the records of a damaged run cannot tell.
+	file, err = os.ReadFile(path)
+	require.NoError(t, err)
+	damaged := strings.ReplaceAll(string(file), strings.ToUpper(mark), strings.Replace(mark, "-", `"`, 1))
+	require.NoError(t, os.WriteFile(path, []byte(damaged), 0o600))
+	stats := w.run("runs", "stats")
+	assert.Equal(t, 0, stats.code, stats.stderr)
+	assert.Contains(t, stats.stdout, "1 run without records, which were removed or are damaged")
 }

@@ -59,7 +59,8 @@ func (c *command) statsText(v edn.Value) error {
 		}
 	}
 	if n := number(v.Key("runs/without-records")); n > 0 {
-		fmt.Fprintf(&b, "  %s too old to have records: what they called is not counted\n", diag.Counted(n, "run"))
+		fmt.Fprintf(&b, "  %s without records, which were removed or are damaged: what they called is not counted\n",
+			diag.Counted(n, "run"))
 	}
 	if _, err := io.WriteString(c.env.Stdout, b.String()); err != nil {
 		return err

@@ -144,6 +144,9 @@ func journalLine(v edn.Value) string {
 	if !v.Key("writable?").Truthy() {
 		text += "; not writable"
 	}
+	if n := number(v.Key("damaged")); n > 0 {
+		text += fmt.Sprintf("; %s, see \"ferment runs verify\"", diag.Counted(n, "damaged place"))
+	}
 	return text
 }
 

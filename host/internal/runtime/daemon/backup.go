@@ -45,7 +45,11 @@ func (d *Database) Backup(ctx context.Context, target string) (edn.Value, *contr
 	if failed != nil {
 		return edn.Nil(), history.Failure(failed)
 	}
-	return m.Value().AssocKey("backup", edn.Text(target)), nil
+	v := m.Value().AssocKey("backup", edn.Text(target))
+	if d.damaged > 0 {
+		v = v.AssocKey("journal/damaged", edn.Int(d.damaged))
+	}
+	return v, nil
 }
 
 // backupTarget returns the path of a new backup. By default it is below the data
@@ -115,6 +119,9 @@ type Restoration struct {
 	Resume bool
 	// RevokeTokens deletes all API tokens.
 	RevokeTokens bool
+	// Damaged also restores a backup whose journal was damaged before it was backed up. A file
+	// that is not what was written is rejected.
+	Damaged bool
 	DryRun       bool
 }
 
@@ -165,7 +172,14 @@ func restorable(ctx context.Context, b *backup.Backup, cfg *config.Config, how R
 	if err != nil {
 		return history.Failure(err)
 	}
-	if len(found) > 0 {
+	switch within := backup.Within(found); {
+	case len(found) == 0 || within && how.Damaged:
+	case within:
+		return contract.Errorf("backup/invalid", "restore: the journal in the backup %s was damaged before it was backed up: %s",
+			how.Path, diag.Counted(len(found), "difference")).
+			WithDetail("findings", findingsOf(found)).
+			WithHint(`use an earlier backup; --damaged restores this one, and "ferment admin journal-repair" then repairs it`)
+	default:
 		return contract.Errorf("backup/invalid", "restore: the backup %s is not what was written: %s",
 			how.Path, diag.Counted(len(found), "difference")).
 			WithDetail("findings", findingsOf(found))

@@ -26,6 +26,7 @@ type Database struct {
 	schema  *store.SchemaError
 	writing *sync.Mutex // held while a backup is written
 	dir     *dataDir    // locked by this Database, if it has opened the store
+	damaged int64       // places of the journal that a daemon has found
 }
 
 var _ httpapi.Database = (*Database)(nil)
@@ -34,7 +35,8 @@ var _ httpapi.Database = (*Database)(nil)
 func (c control) Database() httpapi.Database {
 	_, l := c.now()
 	_, missing := (&history.Runs{Store: c.store}).Kept()
-	return &Database{store: c.store, cfg: l.Config, program: c.options.Version, missing: missing, writing: &c.writing}
+	return &Database{store: c.store, cfg: l.Config, program: c.options.Version, missing: missing, writing: &c.writing,
+		damaged: c.figures.commits.Damaged()}
 }
 
 // OpenDatabase locks a data directory that no daemon serves, and opens its database. If this

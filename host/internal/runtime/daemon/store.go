@@ -320,11 +320,13 @@ const verifyShare = 20
 const mostDamage = 16
 
 // verifyJournal compares all runs and sessions with their hashes, once and slowly
-// (JRN-030). Damage of finished runs does not stop the daemon: the log names it.
+// (JRN-030). Damage of finished runs does not stop the daemon: the log names it, and the status
+// and a metric have its amount.
 func (d *Daemon) verifyJournal(ctx context.Context) {
 	began, damaged := time.Now(), 0
 	const next = `"ferment runs verify" lists all damage; "ferment admin journal-repair" repairs it while no daemon runs`
 	runs, err := d.store.VerifyEach(ctx, func(x *store.Damage) {
+		d.figures.commits.AddDamage()
 		if damaged++; damaged <= mostDamage {
 			d.log.Error("the journal is damaged", "error", x, "next", next)
 		}

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
@@ -44,8 +45,8 @@ func bounded(f httpapi.RunFilter, now time.Time) httpapi.RunFilter {
 }
 
 // eachRun calls do with the runs of an intent and a caller that were in progress
-// in the time of a filter, and with their records. Runs of other journals are left
-// out.
+// in the time of a filter, and with their records. A run whose records are damaged has
+// none. Runs of other journals are left out.
 func (j *Runs) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.Run, []journal.Record)) error {
 	page := store.Filter{
 		Intent: f.Intent, Principal: f.Principal, Reach: j.reach, Active: f.Since, Until: f.Until, Limit: pageRecords,
@@ -60,7 +61,9 @@ func (j *Runs) eachRun(ctx context.Context, f httpapi.RunFilter, do func(store.R
 				continue
 			}
 			records, err := j.Store.Read(ctx, r.ID, 0, r.Records)
-			if err != nil {
+			if damage := (*store.Damage)(nil); errors.As(err, &damage) {
+				records = nil
+			} else if err != nil {
 				return err
 			}
 			do(r, records)

@@ -86,7 +86,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			503: starting(what, ""),
 		}
 		if strings.Contains(what, sampleRun) {
-			more = append(more, "run/not-found")
+			more = append(more, "run/not-found", "journal/damaged")
 		}
 		out[403] = func(w *world) answer {
 			w.tune(func(s *httpapi.Settings) { s.Identity.Anonymous = policy.RoleAnonymous })
@@ -200,6 +200,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 			},
 			404: adminFails("not-found"),
 			409: adminFails("config/restart"),
+			410: adminFails("replay/values-purged"),
 			413: func(w *world) answer { return w.operator("POST /v1/admin", strings.Repeat("x", 64<<10+1)) },
 			415: func(w *world) answer { return w.operator("POST /v1/admin", "x", "Content-Type", "text/plain") },
 			422: adminFails("config/syntax"),
@@ -249,7 +250,6 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		return w.operator("GET /metrics", "")
 	}
 	const jobCancel = "POST /v1/act/jobs/{id}/cancel"
-	delete(cases["GET /v1/act/jobs/{id}"], 400)
 	delete(cases["GET /v1/interrupts"], 400)
 	for _, what := range []string{jobCancel, "POST /v1/runs/{id}/resume", "POST /v1/runs/{id}/replay"} {
 		cases[what][400] = func(w *world) answer { return w.operator(concrete(what), `{"why":1}`) }
@@ -271,7 +271,7 @@ func TestEveryDocumentedStatus(t *testing.T) {
 	for status, body := range map[int]string{200: `{"answer":{"n":1}}`, 400: `{"value":1}`, 413: strings.Repeat("x", 1<<20+1)} {
 		cases[answers][status] = func(w *world) answer { return w.operator(concrete(answers), body) }
 	}
-	for _, typ := range []string{"interrupt/not-found", "interrupt/answered", "interrupt/answer-invalid"} {
+	for _, typ := range []string{"interrupt/not-found", "interrupt/answered", "interrupt/answer-invalid", "journal/damaged"} {
 		cases[answers][contract.Errorf(typ, "").HTTPStatus()] = func(w *world) answer {
 			w.failing.Store(errorOf(typ))
 			return w.operator(concrete(answers), `{"answer":{"n":1}}`)
@@ -300,6 +300,9 @@ func TestEveryDocumentedStatus(t *testing.T) {
 		maps.Copy(made, common(concrete(what), body))
 		delete(cases, what)
 		for _, status := range statuses {
+			if status == 500 && made[500] == nil {
+				continue // a defect; TestPanic covers what all routes have in common
+			}
 			assert.Contains(t, made, status, "%s documents %d and no test produces it", what, status)
 		}
 		for status, produce := range made {

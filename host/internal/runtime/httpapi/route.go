@@ -156,6 +156,7 @@ func routes() []Route {
 				{400, "the action or its input is wrong", "answer/admin"},
 				{404, "no plugin, user, token or run has this name", "answer/admin"},
 				{409, "the present state does not allow the action", "answer/admin"},
+				{410, "the values of the run were purged", "answer/admin"},
 				{422, "the configuration or a name is rejected", "answer/admin"},
 				{500, "a defect of the host", "answer/admin"},
 				{502, "a plugin does not start", "answer/admin"},
@@ -218,6 +219,12 @@ func routes() []Route {
 // identity (AUTH-031).
 func (r *Route) admin() bool { return strings.HasPrefix(string(r.Operation), "admin/") }
 
+// hasParameters reports whether the path has parameters.
+func (r *Route) hasParameters() bool { return strings.Contains(r.Path, "{") }
+
+// checksQuery reports whether the query is compared with a schema.
+func (r *Route) checksQuery() bool { return r.hasParameters() || r.Query != "" }
+
 // all returns the answers of the route and of the steps before its handler.
 func (r *Route) all() []Answer {
 	form := r.failed.schema()
@@ -240,6 +247,10 @@ func (r *Route) all() []Answer {
 		add(413, "the body exceeds its limit")
 		add(415, "the media type, character set or content encoding of the body is not supported")
 	}
+	if r.checksQuery() {
+		add(400, "a query parameter is wrong")
+	}
+	add(500, "a defect of the host, or damage of its journal")
 	add(406, "the response has none of the accepted media types")
 	add(421, "the daemon does not serve this host name")
 	add(431, "the headers exceed their limit")
@@ -277,8 +288,8 @@ func newTable(rows []Route) *table {
 	t := &table{rows: rows, paths: map[string][]*Route{}}
 	for i := range t.rows {
 		r := &t.rows[i]
-		pattern := strings.Contains(r.Path, "{")
-		if pattern || r.Query != "" {
+		pattern := r.hasParameters()
+		if r.checksQuery() {
 			r.query = schema.MustCompile(edn.MustRead("[:map {:closed true} " + r.Query + "]"))
 		}
 		if pattern && t.paths[r.Path] == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Commits counts the transactions of a journal. The zero value is ready to use; it
+// Commits counts the transactions of a journal and its known damage. The zero value is ready to use; it
 // is safe for concurrent use.
 type Commits struct {
 	mu             sync.Mutex
@@ -18,6 +18,7 @@ type Commits struct {
 	took, longest  time.Duration
 	seconds        buckets
 	batches        buckets
+	damaged        int64
 }
 
 // Bounds of the histograms of transactions: 0.1 ms to 0.8 s, and 1 to 2048 records.
@@ -63,6 +64,20 @@ func (c *Commits) Add(records, size int, took time.Duration) {
 	c.batches.add(batchBounds, float64(records))
 }
 
+// AddDamage counts a damaged place that was found.
+func (c *Commits) AddDamage() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.damaged++
+}
+
+// Damaged returns the number of damaged places that were found.
+func (c *Commits) Damaged() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.damaged
+}
+
 // Value returns the counts as data.
 func (c *Commits) Value() edn.Value {
 	c.mu.Lock()
@@ -72,6 +87,7 @@ func (c *Commits) Value() edn.Value {
 		mean = (c.took / time.Duration(c.count)).Microseconds()
 	}
 	return edn.MustMap(edn.K("commits"), edn.Int(c.count), edn.K("records"), edn.Int(c.records), edn.K("bytes"), edn.Int(c.bytes),
+		edn.K("damaged"), edn.Int(c.damaged),
 		edn.K("commit-us"), edn.MustMap(edn.K("mean"), edn.Int(mean), edn.K("longest"), edn.Int(c.longest.Microseconds())))
 }
 
@@ -83,4 +99,5 @@ func (c *Commits) collect(descs map[string]*prometheus.Desc, to chan<- prometheu
 	to <- prometheus.MustNewConstHistogram(descs["ferment_journal_commit_seconds"], n, c.took.Seconds(), c.seconds.upTo(commitBounds))
 	to <- prometheus.MustNewConstHistogram(descs["ferment_journal_batch_records"], n, float64(c.records), c.batches.upTo(batchBounds))
 	to <- prometheus.MustNewConstMetric(descs["ferment_journal_bytes_total"], prometheus.CounterValue, float64(c.bytes))
+	to <- prometheus.MustNewConstMetric(descs["ferment_journal_damaged"], prometheus.GaugeValue, float64(c.damaged))
 }

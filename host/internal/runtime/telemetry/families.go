@@ -107,6 +107,8 @@ var families = []Family{
 	{Name: "ferment_journal_commit_seconds", Kind: Histogram, source: fromJournal, Help: "Time of one transaction with records."},
 	{Name: "ferment_journal_batch_records", Kind: Histogram, source: fromJournal, Help: "Records of one transaction."},
 	{Name: "ferment_journal_bytes_total", Kind: Counter, source: fromJournal, Help: "Bytes that records and values have added."},
+	{Name: "ferment_journal_damaged", Kind: Gauge, source: fromJournal,
+		Help: "Damaged places of the journal that were found since the start."},
 }
 
 // Families returns the metrics that the daemon defines. The slice must not be modified.

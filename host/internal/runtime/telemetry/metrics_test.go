@@ -98,6 +98,7 @@ func TestMetrics(t *testing.T) {
 	o := &owner{meter: tally.NewMeter(at), samples: sampled()}
 	var commits telemetry.Commits
 	commits.Add(5, 1000, 300*time.Microsecond)
+	commits.AddDamage()
 	m := telemetry.NewMetrics(o, &commits, 2000)
 	o.run("run_1", "a/b", "c/x", "good", "eval/must-failed")
 	got := series(t, textOf(t, m))
@@ -116,6 +117,7 @@ func TestMetrics(t *testing.T) {
 		`ferment_journal_commit_seconds_bucket{le="0.0004"}`:                   1,
 		`ferment_journal_batch_records_sum`:                                    5,
 		`ferment_journal_bytes_total`:                                          1000,
+		`ferment_journal_damaged`:                                              1,
 		`ferment_cache_lookups_total{result="miss"}`:                           1,
 		`ferment_budget_amount{scope="scope-1",state="state-1",unit="unit-1"}`: 7,
 		`ferment_sessions{state="state-1"}`:                                    7,

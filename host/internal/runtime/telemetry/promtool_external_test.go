@@ -21,6 +21,7 @@ func TestPromtool(t *testing.T) {
 	o.run("run_1", "a/b", "c/x", "good", "eval/must-failed")
 	var commits telemetry.Commits
 	commits.Add(1, 1, time.Millisecond)
+	commits.AddDamage()
 	cmd := exec.Command("promtool", "check", "metrics")
 	cmd.Stdin = strings.NewReader(textOf(t, telemetry.NewMetrics(o, &commits, 2000)))
 	out, err := cmd.CombinedOutput()

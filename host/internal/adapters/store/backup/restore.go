@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
@@ -103,6 +104,12 @@ func (b *Backup) Verify(ctx context.Context) (found []Finding, err error) {
 	return b.verifyDatabase(ctx)
 }
 
+// Within reports whether all findings are damage within the journal: the backup is what was
+// written, and the journal was damaged before that. Without findings it is true.
+func Within(found []Finding) bool {
+	return !slices.ContainsFunc(found, func(f Finding) bool { return f.Path != "" })
+}
+
 // compare returns how a file differs from the manifest.
 func (b *Backup) compare(f File) (what string, err error) {
 	name := filepath.Join(b.dir, dataName, filepath.FromSlash(f.Path))
@@ -143,7 +150,7 @@ func (b *Backup) verifyDatabase(ctx context.Context) (found []Finding, err error
 	}
 	p, err := x.Position(ctx)
 	if got := (Journal{p.Runs, p.Open, p.Suspended, p.Records, p.Last}); err == nil && got != b.Manifest.Journal {
-		found = append(found, Finding{What: "the journal does not end where the manifest says"})
+		found = append(found, Finding{path.Join(dataName, b.Manifest.Database.Name), "the journal does not end where the manifest says"})
 	}
 	return found, err
 }
