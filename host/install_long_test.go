@@ -358,7 +358,7 @@ func TestInstall(t *testing.T) {
 
 	// The configuration that an operator changed is kept.
 	m.release = second
-	assert.NotContains(t, m.follow("ferment_*.deb\nsudo -u ferment ferment validate"), "downgrading")
+	assert.NotContains(t, m.follow("ferment_*.deb\nsudo ferment plugin lock"), "downgrading")
 	assert.Contains(t, ferment("version"), "beefcafe")
 	assert.Contains(t, call(url, token), `"move":"d1d8"`, "the token outlives the upgrade")
 	assert.Contains(t, ferment("runs verify"), "2 runs verified, none damaged")

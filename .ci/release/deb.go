@@ -41,7 +41,6 @@ if [ "$1" = configure ]; then
   fi
   if [ -d /run/systemd/system ]; then
     systemctl daemon-reload
-    if systemctl is-active --quiet ferment.service; then systemctl restart ferment.service; fi
   fi
 fi
 `

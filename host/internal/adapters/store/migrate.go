@@ -29,11 +29,17 @@ func (e *SchemaError) Error() string {
 		return fmt.Sprintf("store: open %s: migration %s was applied with another text than that of this program",
 			e.Path, e.Changed)
 	case e.Found < e.Known:
-		return fmt.Sprintf("store: open %s: schema has version %d, this program needs %d; \"ferment admin migrate\" "+
-			"brings it there", e.Path, e.Found, e.Known)
+		return fmt.Sprintf("store: open %s: schema has version %d, this program needs %d", e.Path, e.Found, e.Known)
 	}
-	return fmt.Sprintf("store: open %s: schema has version %d, this program knows up to %d; use the program that "+
-		"wrote it", e.Path, e.Found, e.Known)
+	return fmt.Sprintf("store: open %s: schema has version %d, this program knows up to %d", e.Path, e.Found, e.Known)
+}
+
+// Fix says what an operator can do.
+func (e *SchemaError) Fix() string {
+	if e.Changed != "" || e.Found > e.Known {
+		return "use the program that wrote the database; \"ferment admin db-status\" shows the versions"
+	}
+	return "run \"ferment admin migrate\"; \"ferment admin db-status\" shows the versions"
 }
 
 // migration is one step of the schema.
@@ -239,7 +245,7 @@ func openAlone(ctx context.Context, opts Options) (database, error) {
 	if opts.Postgres != nil {
 		db, err := openPostgres(ctx, *opts.Postgres, !opts.NoSync, nil)
 		if err != nil {
-			return nil, fmt.Errorf("store: open %s: %w", opts.title(), err)
+			return nil, notOpened(opts.title(), err)
 		}
 		return db, nil
 	}

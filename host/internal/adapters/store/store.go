@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,7 +104,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Postgres == nil {
 		var err error
 		if files, err = openBlobs(opts); err != nil {
-			return nil, fmt.Errorf("store: open %s: %w", opts.Path, err)
+			return nil, notOpened(opts.Path, err)
 		}
 	}
 	s, err := open(ctx, opts, files)
@@ -118,7 +119,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		err = s.recount(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("store: open %s: %w", s.db.name(), unopened(err)), s.closeFiles(), files.close())
+		return nil, errors.Join(notOpened(s.db.name(), err), s.closeFiles(), files.close())
 	}
 	s.reserve.hold()
 	s.checkSpace()
@@ -151,7 +152,7 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 	defer func() {
 		if err != nil {
 			_ = s.closeFiles()
-			err = fmt.Errorf("store: open %s: %w", opts.title(), unopened(err))
+			err = notOpened(opts.title(), err)
 		}
 	}()
 	if opts.Postgres == nil {
@@ -279,6 +280,14 @@ func unopened(err error) error {
 			WithHint("free space on the file system of the data directory")
 	}
 	return err
+}
+
+// notOpened adds the database to the cause of a failed open, unless it names that itself.
+func notOpened(name string, err error) error {
+	if err = unopened(err); strings.HasPrefix(err.Error(), "store: open ") {
+		return err
+	}
+	return fmt.Errorf("store: open %s: %w", name, err)
 }
 
 func closedError() *contract.Error {

@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,6 +41,17 @@ func TestMigrate(t *testing.T) {
 	old := w.run("runs", "list")
 	assert.NotEqual(t, 0, old.code)
 	assert.Contains(t, old.stderr, "ferment admin migrate")
+
+	// OPS-007: a daemon that may not migrate says what does.
+	config, err := os.ReadFile(filepath.Join(w.dir, "ferment.hcl"))
+	require.NoError(t, err)
+	require.Contains(t, string(config), "store {")
+	w.write("ferment.hcl", strings.Replace(string(config), "store {", "store {\n  auto_migrate = false", 1))
+	refused := w.run("serve")
+	assert.Equal(t, 78, refused.code, refused.stderr)
+	assert.Contains(t, refused.stderr, "schema has version 1, this program needs ")
+	assert.Contains(t, refused.stderr, `run \"ferment admin migrate\"`)
+	assert.NotContains(t, refused.stderr, "validate")
 	assert.Contains(t, w.run("admin", "migrate").stdout, "was brought from version 1 to "+latest.Key("to").String())
 	assert.Equal(t, 0, w.run("runs", "list").code)
 }

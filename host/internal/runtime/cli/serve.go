@@ -145,6 +145,9 @@ func serveHint(code int, err error) string {
 		if network := (*store.NetworkError)(nil); errors.As(err, &network) {
 			return network.Fix()
 		}
+		if schema := (*store.SchemaError)(nil); errors.As(err, &schema) {
+			return schema.Fix()
+		}
 		return "\"ferment validate\" checks the configuration"
 	}
 	return "the log lines before this one show its last steps"

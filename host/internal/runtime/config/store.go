@@ -25,6 +25,8 @@ type Store struct {
 	Lease   time.Duration
 	Sync    bool  // commits survive a power failure
 	MinFree int64 // bytes of free space that new acts require
+	// AutoMigrate brings the schema of File to the version of this program when a daemon starts.
+	AutoMigrate bool
 	// AllowNetworkFS accepts a File on a network file system.
 	AllowNetworkFS bool
 	// Age is the age at which finished runs are removed; 0: no limit. FailedAge replaces it for
@@ -62,6 +64,7 @@ func (l *loader) store() {
 	retain := s.Block("retain")
 	st := Store{
 		Sync:           s.Text("sync") != language.SyncOff,
+		AutoMigrate:    s.Flag("auto_migrate"),
 		AllowNetworkFS: s.Flag("allow_network_fs"),
 		MinFree:        int64(s.Integer("min_free")),
 		Age:            retain.Duration("age"),

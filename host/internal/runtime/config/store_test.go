@@ -21,7 +21,7 @@ func TestStoreDefaults(t *testing.T) {
 		c, ds := configtest.Load(t, "ferment {\n  profile = \""+profile+"\"\n}\n")
 		require.Empty(t, configtest.Types(ds), profile)
 		assert.Equal(t, config.Store{
-			File: filepath.Join(c.Host.DataDir, "ferment.db"), Sync: true, MinFree: 512 << 20,
+			File: filepath.Join(c.Host.DataDir, "ferment.db"), Sync: true, MinFree: 512 << 20, AutoMigrate: true,
 			Age: 30 * 24 * time.Hour, FailedAge: 30 * 24 * time.Hour, Size: 10 << 30, KeyWindow: 24 * time.Hour,
 		}, c.Store, profile)
 	}
@@ -61,6 +61,7 @@ store {
   driver = "sqlite"
   path   = "db/runs.db"
 
+  auto_migrate     = false
   allow_network_fs = true
 
   retain {
@@ -72,6 +73,7 @@ store {
 	assert.Equal(t, filepath.Join(c.Host.DataDir, "db", "runs.db"), c.Store.File)
 	assert.Equal(t, 90*24*time.Hour, c.Store.FailedAge)
 	assert.True(t, c.Store.AllowNetworkFS)
+	assert.False(t, c.Store.AutoMigrate)
 
 	for name, text := range map[string]string{
 		"config/range":          "store {\n  sync = \"off\"\n}\n",

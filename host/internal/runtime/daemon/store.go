@@ -74,6 +74,7 @@ func storeOptions(c *config.Config) (store.Options, error) {
 	o := store.Options{
 		Path:           s.File,
 		NoSync:         !s.Sync,
+		NoMigrate:      !s.AutoMigrate,
 		AllowNetworkFS: s.AllowNetworkFS,
 		MinFree:        uint64(s.MinFree),
 		Retain:         store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size, KeyWindow: s.KeyWindow},

@@ -27,11 +27,7 @@ func Failure(err error) *contract.Error {
 	case errors.As(err, &damage):
 		return contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", DamageValue(damage))
 	case errors.As(err, &schema):
-		hint := "run \"ferment admin migrate\"; \"ferment admin db-status\" shows the versions"
-		if schema.Changed != "" || schema.Found > schema.Known {
-			hint = "use the program that wrote the database; \"ferment admin db-status\" shows the versions"
-		}
-		return contract.Errorf("journal/unavailable", "%w", schema).WithRetryable(false).WithHint(hint)
+		return contract.Errorf("journal/unavailable", "%w", schema).WithRetryable(false).WithHint(schema.Fix())
 	}
 	return contract.AsError(err)
 }

@@ -148,7 +148,7 @@ var httpBlock = Block{
 			{
 				Name: "login_rate", Type: Type{Kind: KindRate}, Default: `"5/min"`,
 				Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "passwords that are verified for one account and network; the burst is twice the rate",
+				Doc: "passwords that are verified for one account and network; \"5/min\" also permits 5 at once",
 			},
 		}},
 	},

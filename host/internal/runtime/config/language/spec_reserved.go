@@ -21,7 +21,6 @@ var reservedTable = []Reserved{
 	{path: "store.keep_reasoning", What: "leaving reasoning out of the journal"},
 	{path: "store.reserve", What: "another reserve of space"},
 	{path: "store.inline_max", What: "another limit of values in the database"},
-	{path: "store.auto_migrate", What: "migrating by hand"},
 
 	{path: "telemetry.fold", What: "another rate above which log lines are folded"},
 

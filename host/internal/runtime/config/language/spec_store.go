@@ -42,7 +42,11 @@ var storeBlock = Block{
 		{Name: "keep_reasoning", Type: boolean, Default: `true`, Reload: ReloadUse, Serves: "TXT-001"},
 		{Name: "reserve", Type: size(0, tib), Default: `"64MiB"`, Reload: ReloadHost, Serves: "JRN-006"},
 		{Name: "inline_max", Type: size(0, 64*mib), Default: `"256KiB"`, Reload: ReloadHost, Serves: "JRN-020"},
-		{Name: "auto_migrate", Type: boolean, Default: `true`, Reload: ReloadHost, Serves: "OPS-007"},
+		{
+			Name: "auto_migrate", Type: boolean, Default: `true`, Reload: ReloadHost, Serves: "OPS-007",
+			Doc: "bring the schema of the driver sqlite to the version of this program at the start, after a copy of " +
+				"the file; false: such a start is refused, and \"ferment admin migrate\" brings it there",
+		},
 		{
 			Name: "allow_network_fs", Type: boolean, Default: `false`, Reload: ReloadHost, Serves: "OPS-002",
 			Doc: "accept the driver sqlite on a network file system, where it can lose what it has committed",
