@@ -157,6 +157,38 @@ func (r *Reader) granted(s *decode.Section, p *Plugin) {
 		r.unheld(settings, p, diag.Diagnostic{Type: "config/range", Severity: severity, Range: at, Path: path})
 	}
 	r.idleGrants(s, p)
+	r.idleLimits(s, p)
+}
+
+// idleLimits reports written limits that the level of the plugin does not hold: cpu as an
+// error, because no level holds it, the others as a warning.
+func (r *Reader) idleLimits(s *decode.Section, p *Plugin) {
+	if p.Isolation.Level != confine.None {
+		return
+	}
+	i, limits := s.Block("isolation"), p.Isolation.Limits
+	for _, l := range []struct {
+		attr     string
+		limits   bool
+		severity diag.Severity
+	}{
+		{"cpu", limits.Cores > 0, diag.SeverityError},
+		{"memory", limits.Memory > 0, diag.SeverityWarning},
+		{"open_files", limits.OpenFiles > 0, diag.SeverityWarning},
+		{"processes", limits.Processes > 0, diag.SeverityWarning},
+		{"file_size", limits.FileSize > 0, diag.SeverityWarning},
+	} {
+		if v := i.Attrs[l.attr]; l.limits && v.Written {
+			r.Report.Add(diag.Diagnostic{
+				Type:     "config/range",
+				Severity: l.severity,
+				Message:  fmt.Sprintf("%s in %s is not held: level is %s", l.attr, i.Node.Title(), diag.Quote("none")),
+				Range:    v.At,
+				Path:     append(slices.Clone(i.Node.Path), l.attr),
+				Hint:     `write level = "limits", or remove it`,
+			})
+		}
+	}
 }
 
 // unheld rejects a plugin whose needs and effects the machine cannot enforce

@@ -68,6 +68,35 @@ func TestStrictEnforcement(t *testing.T) {
 	}
 }
 
+// ISO-002, HCL-021: a limit that the level does not hold is reported where it is written.
+func TestLimitsThatNothingHolds(t *testing.T) {
+	for attr, severity := range map[string]diag.Severity{
+		"memory = \"64MiB\"":    diag.SeverityWarning,
+		"file_size = \"64MiB\"": diag.SeverityWarning,
+		"open_files = 64":       diag.SeverityWarning,
+		"processes = 50":        diag.SeverityWarning,
+		"cpu = 2":               diag.SeverityError,
+		"memory = 0":            0,
+	} {
+		t.Run(attr, func(t *testing.T) {
+			text := "plugin \"chess\" {\n  command = [\"bin/chess\"]\n\n  isolation {\n    level = \"none\"\n    " + attr + "\n  }\n}\n"
+			dir := configtest.Lay(t, map[string]string{"bin/chess": "program", "ferment.hcl": text})
+			c, ds := configtest.LoadDir(t, dir+"/ferment.hcl", config.Options{Profile: language.ProfileDev,
+				Describer: configtest.Describer{"chess": configtest.Chess()}})
+			if strings.HasSuffix(attr, "= 0") {
+				assert.Empty(t, ds, c.Report(0).Text(false))
+				return
+			}
+			name, _, _ := strings.Cut(attr, " ")
+			require.Len(t, ds, 1, c.Report(0).Text(false))
+			assert.Equal(t, "config/range", ds[0].Type)
+			assert.Equal(t, severity, ds[0].Severity)
+			assert.Contains(t, ds[0].Message, name+" in ")
+			assert.Equal(t, []string{"plugin", "chess", "isolation", name}, ds[0].Path)
+		})
+	}
+}
+
 // HCL-021: a write path that is missing and cannot be created is reported, because the plugin
 // would not start: as an error in prod, else as a warning. Nothing is created by the check.
 func TestWritePathThatCannotBeCreated(t *testing.T) {
