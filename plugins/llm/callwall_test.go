@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,7 @@ func structuredFaults() []struct{ name, input, says, want string } {
 		{"a call", withTools, `start | call:{"path":"a"} | finish:tool | done`, ""},
 		{"a call and its text", withTools, `start | text:Reading. | call:{"path":"a"} | finish:tool | done`, ""},
 		{"a call without an end", withTools, `start | call:{"path":"a"} | do:cut`, cut},
+		{"a call with the formal end alone", withTools, `start | call:{"path":"a"} | done`, cut},
 		{"a call that breaks off", withTools, `start | call:{"path":"a"} | do:abort`, cut},
 		{"a gap before a call", withTools, `start | broken | call:{"path":"a"} | finish:tool | done`, cut},
 		{"a gap after a call", withTools, `start | call:{"path":"a"} | broken | finish:tool | done`, cut},
@@ -32,6 +34,7 @@ func structuredFaults() []struct{ name, input, says, want string } {
 		{"a call at the limit", withTools, `start | call:{"path":"a"} | finish:length | done`, "provider/output-truncated"},
 		{"a value", withSchema, `start | text:{"score": | text:1} | finish:stop | done`, ""},
 		{"a value without an end", withSchema, `start | text:{"score":1} | do:cut`, cut},
+		{"a value with the formal end alone", withSchema, `start | text:{"score":1} | done`, cut},
 		{"a gap in a value", withSchema, `start | text:{"score": | broken | text:1} | finish:stop | done`, cut},
 		{"a value that is cut", withSchema, `start | text:{"score":1 | finish:stop | done`, "format/drift"},
 		{"a value at the limit", withSchema, `start | text:{"score":1} | finish:length | done`, "provider/output-truncated"},
@@ -45,10 +48,13 @@ func structuredFaults() []struct{ name, input, says, want string } {
 func TestStructuredWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
-		for _, whole := range []string{"", "{:tolerant true}"} {
-			r := newRig(t, dialect, `{:structured "prompt"}`, whole)
+		for whole, model := range map[string]string{
+			"": `{:structured "prompt"}`, "{:tolerant true}": `{:structured "prompt"}`,
+			"{}": `{:structured "prompt" :quirks {:terminator "eof"}}`,
+		} {
+			r := newRig(t, dialect, model, whole)
 			for _, f := range structuredFaults() {
-				about := dialect + whole + ": " + f.name
+				about := dialect + model + whole + ": " + f.name
 				tr, _ := k.steps(f.says)
 				r.server.Then(tr)
 				o := r.ask(t.Context(), "model/chat", f.input, "", nil)
@@ -57,6 +63,23 @@ func TestStructuredWall(t *testing.T) {
 					assert.Equal(t, `[{:args {:path "a"} :id "t1" :tool/id :fs/read}]`, o.out.Key("tool/calls").String(), about)
 				}
 			}
+		}
+	}
+}
+
+// LLM-015: a tolerant plugin does not accept a call or a value after which the server
+// keeps the connection open: more of them may come.
+func TestStructuredAnswerNeedsItsEnd(t *testing.T) {
+	for _, dialect := range []string{"openai-chat", "anthropic-messages"} {
+		for input, says := range map[string]string{
+			withTools:  `start | call:{"path":"a"} | finish:tool | do:stall`,
+			withSchema: `start | text:{"score":1} | finish:stop | do:stall`,
+		} {
+			tr, _ := talks()[dialect].steps(says)
+			r := newRig(t, dialect, `{:structured "prompt"}`, "{:tolerant true}", tr)
+			go r.clock.Fire(t, 2*time.Second)
+			o := r.ask(t.Context(), "model/chat", input, "", nil)
+			assert.Equal(t, "stream/truncated", failureOf(o.err), "%s: %s", dialect, says)
 		}
 	}
 }
