@@ -129,6 +129,7 @@ func TestWholeBodyWall(t *testing.T) {
 			"whole":                  {good, nil},
 			"whole with blanks":      {"\n " + good + "\n", nil},
 			"cut by the limit":       {body(text, `"length"`), nil},
+			"ended by a stop":        {strings.Replace(good, `"finish_reason":"stop"`, `"finish_reason":"stop_sequence"`, 1), nil},
 			"without a finish":       {body(text, "null"), []string{"stream/truncated"}},
 			"an unknown finish":      {body(text, `"crashed"`), []string{"provider/error"}},
 			"cut":                    {good[:len(good)-40], []string{"stream/truncated", "stream/malformed", "provider/request-failed"}},

@@ -95,6 +95,7 @@ func readByClients(t *testing.T, readings []reading) []sight {
 // finishWords are the vendors' finish reasons of complete answers.
 var finishWords = map[string]string{
 	"stop": "stop", "length": "length", "tool_calls": "tool-calls", // openai-chat, ollama-chat
+	"eos_token": "stop", "eos": "stop", // of other servers with openai-chat
 	"max_output_tokens": "length",                                                                          // openai-responses, whose complete answers have no other reason
 	"end_turn":          "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls", // anthropic-messages
 }

@@ -42,23 +42,27 @@ type streamFault struct {
 
 // The sources of the faults: the file that shows what a server sends.
 const (
-	oldLlama   = "llama.cpp before 2025-11, tools/server/server.cpp: errors are the SSE field error, then [DONE]"
-	newLlama   = "llama.cpp, tools/server/server-common.cpp: format_error_response"
-	vLLM       = "vLLM, vllm/entrypoints/openai/serving_engine.py: create_streaming_error_response, then [DONE]"
-	oldVLLM    = "vLLM before 2025, vllm/entrypoints/openai/protocol.py: ErrorResponse without a wrapper"
-	fastChat   = "FastChat 0e6d3e4, fastchat/serve/openai_api_server.py: chat_completion_stream_generator"
-	tgi        = "text-generation-inference db931fc, router/src/server.rs and infer/mod.rs: into_openai_event, then [DONE]"
-	liteLLM    = "LiteLLM issue 40578: an error becomes an empty answer with finish_reason stop"
-	lmStudio   = "LM Studio, seen in zendev-sh/goai pull request 110: an event named error"
-	openRouter = "OpenRouter, docs/api/reference/streaming: an error beside finish_reason error, comments"
-	azure      = "Azure OpenAI, concepts/content-streaming: annotation events without choices"
-	ollama     = "Ollama fb30760, server/routes.go: streamResponse"
-	messages   = "Anthropic, the reference of message streaming: event error"
-	network    = "any server: the process or a proxy breaks off"
-	responses  = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
-	proxy      = "a proxy that rewrites events"
-	mistral    = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
-	databricks = "Databricks, query reasoning models: content parts of type reasoning"
+	oldLlama      = "llama.cpp before 2025-11, tools/server/server.cpp: errors are the SSE field error, then [DONE]"
+	newLlama      = "llama.cpp, tools/server/server-common.cpp: format_error_response"
+	vLLM          = "vLLM, vllm/entrypoints/openai/serving_engine.py: create_streaming_error_response, then [DONE]"
+	oldVLLM       = "vLLM before 2025, vllm/entrypoints/openai/protocol.py: ErrorResponse without a wrapper"
+	fastChat      = "FastChat 0e6d3e4, fastchat/serve/openai_api_server.py: chat_completion_stream_generator"
+	tgi           = "text-generation-inference db931fc, router/src/server.rs and infer/mod.rs: into_openai_event, then [DONE]"
+	tgiFinish     = "text-generation-inference cdc005b, router/src/lib.rs: FinishReason::format"
+	together      = "Together, together-python 0c625ea, src/together/types/common.py: FinishReason"
+	zai           = "Z.ai, seen in can1357/oh-my-pi pull request 683"
+	liteLLM       = "LiteLLM issue 40578: an error becomes an empty answer with finish_reason stop"
+	lmStudio      = "LM Studio, seen in zendev-sh/goai pull request 110: an event named error"
+	openRouter    = "OpenRouter, docs/api/reference/streaming: an error beside finish_reason error, comments"
+	azure         = "Azure OpenAI, concepts/content-streaming: annotation events without choices"
+	ollama        = "Ollama fb30760, server/routes.go: streamResponse"
+	messages      = "Anthropic, the reference of message streaming: event error"
+	network       = "any server: the process or a proxy breaks off"
+	responses     = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
+	proxy         = "a proxy that rewrites events"
+	mistral       = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
+	mistralFinish = "Mistral, client-python 3c51fd6: chatcompletionchoicefinishreason.md"
+	databricks    = "Databricks, query reasoning models: content parts of type reasoning"
 )
 
 // product returns each form in each place with each end.
@@ -101,6 +105,11 @@ func openAIFaults() []streamFault {
 			"finish error":    chunk(`{"index":0,"delta":{},"finish_reason":"error"}`),
 		}, places[:2], openAIEnd[:1]),
 		plain(
+			streamFault{name: "the end by a stop sequence", source: tgiFinish, says: "start | text:Hello world. | finish:stop_sequence | done", meant: "Hello world."},
+			streamFault{name: "the end by its token", source: tgiFinish, says: "start | text:Hello world. | finish:eos_token | done", meant: "Hello world."},
+			streamFault{name: "the end by its token, abbreviated", source: together, says: "start | text:Hello world. | finish:eos | done", meant: "Hello world."},
+			streamFault{name: "the limit of the model", source: mistralFinish, says: "start | text:Hello | finish:model_length | done", meant: "Hello", finish: "length"},
+			streamFault{name: "the end of the context window", source: zai, says: "start | text:Hello | finish:model_context_window_exceeded | done", meant: "Hello", finish: "length"},
 			streamFault{name: "an empty answer in place of an error", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
 			streamFault{name: "comments", source: openRouter, says: "line:: OPENROUTER PROCESSING | line: | start | text:Hello world. | line:: OPENROUTER PROCESSING | line: | finish:stop | done", meant: "Hello world."},
 			streamFault{name: "events without choices", source: azure, says: `data:{"choices":[],"prompt_filter_results":[{"prompt_index":0}]} | start | text:Hello world. | ` + chunk(`{"index":0,"content_filter_offsets":{"check_offset":5},"finish_reason":null}`) + ` | finish:stop | done`, meant: "Hello world."},
