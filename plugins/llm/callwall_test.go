@@ -162,6 +162,7 @@ func TestWholeBodyWall(t *testing.T) {
 			assert.Equal(t, strings.Contains(name, "limit"), o.out.Key("finish").String() == ":length", about)
 			assert.Equal(t, "9 3 :exact", o.usage.Key("tokens-in").String()+" "+o.usage.Key("tokens-out").String()+" "+
 				o.usage.Key("tokens-mark").String(), about)
+			costs(t, o.usage, about)
 		}
 	}
 }

@@ -605,10 +605,10 @@ func faultsOf(dialect string) []streamFault {
 	return all
 }
 
-// LLM-013 to LLM-015, LLM-055: every stream ends with the intended answer or
-// with a typed error, with and without a reader of the pieces. One attempt is
-// one request. The usage is stated by the server, or marked. A tolerant plugin
-// marks each answer that may be incomplete.
+// LLM-013 to LLM-015, LLM-020, LLM-055: every stream ends with the intended answer or
+// with a typed error, with and without a reader of the pieces. One attempt is one
+// request. The usage is stated by the server, or marked, and so is its cost. A tolerant
+// plugin marks each answer that may be incomplete.
 func TestStreamWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		faults := faultsOf(dialect)
@@ -681,9 +681,11 @@ func (r *rig) meets(t *testing.T, k talk, f streamFault, tolerant, watched bool)
 		assert.Equal(t, lossy, meta.Key("quality").Key("degraded?").Truthy(), f.name)
 		if usage.Key("tokens-mark").String() == ":exact" {
 			assert.Equal(t, "9 3", usage.Key("tokens-in").String()+" "+usage.Key("tokens-out").String(), f.name)
+			assert.Equal(t, "0.000015M", usage.Key("cost-usd").String(), f.name)
 		}
 	}
 	if !usage.IsNil() {
+		costs(t, usage, f.name)
 		assert.Contains(t, []string{":exact", ":estimated", ":at-least"}, usage.Key("tokens-mark").String(), f.name)
 	}
 	if watched && o.err == nil {
