@@ -57,9 +57,17 @@ const (
 	azure         = "Azure OpenAI, concepts/content-streaming: annotation events without choices"
 	ollama        = "Ollama fb30760, server/routes.go: streamResponse"
 	messages      = "Anthropic, the reference of message streaming: event error"
-	network       = "any server: the process or a proxy breaks off"
+	gateway       = "earendil-works/pi issue 8460: a gateway ends the stream before the finish reason"
+	nginxCut      = "nexu-io/open-design pull request 111: nginx breaks off a chunked body"
+	network       = gateway + "; " + nginxCut
+	splits        = "alexrudall/ruby-openai pull request 332: a proxy splits and joins events"
+	stalls        = "vllm-project/vllm-metal issue 199: no more data, and the connection stays open"
+	eachFinish    = "su-kaka/gcli2api issue 403: finish_reason stop in each chunk"
+	noCall        = "vLLM issue 53255: finish_reason tool_calls without a call"
+	inMessages    = "Amm1rr/WebAI-to-API issue 55: messages in place of deltas"
+	detokenizer   = "tenstorrent/tt-inference-server pull request 2594, waybarrios/vllm-mlx pull request 195: a token is a part of a character"
 	responses     = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
-	proxy         = "a proxy that rewrites events"
+	proxy         = "no public source: a proxy or a server that writes another form"
 	mistral       = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
 	mistralFinish = "Mistral, client-python 3c51fd6: chatcompletionchoicefinishreason.md"
 	databricks    = "Databricks, query reasoning models: content parts of type reasoning"
@@ -118,26 +126,26 @@ func openAIFaults() []streamFault {
 			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
 			streamFault{name: "the text once more", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":0,"message":{"content":"Hello world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world."},
 			streamFault{name: "another text at the end", source: proxy, says: "start | text:Hello  | " + chunk(`{"index":0,"message":{"content":"Hello world."},"finish_reason":"stop"}`) + " | finish:stop | done", want: "stream/truncated", kept: "Hello "},
-			streamFault{name: "messages as deltas", source: proxy, says: chunk(`{"index":0,"message":{"content":"Hello "}}`) + " | " + chunk(`{"index":0,"message":{"content":"world."}}`) + " | finish:stop | done", meant: "Hello world."},
+			streamFault{name: "messages as deltas", source: inMessages, says: chunk(`{"index":0,"message":{"content":"Hello "}}`) + " | " + chunk(`{"index":0,"message":{"content":"world."}}`) + " | finish:stop | done", meant: "Hello world."},
 			streamFault{name: "parts", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"text","text":"Hello "},{"type":"text","text":"world."}]}}`) + " | finish:stop | done", meant: "Hello world."},
-			streamFault{name: "a finish reason in each chunk", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | later | " + chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world.", kept: "Hello "},
-			streamFault{name: "a finish reason in each chunk, cut", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | " + chunk(`{"index":0,"delta":{"content":"wor"},"finish_reason":"stop"}`) + " | do:cut", want: "stream/truncated"},
-			streamFault{name: "text 10 s after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world.", kept: "Hello "},
-			streamFault{name: "silence after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
+			streamFault{name: "a finish reason in each chunk", source: eachFinish, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | later | " + chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world.", kept: "Hello "},
+			streamFault{name: "a finish reason in each chunk, cut", source: eachFinish, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | " + chunk(`{"index":0,"delta":{"content":"wor"},"finish_reason":"stop"}`) + " | do:cut", want: "stream/truncated"},
+			streamFault{name: "text 10 s after the finish reason", source: eachFinish, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world.", kept: "Hello "},
+			streamFault{name: "silence after the finish reason", source: stalls, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an error that is none", source: proxy, says: `start | data:{"id":"c","error":"","choices":[{"index":0,"delta":{"content":"Hello world."}}]} | finish:stop | done`, meant: "Hello world."},
 			streamFault{
-				name: "an event is lost between finish reasons", source: proxy,
+				name: "an event is lost between finish reasons", source: eachFinish,
 				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | data:{"choices":[{"delta":{"content":"lost | ` +
 					chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done",
 				want: "stream/truncated", kept: "Hello world.",
 			},
 			streamFault{
-				name: "cut within an event after a finish reason", source: proxy,
+				name: "cut within an event after a finish reason", source: gateway,
 				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | raw:data: {"choices":[{"delta":{"content":"wor | do:cut`,
 				want: "stream/truncated", kept: "Hello ",
 			},
 			streamFault{
-				name: "aborted within an event after a finish reason", source: proxy,
+				name: "aborted within an event after a finish reason", source: nginxCut,
 				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | raw:data: {"choices":[{"delta":{"content":"wor | do:abort`,
 				want: "stream/truncated", kept: "Hello ",
 			},
@@ -412,8 +420,8 @@ func anthropicFaults() []streamFault {
 			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
 			streamFault{name: "pings", source: messages, says: `line:event: ping | data:{"type":"ping"} | start | text:Hello world. | data:{"type":"ping"} | finish:stop | done`, meant: "Hello world."},
 			streamFault{name: "events of a later version", source: messages, says: `start | event:{"type":"summary_start","summary":{}} | text:Hello world. | finish:stop | done`, meant: "Hello world."},
-			streamFault{name: "text 10 s after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world.", kept: "Hello "},
-			streamFault{name: "silence after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
+			streamFault{name: "text 10 s after the stop reason", source: eachFinish, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world.", kept: "Hello "},
+			streamFault{name: "silence after the stop reason", source: stalls, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
 			streamFault{name: "no stop reason", source: proxy, says: `start | text:Hello | event:{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}} | done`, want: "stream/truncated", kept: "Hello"},
 			streamFault{
@@ -460,7 +468,7 @@ func ollamaFaults() []streamFault {
 
 // everyFault returns the faults of every dialect.
 func everyFault() []streamFault {
-	hurt := product(network, "stream/truncated", "Hello world.", map[string]string{
+	hurt := product(splits, "stream/truncated", "Hello world.", map[string]string{
 		"an event that is cut": `data:{"choices":[{"del`, "a page": "data:<html>502 Bad Gateway</html>", "a word": "data:undefined", "a list": "data:[]", "a number": "data:7",
 		"two objects": `data:{"a":1}{"b":2}`, "a control character": "data:{\"a\":\"\x01\"}", "bytes": "data:\xff\xfe{",
 	}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $", "start | @ | text:Hello world. | finish:stop | $"}, []string{"done", "done | do:cut"})
@@ -485,7 +493,7 @@ func everyFault() []streamFault {
 		}
 	}
 	for i := range split {
-		split[i].source = "servers that detokenize token by token: a token may be a part of a character"
+		split[i].source = detokenizer
 	}
 	return slices.Concat(hurt, ends, fine, split)
 }
@@ -511,11 +519,11 @@ func severalFinishes() []streamFault {
 			says: "start | text:Hello | finish:crashed | finish:stop | done", want: "provider/error",
 		},
 		streamFault{
-			name: "a call that did not arrive", source: proxy,
+			name: "a call that did not arrive", source: noCall,
 			says: "start | text:I will call. | finish:tool | done", want: "provider/tool-call-invalid",
 		},
 		streamFault{
-			name: "a call that did not arrive, and no text", source: proxy,
+			name: "a call that did not arrive, and no text", source: noCall,
 			says: "start | finish:tool | done", want: "provider/tool-call-invalid",
 		},
 	)
@@ -603,6 +611,24 @@ func faultsOf(dialect string) []streamFault {
 		all = append(all, severalFinishes()...)
 	}
 	return all
+}
+
+// Each fault names a server that shows it, or says that no public source does.
+func TestFaultsHaveSources(t *testing.T) {
+	for _, dialect := range dialects() {
+		for _, f := range faultsOf(dialect) {
+			assert.NotEmpty(t, f.source, "%s: %s", dialect, f.name)
+		}
+	}
+	for _, f := range append(wall(), vectors()...) {
+		assert.NotEmpty(t, f.origin, f.name)
+	}
+	for _, f := range structuredFaults() {
+		assert.NotEmpty(t, f.source, f.name)
+	}
+	for name, f := range bodyFaults("", nil) {
+		assert.NotEmpty(t, f.source, name)
+	}
 }
 
 // LLM-013 to LLM-015, LLM-020, LLM-055: every stream ends with the intended answer or
