@@ -389,8 +389,9 @@ var servedByModels = []struct {
 // faultTypes are the failures that the faults of a model end in.
 var faultTypes = map[string]string{
 	"down": "provider/unavailable", "500": "provider/error", "empty": "provider/empty",
-	"long": "provider/context-exceeded", "long-gemini": "provider/context-exceeded", "long-tgi": "provider/context-exceeded",
-	"cut": "eval/must-failed", "cut-long": "eval/must-failed", "broken": "stream/truncated", "holed": "stream/truncated",
+	"long": "provider/context-exceeded", "long-gemini": "provider/context-exceeded",
+	"long-tgi": "provider/context-exceeded",
+	"cut":      "eval/must-failed", "cut-long": "eval/must-failed", "broken": "stream/truncated", "holed": "stream/truncated",
 	"invalid": "", "refused": "eval/",
 }
 
@@ -422,7 +423,8 @@ func TestShippedModelsFallBack(t *testing.T) {
 			}
 			good()
 			for _, fault := range []string{
-				"cut", "cut-long", "broken", "holed", "refused", "invalid", "long", "long-gemini", "long-tgi", "down", "500", "empty",
+				"cut", "cut-long", "broken", "holed", "refused", "invalid", "long", "long-gemini", "long-tgi",
+				"down", "500", "empty",
 			} {
 				if fault == "invalid" && !row.structured || fault == "refused" && badAnswers[row.intent] == "" {
 					continue

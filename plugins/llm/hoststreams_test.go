@@ -29,11 +29,13 @@ func newStreamHost(t testing.TB) *hostWall {
 		server := wiretest.Serve(t)
 		server.Beside(counterOf(t, "anthropic"), counterOf(t, "llama-server"))
 		w.servers[provider] = server
-		plugins = append(plugins, accountBlock(provider, provider, server.URL, []string{"voice"}, withKey, presetOf(dialect)))
+		voice := []string{"voice"}
+		plugins = append(plugins, accountBlock(provider, provider, server.URL, voice, withKey, presetOf(dialect)))
 	}
 	bin := programs(t)
 	const retry = "retry { fallback = 1 }"
-	config := strings.Replace(wallConfig(bin, plugins...), retry, retry+"\n  breaker {\n    window      = 10000\n    min_samples = 10000\n  }", 1)
+	const breaker = "\n  breaker {\n    window      = 10000\n    min_samples = 10000\n  }"
+	config := strings.Replace(wallConfig(bin, plugins...), retry, retry+breaker, 1)
 	w.daemon = daemonOf(t, bin, config, map[string]string{"spare.edn": spareScript()}, "WALL_KEY="+canary)
 	return w
 }
@@ -49,7 +51,8 @@ func TestStreamWallThroughTheHost(t *testing.T) {
 			t.Parallel()
 			played, exact := 0, 0
 			for _, f := range faultsOf(dialect) {
-				if strings.Contains(f.says, "later") || strings.HasSuffix(f.says, "stall") || slices.Contains(opensAtOnce, f.want) {
+				timed := strings.Contains(f.says, "later") || strings.HasSuffix(f.says, "stall")
+				if timed || slices.Contains(opensAtOnce, f.want) {
 					continue
 				}
 				played++
@@ -73,8 +76,9 @@ func (w *hostWall) stream(t *testing.T, f streamFault, k talk, provider string, 
 	tr, _ := k.steps(f.says)
 	server.Then(tr)
 	intent := map[bool]string{true: "wall/first-token", false: "wall/plain"}[streamed]
-	h := w.act(t.Context(), fmt.Sprintf(`{:proto 1 :trace {:id "streams"} :debug/transcript? true
-		:task {:intent :%s :dispatch {:policy :declared :candidates [:%s :spare/text]}} :input %s}`, intent, model, hello), streamed)
+	body := fmt.Sprintf(`{:proto 1 :trace {:id "streams"} :debug/transcript? true
+		:task {:intent :%s :dispatch {:policy :declared :candidates [:%s :spare/text]}} :input %s}`, intent, model, hello)
+	h := w.act(t.Context(), body, streamed)
 	require.Len(t, server.Requests(), asked+1, "%s: one request", about)
 	first, _ := h.response.Key("transcript").Nth(0)
 	failed := first.Key("error").Key("type")

@@ -30,8 +30,9 @@ func TestTraitsHaveSources(t *testing.T) {
 	}
 	for model, window := range map[string]int64{
 		"gpt-5": 400_000, "openai/gpt-5-mini-2025-08-07": 400_000, "gpt-5.1": 400_000, "gpt-5.9": 0, "gpt-50": 0,
-		"gpt-5.4-mini": 400_000, "gpt-5.5-2026-04-23": 1_050_000, "claude-opus-4-1-20250805": 200_000, "claude-opus-4-8": 1_000_000,
-		"openai/gpt-oss-20b": 131_072, "gemini-2.5-pro": 1_048_576, "gemini-4": 0, "o1": 200_000, "o1-mini": 128_000, "o30": 0,
+		"gpt-5.4-mini": 400_000, "gpt-5.5-2026-04-23": 1_050_000, "claude-opus-4-1-20250805": 200_000,
+		"claude-opus-4-8": 1_000_000, "openai/gpt-oss-20b": 131_072, "gemini-2.5-pro": 1_048_576, "gemini-4": 0,
+		"o1": 200_000, "o1-mini": 128_000, "o30": 0,
 	} {
 		assert.Equal(t, window, TraitsOf(model).Window, model)
 	}

@@ -82,10 +82,14 @@ func ReadByClients(t *testing.T, dir string, readings []Reading) []Sight {
 
 // finishWords are the vendors' finish reasons of complete answers.
 var finishWords = map[string]string{
-	"stop": "stop", "length": "length", "tool_calls": "tool-calls", // openai-chat, ollama-chat
-	"eos_token": "stop", "eos": "stop", // of other servers with openai-chat
-	"max_output_tokens": "length",                                                                          // openai-responses, whose complete answers have no other reason
-	"end_turn":          "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls", // anthropic-messages
+	// openai-chat, ollama-chat
+	"stop": "stop", "length": "length", "tool_calls": "tool-calls",
+	// other servers with openai-chat
+	"eos_token": "stop", "eos": "stop",
+	// openai-responses, whose complete answers have no other reason
+	"max_output_tokens": "length",
+	// anthropic-messages; text-generation-inference has stop_sequence too
+	"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls",
 }
 
 // Want converts the result of the client to the form of a transcript.
