@@ -77,6 +77,20 @@ const maxChars = 12_000
 // everyModel in an order stands for all models.
 const everyModel = "every"
 
+// tooLong are the answers of servers to a request above the context window: with a
+// code, and with a message alone (google-gemini/gemini-cli, issue 6678;
+// huggingface/llm-vscode, issue 94).
+var tooLong = map[string]struct {
+	status int
+	body   string
+}{
+	"long": {http.StatusBadRequest, `{"error":{"code":"context_length_exceeded","message":"too long"}}`},
+	"long-gemini": {http.StatusBadRequest, `[{"error":{"code":400,"status":"INVALID_ARGUMENT",` +
+		`"message":"The input token count (1200293) exceeds the maximum number of tokens allowed (1048576)."}}]`},
+	"long-tgi": {http.StatusUnprocessableEntity, `{"error_type":"validation","error":"Input validation error: ` +
+		"`inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3474 `inputs` tokens and 60 `max_new_tokens`" + `"}`},
+}
+
 // model is a server that speaks openai-chat. It answers as the order in the last
 // message says, and everything else with one sentence.
 func model(name string) http.HandlerFunc {
@@ -102,8 +116,8 @@ func model(name string) http.HandlerFunc {
 		case "500":
 			http.Error(w, `{"error":{"message":"internal"}}`, http.StatusInternalServerError)
 			return
-		case "long":
-			http.Error(w, `{"error":{"code":"context_length_exceeded","message":"too long"}}`, http.StatusBadRequest)
+		case "long", "long-gemini", "long-tgi":
+			http.Error(w, tooLong[fault].body, tooLong[fault].status)
 			return
 		case "empty":
 			text = ""
@@ -374,8 +388,10 @@ var servedByModels = []struct {
 
 // faultTypes are the failures that the faults of a model end in.
 var faultTypes = map[string]string{
-	"down": "provider/unavailable", "500": "provider/error", "empty": "provider/empty", "long": "provider/context-exceeded",
-	"cut": "eval/must-failed", "cut-long": "eval/must-failed", "broken": "stream/truncated", "holed": "stream/truncated",
+	"down": "provider/unavailable", "500": "provider/error", "empty": "provider/empty",
+	"long": "provider/context-exceeded", "long-gemini": "provider/context-exceeded",
+	"long-tgi": "provider/context-exceeded",
+	"cut":      "eval/must-failed", "cut-long": "eval/must-failed", "broken": "stream/truncated", "holed": "stream/truncated",
 	"invalid": "", "refused": "eval/",
 }
 
@@ -406,7 +422,10 @@ func TestShippedModelsFallBack(t *testing.T) {
 				}
 			}
 			good()
-			for _, fault := range []string{"cut", "cut-long", "broken", "holed", "refused", "invalid", "long", "down", "500", "empty"} {
+			for _, fault := range []string{
+				"cut", "cut-long", "broken", "holed", "refused", "invalid", "long", "long-gemini", "long-tgi",
+				"down", "500", "empty",
+			} {
 				if fault == "invalid" && !row.structured || fault == "refused" && badAnswers[row.intent] == "" {
 					continue
 				}

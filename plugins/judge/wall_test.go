@@ -159,7 +159,9 @@ func wall(t *testing.T) map[string][]string {
 // JDG-009, JDG-013: no injected order or quoted verdict in three languages gets
 // the score that it demands, whatever a model does that repeats, quotes and
 // obeys the judged text: anything but the requested verdict is a typed error,
-// and the own verdict of a model that quotes in its reasons counts.
+// and the own verdict of a model that quotes in its reasons counts. A model that
+// gives the demanded score and yet answers the control question rightly is not among
+// them: the plugin does not detect it, only a calibration does.
 func TestGullibleModels(t *testing.T) {
 	var mu sync.Mutex
 	var say func(exam) string

@@ -4,20 +4,14 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
-	"context"
-	"encoding/json"
 	"net/http"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,107 +22,9 @@ import (
 // The tests of this file require node and the packages of clientsDir, where
 // read.mjs runs the vendors' own clients against the servers of these tests.
 const (
-	clientsDir   = "../internal/provider/wiretest/clients"
-	clientsLimit = 3 * time.Minute
-	wires        = "../internal/provider/testdata/wire"
+	clientsDir = "../internal/provider/wiretest/clients"
+	wires      = "../internal/provider/testdata/wire"
 )
-
-// reading is one answer for a client to read.
-type reading struct {
-	name    string
-	Dialect string `json:"dialect"`
-	URL     string `json:"url"`
-}
-
-// sight is the result of a client, or the error that it threw.
-type sight struct {
-	Error string `json:"error"`
-	Seen  struct {
-		Text, Reasoning, Finish string
-		Sealed                  []string
-		Calls                   []struct{ ID, Name, Args string }
-
-		In, Out, Cached, Written, Thought any // nil, or a number as sent
-	} `json:"seen"`
-}
-
-// clientsMissing returns what is not installed, "" if nothing is missing.
-func clientsMissing() string {
-	if _, err := exec.LookPath("node"); err != nil {
-		return "node is not installed (version 20 or later)"
-	}
-	for _, name := range []string{"openai", "@anthropic-ai/sdk", "ollama"} {
-		if _, err := os.Stat(filepath.Join(clientsDir, "node_modules", name)); err != nil {
-			return "package " + name + " is not installed: run npm ci in plugins/internal/provider/wiretest/clients"
-		}
-	}
-	return ""
-}
-
-// readByClients makes the clients read all answers, in one process.
-func readByClients(t *testing.T, readings []reading) []sight {
-	t.Helper()
-	if missing := clientsMissing(); missing != "" {
-		t.Fatalf("the vendors' clients cannot be run: %s", missing)
-	}
-	var lines, said bytes.Buffer
-	for _, r := range readings {
-		require.NoError(t, json.NewEncoder(&lines).Encode(r))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), clientsLimit)
-	defer cancel()
-	c := exec.CommandContext(ctx, "node", "read.mjs")
-	c.Dir, c.Stdin, c.Stderr = clientsDir, &lines, &said
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
-	out, err := c.Output()
-	require.NoError(t, err, "%s", &said)
-	var sights []sight
-	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-		var s sight
-		require.NoError(t, d.Decode(&s))
-		sights = append(sights, s)
-	}
-	require.Len(t, sights, len(readings), "%s", &said)
-	return sights
-}
-
-// finishWords are the vendors' finish reasons of complete answers.
-var finishWords = map[string]string{
-	"stop": "stop", "length": "length", "tool_calls": "tool-calls", // openai-chat, ollama-chat
-	"max_output_tokens": "length",                                                                          // openai-responses, whose complete answers have no other reason
-	"end_turn":          "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool-calls", // anthropic-messages
-}
-
-// want converts the result of the client to the form of a transcript.
-func (s sight) want(dialect string) wiretest.Want {
-	count := func(n any, missing int64) int64 {
-		if n, ok := n.(float64); ok {
-			return int64(n)
-		}
-		return missing
-	}
-	w := wiretest.Want{
-		Text:      s.Seen.Text,
-		Reasoning: s.Seen.Reasoning,
-		Finish:    cmp.Or(finishWords[s.Seen.Finish], s.Seen.Finish),
-		In:        count(s.Seen.In, -1),
-		Out:       count(s.Seen.Out, -1),
-		Cached:    count(s.Seen.Cached, 0),
-		Written:   count(s.Seen.Written, 0),
-		Sealed:    s.Seen.Sealed,
-		Thought:   count(s.Seen.Thought, 0),
-	}
-	if len(w.Sealed) == 0 {
-		w.Sealed = nil
-	}
-	for _, c := range s.Seen.Calls {
-		w.Calls = append(w.Calls, strings.TrimSpace(c.ID+" "+c.Name+" "+c.Args))
-	}
-	if dialect == "ollama-chat" && w.Finish == "stop" && len(w.Calls) > 0 {
-		w.Finish = "tool-calls" // the dialect has no such finish reason
-	}
-	return w
-}
 
 // visible returns the part of a transcript's want that a client can see: a
 // client infers no finish reason, and the calls of ollama-chat have no id
@@ -162,7 +58,7 @@ var clientsAccept = map[string]string{
 // refusals, which are answers for a client, and unreadable events, which each
 // client treats in its own way.
 func TestClientsReadTheTranscripts(t *testing.T) {
-	var readings []reading
+	var readings []wiretest.Reading
 	var all []wiretest.Transcript
 	for _, dialect := range dialects() {
 		before, whole := len(readings), 0
@@ -175,8 +71,8 @@ func TestClientsReadTheTranscripts(t *testing.T) {
 				if tr.WellFormed {
 					whole++
 				}
-				readings = append(readings, reading{
-					name: dialect + form + "/" + tr.Name, Dialect: dialect + form, URL: wiretest.Serve(t, tr).URL,
+				readings = append(readings, wiretest.Reading{
+					Name: dialect + form + "/" + tr.Name, Dialect: dialect + form, URL: wiretest.Serve(t, tr).URL,
 				})
 				all = append(all, tr)
 			}
@@ -192,9 +88,9 @@ func TestClientsReadTheTranscripts(t *testing.T) {
 		t.Logf("%s: %d readings, %d of them well-formed", dialect, len(readings)-before, whole)
 		assert.GreaterOrEqual(t, whole, 8, dialect)
 	}
-	for i, s := range readByClients(t, readings) {
-		name, tr := readings[i].name, all[i]
-		want, got := visible(readings[i].Dialect, tr.Want), s.want(readings[i].Dialect)
+	for i, s := range wiretest.ReadByClients(t, clientsDir, readings) {
+		name, tr := readings[i].Name, all[i]
+		want, got := visible(readings[i].Dialect, tr.Want), s.Want(readings[i].Dialect)
 		switch {
 		case clientsAccept[name] != "":
 			assert.Empty(t, s.Error, name)
@@ -222,17 +118,17 @@ func named(t *testing.T, dialect, name string) wiretest.Transcript {
 // repeats a failed request without informing the caller.
 func TestWhyTheWireCodeIsOurOwn(t *testing.T) {
 	for _, dialect := range []string{"openai-chat", "anthropic-messages"} {
-		var readings []reading
+		var readings []wiretest.Reading
 		for _, name := range []string{"truncated", "malformed-then-recovery"} {
 			tr := named(t, dialect, name)
 			tr.Body = nil
-			readings = append(readings, reading{Dialect: dialect + "/plain", URL: wiretest.Serve(t, tr).URL})
+			readings = append(readings, wiretest.Reading{Dialect: dialect + "/plain", URL: wiretest.Serve(t, tr).URL})
 		}
 		failing := wiretest.Serve(t, wiretest.Transcript{
 			Status: http.StatusInternalServerError,
 			Header: http.Header{"Retry-After-Ms": {"1"}},
 		})
-		sights := readByClients(t, append(readings, reading{Dialect: dialect + "/plain", URL: failing.URL}))
+		sights := wiretest.ReadByClients(t, clientsDir, append(readings, wiretest.Reading{Dialect: dialect + "/plain", URL: failing.URL}))
 		assert.Empty(t, sights[0].Error, dialect)
 		assert.NotEmpty(t, sights[1].Error, dialect)
 		assert.NotEmpty(t, sights[2].Error, dialect)
@@ -244,7 +140,7 @@ func TestWhyTheWireCodeIsOurOwn(t *testing.T) {
 // plugin does.
 func TestClientReadsTheCount(t *testing.T) {
 	tr := named(t, "count", "anthropic")
-	s := readByClients(t, []reading{{Dialect: "anthropic-count", URL: wiretest.Serve(t, tr).URL}})[0]
+	s := wiretest.ReadByClients(t, clientsDir, []wiretest.Reading{{Dialect: "anthropic-count", URL: wiretest.Serve(t, tr).URL}})[0]
 	require.Empty(t, s.Error)
 	assert.EqualValues(t, tr.Want.In, s.Seen.In)
 }
@@ -295,7 +191,7 @@ var clientDifferences = []clientDifference{
 // LLM-054, LLM-055: the vendors' clients also accept what the fault server
 // sends as a complete answer.
 func TestClientsReadTheFaults(t *testing.T) {
-	var readings []reading
+	var readings []wiretest.Reading
 	var texts []string
 	for _, dialect := range dialects() {
 		before := len(readings)
@@ -307,8 +203,8 @@ func TestClientsReadTheFaults(t *testing.T) {
 			if more != nil {
 				close(more) // a client has no clock that the test can move
 			}
-			readings = append(readings, reading{
-				name: dialect + "/" + f.name, Dialect: dialect, URL: wiretest.Serve(t, tr).URL,
+			readings = append(readings, wiretest.Reading{
+				Name: dialect + "/" + f.name, Dialect: dialect, URL: wiretest.Serve(t, tr).URL,
 			})
 			texts = append(texts, cmp.Or(f.meant, "Hello world."))
 		}
@@ -316,8 +212,8 @@ func TestClientsReadTheFaults(t *testing.T) {
 		assert.GreaterOrEqual(t, len(readings)-before, 25, dialect)
 	}
 	differ := make([]int, len(clientDifferences))
-	for i, s := range readByClients(t, readings) {
-		name, w := readings[i].name, s.want(readings[i].Dialect)
+	for i, s := range wiretest.ReadByClients(t, clientsDir, readings) {
+		name, w := readings[i].Name, s.Want(readings[i].Dialect)
 		known := slices.IndexFunc(clientDifferences, func(d clientDifference) bool {
 			return regexp.MustCompile(d.pattern).MatchString(name)
 		})
@@ -341,14 +237,14 @@ func TestClientsReadTheFaults(t *testing.T) {
 // server's streams: texts, calls, limits, usage, keep-alives and errors.
 func TestClientsReadTheFaultServer(t *testing.T) {
 	const args = `{"path":"a.go"}`
-	var readings []reading
+	var readings []wiretest.Reading
 	var wants []wiretest.Want
 	for _, dialect := range dialects() {
 		k := talks()[dialect]
 		add := func(w wiretest.Want, parts ...string) {
 			w.In, w.Out = 9, 3
 			server := wiretest.Serve(t, k.says(parts...))
-			readings = append(readings, reading{name: dialect, Dialect: dialect, URL: server.URL})
+			readings = append(readings, wiretest.Reading{Name: dialect, Dialect: dialect, URL: server.URL})
 			wants = append(wants, visible(dialect, w))
 		}
 		call := k.tool("t1", "fs__read", args)
@@ -363,11 +259,11 @@ func TestClientsReadTheFaultServer(t *testing.T) {
 		add(wiretest.Want{Error: "it failed"},
 			k.start, k.text("Hello"), k.inBand("api_error", "it failed"))
 	}
-	for i, s := range readByClients(t, readings) {
+	for i, s := range wiretest.ReadByClients(t, clientsDir, readings) {
 		if wants[i].Error != "" {
-			assert.Contains(t, s.Error, wants[i].Error, readings[i].name)
-		} else if assert.Empty(t, s.Error, readings[i].name) {
-			assert.Equal(t, wants[i], s.want(readings[i].Dialect), readings[i].name)
+			assert.Contains(t, s.Error, wants[i].Error, readings[i].Name)
+		} else if assert.Empty(t, s.Error, readings[i].Name) {
+			assert.Equal(t, wants[i], s.Want(readings[i].Dialect), readings[i].Name)
 		}
 	}
 }
@@ -384,7 +280,7 @@ func TestClientReadsTheConformanceServer(t *testing.T) {
 	})
 	port, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
-	s := readByClients(t, []reading{{Dialect: "openai-chat", URL: "http://127.0.0.1:" + strings.TrimSpace(port)}})[0]
+	s := wiretest.ReadByClients(t, clientsDir, []wiretest.Reading{{Dialect: "openai-chat", URL: "http://127.0.0.1:" + strings.TrimSpace(port)}})[0]
 	require.Empty(t, s.Error)
-	assert.Equal(t, wiretest.Want{Text: "a b c", Finish: "stop", In: 9, Out: 3}, s.want("openai-chat"))
+	assert.Equal(t, wiretest.Want{Text: "a b c", Finish: "stop", In: 9, Out: 3}, s.Want("openai-chat"))
 }

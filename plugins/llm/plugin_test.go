@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -57,7 +58,8 @@ const (
 // EDN that is merged into the model, over that into the whole.
 func settingsFor(t testing.TB, dialect, url, model, whole string) edn.Value {
 	t.Helper()
-	m := edn.MustRead(`{:name "sample" :intents ["model/chat" "text/respond" "eval/grade" "code/generate" "demo/free"]}`)
+	m := edn.MustRead(`{:name "sample" :intents ["model/chat" "text/respond" "eval/grade" "code/generate" "demo/free"]
+		:price {:input "1" :output "2"}}`)
 	if model != "" {
 		m = m.Merge(edn.MustRead(model))
 	}
@@ -125,6 +127,19 @@ func (r *rig) ask(ctx context.Context, intent, input, fields string, watch func(
 	}
 	o.out, o.usage, o.meta = o.response.Key("result").Key("out"), o.response.Key("result").Key("usage"), o.response.Key("invoke/meta")
 	return o
+}
+
+// costs checks the cost of a usage: that of its tokens at the price of a rig, with the
+// mark of the tokens. Cached tokens have no price of their own.
+func costs(t testing.TB, usage edn.Value, about string) {
+	t.Helper()
+	in, _ := usage.Key("tokens-in").AsInt()
+	out, _ := usage.Key("tokens-out").AsInt()
+	cost, ok := usage.Key("cost-usd").AsNumber()
+	if assert.True(t, ok, "%s: %s", about, usage) {
+		assert.Zero(t, cost.Cmp(big.NewRat(in+2*out, 1_000_000)), "%s: %s", about, usage)
+	}
+	assert.Equal(t, usage.Key("tokens-mark").String(), usage.Key("cost-mark").String(), about)
 }
 
 const (

@@ -450,12 +450,17 @@ func TestContextIsNotCutInSilence(t *testing.T) {
 	require.Nil(t, r.ask(t.Context(), "model/chat", hello, "", nil).err)
 	assert.Equal(t, []any{false, false}, []any{r.body()["truncate"], r.body()["shift"]})
 
-	r = newRig(t, "openai-chat", "", "", status(400, `{"error":{"code":400,"message":"the request exceeds the available context size",`+
-		`"type":"exceed_context_size_error","n_prompt_tokens":4476,"n_ctx":4096}}`))
-	o := r.ask(t.Context(), "model/chat", hello, "", nil)
-	require.NotNil(t, o.err)
-	assert.Equal(t, "provider/context-exceeded", o.err.Type)
-	assert.Equal(t, "4476 4096", o.err.Details.Key("tokens-in").String()+" "+o.err.Details.Key("context-tokens").String())
+	for dialect, body := range map[string]string{
+		"openai-chat": `{"error":{"code":400,"message":"the request exceeds the available context size",` +
+			`"type":"exceed_context_size_error","n_prompt_tokens":4476,"n_ctx":4096}}`,
+		"anthropic-messages": `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 4476 tokens > 4096 maximum"}}`,
+	} {
+		r = newRig(t, dialect, "", "", status(400, body))
+		o := r.ask(t.Context(), "model/chat", hello, "", nil)
+		require.NotNil(t, o.err)
+		assert.Equal(t, "provider/context-exceeded", o.err.Type)
+		assert.Equal(t, "4476 4096", o.err.Details.Key("tokens-in").String()+" "+o.err.Details.Key("context-tokens").String())
+	}
 }
 
 // LLM-020, row 5: an answer to a part of the prompt is an error with both numbers,

@@ -42,23 +42,35 @@ type streamFault struct {
 
 // The sources of the faults: the file that shows what a server sends.
 const (
-	oldLlama   = "llama.cpp before 2025-11, tools/server/server.cpp: errors are the SSE field error, then [DONE]"
-	newLlama   = "llama.cpp, tools/server/server-common.cpp: format_error_response"
-	vLLM       = "vLLM, vllm/entrypoints/openai/serving_engine.py: create_streaming_error_response, then [DONE]"
-	oldVLLM    = "vLLM before 2025, vllm/entrypoints/openai/protocol.py: ErrorResponse without a wrapper"
-	fastChat   = "FastChat 0e6d3e4, fastchat/serve/openai_api_server.py: chat_completion_stream_generator"
-	tgi        = "text-generation-inference db931fc, router/src/server.rs and infer/mod.rs: into_openai_event, then [DONE]"
-	liteLLM    = "LiteLLM issue 40578: an error becomes an empty answer with finish_reason stop"
-	lmStudio   = "LM Studio, seen in zendev-sh/goai pull request 110: an event named error"
-	openRouter = "OpenRouter, docs/api/reference/streaming: an error beside finish_reason error, comments"
-	azure      = "Azure OpenAI, concepts/content-streaming: annotation events without choices"
-	ollama     = "Ollama fb30760, server/routes.go: streamResponse"
-	messages   = "Anthropic, the reference of message streaming: event error"
-	network    = "any server: the process or a proxy breaks off"
-	responses  = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
-	proxy      = "a proxy that rewrites events"
-	mistral    = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
-	databricks = "Databricks, query reasoning models: content parts of type reasoning"
+	oldLlama      = "llama.cpp before 2025-11, tools/server/server.cpp: errors are the SSE field error, then [DONE]"
+	newLlama      = "llama.cpp, tools/server/server-common.cpp: format_error_response"
+	vLLM          = "vLLM, vllm/entrypoints/openai/serving_engine.py: create_streaming_error_response, then [DONE]"
+	oldVLLM       = "vLLM before 2025, vllm/entrypoints/openai/protocol.py: ErrorResponse without a wrapper"
+	fastChat      = "FastChat 0e6d3e4, fastchat/serve/openai_api_server.py: chat_completion_stream_generator"
+	tgi           = "text-generation-inference db931fc, router/src/server.rs and infer/mod.rs: into_openai_event, then [DONE]"
+	tgiFinish     = "text-generation-inference cdc005b, router/src/lib.rs: FinishReason::format"
+	together      = "Together, together-python 0c625ea, src/together/types/common.py: FinishReason"
+	zai           = "Z.ai, seen in can1357/oh-my-pi pull request 683"
+	liteLLM       = "LiteLLM issue 40578: an error becomes an empty answer with finish_reason stop"
+	lmStudio      = "LM Studio, seen in zendev-sh/goai pull request 110: an event named error"
+	openRouter    = "OpenRouter, docs/api/reference/streaming: an error beside finish_reason error, comments"
+	azure         = "Azure OpenAI, concepts/content-streaming: annotation events without choices"
+	ollama        = "Ollama fb30760, server/routes.go: streamResponse"
+	messages      = "Anthropic, the reference of message streaming: event error"
+	gateway       = "earendil-works/pi issue 8460: a gateway ends the stream before the finish reason"
+	nginxCut      = "nexu-io/open-design pull request 111: nginx breaks off a chunked body"
+	network       = gateway + "; " + nginxCut
+	splits        = "alexrudall/ruby-openai pull request 332: a proxy splits and joins events"
+	stalls        = "vllm-project/vllm-metal issue 199: no more data, and the connection stays open"
+	eachFinish    = "su-kaka/gcli2api issue 403: finish_reason stop in each chunk"
+	noCall        = "vLLM issue 53255: finish_reason tool_calls without a call"
+	inMessages    = "Amm1rr/WebAI-to-API issue 55: messages in place of deltas"
+	detokenizer   = "tenstorrent/tt-inference-server pull request 2594, waybarrios/vllm-mlx pull request 195: a token is a part of a character"
+	responses     = "OpenAI, openai-python e43b422, types/responses: response_error.py, response_stream_event.py"
+	proxy         = "no public source: a proxy or a server that writes another form"
+	mistral       = "Mistral, client-python, models/contentchunk.py: ThinkChunk, ReferenceChunk"
+	mistralFinish = "Mistral, client-python 3c51fd6: chatcompletionchoicefinishreason.md"
+	databricks    = "Databricks, query reasoning models: content parts of type reasoning"
 )
 
 // product returns each form in each place with each end.
@@ -101,6 +113,11 @@ func openAIFaults() []streamFault {
 			"finish error":    chunk(`{"index":0,"delta":{},"finish_reason":"error"}`),
 		}, places[:2], openAIEnd[:1]),
 		plain(
+			streamFault{name: "the end by a stop sequence", source: tgiFinish, says: "start | text:Hello world. | finish:stop_sequence | done", meant: "Hello world."},
+			streamFault{name: "the end by its token", source: tgiFinish, says: "start | text:Hello world. | finish:eos_token | done", meant: "Hello world."},
+			streamFault{name: "the end by its token, abbreviated", source: together, says: "start | text:Hello world. | finish:eos | done", meant: "Hello world."},
+			streamFault{name: "the limit of the model", source: mistralFinish, says: "start | text:Hello | finish:model_length | done", meant: "Hello", finish: "length"},
+			streamFault{name: "the end of the context window", source: zai, says: "start | text:Hello | finish:model_context_window_exceeded | done", meant: "Hello", finish: "length"},
 			streamFault{name: "an empty answer in place of an error", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
 			streamFault{name: "comments", source: openRouter, says: "line:: OPENROUTER PROCESSING | line: | start | text:Hello world. | line:: OPENROUTER PROCESSING | line: | finish:stop | done", meant: "Hello world."},
 			streamFault{name: "events without choices", source: azure, says: `data:{"choices":[],"prompt_filter_results":[{"prompt_index":0}]} | start | text:Hello world. | ` + chunk(`{"index":0,"content_filter_offsets":{"check_offset":5},"finish_reason":null}`) + ` | finish:stop | done`, meant: "Hello world."},
@@ -109,26 +126,26 @@ func openAIFaults() []streamFault {
 			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
 			streamFault{name: "the text once more", source: proxy, says: "start | text:Hello world. | " + chunk(`{"index":0,"message":{"content":"Hello world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world."},
 			streamFault{name: "another text at the end", source: proxy, says: "start | text:Hello  | " + chunk(`{"index":0,"message":{"content":"Hello world."},"finish_reason":"stop"}`) + " | finish:stop | done", want: "stream/truncated", kept: "Hello "},
-			streamFault{name: "messages as deltas", source: proxy, says: chunk(`{"index":0,"message":{"content":"Hello "}}`) + " | " + chunk(`{"index":0,"message":{"content":"world."}}`) + " | finish:stop | done", meant: "Hello world."},
+			streamFault{name: "messages as deltas", source: inMessages, says: chunk(`{"index":0,"message":{"content":"Hello "}}`) + " | " + chunk(`{"index":0,"message":{"content":"world."}}`) + " | finish:stop | done", meant: "Hello world."},
 			streamFault{name: "parts", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":[{"type":"text","text":"Hello "},{"type":"text","text":"world."}]}}`) + " | finish:stop | done", meant: "Hello world."},
-			streamFault{name: "a finish reason in each chunk", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | later | " + chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world."},
-			streamFault{name: "a finish reason in each chunk, cut", source: proxy, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | " + chunk(`{"index":0,"delta":{"content":"wor"},"finish_reason":"stop"}`) + " | do:cut", want: "stream/truncated"},
-			streamFault{name: "text 10 s after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world."},
-			streamFault{name: "silence after the finish reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
+			streamFault{name: "a finish reason in each chunk", source: eachFinish, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | later | " + chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done", meant: "Hello world.", kept: "Hello "},
+			streamFault{name: "a finish reason in each chunk, cut", source: eachFinish, says: "start | " + chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + " | " + chunk(`{"index":0,"delta":{"content":"wor"},"finish_reason":"stop"}`) + " | do:cut", want: "stream/truncated"},
+			streamFault{name: "text 10 s after the finish reason", source: eachFinish, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world.", kept: "Hello "},
+			streamFault{name: "silence after the finish reason", source: stalls, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an error that is none", source: proxy, says: `start | data:{"id":"c","error":"","choices":[{"index":0,"delta":{"content":"Hello world."}}]} | finish:stop | done`, meant: "Hello world."},
 			streamFault{
-				name: "an event is lost between finish reasons", source: proxy,
+				name: "an event is lost between finish reasons", source: eachFinish,
 				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | data:{"choices":[{"delta":{"content":"lost | ` +
 					chunk(`{"index":0,"delta":{"content":"world."},"finish_reason":"stop"}`) + " | done",
 				want: "stream/truncated", kept: "Hello world.",
 			},
 			streamFault{
-				name: "cut within an event after a finish reason", source: proxy,
+				name: "cut within an event after a finish reason", source: gateway,
 				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | raw:data: {"choices":[{"delta":{"content":"wor | do:cut`,
 				want: "stream/truncated", kept: "Hello ",
 			},
 			streamFault{
-				name: "aborted within an event after a finish reason", source: proxy,
+				name: "aborted within an event after a finish reason", source: nginxCut,
 				says: chunk(`{"index":0,"delta":{"content":"Hello "},"finish_reason":"stop"}`) + ` | raw:data: {"choices":[{"delta":{"content":"wor | do:abort`,
 				want: "stream/truncated", kept: "Hello ",
 			},
@@ -403,8 +420,8 @@ func anthropicFaults() []streamFault {
 			streamFault{name: "only the formal end", source: network, says: "start | text:Hello | done", want: "stream/truncated", kept: "Hello"},
 			streamFault{name: "pings", source: messages, says: `line:event: ping | data:{"type":"ping"} | start | text:Hello world. | data:{"type":"ping"} | finish:stop | done`, meant: "Hello world."},
 			streamFault{name: "events of a later version", source: messages, says: `start | event:{"type":"summary_start","summary":{}} | text:Hello world. | finish:stop | done`, meant: "Hello world."},
-			streamFault{name: "text 10 s after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world."},
-			streamFault{name: "silence after the stop reason", source: proxy, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
+			streamFault{name: "text 10 s after the stop reason", source: eachFinish, says: "start | text:Hello  | finish:stop | later | text:world. | done", meant: "Hello world.", kept: "Hello "},
+			streamFault{name: "silence after the stop reason", source: stalls, says: "start | text:Hello  | finish:stop | do:stall | stall", want: "stream/stalled", kept: "Hello "},
 			streamFault{name: "an empty answer", source: liteLLM, says: "start | finish:stop | done", want: "provider/empty"},
 			streamFault{name: "no stop reason", source: proxy, says: `start | text:Hello | event:{"type":"message_delta","delta":{"stop_reason":null},"usage":{"output_tokens":3}} | done`, want: "stream/truncated", kept: "Hello"},
 			streamFault{
@@ -451,7 +468,7 @@ func ollamaFaults() []streamFault {
 
 // everyFault returns the faults of every dialect.
 func everyFault() []streamFault {
-	hurt := product(network, "stream/truncated", "Hello world.", map[string]string{
+	hurt := product(splits, "stream/truncated", "Hello world.", map[string]string{
 		"an event that is cut": `data:{"choices":[{"del`, "a page": "data:<html>502 Bad Gateway</html>", "a word": "data:undefined", "a list": "data:[]", "a number": "data:7",
 		"two objects": `data:{"a":1}{"b":2}`, "a control character": "data:{\"a\":\"\x01\"}", "bytes": "data:\xff\xfe{",
 	}, []string{"start | text:Hello  | @ | text:world. | finish:stop | $", "start | @ | text:Hello world. | finish:stop | $"}, []string{"done", "done | do:cut"})
@@ -476,7 +493,7 @@ func everyFault() []streamFault {
 		}
 	}
 	for i := range split {
-		split[i].source = "servers that detokenize token by token: a token may be a part of a character"
+		split[i].source = detokenizer
 	}
 	return slices.Concat(hurt, ends, fine, split)
 }
@@ -502,11 +519,11 @@ func severalFinishes() []streamFault {
 			says: "start | text:Hello | finish:crashed | finish:stop | done", want: "provider/error",
 		},
 		streamFault{
-			name: "a call that did not arrive", source: proxy,
+			name: "a call that did not arrive", source: noCall,
 			says: "start | text:I will call. | finish:tool | done", want: "provider/tool-call-invalid",
 		},
 		streamFault{
-			name: "a call that did not arrive, and no text", source: proxy,
+			name: "a call that did not arrive, and no text", source: noCall,
 			says: "start | finish:tool | done", want: "provider/tool-call-invalid",
 		},
 	)
@@ -596,10 +613,28 @@ func faultsOf(dialect string) []streamFault {
 	return all
 }
 
-// LLM-013 to LLM-015, LLM-055: every stream ends with the intended answer or
-// with a typed error, with and without a reader of the pieces. One attempt is
-// one request. The usage is stated by the server, or marked. A tolerant plugin
-// marks each answer that may be incomplete.
+// Each fault names a server that shows it, or says that no public source does.
+func TestFaultsHaveSources(t *testing.T) {
+	for _, dialect := range dialects() {
+		for _, f := range faultsOf(dialect) {
+			assert.NotEmpty(t, f.source, "%s: %s", dialect, f.name)
+		}
+	}
+	for _, f := range append(wall(), vectors()...) {
+		assert.NotEmpty(t, f.origin, f.name)
+	}
+	for _, f := range structuredFaults() {
+		assert.NotEmpty(t, f.source, f.name)
+	}
+	for name, f := range bodyFaults("", nil) {
+		assert.NotEmpty(t, f.source, name)
+	}
+}
+
+// LLM-013 to LLM-015, LLM-020, LLM-055: every stream ends with the intended answer or
+// with a typed error, with and without a reader of the pieces. One attempt is one
+// request. The usage is stated by the server, or marked, and so is its cost. A tolerant
+// plugin marks each answer that may be incomplete.
 func TestStreamWall(t *testing.T) {
 	for _, dialect := range dialects() {
 		faults := faultsOf(dialect)
@@ -627,18 +662,17 @@ func (r *rig) meets(t *testing.T, k talk, f streamFault, tolerant, watched bool)
 	tr, more := k.steps(f.says)
 	asked := len(r.server.Requests())
 	r.server.Then(tr)
-	if more != nil && tolerant {
-		return // a tolerant plugin does not wait that long
-	}
-	if more != nil {
+	switch late := strings.HasSuffix(f.says, "stall"); {
+	case more != nil && !tolerant:
 		go func() {
 			r.clock.Wait(t, stall)
 			r.clock.Advance(10 * time.Second)
 			close(more)
 		}()
-	}
-	if strings.HasSuffix(f.says, "stall") {
-		go r.clock.Fire(t, map[bool]time.Duration{true: 2 * time.Second, false: stall}[tolerant])
+	case more != nil, late && tolerant: // it waits less, and the rest of the stream is lost
+		go r.clock.Fire(t, 2*time.Second)
+	case late:
+		go r.clock.Fire(t, stall)
 	}
 	var o outcome
 	if watched {
@@ -670,14 +704,14 @@ func (r *rig) meets(t *testing.T, k talk, f streamFault, tolerant, watched bool)
 	} else if assert.Nil(t, o.err, "%s: %v", f.name, o.err) {
 		assert.Equal(t, want, text, f.name)
 		assert.Equal(t, ":"+cmp.Or(f.finish, "stop"), meta.Key("finish").String(), f.name)
-		if f.want != "stream/stalled" {
-			assert.Equal(t, lossy, meta.Key("quality").Key("degraded?").Truthy(), f.name)
-		}
+		assert.Equal(t, lossy, meta.Key("quality").Key("degraded?").Truthy(), f.name)
 		if usage.Key("tokens-mark").String() == ":exact" {
 			assert.Equal(t, "9 3", usage.Key("tokens-in").String()+" "+usage.Key("tokens-out").String(), f.name)
+			assert.Equal(t, "0.000015M", usage.Key("cost-usd").String(), f.name)
 		}
 	}
 	if !usage.IsNil() {
+		costs(t, usage, f.name)
 		assert.Contains(t, []string{":exact", ":estimated", ":at-least"}, usage.Key("tokens-mark").String(), f.name)
 	}
 	if watched && o.err == nil {

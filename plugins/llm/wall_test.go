@@ -20,9 +20,10 @@ import (
 
 // fault is one case of the wall of failures.
 type fault struct {
-	name  string
-	plays func(k talk, before string) wiretest.Transcript // before: data sent first
-	fires time.Duration                                   // the timer that ends it
+	name   string
+	origin string                                          // a server that does this
+	plays  func(k talk, before string) wiretest.Transcript // before: data sent first
+	fires  time.Duration                                   // the timer that ends it
 	// intent and input, if not a chat.
 	intent, input string
 	only          string // dialects, if not all
@@ -85,55 +86,55 @@ const (
 // special setups and have tests below.
 func wall() []fault {
 	return []fault{
-		{name: "2 reset before the headers", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!reset") }, once: true, typ: "provider/unavailable", class: "retry", source: down, family: failed},
-		{name: "3 redirect", plays: answers(307, "", "Location", "http://127.0.0.1:1/"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
-		{name: "3 not found without a model code", plays: answers(404, `404 page not found`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
-		{name: "3 a page", plays: answers(200, `<html><title>Welcome</title></html>`, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
-		{name: "3 other JSON", plays: answers(200, `{"status":"ok"}`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
-		{name: "3 nothing", plays: answers(200, ``, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
-		{name: "4 bad request", plays: answers(400, mistaken), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
-		{name: "4 unprocessable", plays: answers(422, `{"detail":"no"}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
-		{name: "4 a list of faults", plays: answers(422, `{"detail":[{"loc":["body","n"],"msg":"no"}]}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
-		{name: "5 too long", plays: answers(400, `{"error":{"code":"context_length_exceeded","message":"too long"}}`), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
-		{name: "5 too large", plays: answers(413, ``), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
-		{name: "6 unauthorized", plays: answers(401, `{"error":{"message":"Incorrect API key provided: `+canary+`"}}`), once: true, typ: "provider/auth-failed", class: "switch", source: host, family: other},
-		{name: "6 forbidden", plays: answers(403, ``), once: true, typ: "provider/auth-failed", class: "switch", source: host, family: other},
-		{name: "7 payment", plays: answers(402, ``), once: true, typ: "provider/quota-exhausted", class: "switch", source: down, family: other},
-		{name: "7 quota", plays: answers(429, `{"error":{"code":"insufficient_quota","message":"x"}}`, "Retry-After", "60"), once: true, typ: "provider/quota-exhausted", class: "switch", source: down, family: other, wait: 60_000},
-		{name: "8 rate", plays: answers(429, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, "Retry-After", "7"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed, wait: 7000},
-		{name: "8 rate, milliseconds", plays: answers(429, ``, "Retry-After-Ms", "250"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed, wait: 250},
-		{name: "8 rate, unreadable", plays: answers(429, ``, "Retry-After", "soon"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed},
-		{name: "9 no model", plays: answers(404, `{"error":"model \"x\" not found, try pulling it first"}`), once: true, typ: "provider/model-not-found", class: "switch", source: host, family: setup},
-		{name: "10 server error", plays: answers(500, mistaken), once: true, typ: "provider/error", class: "retry", source: down, family: other},
-		{name: "10 bad gateway", plays: answers(502, `<html><title>502</title></html>`), once: true, typ: "provider/error", class: "retry", source: down, family: other},
-		{name: "10 in-band", plays: rest(inBand("server_error", "it failed")), typ: "provider/error", class: "retry|switch", source: down, family: other},
-		{name: "10 finish error", plays: rest(finish("error")), typ: "provider/error", class: "retry|switch", source: down, family: other},
-		{name: "11 unavailable", plays: answers(503, ``, "Retry-After", "3"), once: true, typ: "provider/overloaded", class: "switch", source: down, family: failed, wait: 3000},
-		{name: "11 overloaded", plays: answers(529, ``), once: true, typ: "provider/overloaded", class: "switch", source: down, family: failed},
-		{name: "11 in-band", plays: rest(inBand("overloaded_error", "overloaded")), typ: "provider/overloaded", class: "switch", source: down, family: failed},
-		{name: "12 timed out there", plays: answers(408, ``), once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
-		{name: "12 timed out before it", plays: answers(504, ``), once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
-		{name: "12 silence", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!stall") }, fires: silence, once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
-		{name: "14 clean end", plays: rest(do("cut")), typ: "stream/truncated", class: "switch", source: down, family: failed},
-		{name: "14 connection closed", plays: rest(do("abort")), typ: "stream/truncated", class: "switch", source: down, family: failed},
-		{name: "15 stall", plays: rest(text("x"), do("stall")), fires: stall, says: "x", typ: "stream/stalled", class: "switch", source: down, family: failed},
-		{name: "16 two in a row", plays: rest(broken, broken, finish("stop")), typ: "stream/malformed", class: "switch", source: down, family: failed},
-		{name: "16 three", plays: rest(broken, text("a"), broken, text("b"), broken, finish("stop")), says: "ab", typ: "stream/malformed", class: "switch", source: down, family: failed},
-		{name: "16 an event over 1 MiB", plays: rest(func(k talk) string { return k.long(1<<20 + 10) }, do("stall")), typ: "stream/malformed", class: "switch", source: down, family: failed},
-		{name: "14 one that cannot be read, in an answer with a schema", plays: rest(broken, text(`{"score":1}`), finish("stop")), intent: "eval/grade", input: grade, typ: "stream/truncated", class: "switch", source: down, family: failed, once: true},
-		{name: "17 refused", plays: rest(finish("refused")), only: "openai-chat openai-responses anthropic-messages", typ: "provider/refused", class: "switch", source: down, family: other},
-		{name: "18 cut with a schema", plays: rest(text(`{"sco`), finish("length")), intent: "eval/grade", input: grade, typ: "provider/output-truncated", class: "repair", source: down, family: other},
-		{name: "18 cut with tools", plays: rest(text(`so`), finish("length")), says: "so", input: withTools, typ: "provider/output-truncated", class: "repair", source: down, family: other},
-		{name: "19 empty", plays: rest(finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
-		{name: "19 blank", plays: rest(text(" \n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
-		{name: "19 thought alone", plays: rest(text("<think>hm"), text("</think>\n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
-		{name: "20 arguments cut", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{"path":"a`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
-		{name: "20 no object", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `["a"]`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
-		{name: "20 no arguments", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", "") }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
-		{name: "20 unknown tool", plays: rest(func(k talk) string { return k.tool("t1", "rm", `{}`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
-		{name: "20 a tool without tools", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{}`) }, finish("tool")), typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
-		{name: "21 prose", plays: rest(text(`I would say 0.8.`), finish("stop")), intent: "eval/grade", input: grade, typ: "format/drift", class: "repair", source: down, family: other},
-		{name: "21 another value", plays: rest(text(`{"score":80}`), finish("stop")), intent: "eval/grade", input: grade, typ: "schema/invalid", class: "repair", source: down, family: other, once: true},
+		{name: "2 reset before the headers", origin: "nginx, ngx_http_rewrite_module: code 444 closes the connection", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!reset") }, once: true, typ: "provider/unavailable", class: "retry", source: down, family: failed},
+		{name: "3 redirect", origin: "FastAPI issue 4990: a path with a trailing slash is redirected", plays: answers(307, "", "Location", "http://127.0.0.1:1/"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 not found without a model code", origin: "Go, net/http, and gin: 404 page not found, as of Ollama", plays: answers(404, `404 page not found`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 a page", origin: "JuiceBoxxGames/utsuwa pull request 67: the address of a website answers 200", plays: answers(200, `<html><title>Welcome</title></html>`, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 other JSON", origin: "llama.cpp, tools/server/README.md: the answer of /health", plays: answers(200, `{"status":"ok"}`), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "3 nothing", origin: "no public source: a proxy that drops the body", plays: answers(200, ``, "Content-Type", "text/html"), once: true, typ: "provider/request-failed", class: "switch", source: down, family: failed},
+		{name: "4 bad request", origin: "OpenAI, error codes guide: 400", plays: answers(400, mistaken), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
+		{name: "4 unprocessable", origin: "FastAPI, handling errors: 422 with a detail", plays: answers(422, `{"detail":"no"}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
+		{name: "4 a list of faults", origin: "FastAPI, handling errors; mistralai/platform-docs-public issue 7", plays: answers(422, `{"detail":[{"loc":["body","n"],"msg":"no"}]}`), once: true, typ: "provider/request-invalid", class: "stop", source: asks, family: other},
+		{name: "5 too long", origin: "OpenAI, seen in chathub-dev/chathub issue 126", plays: answers(400, `{"error":{"code":"context_length_exceeded","message":"too long"}}`), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
+		{name: "5 too large", origin: "nginx, client_max_body_size, seen in dtan4/nginx-basic-auth-proxy pull request 3", plays: answers(413, ``), once: true, typ: "provider/context-exceeded", class: "switch", source: asks, family: other},
+		{name: "6 unauthorized", origin: "OpenAI, seen in easychen/openai-api-proxy pull request 33", plays: answers(401, `{"error":{"message":"Incorrect API key provided: `+canary+`"}}`), once: true, typ: "provider/auth-failed", class: "switch", source: host, family: other},
+		{name: "6 forbidden", origin: "OpenAI, error codes guide: 403", plays: answers(403, ``), once: true, typ: "provider/auth-failed", class: "switch", source: host, family: other},
+		{name: "7 payment", origin: "OpenRouter, seen in can1357/oh-my-pi issue 9569", plays: answers(402, ``), once: true, typ: "provider/quota-exhausted", class: "switch", source: down, family: other},
+		{name: "7 quota", origin: "OpenAI, error codes guide: 429, quota", plays: answers(429, `{"error":{"code":"insufficient_quota","message":"x"}}`, "Retry-After", "60"), once: true, typ: "provider/quota-exhausted", class: "switch", source: down, family: other, wait: 60_000},
+		{name: "8 rate", origin: "OpenAI, error codes guide: 429, rate limit", plays: answers(429, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, "Retry-After", "7"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed, wait: 7000},
+		{name: "8 rate, milliseconds", origin: "OpenAI, openai-python, _base_client.py: retry-after-ms", plays: answers(429, ``, "Retry-After-Ms", "250"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed, wait: 250},
+		{name: "8 rate, unreadable", origin: "no public source: a proxy that writes the header in its own form", plays: answers(429, ``, "Retry-After", "soon"), once: true, typ: "provider/rate-limited", class: "switch", source: down, family: failed},
+		{name: "9 no model", origin: ollama, plays: answers(404, `{"error":"model \"x\" not found, try pulling it first"}`), once: true, typ: "provider/model-not-found", class: "switch", source: host, family: setup},
+		{name: "10 server error", origin: "llama.cpp issue 19774: 500 with server_error", plays: answers(500, mistaken), once: true, typ: "provider/error", class: "retry", source: down, family: other},
+		{name: "10 bad gateway", origin: "nginx, ngx_http_special_response.c: the page of 502", plays: answers(502, `<html><title>502</title></html>`), once: true, typ: "provider/error", class: "retry", source: down, family: other},
+		{name: "10 in-band", origin: vLLM, plays: rest(inBand("server_error", "it failed")), typ: "provider/error", class: "retry|switch", source: down, family: other},
+		{name: "10 finish error", origin: openRouter, plays: rest(finish("error")), typ: "provider/error", class: "retry|switch", source: down, family: other},
+		{name: "11 unavailable", origin: "OpenAI, error codes guide: 503", plays: answers(503, ``, "Retry-After", "3"), once: true, typ: "provider/overloaded", class: "switch", source: down, family: failed, wait: 3000},
+		{name: "11 overloaded", origin: "Anthropic, errors: 529", plays: answers(529, ``), once: true, typ: "provider/overloaded", class: "switch", source: down, family: failed},
+		{name: "11 in-band", origin: messages, plays: rest(inBand("overloaded_error", "overloaded")), typ: "provider/overloaded", class: "switch", source: down, family: failed},
+		{name: "12 timed out there", origin: "OpenRouter, docs/api/reference/errors: 408", plays: answers(408, ``), once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
+		{name: "12 timed out before it", origin: "aiming-lab/AutoResearchClaw pull request 235: 504 of a reverse proxy", plays: answers(504, ``), once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
+		{name: "12 silence", origin: "Ollama issue 16707: no bytes of an answer", plays: func(k talk, _ string) wiretest.Transcript { return k.says("!stall") }, fires: silence, once: true, typ: "provider/timeout", class: "switch", source: down, family: failed},
+		{name: "14 clean end", origin: gateway, plays: rest(do("cut")), typ: "stream/truncated", class: "switch", source: down, family: failed},
+		{name: "14 connection closed", origin: nginxCut, plays: rest(do("abort")), typ: "stream/truncated", class: "switch", source: down, family: failed},
+		{name: "15 stall", origin: stalls, plays: rest(text("x"), do("stall")), fires: stall, says: "x", typ: "stream/stalled", class: "switch", source: down, family: failed},
+		{name: "16 two in a row", origin: splits, plays: rest(broken, broken, finish("stop")), typ: "stream/malformed", class: "switch", source: down, family: failed},
+		{name: "16 three", origin: splits, plays: rest(broken, text("a"), broken, text("b"), broken, finish("stop")), says: "ab", typ: "stream/malformed", class: "switch", source: down, family: failed},
+		{name: "16 an event over 1 MiB", origin: "OpenAI, seen in zendev-sh/goai issue 70: an event of the Responses API over 1 MiB", plays: rest(func(k talk) string { return k.long(1<<20 + 10) }, do("stall")), typ: "stream/malformed", class: "switch", source: down, family: failed},
+		{name: "14 one that cannot be read, in an answer with a schema", origin: splits, plays: rest(broken, text(`{"score":1}`), finish("stop")), intent: "eval/grade", input: grade, typ: "stream/truncated", class: "switch", source: down, family: failed, once: true},
+		{name: "17 refused", origin: "OpenRouter, seen in sugarforever/chat-ollama issue 695", plays: rest(finish("refused")), only: "openai-chat openai-responses anthropic-messages", typ: "provider/refused", class: "switch", source: down, family: other},
+		{name: "18 cut with a schema", origin: "OpenAI, structured outputs guide: an answer at the limit is incomplete", plays: rest(text(`{"sco`), finish("length")), intent: "eval/grade", input: grade, typ: "provider/output-truncated", class: "repair", source: down, family: other},
+		{name: "18 cut with tools", origin: "vLLM pull request 48922: the limit within the arguments", plays: rest(text(`so`), finish("length")), says: "so", input: withTools, typ: "provider/output-truncated", class: "repair", source: down, family: other},
+		{name: "19 empty", origin: "Gemini, seen in LiteLLM issue 24442", plays: rest(finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
+		{name: "19 blank", origin: "OpenAI, JSON mode guide: blanks up to the limit", plays: rest(text(" \n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
+		{name: "19 thought alone", origin: "DeepSeek, seen in agentscope-ai/QwenPaw issue 4051", plays: rest(text("<think>hm"), text("</think>\n"), finish("stop")), once: true, typ: "provider/empty", class: "retry", source: down, family: other},
+		{name: "20 arguments cut", origin: "vLLM pull request 48922: the limit within the arguments", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{"path":"a`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 no object", origin: "vLLM pull request 48922: arguments that are not an object", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `["a"]`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 no arguments", origin: "vLLM issue 19419", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", "") }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 unknown tool", origin: "vLLM issue 15931: another name than that of the tool", plays: rest(func(k talk) string { return k.tool("t1", "rm", `{}`) }, finish("tool")), input: withTools, typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "20 a tool without tools", origin: "Gemini, seen in agentjido/req_llm issue 944: UNEXPECTED_TOOL_CALL", plays: rest(func(k talk) string { return k.tool("t1", "fs__read", `{}`) }, finish("tool")), typ: "provider/tool-call-invalid", class: "repair", source: down, family: other},
+		{name: "21 prose", origin: "servers that ignore the format, seen in browser-use pull request 5688", plays: rest(text(`I would say 0.8.`), finish("stop")), intent: "eval/grade", input: grade, typ: "format/drift", class: "repair", source: down, family: other},
+		{name: "21 another value", origin: "ROCm/FastFlowLM issue 554: the format is accepted and ignored", plays: rest(text(`{"score":80}`), finish("stop")), intent: "eval/grade", input: grade, typ: "schema/invalid", class: "repair", source: down, family: other, once: true},
 	}
 }
 
@@ -142,14 +143,14 @@ const embeddable = "openai-chat openai-responses ollama-chat"
 // vectors are the faults of an embedding request, whose answer comes in one
 // piece.
 func vectors() []fault {
-	row := func(name string, plays func(talk, string) wiretest.Transcript, typ, class, family string) fault {
+	row := func(name, origin string, plays func(talk, string) wiretest.Transcript, typ, class, family string) fault {
 		return fault{
-			name: "vectors: " + name, plays: plays, only: embeddable, once: true, intent: "model/embed",
+			name: "vectors: " + name, origin: origin, plays: plays, only: embeddable, once: true, intent: "model/embed",
 			input: `{:texts ["a" "b"]}`, typ: typ, class: class, source: down, family: family,
 		}
 	}
-	foreign := func(name, body string) fault {
-		return row(name, answers(200, body), "provider/request-failed", "switch", failed)
+	foreign := func(name, origin, body string) fault {
+		return row(name, origin, answers(200, body), "provider/request-failed", "switch", failed)
 	}
 	cut := func(do string) func(talk, string) wiretest.Transcript {
 		return func(talk, string) wiretest.Transcript {
@@ -158,28 +159,36 @@ func vectors() []fault {
 			return tr
 		}
 	}
+	const (
+		missing   = "Ollama 0.21, seen in garrytan/gbrain issue 328: empty vectors of a list of texts"
+		notANum   = "llama.cpp issue 3625, text-embeddings-inference issue 51: null in a vector"
+		nested    = "llama-cpp-python issue 1588: vectors of another form"
+		misplaced = "no public source: a server that confuses the positions of the texts"
+	)
 	all := []fault{
-		row("cut, and the body ends", cut("cut"), "stream/truncated", "switch", failed),
-		row("cut, and the connection is closed", cut("abort"), "stream/truncated", "switch", failed),
-		row("an error in their place", answers(200, `{"error":{"type":"server_error","message":"x"}}`), "provider/error", "retry", other),
-		row("overloaded in their place", answers(200, `{"error":{"code":"overloaded","message":"x"}}`), "provider/overloaded", "switch", failed),
-		row("a text as error", answers(200, `{"error":"it failed"}`), "provider/error", "retry", other),
-		foreign("none", `{"data":[]}`),
-		foreign("nothing of the kind", `{"status":"ok"}`),
-		foreign("a page", `<html><title>Welcome</title></html>`),
-		foreign("another index", `{"data":[{"index":0,"embedding":[1]},{"index":2,"embedding":[1]}]}`),
-		foreign("an index below 0", `{"data":[{"index":-1,"embedding":[1]},{"index":0,"embedding":[1]}]}`),
-		foreign("an index twice", `{"data":[{"index":1,"embedding":[1]},{"index":1,"embedding":[1]}]}`),
+		row("cut, and the body ends", gateway, cut("cut"), "stream/truncated", "switch", failed),
+		row("cut, and the connection is closed", nginxCut, cut("abort"), "stream/truncated", "switch", failed),
+		row("an error in their place", oldVLLM, answers(200, `{"error":{"type":"server_error","message":"x"}}`), "provider/error", "retry", other),
+		row("overloaded in their place", tgi, answers(200, `{"error":{"code":"overloaded","message":"x"}}`), "provider/overloaded", "switch", failed),
+		row("a text as error", ollama, answers(200, `{"error":"it failed"}`), "provider/error", "retry", other),
+		foreign("none", missing, `{"data":[]}`),
+		foreign("nothing of the kind", "llama.cpp, tools/server/README.md: the answer of /health", `{"status":"ok"}`),
+		foreign("a page", "JuiceBoxxGames/utsuwa pull request 67: the address of a website answers 200", `<html><title>Welcome</title></html>`),
+		foreign("another index", misplaced, `{"data":[{"index":0,"embedding":[1]},{"index":2,"embedding":[1]}]}`),
+		foreign("an index below 0", misplaced, `{"data":[{"index":-1,"embedding":[1]},{"index":0,"embedding":[1]}]}`),
+		foreign("an index twice", misplaced, `{"data":[{"index":1,"embedding":[1]},{"index":1,"embedding":[1]}]}`),
 	}
-	for name, list := range map[string]string{
-		"one too few": `[[1]]`, "one too many": `[[1],[2],[3]]`, "of two lengths": `[[1],[1,2]]`, "an empty one": `[[],[]]`, "null": `[[1],null]`,
-		"no number": `[[1],[NaN]]`, "a number too large": `[[1],[1e999]]`, "a text": `[[1],["1"]]`, "a null within": `[[1],[null]]`,
+	for name, f := range map[string]struct{ origin, list string }{
+		"one too few": {missing, `[[1]]`}, "one too many": {misplaced, `[[1],[2],[3]]`}, "of two lengths": {nested, `[[1],[1,2]]`},
+		"an empty one": {missing, `[[],[]]`}, "null": {notANum, `[[1],null]`}, "no number": {notANum, `[[1],[NaN]]`},
+		"a number too large": {notANum, `[[1],[1e999]]`}, "a text": {nested, `[[1],["1"]]`}, "a null within": {notANum, `[[1],[null]]`},
 	} {
 		var data []string
-		for i, v := range strings.SplitAfter(strings.TrimSuffix(strings.TrimPrefix(list, "["), "]"), "],") {
+		for i, v := range strings.SplitAfter(strings.TrimSuffix(strings.TrimPrefix(f.list, "["), "]"), "],") {
 			data = append(data, fmt.Sprintf(`{"index":%d,"embedding":%s}`, i, strings.TrimSuffix(v, ",")))
 		}
-		all = append(all, foreign(name, `{"data":[`+strings.Join(data, ",")+`]}`), foreign(name, `{"embeddings":`+list+`}`))
+		all = append(all, foreign(name, f.origin, `{"data":[`+strings.Join(data, ",")+`]}`),
+			foreign(name, f.origin, `{"embeddings":`+f.list+`}`))
 	}
 	return all
 }
@@ -262,6 +271,9 @@ func (r *rig) fault(t *testing.T, k talk, f fault, after, watched bool) {
 	assert.NotContains(t, o.err.Error()+o.response.String(), "CANARY", name)
 	assert.Len(t, r.server.Requests(), asked+1, "%s: one request", name)
 	usage := o.response.Key("result").Key("usage")
+	if !usage.IsNil() && f.intent != "model/embed" {
+		costs(t, usage, name)
+	}
 	if after {
 		assert.Contains(t, []string{":at-least", ":exact", ":estimated"}, usage.Key("tokens-mark").String(), "%s: what it took is told", name)
 		if watched {
@@ -301,7 +313,7 @@ func TestResetInTheMiddle(t *testing.T) {
 		require.NotNil(t, o.err)
 		assert.Equal(t, "stream/truncated", o.err.Type)
 		assert.Equal(t, ":at-least", o.usage.Key("tokens-mark").String(), "LLM-020")
-		assert.Equal(t, ":unknown", o.usage.Key("cost-mark").String())
+		costs(t, o.usage, "LLM-020")
 	}
 }
 

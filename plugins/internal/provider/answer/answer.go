@@ -112,6 +112,7 @@ type call struct {
 	foreign    bool // a frame was not an answer of this format
 	known      bool // a frame was one
 	cut        bool // the answer did not end by itself
+	unended    bool // the server kept the connection open after the finish reason
 	doubted    bool // the server may have read only a part of the prompt
 	how        string
 	pending    chat.Piece // merged with what follows in the same read

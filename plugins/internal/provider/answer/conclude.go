@@ -84,6 +84,7 @@ func (c *call) empty() *contract.Error {
 // The losses of an answer, as named in its metadata.
 const (
 	lostEnd    = "finish/assumed"
+	lostTail   = "finish/unended"
 	lostEvents = "stream/skipped"
 	lostText   = "text/damaged"
 )
@@ -98,6 +99,9 @@ func (c *call) losses() []string {
 	if c.answer.Assumed {
 		all = append(all, lostEnd)
 	}
+	if c.unended {
+		all = append(all, lostTail)
+	}
 	if c.skipped > 0 {
 		all = append(all, lostEvents)
 	}
@@ -109,17 +113,10 @@ func (c *call) losses() []string {
 
 // tolerated reports whether the answer is accepted despite its losses. The end
 // of the body counts as the end of the answer if the terminator permits it. An
-// answer with a schema must be complete.
+// answer with a schema or tools must be complete.
 func (c *call) tolerated(structured bool) bool {
-	for _, loss := range c.losses() {
-		switch {
-		case loss == lostEnd && (c.provider.Tolerant || c.model.Preset.Terminator == dialect.EOF):
-		case loss != lostEnd && c.provider.Tolerant && !structured:
-		default:
-			return false
-		}
-	}
-	return true
+	onlyEnd := slices.Equal(c.losses(), []string{lostEnd})
+	return !structured && (c.provider.Tolerant || onlyEnd && c.model.Preset.Terminator == dialect.EOF)
 }
 
 // output returns the value that the intent requires.

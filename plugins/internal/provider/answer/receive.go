@@ -48,6 +48,7 @@ func (c *call) receive(ctx context.Context) *contract.Error {
 		case fault != nil && !c.endsWell(fault.Kind):
 			return c.fault(fault)
 		case fault != nil, end != nil:
+			c.unended = fault != nil && fault.Kind != transport.Broken && !c.answer.Ended
 			return c.ended(ctx, splitter, decoder, whole)
 		}
 		quiet := false
@@ -70,7 +71,8 @@ func (c *call) receive(ctx context.Context) *contract.Error {
 
 // endsWell reports whether the answer counts although the body broke off: it
 // has its formal end, or it has a finish reason and the connection is closed. A
-// server that keeps the connection open after a finish reason may send more.
+// server that keeps the connection open after a finish reason may send more: a
+// tolerant provider does not wait for it, and the answer is marked.
 func (c *call) endsWell(kind transport.Kind) bool {
 	switch kind {
 	case transport.Deadline, transport.Canceled, transport.TooLarge:

@@ -392,6 +392,14 @@ func (u openAIUsage) counts(before chat.Usage) chat.Usage {
 var openAIWords = finishes{
 	"stop": chat.Stop, "length": chat.Length, "tool_calls": chat.ToolCalls, "function_call": chat.ToolCalls,
 	"content_filter": chat.Refused,
+	// text-generation-inference cdc005b, router/src/lib.rs, FinishReason::format, 2026-11-28
+	"stop_sequence": chat.Stop, "eos_token": chat.Stop,
+	// Together, together-python 0c625ea, src/together/types/common.py, 2026-11-28
+	"eos": chat.Stop,
+	// Mistral, client-python 3c51fd6, chatcompletionchoicefinishreason.md, 2026-11-28
+	"model_length": chat.Length,
+	// Z.ai, can1357/oh-my-pi pull request 683, 2026-11-28
+	"model_context_window_exceeded": chat.Length,
 }
 
 func first(s, or string) string {

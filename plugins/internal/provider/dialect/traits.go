@@ -101,10 +101,15 @@ func table() []Traits {
 // windows holds the context windows of hosted models, searched in order like
 // table. Of several windows of a model it has the largest.
 func windows() []Traits {
+	const catalog = "models.dev f3fc692, providers"
 	return []Traits{
 		{
 			Begins: []string{"gpt-5-chat", "gpt-5.1-chat"}, Window: 128_000,
 			Source: "labring/fastgpt-plugin#297: corrected to 128,000", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{"gpt-5.2-chat", "gpt-4o", "chatgpt-4o", "o1-mini", "o1-preview"}, Window: 128_000,
+			Source: catalog + "/openai, azure; MicrosoftDocs/azure-ai-docs#544", Date: "2026-11-28",
 		},
 		{
 			Begins: []string{"gpt-5.4-mini", "gpt-5.4-nano"}, Window: 400_000,
@@ -115,12 +120,44 @@ func windows() []Traits {
 			Source: "Vercel, ai-gateway/models/gpt-5.4; RooCodeInc/Roo-Code#12170", Date: "2026-11-27",
 		},
 		{
+			Begins: []string{"gpt-5.6"}, Window: 1_050_000,
+			Source: "OpenAI, pages of GPT-5.6 Sol, Terra and Luna (theopenco/llmgateway#2970)", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"gpt-6-astra", "gpt-6-sol", "gpt-6-luna", "gpt-6.1-sol", "gpt-6.1-terra"}, Window: 1_050_000,
+			Source: "OpenAI, page of gpt-6.1-terra; Vercel, ai-gateway/models/gpt-6-astra and others", Date: "2026-11-28",
+		},
+		{
 			Begins: []string{"gpt-5.1", "gpt-5-"}, Window: 400_000,
 			Source: "OpenRouter, page of openai/gpt-5-mini; labring/fastgpt-plugin#297", Date: "2026-11-27",
 		},
 		{
+			Begins: []string{"gpt-5.2"}, Window: 400_000,
+			Source: catalog + "/openai; earendil-works/pi#1461", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"gpt-4.1"}, Window: 1_047_576,
+			Source: catalog + "/openai/models/gpt-4.1", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"o1-", "o3-", "o4-mini"}, Window: 200_000,
+			Source: catalog + "/openai; RooCodeInc/Roo-Code#2691", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"gpt-3.5-turbo"}, Window: 16_385,
+			Source: catalog + "/openai; MicrosoftDocs/azure-ai-docs#544", Date: "2026-11-28",
+		},
+		{
 			Begins: []string{"claude-sonnet-4", "claude-opus-4-6", "claude-opus-4-7", "claude-sonnet-5"}, Window: 1_000_000,
 			Source: "Anthropic, support article 8606395; of 4.7 and Sonnet 5: tygartmedia.com, docs.oxen.ai", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{"claude-opus-4-8", "claude-fable-5"}, Window: 1_000_000,
+			Source: catalog + "/anthropic; of Fable 5.1: Anthropic, page of Claude Opus 5", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"claude-opus-5", "claude-haiku-5-5"}, Window: 1_000_000,
+			Source: "Anthropic, page of Claude Opus 5: how it compares to the current lineup", Date: "2026-11-28",
 		},
 		{
 			Begins: []string{
@@ -128,6 +165,29 @@ func windows() []Traits {
 			},
 			Window: 200_000,
 			Source: "Anthropic, support article 8606395: all others", Date: "2026-11-27",
+		},
+		{
+			Begins: []string{"gemini-2.5-pro", "gemini-2.5-flash", "gemini-3.1-pro", "gemini-3.5-flash"}, Window: 1_048_576,
+			Source: catalog + "/google; Google Cloud, page of Gemini 2.5 Flash-Lite; dimetron/pi-go#42", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"gemini-3.6-flash", "gemini-3.7-flash"}, Window: 1_048_576,
+			Source: "Google Cloud, page of Gemini 3.6 Flash; Google, page of Gemini 3.7 Flash", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{
+				"mistral-large-2512", "mistral-small-2603", "devstral-2512", "ministral-3b-2512", "ministral-14b-2512",
+			},
+			Window: 262_144,
+			Source: catalog + "/mistral, openrouter, kilo; of Ministral 3 3B its max_length", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"codestral-2508"}, Window: 256_000,
+			Source: catalog + "/llmgateway, cortecs; TanStack/ai#1308", Date: "2026-11-28",
+		},
+		{
+			Begins: []string{"llama-3.1-8b-instant", "llama-3.3-70b-versatile", "gpt-oss-20b", "gpt-oss-120b"}, Window: 131_072,
+			Source: catalog + "/groq; models/openai/gpt-oss-120b", Date: "2026-11-28",
 		},
 	}
 }

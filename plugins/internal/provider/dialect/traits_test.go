@@ -1,9 +1,13 @@
 package dialect
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Each row names its source, and no row is hidden by an earlier one.
@@ -26,10 +30,29 @@ func TestTraitsHaveSources(t *testing.T) {
 	}
 	for model, window := range map[string]int64{
 		"gpt-5": 400_000, "openai/gpt-5-mini-2025-08-07": 400_000, "gpt-5.1": 400_000, "gpt-5.9": 0, "gpt-50": 0,
-		"gpt-5.4-mini": 400_000, "gpt-5.5-2026-04-23": 1_050_000, "claude-opus-4-1-20250805": 200_000, "claude-opus-4-8": 0,
+		"gpt-5.4-mini": 400_000, "gpt-5.5-2026-04-23": 1_050_000, "claude-opus-4-1-20250805": 200_000,
+		"claude-opus-4-8": 1_000_000, "openai/gpt-oss-20b": 131_072, "gemini-2.5-pro": 1_048_576, "gemini-4": 0,
+		"o1": 200_000, "o1-mini": 128_000, "o30": 0,
 	} {
 		assert.Equal(t, window, TraitsOf(model).Window, model)
 	}
+}
+
+// Each model of the price list has a known context window.
+func TestPricedModelsHaveWindows(t *testing.T) {
+	list, err := os.ReadFile("../../../../host/internal/runtime/config/pricelist/prices.edn")
+	require.NoError(t, err)
+	prices, err := edn.Read(list)
+	require.NoError(t, err)
+	models := 0
+	for row := range prices.Key("prices").Elems() {
+		for model := range row.Key("models").Elems() {
+			name, _ := model.AsString()
+			assert.Positive(t, TraitsOf(name).Window, name)
+			models++
+		}
+	}
+	assert.Positive(t, models)
 }
 
 func TestReadWindow(t *testing.T) {

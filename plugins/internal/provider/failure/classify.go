@@ -19,7 +19,7 @@ func Of(status int, r Report) Row {
 		return ModelNotFound
 	case status == 403:
 		return AuthFailed
-	case r.tooLong() && status >= 400, status == 413:
+	case r.tooLong() && status >= 400 && status != 429, status == 413: // 429 limits the tokens of a time
 		return ContextExceeded
 	case r.filtered() && status >= 400 && status < 500:
 		return Refused
@@ -76,12 +76,6 @@ func (r Report) overloaded() bool { return r.has("overloaded") }
 
 func (r Report) filtered() bool {
 	return r.has("content_filter", "content_policy", "responsibleaipolicyviolation", "bio_policy")
-}
-
-// tooLong checks codes, and the messages of servers without codes.
-func (r Report) tooLong() bool {
-	return r.has("context_length", "exceed_context_size", "request_too_large", "string_above_max_length") ||
-		r.says("context window", "prompt is too long", "exceeds the available context", "context length", "context size")
 }
 
 func (r Report) noModel() bool {

@@ -68,6 +68,79 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// LLM-030, row 5: a request above the context window is recognized by the wording of
+// each server, with the two numbers if the server states them. The host then tries
+// the next candidate. A refused limit of output tokens is another fault.
+func TestTooLong(t *testing.T) {
+	openAI := func(message string) string {
+		return fmt.Sprintf(`{"error":{"message":%q,"type":"invalid_request_error","param":null,"code":null}}`, message)
+	}
+	text := func(message string) string { return fmt.Sprintf(`{"error":%q}`, message) }
+	for _, tt := range []struct {
+		source     string
+		status     int
+		body       string
+		in, window int64 // 0: not stated
+	}{
+		{"OpenAI, chathub-dev/chathub issue 126", 400, openAI("This model's maximum context length is 4097 tokens. However, your messages resulted in 4294 tokens. Please reduce the length of the messages."), 4294, 4097},
+		{"OpenAI, dirk1983/deepseek issue 11", 400, openAI("This model's maximum context length is 4096 tokens. However, you requested 4222 tokens (1222 in the messages, 3000 in the completion). Please reduce the length of the messages or completion."), 1222, 4096},
+		{"OpenAI, fierceX/Document_QA issue 3", 400, openAI("This model's maximum context length is 8191 tokens, however you requested 8238 tokens (8238 in your prompt; 0 for the completion). Please reduce your prompt; or completion length."), 8238, 8191},
+		{"OpenAI, cline issue 5474", 400, openAI("Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 289650 tokens. Please reduce the length of the messages."), 289650, 272000},
+		{"OpenAI, badlogic/pi-mono a2dbd62, overflow.ts", 400, openAI("Your input exceeds the context window of this model. Please adjust your input and try again."), 0, 0},
+		{"OpenRouter, refly-ai/refly issue 1177", 400, openAI("This endpoint's maximum context length is 32768 tokens. However, you requested about 42832 tokens (42832 of text input). Please reduce the length of either one."), 42832, 32768},
+		{"vLLM, earendil-works/pi pull request 5929", 400, openAI("This model's maximum context length is 262144 tokens. However, you requested 0 output tokens and your prompt contains at least 262145 input tokens, for a total of at least 262145 tokens."), 262145, 262144},
+		{"vLLM, xorbitsai/inference issue 3785", 400, openAI("The decoder prompt (length 21535) is longer than the maximum model length of 16384."), 21535, 16384},
+		{"vLLM, hiyouga/LlamaFactory issue 7723", 400, openAI("Prompt length of 5016 is longer than the maximum model length of 4096."), 5016, 4096},
+		{"llama.cpp, issue 19774", 400, openAI("request (4390 tokens) exceeds the available context size (4096 tokens), try increasing it"), 4390, 4096},
+		{"llama.cpp, pull request 15780", 500, `{"error":{"code":500,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}`, 1407, 256},
+		{"llama-cpp-python, fedora-copr/logdetective issue 100", 500, openAI("Requested tokens (2138) exceed context window of 2048"), 2138, 2048},
+		{"Together, iamclancyliang/pi-go issue 37", 422, openAI("The input (516368 tokens) is longer than the model's context length (262144 tokens)."), 516368, 262144},
+		{"Ollama, iamclancyliang/pi-go issue 37", 400, text("prompt too long; exceeded max context length by 100918 tokens"), 0, 0},
+		{"Mistral, LiteLLM pull request 21647", 400, openAI("Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length"), 40000, 32768},
+		{"Anthropic, stackblitz/bolt.new issue 1748", 400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 202128 tokens > 200000 maximum"}}`, 202128, 200000},
+		{"Anthropic, docker/docker-agent issue 569", 400, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"input length and `max_tokens` exceed context limit: 178959 + 64000 > 200000, decrease input length or `max_tokens` and try again\"}}", 178959, 200000},
+		{"Amazon Bedrock, aws-samples/assessment-generator issue 2", 400, `{"message":"Input is too long for requested model."}`, 0, 0},
+		{"Gemini, google-gemini/gemini-cli issue 6678", 400, `[{"error":{"code":400,"message":"The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]`, 1200293, 1048576},
+		{"Gemini, google-gemini/gemini-cli issue 4231", 400, `{"error":{"code":400,"message":"The input token count exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}`, 0, 0},
+		{"xAI, cline issue 3120", 400, `{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 136973 tokens."}`, 136973, 131072},
+		{"text-generation-inference, huggingface/llm-vscode issue 94", 422, text("Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: 3474 `inputs` tokens and 60 `max_new_tokens`"), 3474, 2048},
+		{"text-generation-inference, issue 695", 422, `{"error":"Input validation error: ` + "`inputs`" + ` must have less than 1024 tokens. Given: 1168","error_type":"validation"}`, 1168, 1024},
+		{"Moonshot, MoonshotAI/kimi-cli issue 2011", 400, openAI("Invalid request: Your request exceeded model token limit: 262144 (requested: 269030)"), 269030, 262144},
+		{"GitHub Copilot, badlogic/pi-mono a2dbd62, overflow.ts", 400, openAI("prompt token count of 140000 exceeds the limit of 128000"), 140000, 128000},
+		{"Poolside, iamclancyliang/pi-go issue 37", 400, openAI("Input length 131393 exceeds the maximum allowed input length of 131040 tokens."), 131393, 131040},
+		{"Groq, badlogic/pi-mono a2dbd62, overflow.ts", 400, openAI("Please reduce the length of the messages or completion."), 0, 0},
+		{"Perplexity, LiteLLM pull request 21647", 400, openAI("The total length of all messages is too long."), 0, 0},
+		{"Cohere, pydantic/pydantic-ai pull request 4221", 400, `{"message":"too many tokens: size limit exceeded by 19296 tokens. Try using shorter or fewer inputs. The limit for this model is 132000 tokens."}`, 0, 0},
+	} {
+		report := ReadBody([]byte(tt.body))
+		require.Equal(t, ContextExceeded, Of(tt.status, report), "%s: %s", tt.source, tt.body)
+		assert.Equal(t, ContextExceeded, InBand(report), tt.source)
+		assert.NotEmpty(t, tt.source)
+		e := (&Reporter{Provider: "p"}).Error(ContextExceeded, Known{Report: report}, "x")
+		in, _ := e.Details.Key("tokens-in").AsInt()
+		window, _ := e.Details.Key("context-tokens").AsInt()
+		assert.Equal(t, []int64{tt.in, tt.window}, []int64{in, window}, tt.source)
+	}
+	for _, tt := range []struct {
+		source string
+		status int
+		body   string
+		want   Row
+	}{
+		{"OpenAI, the error of max_tokens", 400, openAI("max_tokens is too large: 40000. This model supports at most 16384 completion tokens, whereas you provided 40000."), RequestInvalid},
+		{"Anthropic, the error of max_tokens", 400, openAI("max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for the model"), RequestInvalid},
+		{"Groq, RooCodeInc/Roo-Code issue 5729", 400, openAI("`max_tokens` must be less than or equal to `16384`, the maximum value for `max_tokens` is less than the `context_window` for this model"), RequestInvalid},
+		{"text-generation-inference, huggingface/transformers issue 28523", 422, text("Input validation error: `max_new_tokens` must be <= 192. Given: 200"), RequestInvalid},
+		{"Groq, cline issue 4971, with the status of a rate", 429, openAI("Request too large for model on tokens per minute (TPM): Limit 10000, Requested 15088, please reduce the length of the messages"), RateLimited},
+		{"Amazon Bedrock, iamclancyliang/pi-go issue 37", 429, `{"message":"Too many tokens, please wait before trying again."}`, RateLimited},
+	} {
+		report := ReadBody([]byte(tt.body))
+		assert.Equal(t, tt.want, Of(tt.status, report), "%s: %s", tt.source, tt.body)
+		e := (&Reporter{Provider: "p"}).Error(tt.want, Known{Report: report}, "x")
+		assert.True(t, e.Details.Key("context-tokens").IsNil(), tt.source)
+	}
+}
+
 func TestInBand(t *testing.T) {
 	for body, want := range map[string]Row{
 		`{"error":{"message":"x","type":"server_error"}}`:                       ProviderError,

@@ -54,8 +54,8 @@ func (r *Reporter) Error(is Row, k Known, format string, args ...any) *contract.
 	if k.RetryAfter > 0 {
 		e = e.WithDetail("retry-after-ms", edn.Int(k.RetryAfter.Milliseconds()))
 	}
-	if k.Report.Prompt > 0 && k.Report.Window > 0 {
-		e = e.WithDetail("tokens-in", edn.Int(k.Report.Prompt)).WithDetail("context-tokens", edn.Int(k.Report.Window))
+	if in, window := k.Report.sizes(); is == ContextExceeded && in > 0 && window > 0 {
+		e = e.WithDetail("tokens-in", edn.Int(in)).WithDetail("context-tokens", edn.Int(window))
 	}
 	if k.Report.Code != "" {
 		e = e.WithDetail("provider/code", r.text(k.Report.Code))

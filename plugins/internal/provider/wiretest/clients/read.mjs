@@ -1,5 +1,5 @@
 // Reads answers of model servers with the vendors' clients. Each line of standard
-// input is JSON, {"dialect", "url"}; for each, one line of JSON is written to
+// input is JSON, {"dialect", "url", "limit"}; for each, one line of JSON is written to
 // standard output, {"seen"} or {"error"}, in the same order. A client makes one
 // request without retries, except in the dialects that end in /plain. Fields that
 // the client does not have are left out; finish reasons are the vendor's words.
@@ -39,9 +39,10 @@ function responseSeen({ status, error, output, output_text, incomplete_details, 
 }
 
 const readers = {
-  'openai-chat': async (url) => {
+  'openai-chat': async (url, limit) => {
     const client = new OpenAI({ ...options, baseURL: url })
-    const stream = client.chat.completions.stream({ model, messages, stream_options: { include_usage: true } })
+    const request = { model, messages, max_tokens: limit, stream_options: { include_usage: true } }
+    const stream = client.chat.completions.stream(request)
     let reasoning = ''
     stream.on('chunk', (chunk) => {
       // This vendor has no such field; its client keeps the fields of other servers.
@@ -147,8 +148,8 @@ async function drain(stream) {
 }
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { dialect, url } = JSON.parse(line)
-  const result = await readers[dialect](url).then(
+  const { dialect, url, limit } = JSON.parse(line)
+  const result = await readers[dialect](url, limit).then(
     (seen) => ({ seen }),
     // The Responses API rejects with the event of the error.
     (error) => ({ error: String(error?.message ?? error) || 'an error without a text' }),
