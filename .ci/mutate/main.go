@@ -59,6 +59,7 @@ var targets = []string{
 var witnesses = map[string][]string{
 	"host/internal/domain/policy": {
 		"host/internal/domain/plan",
+		"host/internal/orchestration/act",
 		"host/internal/orchestration/budget",
 		"host/internal/orchestration/dispatch",
 	},
@@ -67,6 +68,11 @@ var witnesses = map[string][]string{
 		"host/internal/orchestration/eval",
 	},
 	"host/internal/orchestration/dispatch/flow": {"host/internal/orchestration/dispatch"},
+	"host/internal/orchestration/journal": {
+		"host/internal/orchestration/act",
+		"host/internal/orchestration/eval",
+		"host/internal/runtime/history",
+	},
 }
 
 const survivorsFile = ".ci/mutate/survivors.txt"

@@ -357,3 +357,22 @@ func TestDecisionsAsData(t *testing.T) {
 		assert.True(t, decision.IsNil())
 	}
 }
+
+// AUTH-001, AUTH-010: roles that a caller has without being given them cannot be given, and a
+// caller without a tenant is of that of the host.
+func TestRolesAndTenants(t *testing.T) {
+	for role, want := range map[string]bool{
+		policy.RoleAny: false, policy.RoleAnonymous: false, policy.RoleUser: true, policy.RoleAdmin: true, "role/mine": true,
+	} {
+		assert.Equal(t, want, policy.Grantable(role), role)
+	}
+	assert.Equal(t, policy.HostTenant, policy.TenantOf(""))
+	assert.Equal(t, "acme", policy.TenantOf("acme"))
+}
+
+// AUTH-004: a narrowing is read as it was written, with the session of a session token.
+func TestNarrowingIsReadAsWritten(t *testing.T) {
+	for _, n := range []*policy.Narrowing{nil, {}, {Session: "s-1"}} {
+		assert.Equal(t, n, policy.ReadNarrowing(n.Value()))
+	}
+}

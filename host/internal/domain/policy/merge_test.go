@@ -14,6 +14,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
+	"github.com/fermenthq/ferment/host/internal/domain/request"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -672,4 +673,20 @@ func TestSwapOfLayers(t *testing.T) {
 		Swap:       second,
 	}}
 	assert.Equal(t, []string{"x/c", "x/b"}, d.List())
+}
+
+// BUD-002: a raised budget replaces the limits of weaker layers also if they are lower, and
+// stays raised below layers that lower it.
+func TestRaisedBudget(t *testing.T) {
+	var weak, strong policy.Layer
+	weak.SetBudget(edn.MustRead("{:max-tokens 5}"), byIntent)
+	budget, err := request.ParseBudget(edn.MustRead("{:max-tokens 50}"))
+	require.Nil(t, err)
+	raised := policy.RaisedBudget(budget, byNode)
+	strong.SetBudget(edn.MustRead("{:max-tokens 40}"), byNode)
+	limit := func(l policy.Layer) string { return l.Budget.Value().Key("max-tokens").String() }
+	assert.Equal(t, "50", limit(policy.Merge(weak, raised)))
+	assert.Equal(t, "40", limit(policy.Merge(policy.Merge(weak, raised), strong)))
+	assert.Equal(t, "40", limit(policy.Merge(weak, policy.Merge(raised, strong))), "what lowers a raised limit raises, too")
+	assert.Equal(t, "5", limit(policy.Merge(weak, strong)))
 }

@@ -36,3 +36,12 @@ func TestUnknownOutcomes(t *testing.T) {
 	var none *policy.Grant
 	assert.Equal(t, "suspend", none.OnUnknown(nil, nil))
 }
+
+// Without a grant, without effects or without a capability a run waits for a decision.
+func TestUnknownOutcomesWithoutEffects(t *testing.T) {
+	c := &registry.Capability{Capability: contract.Capability{Effects: []string{"fs/write"}}}
+	full := (&policy.Effects{OnUnknown: map[string]string{"fs/write": "retry"}}).Grant(policy.Caller{})
+	assert.Equal(t, registry.UnknownSuspends, (*policy.Grant)(nil).OnUnknown(nil, c))
+	assert.Equal(t, registry.UnknownSuspends, (&policy.Grant{}).OnUnknown(nil, c))
+	assert.Equal(t, registry.UnknownSuspends, full.OnUnknown(nil, nil))
+}

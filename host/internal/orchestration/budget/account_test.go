@@ -264,3 +264,17 @@ func TestWindowsAreSwept(t *testing.T) {
 		assert.Equal(t, left, l.Len())
 	}
 }
+
+// A chain names the tenant that it counts for; the host is none.
+func TestTenantOfAChain(t *testing.T) {
+	for name, row := range map[string]struct {
+		chain budget.Chain
+		want  string
+	}{
+		"none":   {budget.Chain{{Kind: budget.Run, ID: "r"}}, ""},
+		"host":   {budget.Chain{{Kind: budget.Tenant, ID: policy.HostTenant}, {Kind: budget.User, ID: "ann"}}, ""},
+		"tenant": {budget.Chain{{Kind: budget.User, ID: "ann"}, {Kind: budget.Tenant, ID: "acme"}, {Kind: budget.Run, ID: "r"}}, "acme"},
+	} {
+		assert.Equal(t, row.want, row.chain.Tenant(), name)
+	}
+}

@@ -122,7 +122,7 @@ type Restoration struct {
 	// Damaged also restores a backup whose journal was damaged before it was backed up. A file
 	// that is not what was written is rejected.
 	Damaged bool
-	DryRun       bool
+	DryRun  bool
 }
 
 // restoring is the content of FORMAT while a restore fills a data directory.

@@ -377,3 +377,19 @@ func TestSuccessDoesNotOpen(t *testing.T) {
 	c.fail(1)
 	assert.Equal(t, breaker.Open, c.state())
 }
+
+// BRK-004: the rate counts the last outcomes of the window, none that is older.
+func TestOldOutcomesLeaveTheWindow(t *testing.T) {
+	s := breaker.Defaults()
+	s.Window, s.MinSamples, s.Threshold = 4, 4, 0.5
+	b := &clocked{Breaker: breaker.New(s, start), t: t, now: start}
+	b.call(breaker.Failure)
+	for range 3 {
+		b.call(breaker.Success)
+	}
+	b.call(breaker.Success) // takes the place of the first failure
+	b.call(breaker.Failure)
+	assert.Equal(t, breaker.Closed, b.state(), "one failure of four")
+	b.call(breaker.Failure)
+	assert.Equal(t, breaker.Open, b.state(), "two failures of four")
+}
