@@ -257,7 +257,7 @@ func TestChatKeepsUnanswered(t *testing.T) {
 }
 
 // What is pasted, and a message without an answer that is sent as it was offered, are stored
-// byte for byte.
+// byte for byte. Ctrl-C on an empty input ends the program when it is repeated.
 func TestChatKeepsText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, chatWorld(onDisk)...)
@@ -277,6 +277,8 @@ func TestChatKeepsText(t *testing.T) {
 	e.shows(ready, "> →all: x", "  →→cc  x →")
 	e.types("\r")
 	e.shows(">     all: x", "          cc  x", "you said:", "    x:", "[2J    y", ready, ">")
+	e.types("\x03")
+	e.shows("Ctrl-C again, or Ctrl-D, ends", ">")
 	e.types("\x03")
 	assert.Equal(t, 0, e.ends())
 	var said []string

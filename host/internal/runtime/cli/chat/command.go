@@ -79,7 +79,7 @@ func (t *Talk) help(_ context.Context, _ string, show func(Event)) error {
 		rows = append(rows, [2]string{strings.TrimSpace("/" + c.name + " " + c.args), c.about})
 	}
 	show(Note{aligned(rows) + "\n\nEnter sends; Alt+Enter, or \\ at the end of a line, begins a new line. " +
-		"Up and Down recall earlier messages. Ctrl-C cancels an answer, Ctrl-D ends."})
+		"Up and Down recall earlier messages. Ctrl-C cancels an answer; twice on an empty input it ends, as Ctrl-D does."})
 	return nil
 }
 

@@ -51,6 +51,7 @@ type screen struct {
 	where    Moved
 	busy     bool
 	canceled bool
+	leaving  bool // the last key was a Ctrl-C on an empty input
 	asking   string
 	text     string // of the answer that is arriving, clean
 }
@@ -91,6 +92,7 @@ func (s screen) step(msg tea.Msg) (screen, []effect) {
 	case tea.KeyPressMsg:
 		return s.key(m)
 	case tea.PasteMsg:
+		s.leaving = false
 		return s.insert(display.Clean(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content)))
 	case ended:
 		s.busy, s.canceled, s.asking, s.text = false, false, "", ""
@@ -111,6 +113,8 @@ func (s screen) edited(msg tea.Msg) screen {
 }
 
 func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
+	again := s.leaving
+	s.leaving = false
 	switch m.String() {
 	case "enter":
 		return s.enter()
@@ -125,6 +129,9 @@ func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
 			return s, nil
 		case s.input.Value() != "":
 			s, _ = s.taken(s.line())
+			return s, nil
+		case !again:
+			s.leaving = true
 			return s, nil
 		}
 		return s, []effect{leave{}}
@@ -398,6 +405,8 @@ func (s screen) state() string {
 		return "waiting for " + s.asking + " · Ctrl-C cancels"
 	case s.busy:
 		return "working · Ctrl-C cancels"
+	case s.leaving:
+		return "Ctrl-C again, or Ctrl-D, ends"
 	}
 	state := []string{s.where.Conversation, s.where.Model, "/help"}
 	if n := len(s.offers); n > 0 {

@@ -216,7 +216,7 @@ func TestRetractions(t *testing.T) {
 }
 
 // Ctrl-C cancels an answer once, keeps the text that has arrived and offers the
-// message again; then it clears the input, then it ends.
+// message again; then it clears the input, and twice on an empty one it ends.
 func TestInterrupt(t *testing.T) {
 	d := plainScreen().keys("Hello", "<enter>").send(Piece{"so far"}).keys("<ctrl+c>", "<ctrl+c>")
 	assert.Equal(t, 1, d.canceled)
@@ -230,7 +230,16 @@ func TestInterrupt(t *testing.T) {
 	d.keys("<up>")
 	assert.Equal(t, "Hello", d.input.Value(), "what was cleared can be recalled")
 	d.keys("<ctrl+c>", "<ctrl+c>")
+	assert.Equal(t, "Ctrl-C again, or Ctrl-D, ends\n>", d.shows())
+	for _, other := range []tea.Msg{tea.KeyPressMsg{Code: tea.KeyLeft}, tea.PasteMsg{Content: ""}} {
+		d.send(other)
+		assert.Equal(t, "c-01 · mine/chat · /help\n>", d.shows())
+		d.keys("<ctrl+c>")
+	}
+	assert.Zero(t, d.closed)
+	d.keys("<ctrl+c>")
 	assert.Equal(t, 1, d.closed)
+	assert.Equal(t, 1, plainScreen().keys("<ctrl+c>", "<ctrl+d>").closed)
 	assert.Equal(t, 1, plainScreen().keys("<ctrl+d>").closed)
 	assert.Zero(t, plainScreen().keys("x", "<ctrl+d>").closed, "Ctrl-D deletes in a text")
 }
