@@ -113,15 +113,19 @@ func (x *talk) heard() string {
 var wide = conversation.Rules{Window: session.Window{Turns: 100, Chars: 10_000}, SummaryChars: 100}
 
 // CNV-027: operations on one conversation follow each other in the order of their
-// arrival; the ninth that would wait is refused, others run in parallel; one within the
-// call that has the conversation is refused at once.
+// arrival; the ninth that would wait is refused, those of another one run in parallel; one
+// within the call that has the conversation is refused at once.
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newTalk(t, new(conversation.Memory), nil, wide)
 		hold, order := make(chan struct{}), []string{}
 		x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+			said := x.heard()
+			if said == "elsewhere" {
+				return contract.ValueResult(edn.MustRead(`{:text "at once" :finish :stop}`)), nil
+			}
 			<-hold
-			order = append(order, x.heard()[strings.LastIndex(x.heard(), "|")+1:])
+			order = append(order, said[strings.LastIndex(said, "|")+1:])
 			return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
 		}
 		errs := make(chan *contract.Error, 20)
@@ -142,6 +146,9 @@ func TestLines(t *testing.T) {
 		_, err = x.at(t.Context(), "append", `:messages [{:role :user :content "x"}]`, edn.MustRead(`[100 "h1" 0]`))
 		require.ErrorIs(t, err, contract.OfType("conversation/conflict"))
 		x.must(x.at(t.Context(), "get", "", edn.Vector()))
+		x.must(x.at(t.Context(), "open", `:conversation/id "other"`, edn.MustRead(`[200]`)))
+		sent := x.must(x.at(t.Context(), "send", `:conversation/id "other" :text "elsewhere"`, edn.MustRead(`[201]`)))
+		assert.Equal(t, `"at once"`, sent.Key("text").String())
 		cancel()
 		require.True(t, errors.Is(<-errs, context.Canceled))
 		send(t.Context(), 9)
