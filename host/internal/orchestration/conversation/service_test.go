@@ -161,6 +161,46 @@ func TestLines(t *testing.T) {
 	})
 }
 
+// CNV-026: get returns the part of a path that is asked for, and no texts if none are wanted.
+func TestParts(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	for i := range 3 {
+		x.must(x.do("send", fmt.Sprintf(`:text "q%d"`, i)))
+	}
+	kept := x.ask
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return edn.Nil(), contract.Errorf("provider/unavailable", "no")
+	}
+	_, err := x.do("send", `:text "kept"`)
+	require.NotNil(t, err)
+	x.ask = kept
+	for input, want := range map[string]string{
+		"":                              "t-1 t-2 t-3 t-4 t-5 t-6|q0 ok q1 ok q2 ok|1",
+		":window 2":                     "t-5 t-6|q2 ok|1",
+		":limit 2":                      "t-1 t-2|q0 ok|1",
+		`:after "t-2" :limit 3`:         "t-3 t-4 t-5|q1 ok q2|1",
+		`:after "t-4" :limit 16`:        "t-5 t-6|q2 ok|1",
+		`:after "t-6"`:                  "||1",
+		`:version 1 :limit 9`:           "t-1 t-2|q0 ok|1",
+		":messages? false":              "t-1 t-2 t-3 t-4 t-5 t-6||0",
+		`:messages? false :after "t-5"`: "t-6||0",
+	} {
+		of := x.must(x.do("get", input))
+		var ids, said []string
+		for v := range of.Key("turns").Elems() {
+			id, _ := v.Key("turn/id").AsString()
+			ids = append(ids, id)
+		}
+		for m := range of.Key("messages").Elems() {
+			text, _ := m.Key("content").AsString()
+			said = append(said, text)
+		}
+		assert.Equal(t, want, fmt.Sprintf("%s|%s|%d", strings.Join(ids, " "), strings.Join(said, " "), of.Key("drafts").Len()), input)
+	}
+	_, err = x.do("get", `:after "t-9"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/turn-not-in-path"))
+}
+
 // CNV-026: the conversations of a frozen session refuse what writes.
 func TestFrozenSession(t *testing.T) {
 	sessions := session.New(new(session.Memory), session.Permissive(), nil, nil)

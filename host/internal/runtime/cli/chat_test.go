@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,6 +165,30 @@ func TestChatEditWithoutAnswer(t *testing.T) {
 	got = w.chat("/branch\n", "c-01")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "#2 assistant  **a**ha (stale: a turn before it was changed)\n")
+	s.stop()
+}
+
+// An export is read in parts, and is what get returns as a whole.
+func TestChatExportsInParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	w.say(t, "open", `{:conversation/id "c-01"}`)
+	var messages strings.Builder
+	for i := range 20 { // each is two turns
+		fmt.Fprintf(&messages, `{:role :user :content "q %d"} {:role :assistant :content "a %d"} {:role :assistant :content "more"}`, i, i)
+	}
+	w.say(t, "append", `{:conversation/id "c-01" :messages [`+messages.String()+`]}`)
+	got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "kept" :model {:cap/ref :mine/absent}}`)
+	require.NotEqual(t, 0, got.code, got.stdout)
+	got = w.chat("/branch\n/export c-01.edn\n", "c-01")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "conversation c-01, 40 turns\n#31 user")
+	exported, err := os.ReadFile(filepath.Join(w.dir, "c-01.edn"))
+	require.NoError(t, err)
+	whole := w.say(t, "get", `{:conversation/id "c-01"}`)
+	assert.Equal(t, 60, whole.Key("messages").Len())
+	assert.True(t, edn.MustRead(string(exported)).Equal(whole), "%s", exported)
 	s.stop()
 }
 

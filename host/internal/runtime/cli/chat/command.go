@@ -98,9 +98,11 @@ func turnIn(v edn.Value) turn {
 	return turn{text(v, "turn/id"), word(v, "role"), text(v, "span/id"), v.Key("stale?").Truthy()}
 }
 
-// path returns the turns of the conversation.
+// path returns the turns of the conversation, whose messages may be too large for one answer.
 func (t *Talk) path(ctx context.Context) ([]turn, error) {
-	of, err := t.ask(ctx, "get", edn.MapBuilder{}, nil)
+	var in edn.MapBuilder
+	in.Key("messages?", edn.Bool(false))
+	of, err := t.ask(ctx, "get", in, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -20,10 +20,15 @@ type replies struct {
 	responses []string
 	turns     string // of the conversation
 	sent      []edn.Value
+	got       []edn.Value // inputs of get
 }
 
 func (r *replies) Call(_ context.Context, request edn.Value, _ func(edn.Value) error) (edn.Value, error) {
-	if intent, _ := request.Key("task").Key("intent").AsKeyword(); intent != "conversation/send" {
+	intent, _ := request.Key("task").Key("intent").AsKeyword()
+	if intent == "conversation/get" {
+		r.got = append(r.got, request.Key("input"))
+	}
+	if intent != "conversation/send" {
 		return edn.MustRead(`{:result {:out {:conversation/id "c" :version 0 :turn-count 0 :turns ` + cmp.Or(r.turns, "[]") + `}}}`), nil
 	}
 	r.sent = append(r.sent, request.Key("input"))
@@ -104,4 +109,20 @@ func TestTextsOfLines(t *testing.T) {
 		lines = append(lines, trimmed(line))
 	}
 	assert.Equal(t, []string{"", "\tall:\n\t\tcc"}, lines)
+}
+
+// No answer of the host has the messages of the whole conversation.
+func TestReadsInParts(t *testing.T) {
+	r := &replies{turns: `[{:turn/id "t-1" :role :user} {:turn/id "t-2" :role :assistant}]`}
+	talk := New(r, Settings{
+		Apply:     func(request edn.Value) edn.Value { return request },
+		WriteFile: func(string, []byte) error { return nil },
+	})
+	for _, line := range []string{"/branch", "/regenerate", "/edit", "/edit #2 x", "/select", "/fork #1", "/export x.md", "/undo", "/discard"} {
+		talk.Do(t.Context(), line, "", func(Event) {})
+	}
+	assert.NotEmpty(t, r.got)
+	for _, in := range r.got {
+		assert.True(t, in.HasKey("window") || in.HasKey("limit") || in.HasKey("turn/id") || in.Key("messages?").Equal(edn.Bool(false)), "%s", in)
+	}
 }
