@@ -192,6 +192,27 @@ func TestChatExportsInParts(t *testing.T) {
 	s.stop()
 }
 
+// Two chats that begin a conversation notice each other, as later ones do.
+func TestChatConflicts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	e := w.emulate(60, 20, nil, "chat", "c-01", "--model", "mine/spare")
+	ready := "c-01 · mine/spare · /help"
+	e.shows("new conversation c-01", ready, ">")
+	for _, text := range []string{"first", "second"} {
+		got := w.chat(text+"\n", "c-01", "--model", "mine/spare")
+		require.Equal(t, 0, got.code, got.stderr)
+		e.types("mine\r")
+		e.shows("  turns, and the same again applies to them", ready, "> mine")
+		e.types("\r")
+		e.shows("you said: first", ready, ">")
+	}
+	e.types("/quit\r")
+	assert.Equal(t, 0, e.ends())
+	s.stop()
+}
+
 // The first line that fails ends a script with the exit code of its error; other
 // formats have an answer per line.
 func TestChatScripts(t *testing.T) {

@@ -212,9 +212,7 @@ const agentIntent = "agent/run"
 // change calls an intent that makes a version of the conversation from the one that
 // this talk has seen.
 func (t *Talk) change(ctx context.Context, intent string, in edn.MapBuilder, show func(edn.Value) error) (edn.Value, error) {
-	if t.version > 0 {
-		in.Key("base-version", edn.Int(t.version))
-	}
+	in.Key("base-version", edn.Int(t.version))
 	out, err := t.ask(ctx, intent, in, show)
 	if v, ok := out.Key("version").AsInt(); ok && err == nil {
 		t.version = v
