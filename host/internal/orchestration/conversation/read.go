@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
 	"github.com/fermenthq/ferment/sdk/contract"
+	"github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -15,9 +16,9 @@ const (
 	history = 100 // commits
 )
 
-// get returns a conversation with its path: the whole path or the last :window turns, of
-// the current or an earlier version. With :turn/id it returns the alternatives of that turn
-// instead.
+// get returns a conversation with its path, of the current or an earlier version: the whole
+// path, the last :window turns, or at most :limit turns after the turn :after. :messages? false
+// leaves out messages and drafts. With :turn/id it returns the alternatives of that turn instead.
 func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contract.Error) {
 	err = s.read(ctx, c, text(c.Input, keyID), func(st state) error {
 		b := st.value()
@@ -37,7 +38,7 @@ func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contrac
 				return err
 			}
 		}
-		if err := st.pathInto(&b, version, c.Input.Key("window")); err != nil {
+		if err := st.pathInto(&b, version, c.Input); err != nil {
 			return err
 		}
 		out = b.Map()
@@ -46,35 +47,32 @@ func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contrac
 	return out, err
 }
 
-// pathInto adds the path of a version, its messages, the drafts and the last commits.
-func (st state) pathInto(b *edn.MapBuilder, version int64, window edn.Value) error {
+// pathInto adds the part of the path of a version that an input asks for, its messages, the
+// drafts and the last commits.
+func (st state) pathInto(b *edn.MapBuilder, version int64, input edn.Value) error {
+	texts := flag(input, "messages?", true)
 	if version > 0 {
 		path, err := st.Path(version)
 		if err != nil {
 			return err
 		}
-		from := 0
-		if n, ok := window.AsInt(); ok && n >= 0 && n < int64(len(path)) {
-			from = len(path) - int(n)
+		from, to, missing := part(path, input)
+		if missing != nil {
+			return missing
 		}
-		said, err := st.Messages(version, from)
-		if err != nil {
+		b.Key("turns", stepValues(path[from:to]))
+		if texts {
+			said, err := st.saidBetween(version, path, from, to)
+			if err != nil {
+				return err
+			}
+			b.Key("messages", messageValues(flat(said)))
+		}
+	}
+	if texts {
+		if err := st.draftsInto(b); err != nil {
 			return err
 		}
-		b.Key("turns", stepValues(path[from:]))
-		b.Key("messages", messageValues(flat(said)))
-	}
-	drafts, err := st.Drafts()
-	if err != nil {
-		return err
-	}
-	if len(drafts) > 0 {
-		values := make([]edn.Value, len(drafts))
-		for i, d := range drafts {
-			values[i] = edn.MustMap(edn.K(keyDraft), edn.Text(d.Key), edn.K("run/id"), edn.Text(d.Run), edn.K("at"), edn.Inst(d.At),
-				edn.K("message"), contract.MessageValue(d.Message))
-		}
-		b.Key("drafts", edn.Vector(values...))
 	}
 	commits, err := st.Commits(history)
 	if err != nil {
@@ -85,6 +83,55 @@ func (st state) pathInto(b *edn.MapBuilder, version int64, window edn.Value) err
 		values[i] = edn.MustMap(edn.K("version"), edn.Int(k.Version), edn.K("by"), edn.K(k.Kind), edn.K("at"), edn.Inst(k.At))
 	}
 	b.Key("commits", edn.Vector(values...))
+	return nil
+}
+
+// part returns the positions in the path between which the turns are that an input asks for.
+func part(path turns.Path, input edn.Value) (from, to int, err *contract.Error) {
+	to = len(path)
+	if n, ok := input.Key("window").AsInt(); ok && n >= 0 && n < int64(to) {
+		from = to - int(n)
+	}
+	if after := text(input, "after"); after != "" {
+		if from, err = path.Index(turns.ParseTurn(after)); err != nil {
+			return 0, 0, err
+		}
+		from++
+	}
+	if n, ok := input.Key("limit").AsInt(); ok && n > 0 && n < int64(to-from) {
+		to = from + int(n)
+	}
+	return from, to, nil
+}
+
+// saidBetween returns the messages of each step of a path between two positions.
+func (st state) saidBetween(version int64, path turns.Path, from, to int) ([][]conversation.Message, error) {
+	if to == len(path) {
+		return st.Messages(version, from)
+	}
+	out := make([][]conversation.Message, 0, to-from)
+	for _, step := range path[from:to] {
+		said, err := st.Said(step.Span)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, said)
+	}
+	return out, nil
+}
+
+// draftsInto adds the drafts, if there are any.
+func (st state) draftsInto(b *edn.MapBuilder) error {
+	drafts, err := st.Drafts()
+	if err != nil || len(drafts) == 0 {
+		return err
+	}
+	values := make([]edn.Value, len(drafts))
+	for i, d := range drafts {
+		values[i] = edn.MustMap(edn.K(keyDraft), edn.Text(d.Key), edn.K("run/id"), edn.Text(d.Run), edn.K("at"), edn.Inst(d.At),
+			edn.K("message"), contract.MessageValue(d.Message))
+	}
+	b.Key("drafts", edn.Vector(values...))
 	return nil
 }
 

@@ -113,15 +113,19 @@ func (x *talk) heard() string {
 var wide = conversation.Rules{Window: session.Window{Turns: 100, Chars: 10_000}, SummaryChars: 100}
 
 // CNV-027: operations on one conversation follow each other in the order of their
-// arrival; the ninth that would wait is refused, others run in parallel; one within the
-// call that has the conversation is refused at once.
+// arrival; the ninth that would wait is refused, those of another one run in parallel; one
+// within the call that has the conversation is refused at once.
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newTalk(t, new(conversation.Memory), nil, wide)
 		hold, order := make(chan struct{}), []string{}
 		x.ask = func(r edn.Value) (edn.Value, *contract.Error) {
+			said := x.heard()
+			if said == "elsewhere" {
+				return contract.ValueResult(edn.MustRead(`{:text "at once" :finish :stop}`)), nil
+			}
 			<-hold
-			order = append(order, x.heard()[strings.LastIndex(x.heard(), "|")+1:])
+			order = append(order, said[strings.LastIndex(said, "|")+1:])
 			return contract.ValueResult(edn.MustRead(`{:text "ok" :finish :stop}`)), nil
 		}
 		errs := make(chan *contract.Error, 20)
@@ -142,6 +146,9 @@ func TestLines(t *testing.T) {
 		_, err = x.at(t.Context(), "append", `:messages [{:role :user :content "x"}]`, edn.MustRead(`[100 "h1" 0]`))
 		require.ErrorIs(t, err, contract.OfType("conversation/conflict"))
 		x.must(x.at(t.Context(), "get", "", edn.Vector()))
+		x.must(x.at(t.Context(), "open", `:conversation/id "other"`, edn.MustRead(`[200]`)))
+		sent := x.must(x.at(t.Context(), "send", `:conversation/id "other" :text "elsewhere"`, edn.MustRead(`[201]`)))
+		assert.Equal(t, `"at once"`, sent.Key("text").String())
 		cancel()
 		require.True(t, errors.Is(<-errs, context.Canceled))
 		send(t.Context(), 9)
@@ -152,6 +159,46 @@ func TestLines(t *testing.T) {
 		assert.Equal(t, []string{"0", "1", "2", "3", "4", "5", "6", "7", "9"}, order)
 		assert.Equal(t, "18", x.must(x.do("get", "")).Key("turn-count").String())
 	})
+}
+
+// CNV-026: get returns the part of a path that is asked for, and no texts if none are wanted.
+func TestParts(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	for i := range 3 {
+		x.must(x.do("send", fmt.Sprintf(`:text "q%d"`, i)))
+	}
+	kept := x.ask
+	x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+		return edn.Nil(), contract.Errorf("provider/unavailable", "no")
+	}
+	_, err := x.do("send", `:text "kept"`)
+	require.NotNil(t, err)
+	x.ask = kept
+	for input, want := range map[string]string{
+		"":                              "t-1 t-2 t-3 t-4 t-5 t-6|q0 ok q1 ok q2 ok|1",
+		":window 2":                     "t-5 t-6|q2 ok|1",
+		":limit 2":                      "t-1 t-2|q0 ok|1",
+		`:after "t-2" :limit 3`:         "t-3 t-4 t-5|q1 ok q2|1",
+		`:after "t-4" :limit 16`:        "t-5 t-6|q2 ok|1",
+		`:after "t-6"`:                  "||1",
+		`:version 1 :limit 9`:           "t-1 t-2|q0 ok|1",
+		":messages? false":              "t-1 t-2 t-3 t-4 t-5 t-6||0",
+		`:messages? false :after "t-5"`: "t-6||0",
+	} {
+		of := x.must(x.do("get", input))
+		var ids, said []string
+		for v := range of.Key("turns").Elems() {
+			id, _ := v.Key("turn/id").AsString()
+			ids = append(ids, id)
+		}
+		for m := range of.Key("messages").Elems() {
+			text, _ := m.Key("content").AsString()
+			said = append(said, text)
+		}
+		assert.Equal(t, want, fmt.Sprintf("%s|%s|%d", strings.Join(ids, " "), strings.Join(said, " "), of.Key("drafts").Len()), input)
+	}
+	_, err = x.do("get", `:after "t-9"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/turn-not-in-path"))
 }
 
 // CNV-026: the conversations of a frozen session refuse what writes.

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,6 +165,51 @@ func TestChatEditWithoutAnswer(t *testing.T) {
 	got = w.chat("/branch\n", "c-01")
 	require.Equal(t, 0, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "#2 assistant  **a**ha (stale: a turn before it was changed)\n")
+	s.stop()
+}
+
+// An export is read in parts, and is what get returns as a whole.
+func TestChatExportsInParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	w.say(t, "open", `{:conversation/id "c-01"}`)
+	var messages strings.Builder
+	for i := range 20 { // each is two turns
+		fmt.Fprintf(&messages, `{:role :user :content "q %d"} {:role :assistant :content "a %d"} {:role :assistant :content "more"}`, i, i)
+	}
+	w.say(t, "append", `{:conversation/id "c-01" :messages [`+messages.String()+`]}`)
+	got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "kept" :model {:cap/ref :mine/absent}}`)
+	require.NotEqual(t, 0, got.code, got.stdout)
+	got = w.chat("/branch\n/export c-01.edn\n", "c-01")
+	require.Equal(t, 0, got.code, got.stderr)
+	assert.Contains(t, got.stdout, "conversation c-01, 40 turns\n#31 user")
+	exported, err := os.ReadFile(filepath.Join(w.dir, "c-01.edn"))
+	require.NoError(t, err)
+	whole := w.say(t, "get", `{:conversation/id "c-01"}`)
+	assert.Equal(t, 60, whole.Key("messages").Len())
+	assert.True(t, edn.MustRead(string(exported)).Equal(whole), "%s", exported)
+	s.stop()
+}
+
+// Two chats that begin a conversation notice each other, as later ones do.
+func TestChatConflicts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	e := w.emulate(60, 20, nil, "chat", "c-01", "--model", "mine/spare")
+	ready := "c-01 · mine/spare · /help"
+	e.shows("new conversation c-01", ready, ">")
+	for _, text := range []string{"first", "second"} {
+		got := w.chat(text+"\n", "c-01", "--model", "mine/spare")
+		require.Equal(t, 0, got.code, got.stderr)
+		e.types("mine\r")
+		e.shows("  turns, and the same again applies to them", ready, "> mine")
+		e.types("\r")
+		e.shows("you said: first", ready, ">")
+	}
+	e.types("/quit\r")
+	assert.Equal(t, 0, e.ends())
 	s.stop()
 }
 

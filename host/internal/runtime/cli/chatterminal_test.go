@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // emulated is a program on a pseudo terminal whose screen is emulated.
@@ -251,6 +253,41 @@ func TestChatKeepsUnanswered(t *testing.T) {
 	e.types("/quit\r")
 	assert.Equal(t, 0, e.ends())
 	assert.Equal(t, "question", drafts("c-02"))
+	s.stop()
+}
+
+// What is pasted, and a message without an answer that is sent as it was offered, are stored
+// byte for byte. Ctrl-C on an empty input ends the program when it is repeated.
+func TestChatKeepsText(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	makefile := "\tall: x\n\t\tcc  x \t"
+	draft := "\n\n\tx:\r\n\x1b[2J\ty\n"
+	w.say(t, "open", `{:conversation/id "c-01"}`)
+	got := w.run("act", "conversation/send", edn.MustMap(edn.K("conversation/id"), edn.Text("c-01"), edn.K("text"), edn.Text(draft),
+		edn.K("model"), edn.MustMap(edn.K("cap/ref"), edn.K("mine/absent"))).String())
+	require.NotEqual(t, 0, got.code, got.stdout)
+	e := w.emulate(60, 20, nil, "chat", "c-01", "--model", "mine/spare")
+	ready := "c-01 · mine/spare · /help"
+	e.shows(ready, ">", "  →x:", `  \x1b[2J→y`)
+	e.types("\r")
+	e.shows(`  \x1b[2J    y`, "you said:", "    x:", "[2J    y", ready, ">")
+	e.types("\x1b[200~" + strings.ReplaceAll(makefile, "\n", "\r") + "\x1b[201~")
+	e.shows(ready, "> →all: x", "  →→cc  x →")
+	e.types("\r")
+	e.shows(">     all: x", "          cc  x", "you said:", "    x:", "[2J    y", ready, ">")
+	e.types("\x03")
+	e.shows("Ctrl-C again, or Ctrl-D, ends", ">")
+	e.types("\x03")
+	assert.Equal(t, 0, e.ends())
+	var said []string
+	for m := range w.say(t, "get", `{:conversation/id "c-01"}`).Key("messages").Elems() {
+		if text, _ := m.Key("content").AsString(); m.Key("role").String() == ":user" {
+			said = append(said, text)
+		}
+	}
+	assert.Equal(t, []string{draft, makefile}, said)
 	s.stop()
 }
 

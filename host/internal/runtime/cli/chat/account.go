@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/big"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -99,7 +100,7 @@ func (t *Talk) export(ctx context.Context, name string, show func(Event)) error 
 	if name == "" {
 		return contract.Errorf("invalid-request", "/export needs the name of a file, such as %s.md", t.id)
 	}
-	of, err := t.ask(ctx, "get", edn.MapBuilder{}, nil)
+	of, err := t.whole(ctx)
 	if err != nil {
 		return err
 	}
@@ -122,6 +123,37 @@ func (t *Talk) export(ctx context.Context, name string, show func(Event)) error 
 	}
 	show(Note{"written to " + name})
 	return nil
+}
+
+// readTurns is how many turns are read at once. A message has at most 1 MiB of text.
+const readTurns = 16
+
+// whole returns the conversation with all messages of one version, which it reads in parts.
+func (t *Talk) whole(ctx context.Context) (edn.Value, error) {
+	of, err := t.get(ctx, 0)
+	if err != nil || of.Key("turns").IsNil() {
+		return of, err
+	}
+	var turns, messages []edn.Value
+	n, _ := of.Key("turn-count").AsInt()
+	for int64(len(turns)) < n {
+		var in edn.MapBuilder
+		in.Key("version", of.Key("version"))
+		in.Key("limit", edn.Int(readTurns))
+		if len(turns) > 0 {
+			in.Key("after", turns[len(turns)-1].Key("turn/id"))
+		}
+		part, err := t.ask(ctx, "get", in, nil)
+		if err != nil {
+			return edn.Nil(), err
+		}
+		if part.Key("turns").Len() == 0 {
+			break
+		}
+		turns = slices.AppendSeq(turns, part.Key("turns").Elems())
+		messages = slices.AppendSeq(messages, part.Key("messages").Elems())
+	}
+	return of.AssocKey("turns", edn.Vector(turns...)).AssocKey("messages", edn.Vector(messages...)), nil
 }
 
 // markdownOf is a conversation with a section for each message.

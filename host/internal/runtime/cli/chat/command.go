@@ -52,17 +52,25 @@ func find(name string) *command {
 	return nil
 }
 
-// commandOf splits a line that is a command.
+// commandOf splits a line that is a command. The argument begins after one blank.
 func commandOf(line string) (name, arg string, ok bool) {
-	rest, ok := strings.CutPrefix(line, "/")
+	_, rest := indented(line)
+	rest, ok = strings.CutPrefix(rest, "/")
 	if !ok || strings.HasPrefix(rest, "/") {
 		return "", "", false
 	}
-	name, arg, _ = strings.Cut(rest, " ")
-	if before, more, cut := strings.Cut(name, "\n"); cut { // the argument is on the next line
-		name, arg = before, more+" "+arg
+	name, arg = cutBlank(rest)
+	return name, arg, true
+}
+
+// numbered splits an argument that begins with #N. The rest begins after one blank.
+func numbered(arg string) (number, rest string, ok bool) {
+	_, written := indented(arg)
+	if number, ok = strings.CutPrefix(written, "#"); !ok {
+		return "", arg, false
 	}
-	return name, strings.TrimSpace(arg), true
+	number, rest = cutBlank(number)
+	return number, rest, true
 }
 
 func (t *Talk) help(_ context.Context, _ string, show func(Event)) error {
@@ -71,7 +79,7 @@ func (t *Talk) help(_ context.Context, _ string, show func(Event)) error {
 		rows = append(rows, [2]string{strings.TrimSpace("/" + c.name + " " + c.args), c.about})
 	}
 	show(Note{aligned(rows) + "\n\nEnter sends; Alt+Enter, or \\ at the end of a line, begins a new line. " +
-		"Up and Down recall earlier messages. Ctrl-C cancels an answer, Ctrl-D ends."})
+		"Up and Down recall earlier messages. Ctrl-C cancels an answer; twice on an empty input it ends, as Ctrl-D does."})
 	return nil
 }
 
@@ -90,9 +98,11 @@ func turnIn(v edn.Value) turn {
 	return turn{text(v, "turn/id"), word(v, "role"), text(v, "span/id"), v.Key("stale?").Truthy()}
 }
 
-// path returns the turns of the conversation.
+// path returns the turns of the conversation, whose messages may be too large for one answer.
 func (t *Talk) path(ctx context.Context) ([]turn, error) {
-	of, err := t.ask(ctx, "get", edn.MapBuilder{}, nil)
+	var in edn.MapBuilder
+	in.Key("messages?", edn.Bool(false))
+	of, err := t.ask(ctx, "get", in, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +117,13 @@ func (t *Talk) path(ctx context.Context) ([]turn, error) {
 // turnOf returns the place of the turn that an argument names with #N, else of the last
 // turn of a role, and the rest of the argument.
 func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
-	if number, found := strings.CutPrefix(arg, "#"); found {
-		number, rest, _ = strings.Cut(number, " ")
+	if number, rest, found := numbered(arg); found {
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > len(path) {
 			return 0, "", contract.Errorf("conversation/turn-not-in-path", "there is no turn #%s, the conversation has %s",
 				number, counted(len(path), "turn")).WithHint("/branch lists the last turns")
 		}
-		return n - 1, strings.TrimSpace(rest), nil
+		return n - 1, rest, nil
 	}
 	for i, s := range slices.Backward(path) {
 		if s.role == role {
@@ -141,7 +150,7 @@ func (s turn) input() (in edn.MapBuilder) {
 func (t *Talk) regenerate(ctx context.Context, arg string, show func(Event)) error {
 	path, i, rest, err := t.named(ctx, arg, "assistant")
 	if err == nil {
-		err = unwanted("regenerate", rest)
+		err = unwanted("regenerate", strings.TrimSpace(rest))
 	}
 	if err != nil {
 		return err
@@ -164,7 +173,7 @@ func (t *Talk) edit(ctx context.Context, arg string, show func(Event)) error {
 	if err != nil {
 		return err
 	}
-	if written == "" {
+	if strings.TrimSpace(written) == "" {
 		all, err := t.alternatives(ctx, path[i])
 		if err == nil {
 			show(Offer{Line: fmt.Sprintf("/edit #%d %s", i+1, all.current().text)})
@@ -335,6 +344,7 @@ func (t *Talk) choose(ctx context.Context, arg string, show func(Event)) error {
 	if err != nil {
 		return err
 	}
+	which = strings.TrimSpace(which)
 	if which == "" {
 		var rows [][2]string
 		for k, a := range all {
@@ -367,7 +377,7 @@ func (t *Talk) fork(ctx context.Context, arg string, show func(Event)) error {
 		if err != nil {
 			return err
 		}
-		in, arg = path[i].input(), rest
+		in, arg = path[i].input(), strings.TrimSpace(rest)
 	}
 	in.OptText("new/id", arg)
 	of, err := t.ask(ctx, "fork", in, nil)

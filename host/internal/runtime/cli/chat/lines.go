@@ -40,7 +40,7 @@ func Lines(ctx context.Context, t *Talk, s Streams) error {
 	in := bufio.NewReader(s.In)
 	for l.err == nil && !l.quit {
 		line, err := l.next(ctx, in)
-		if line = strings.TrimSpace(line); line != "" && ctx.Err() == nil {
+		if line = trimmed(line); line != "" && ctx.Err() == nil {
 			l.do(ctx, t, line)
 		}
 		switch {

@@ -97,7 +97,7 @@ func (s style) fence(line string, width int) []string {
 // code formats a line of a block of code, whose columns matter.
 func (s style) code(line string, width int) (out []string) {
 	indent := ""
-	if s.color {
+	if s.color && width > 4 {
 		indent = "  "
 	}
 	for part := range strings.SplitSeq(ansi.Hardwrap(line, max(1, width-len(indent)), true), "\n") {
@@ -108,6 +108,7 @@ func (s style) code(line string, width int) (out []string) {
 
 // line formats a line outside of code.
 func (s style) line(line string, width int) []string {
+	line = narrowed(line, width)
 	if !s.color {
 		indent := len(line) - len(strings.TrimLeft(line, " "))
 		if m := item.FindStringSubmatch(line); m != nil {
@@ -138,6 +139,12 @@ func (s style) line(line string, width int) []string {
 	}
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 	return s.wrap(inline(strings.TrimLeft(line, " "), ""), indent, indent, width)
+}
+
+// narrowed cuts an indent that leaves too little room for its text.
+func narrowed(line string, width int) string {
+	indent := len(line) - len(strings.TrimLeft(line, " "))
+	return line[max(0, indent-max(0, width-4)/2):]
 }
 
 // inlined matches what is marked within a line; the group that matches says how.
@@ -179,6 +186,9 @@ func inline(s, around string) (out []span) {
 // wrap breaks spans between words at a width. Words that are wider are broken; each
 // part of a line has its own marks, so that every line stands alone.
 func (s style) wrap(spans []span, first, next string, width int) []string {
+	if strings.TrimSpace(next) == "" && ansi.StringWidth(next) > width-2 { // no room for a wide character
+		next = ""
+	}
 	room := max(1, width-ansi.StringWidth(next))
 	line, at := first, ansi.StringWidth(first)
 	indent := at
@@ -195,7 +205,7 @@ func (s style) wrap(spans []span, first, next string, width int) []string {
 			case at+n <= width:
 			case blank:
 				continue
-			case at > indent:
+			case at > indent, at > 0 && n <= room:
 				feed()
 			}
 			switch {
@@ -207,10 +217,11 @@ func (s style) wrap(spans []span, first, next string, width int) []string {
 				continue
 			}
 			for part := range strings.SplitSeq(ansi.Hardwrap(word, room, true), "\n") {
-				if at > indent {
+				n := ansi.StringWidth(part)
+				if at > indent || at > 0 && at+n > width {
 					feed()
 				}
-				line, at = line+s.mark(sp.attribute, part), at+ansi.StringWidth(part)
+				line, at = line+s.mark(sp.attribute, part), at+n
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"charm.land/bubbles/v2/key"
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
@@ -37,7 +36,10 @@ type screen struct {
 	// fills the terminal the cursor is still on its last character.
 	columns int
 
-	input   textarea.Model
+	input textarea.Model
+	// original is the text that was put into the input, shown is how the input holds it.
+	original, shown string
+
 	past    []string // lines that were entered
 	at      int      // place in past; its length: the line that is being written
 	written string   // that line, while another one is shown
@@ -49,20 +51,14 @@ type screen struct {
 	where    Moved
 	busy     bool
 	canceled bool
+	leaving  bool // the last key was a Ctrl-C on an empty input
 	asking   string
 	text     string // of the answer that is arriving, clean
 }
 
-// Limits of the input.
-const (
-	maxInput = 1 << 20 // characters: the limit of a message
-	maxPast  = 500
-)
-
 func newScreen(s style) screen {
 	in := textarea.New()
 	in.ShowLineNumbers = false
-	in.CharLimit = maxInput
 	in.DynamicHeight = true
 	in.MaxHeight = 8
 	in.SetPromptFunc(2, func(p textarea.PromptInfo) string {
@@ -71,8 +67,8 @@ func newScreen(s style) screen {
 		}
 		return "  "
 	})
-	in.KeyMap.InsertNewline = key.NewBinding(key.WithKeys("alt+enter", "shift+enter", "ctrl+j"))
-	in.KeyMap.Paste.SetEnabled(false) // the terminal pastes
+	in.KeyMap.InsertNewline.SetEnabled(false) // it is limited to the height
+	in.KeyMap.Paste.SetEnabled(false)         // the terminal pastes
 	in.SetStyles(textarea.Styles{})
 	in.SetVirtualCursor(false)
 	in.Focus()
@@ -96,10 +92,11 @@ func (s screen) step(msg tea.Msg) (screen, []effect) {
 	case tea.KeyPressMsg:
 		return s.key(m)
 	case tea.PasteMsg:
-		return s.edited(tea.PasteMsg{Content: display.Clean(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content))}), nil
+		s.leaving = false
+		return s.insert(display.Clean(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content)))
 	case ended:
 		s.busy, s.canceled, s.asking, s.text = false, false, "", ""
-		return s.offered(), nil
+		return s.offered()
 	default:
 		return s.event(m)
 	}
@@ -116,9 +113,13 @@ func (s screen) edited(msg tea.Msg) screen {
 }
 
 func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
+	again := s.leaving
+	s.leaving = false
 	switch m.String() {
 	case "enter":
 		return s.enter()
+	case "alt+enter", "shift+enter", "ctrl+j":
+		return s.insert("\n")
 	case "ctrl+c":
 		switch {
 		case s.busy && !s.canceled:
@@ -127,7 +128,10 @@ func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
 		case s.busy:
 			return s, nil
 		case s.input.Value() != "":
-			s, _ = s.taken(s.input.Value())
+			s, _ = s.taken(s.line())
+			return s, nil
+		case !again:
+			s.leaving = true
 			return s, nil
 		}
 		return s, []effect{leave{}}
@@ -145,27 +149,38 @@ func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
 		return s, nil
 	case "up":
 		if s.input.Line() == 0 && s.input.LineInfo().RowOffset == 0 && s.at > 0 {
-			return s.recalled(s.at - 1), nil
+			return s.recalled(s.at - 1)
 		}
 	case "down":
 		if s.input.Line() == s.input.LineCount()-1 && s.at < len(s.past) {
-			return s.recalled(s.at + 1), nil
+			return s.recalled(s.at + 1)
+		}
+	}
+	if m.Text != "" {
+		if why := s.full(m.Text); why != nil {
+			return s, why
 		}
 	}
 	return s.edited(m), nil
 }
 
-// enter executes the input. A backslash at its end makes a new line instead.
+// enter executes the input. A backslash at its end makes a new line instead, unless it is of a
+// text that was put into the input.
 func (s screen) enter() (screen, []effect) {
-	line := s.input.Value()
+	line := s.line()
 	switch {
 	case s.busy || strings.TrimSpace(line) == "":
 		return s, nil
+	case s.untouched():
 	case strings.HasSuffix(line, `\`):
-		s.input.SetValue(strings.TrimSuffix(line, `\`) + "\n")
+		if why := s.full("\n"); why != nil {
+			return s, why
+		}
+		s.input.SetValue(strings.TrimSuffix(s.input.Value(), `\`) + "\n")
 		return s, nil
+	default:
+		line = trimmed(line)
 	}
-	line = strings.TrimSpace(line)
 	s, draft := s.taken(line)
 	if draft != (Offer{}) && !sends(line) {
 		s, draft = s.ahead(draft), Offer{}
@@ -177,10 +192,8 @@ func (s screen) enter() (screen, []effect) {
 // sends reports whether a line may send a message: /edit does with a text.
 func sends(line string) bool {
 	name, arg, ok := commandOf(line)
-	if first, rest, _ := strings.Cut(arg, " "); strings.HasPrefix(first, "#") {
-		arg = strings.TrimSpace(rest)
-	}
-	return !ok || name == "edit" && arg != ""
+	_, written, _ := numbered(arg)
+	return !ok || name == "edit" && strings.TrimSpace(written) != ""
 }
 
 // taken empties the input. It returns the message without an answer that the input was
@@ -193,7 +206,7 @@ func (s screen) taken(line string) (_ screen, draft Offer) {
 		s = s.ahead(Offer{s.written, s.draft.Draft})
 	}
 	s = s.remember(line)
-	s.draft = Offer{}
+	s.draft, s.original, s.shown = Offer{}, "", ""
 	s.input.Reset()
 	return s, draft
 }
@@ -204,23 +217,29 @@ func (s screen) ahead(o Offer) screen {
 	return s
 }
 
-// offered moves the next offer into an empty input.
-func (s screen) offered() screen {
+// offered moves the next offer into an empty input. One that is too large for it is skipped.
+func (s screen) offered() (screen, []effect) {
 	if s.busy || s.input.Value() != "" || len(s.offers) == 0 {
-		return s
+		return s, nil
 	}
 	next := s.offers[0]
-	s.input.SetValue(clean(next.Line))
-	s.at, s.written, s.draft, s.offers = len(s.past), "", Offer{}, s.offers[1:]
+	s.offers = s.offers[1:]
+	s, skipped := s.put(next.Line)
+	if skipped != nil {
+		s, effects := s.offered()
+		return s, append(skipped, effects...)
+	}
+	s.at, s.written, s.draft = len(s.past), "", Offer{}
 	if next.Draft != "" {
 		s.draft = next
 	}
-	return s
+	return s, nil
 }
 
-// remember adds a line to those that can be recalled.
+// remember adds a line to those that can be recalled, unless it is too large for the input.
 func (s screen) remember(line string) screen {
-	if n := len(s.past); n == 0 || s.past[n-1] != line {
+	fits := excess(strings.Count(line, "\n")+1, len(line)) == ""
+	if n := len(s.past); fits && (n == 0 || s.past[n-1] != line) {
 		s.past = append(slices.Clip(s.past), line)
 	}
 	s.past = s.past[max(0, len(s.past)-maxPast):]
@@ -229,17 +248,15 @@ func (s screen) remember(line string) screen {
 }
 
 // recalled shows a line that was entered, or the one that is being written.
-func (s screen) recalled(at int) screen {
+func (s screen) recalled(at int) (screen, []effect) {
 	if s.at == len(s.past) {
-		s.written = s.input.Value()
+		s.written = s.line()
 	}
 	s.at = at
 	if at == len(s.past) {
-		s.input.SetValue(s.written)
-		return s
+		return s.put(s.written)
 	}
-	s.input.SetValue(s.past[at])
-	return s
+	return s.put(s.past[at])
 }
 
 // completed completes the name of a command.
@@ -285,18 +302,18 @@ func (s screen) event(e Event) (screen, []effect) {
 		return s, []effect{scroll{append(lines, "")}}
 	case Said:
 		if e.Role == "user" {
-			s = s.remember(e.Text)
+			s = s.remember(typed(e.Text))
 			return s, []effect{scroll{s.spoken(e.Text)}}
 		}
 		return s, []effect{scroll{append(s.rendered(clean(e.Text)), "")}}
 	case Note:
-		return s, []effect{scroll{append(s.wrapped(dim, e.Text), "")}}
+		return s, s.noted(e.Text)
 	case Offer:
 		if e.Draft == "" { // /edit asked for it
-			return s.ahead(e).offered(), nil
+			return s.ahead(e).offered()
 		}
 		s.offers, s.earlier = append(slices.Clip(s.offers), e), append(slices.Clip(s.earlier), e.Draft)
-		return s.offered(), nil
+		return s.offered()
 	case Failed:
 		return s.failed(e)
 	case Quit:
@@ -331,11 +348,20 @@ func (s screen) failed(e Failed) (screen, []effect) {
 // clean is a text of a model or a plugin without control characters.
 func clean(text string) string { return display.Clean(strings.ReplaceAll(text, "\r\n", "\n")) }
 
+// noted shows a text of the program.
+func (s screen) noted(text string) []effect {
+	return []effect{scroll{append(s.wrapped(dim, text), "")}}
+}
+
 func (s screen) rendered(text string) []string { return render(text, s.columns, s.style) }
+
+// spaced is a clean text with blanks in place of tabs, whose width depends on the column.
+func spaced(text string) string { return strings.ReplaceAll(clean(text), "\t", "    ") }
 
 // wrapped is a text of the program.
 func (s screen) wrapped(attribute, text string) (out []string) {
-	for line := range strings.SplitSeq(clean(text), "\n") {
+	for line := range strings.SplitSeq(spaced(text), "\n") {
+		line = narrowed(line, s.columns)
 		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
 		out = append(out, s.style.wrap([]span{{attribute, strings.TrimLeft(line, " ")}}, indent, indent, s.columns)...)
 	}
@@ -345,7 +371,7 @@ func (s screen) wrapped(attribute, text string) (out []string) {
 // spoken is a line of the user.
 func (s screen) spoken(text string) (out []string) {
 	prompt := "> "
-	for line := range strings.SplitSeq(clean(text), "\n") {
+	for line := range strings.SplitSeq(spaced(text), "\n") {
 		out = append(out, s.style.wrap([]span{{bold, line}}, prompt, "  ", s.columns)...)
 		prompt = "  "
 	}
@@ -355,7 +381,7 @@ func (s screen) spoken(text string) (out []string) {
 // view returns the lines of the screen and the place of the cursor in them. Of an answer
 // that is arriving it has the end: what is printed above the screen needs some room.
 func (s screen) view() (lines []string, x, y int) {
-	in := strings.Split(s.input.View(), "\n")
+	in := strings.Split(marked.Replace(s.input.View()), "\n")
 	if room := min(s.height/2, s.height-len(in)-2); s.text != "" && room > 0 {
 		arriving := render(tail(s.text, s.height), s.columns, s.style)
 		lines = arriving[max(0, len(arriving)-room):]
@@ -379,6 +405,8 @@ func (s screen) state() string {
 		return "waiting for " + s.asking + " · Ctrl-C cancels"
 	case s.busy:
 		return "working · Ctrl-C cancels"
+	case s.leaving:
+		return "Ctrl-C again, or Ctrl-D, ends"
 	}
 	state := []string{s.where.Conversation, s.where.Model, "/help"}
 	if n := len(s.offers); n > 0 {

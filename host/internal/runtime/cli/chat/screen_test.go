@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -48,7 +49,7 @@ func (d *driven) keys(list ...string) *driven {
 	named := map[string]tea.Key{
 		"<enter>": {Code: tea.KeyEnter}, "<alt+enter>": {Code: tea.KeyEnter, Mod: tea.ModAlt}, "<up>": {Code: tea.KeyUp},
 		"<down>": {Code: tea.KeyDown}, "<tab>": {Code: tea.KeyTab}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
-		"<ctrl+d>": {Code: 'd', Mod: tea.ModCtrl}, "<ctrl+u>": {Code: 'u', Mod: tea.ModCtrl}, "<backspace>": {Code: tea.KeyBackspace},
+		"<ctrl+d>": {Code: 'd', Mod: tea.ModCtrl}, "<ctrl+j>": {Code: 'j', Mod: tea.ModCtrl}, "<shift+enter>": {Code: tea.KeyEnter, Mod: tea.ModShift}, "<ctrl+u>": {Code: 'u', Mod: tea.ModCtrl}, "<backspace>": {Code: tea.KeyBackspace},
 	}
 	for _, k := range list {
 		if key, ok := named[k]; ok {
@@ -96,6 +97,90 @@ func TestSeveralLines(t *testing.T) {
 	assert.LessOrEqual(t, len(lines), 9, "the input stays small")
 	d.keys("<enter>")
 	assert.Equal(t, []string{strings.Repeat("a line\n", 300) + `\x1b[31mend\x07`}, d.executed)
+
+	// There may be more of them than the input has room for.
+	for _, height := range []int{12, 50} {
+		for _, next := range []string{"<alt+enter>", "<shift+enter>", "<ctrl+j>"} {
+			d = plainScreen().send(tea.WindowSizeMsg{Width: 80, Height: height})
+			for i := range 20 {
+				d.keys(fmt.Sprint("line ", i), next)
+			}
+			d.keys("end", "<enter>")
+			require.Len(t, d.executed, 1)
+			assert.Equal(t, 21, len(strings.Split(d.executed[0], "\n")), next)
+		}
+	}
+}
+
+// What is pasted, offered or recalled is executed byte for byte; blank lines around a text
+// that was written in the input are not part of it, its indent is.
+func TestTextIsKept(t *testing.T) {
+	makefile := "\tall: x\n\t\tcc  \ufffd \t"
+	d := plainScreen().send(tea.PasteMsg{Content: "\n \n" + makefile + "\n\t\n"})
+	assert.Contains(t, d.shows(), "→all: x")
+	d.keys("<enter>").send(ended{})
+	assert.Equal(t, []string{makefile}, d.executed)
+	assert.Contains(t, strings.Join(d.scrolled, "\n"), ">     all: x")
+	d.keys("<up>", "<enter>").send(ended{}).keys("<up>", "!", "<enter>").send(ended{})
+	assert.Equal(t, []string{makefile, makefile + "!"}, d.executed[1:])
+
+	draft := "\n\r\n  a\tb\x1b[2J\x07\r\nc\\\n\n"
+	for _, line := range []string{draft, "  //" + draft, "/edit #1 " + draft, "  " + draft + `\`} {
+		d = plainScreen().send(Offer{line, "d-1"})
+		assert.NotContains(t, d.shows(), "\x1b")
+		d.keys("<enter>")
+		assert.Equal(t, []string{line}, d.executed)
+		assert.Equal(t, []string{"d-1"}, d.replaced)
+		d = plainScreen().keys("old", "<enter>").send(ended{}, Offer{line, "d-1"}).keys("<up>", "<down>", "<enter>")
+		assert.Equal(t, line, d.executed[1])
+		// A change is made to what the input shows.
+		d = plainScreen().send(Offer{line, "d-1"}).keys("x", "<enter>")
+		require.Len(t, d.executed, 1)
+		assert.Contains(t, d.executed[0], "a\tb"+`\x1b[2J\x07`)
+		assert.True(t, strings.HasSuffix(d.executed[0], "x"))
+	}
+	d = plainScreen().send(Said{Role: "user", Text: "/etc\tx"}).keys("<up>", "<enter>")
+	assert.Equal(t, []string{"//etc\tx"}, d.executed)
+	d = plainScreen().send(tea.PasteMsg{Content: "\ufdd0\ufdd1"}).keys("<enter>")
+	assert.Equal(t, []string{`\ufdd0\ufdd1`}, d.executed)
+}
+
+// A text that is too large for the input or for a message changes nothing and says why.
+func TestInputLimits(t *testing.T) {
+	full := func(d *driven, found, limit string, more ...tea.Msg) {
+		t.Helper()
+		before := d.input.Value()
+		d.send(more...)
+		assert.True(t, d.input.Value() == before, "the input has changed")
+		said := strings.Join(d.scrolled, "\n")
+		assert.Contains(t, said, found)
+		assert.Contains(t, said, limit)
+	}
+	newLine := tea.KeyPressMsg{Code: tea.KeyEnter, Mod: tea.ModAlt}
+	d := plainScreen()
+	full(d, "10001 lines", "at most 10000.", tea.PasteMsg{Content: strings.Repeat("x\n", maxLines)})
+	d.send(tea.PasteMsg{Content: strings.Repeat("x\n", maxLines-1)})
+	assert.Equal(t, maxLines, d.input.LineCount())
+	for _, more := range [][]tea.Msg{{newLine}, {tea.PasteMsg{Content: "a\nb"}}} {
+		d.scrolled = nil
+		full(d, "10001 lines", "10000", more...)
+	}
+	d.scrolled = nil
+	d.keys("\\")
+	full(d, "10001 lines", "10000", tea.KeyPressMsg{Code: tea.KeyEnter})
+
+	d = plainScreen().send(tea.PasteMsg{Content: strings.Repeat("é", maxInput/2)})
+	assert.Empty(t, d.scrolled)
+	for _, more := range []tea.Msg{newLine, tea.PasteMsg{Content: "a"}, tea.KeyPressMsg{Code: 'a', Text: "a"}} {
+		d.scrolled = nil
+		full(d, "1048577 bytes", "1048576", more)
+	}
+
+	// A message without an answer that is too large is left as it is, and the next one offered.
+	d = plainScreen()
+	d.send(Offer{strings.Repeat("x\n", maxLines+1), "d-1"}, Offer{"next", "d-2"})
+	assert.Equal(t, "next", d.input.Value())
+	assert.Contains(t, strings.Join(d.scrolled, "\n"), "10002 lines")
 }
 
 // Up and Down recall what was entered, also in an earlier program, and keep what is
@@ -131,7 +216,7 @@ func TestRetractions(t *testing.T) {
 }
 
 // Ctrl-C cancels an answer once, keeps the text that has arrived and offers the
-// message again; then it clears the input, then it ends.
+// message again; then it clears the input, and twice on an empty one it ends.
 func TestInterrupt(t *testing.T) {
 	d := plainScreen().keys("Hello", "<enter>").send(Piece{"so far"}).keys("<ctrl+c>", "<ctrl+c>")
 	assert.Equal(t, 1, d.canceled)
@@ -145,7 +230,16 @@ func TestInterrupt(t *testing.T) {
 	d.keys("<up>")
 	assert.Equal(t, "Hello", d.input.Value(), "what was cleared can be recalled")
 	d.keys("<ctrl+c>", "<ctrl+c>")
+	assert.Equal(t, "Ctrl-C again, or Ctrl-D, ends\n>", d.shows())
+	for _, other := range []tea.Msg{tea.KeyPressMsg{Code: tea.KeyLeft}, tea.PasteMsg{Content: ""}} {
+		d.send(other)
+		assert.Equal(t, "c-01 · mine/chat · /help\n>", d.shows())
+		d.keys("<ctrl+c>")
+	}
+	assert.Zero(t, d.closed)
+	d.keys("<ctrl+c>")
 	assert.Equal(t, 1, d.closed)
+	assert.Equal(t, 1, plainScreen().keys("<ctrl+c>", "<ctrl+d>").closed)
 	assert.Equal(t, 1, plainScreen().keys("<ctrl+d>").closed)
 	assert.Zero(t, plainScreen().keys("x", "<ctrl+d>").closed, "Ctrl-D deletes in a text")
 }
@@ -247,8 +341,8 @@ func TestScreenFits(t *testing.T) {
 		colored := rapid.Bool().Draw(t, "color")
 		d := (&driven{screen: newScreen(style{colored})}).send(Moved{"c-01", "mine/chat"})
 		resize := func() { d.send(tea.WindowSizeMsg{Width: width, Height: height}) }
-		text := rapid.SampledFrom([]string{"word ", "日本語テキスト", "👩‍👩‍👧 ", "\x1b[31m", "\n", "```\n", "- item ", "**", "`", "\u202e", "\u009b2J", "ab_c_d ", "| a | b |\n"})
-		typed := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "語", " ", "\n"}), 0, 40).Draw(t, "typed"), "")
+		text := rapid.SampledFrom([]string{"word ", "日本語テキスト", "👩‍👩‍👧 ", "\x1b[31m", "\n", "```\n", "- item ", "**", "`", "\u202e", "\u009b2J", "\t", "ab_c_d ", "| a | b |\n"})
+		typed := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "語", " ", "\n", "\t", "\ufffd"}), 0, 40).Draw(t, "typed"), "")
 		if rapid.Bool().Draw(t, "resized at first") {
 			resize()
 		}

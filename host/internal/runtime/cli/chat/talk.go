@@ -117,16 +117,16 @@ func (t *Talk) recall(kept edn.Value, show func(Event)) {
 
 // message is the text that a line sends.
 func message(line string) string {
-	if strings.HasPrefix(line, "//") {
-		return line[1:]
+	if indent, rest := indented(line); strings.HasPrefix(rest, "//") {
+		return indent + rest[1:]
 	}
 	return line
 }
 
 // typed is the line that sends a text.
 func typed(text string) string {
-	if strings.HasPrefix(text, "/") {
-		return "/" + text
+	if indent, rest := indented(text); strings.HasPrefix(rest, "/") {
+		return indent + "/" + rest
 	}
 	return text
 }
@@ -143,6 +143,9 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	if name, arg, ok := commandOf(line); !ok {
 		err = t.send(ctx, message(line), edn.MapBuilder{}, show)
 	} else if c := find(name); c != nil {
+		if name != "edit" { // the indent of a text belongs to it
+			arg = strings.TrimSpace(arg)
+		}
 		err = c.run(t, ctx, arg, show)
 	} else {
 		err = contract.Errorf("invalid-request", "there is no command /%s", name).
@@ -209,9 +212,7 @@ const agentIntent = "agent/run"
 // change calls an intent that makes a version of the conversation from the one that
 // this talk has seen.
 func (t *Talk) change(ctx context.Context, intent string, in edn.MapBuilder, show func(edn.Value) error) (edn.Value, error) {
-	if t.version > 0 {
-		in.Key("base-version", edn.Int(t.version))
-	}
+	in.Key("base-version", edn.Int(t.version))
 	out, err := t.ask(ctx, intent, in, show)
 	if v, ok := out.Key("version").AsInt(); ok && err == nil {
 		t.version = v

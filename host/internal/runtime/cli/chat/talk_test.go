@@ -1,10 +1,15 @@
 package chat
 
 import (
+	"bufio"
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -13,12 +18,18 @@ import (
 // conversation.
 type replies struct {
 	responses []string
+	turns     string // of the conversation
 	sent      []edn.Value
+	got       []edn.Value // inputs of get
 }
 
 func (r *replies) Call(_ context.Context, request edn.Value, _ func(edn.Value) error) (edn.Value, error) {
-	if intent, _ := request.Key("task").Key("intent").AsKeyword(); intent != "conversation/send" {
-		return edn.MustRead(`{:result {:out {:conversation/id "c" :version 0 :turn-count 0}}}`), nil
+	intent, _ := request.Key("task").Key("intent").AsKeyword()
+	if intent == "conversation/get" {
+		r.got = append(r.got, request.Key("input"))
+	}
+	if intent != "conversation/send" {
+		return edn.MustRead(`{:result {:out {:conversation/id "c" :version 0 :turn-count 0 :turns ` + cmp.Or(r.turns, "[]") + `}}}`), nil
 	}
 	r.sent = append(r.sent, request.Key("input"))
 	next := r.responses[0]
@@ -71,4 +82,47 @@ func TestDraftsOfLines(t *testing.T) {
 		sent = append(sent, text(in, "draft/id")+" "+text(in, "text"))
 	}
 	assert.Equal(t, []string{"d-1 /one", " two", "d-1 /one!"}, sent)
+}
+
+// The text of a message or an edit is sent byte for byte; // begins one that begins with a slash.
+func TestTextsOfLines(t *testing.T) {
+	ok := `{:result {:out {:text "hi" :version 1}}}`
+	r := &replies{responses: slices.Repeat([]string{ok}, 9), turns: `[{:turn/id "t-1" :role :user :span/id "s-1"}]`}
+	talk := New(r, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+	for line, want := range map[string]string{
+		"\tall:\n\t\tcc\t": "\tall:\n\t\tcc\t", "//etc": "/etc", "  //etc": "  /etc", "/edit #1 \tall:\n ": "\tall:\n ", "/edit #1\nx": "x",
+		"/edit \tall: #1": "\tall: #1", " /edit x": "x",
+	} {
+		r.sent = nil
+		talk.Do(t.Context(), line, "", func(Event) {})
+		require.Len(t, r.sent, 1, "%q", line)
+		assert.Equal(t, want, text(r.sent[0], "text"), "%q", line)
+		if !strings.Contains(line, "/edit") {
+			assert.Equal(t, line, typed(want), "the line that offers the text")
+		}
+	}
+	in := bufio.NewReader(strings.NewReader("\n\tall:\\\n\t\tcc\n"))
+	var lines []string
+	for range 2 {
+		line, err := readLine(in)
+		require.NoError(t, err)
+		lines = append(lines, trimmed(line))
+	}
+	assert.Equal(t, []string{"", "\tall:\n\t\tcc"}, lines)
+}
+
+// No answer of the host has the messages of the whole conversation.
+func TestReadsInParts(t *testing.T) {
+	r := &replies{turns: `[{:turn/id "t-1" :role :user} {:turn/id "t-2" :role :assistant}]`}
+	talk := New(r, Settings{
+		Apply:     func(request edn.Value) edn.Value { return request },
+		WriteFile: func(string, []byte) error { return nil },
+	})
+	for _, line := range []string{"/branch", "/regenerate", "/edit", "/edit #2 x", "/select", "/fork #1", "/export x.md", "/undo", "/discard"} {
+		talk.Do(t.Context(), line, "", func(Event) {})
+	}
+	assert.NotEmpty(t, r.got)
+	for _, in := range r.got {
+		assert.True(t, in.HasKey("window") || in.HasKey("limit") || in.HasKey("turn/id") || in.Key("messages?").Equal(edn.Bool(false)), "%s", in)
+	}
 }
