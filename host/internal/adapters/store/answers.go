@@ -49,7 +49,7 @@ func (s *Store) BeginAnswer(ctx context.Context, key, print string, now, before 
 // dropAnswers forgets the keys whose time is over.
 func (s *Store) dropAnswers(ctx context.Context) error {
 	return s.change(ctx, func(ctx context.Context) error {
-		_, err := s.write.exec(ctx, "drop_answers", nanos(s.opts.Now().Add(-s.opts.Retain.KeyWindow)))
+		_, err := s.write.exec(ctx, "drop_answers", nanos(s.opts.Now().Add(-s.limits.Load().Retain.KeyWindow)))
 		return err
 	})
 }

@@ -50,7 +50,7 @@ func TestAnswersLast(t *testing.T) {
 func TestRetainDropsAnswers(t *testing.T) {
 	onEach(t, func(t *testing.T, b backend) {
 		ctx := context.Background()
-		s := b.openAt(t, t.TempDir(), func(o *Options) { o.Retain = Retention{KeyWindow: time.Hour} })
+		s := b.openAt(t, t.TempDir(), func(o *Options) { o.Limits.Retain = Retention{KeyWindow: time.Hour} })
 		for key, age := range map[string]time.Duration{"old": 2 * time.Hour, "young": time.Minute} {
 			_, err := s.BeginAnswer(ctx, key, "p", now().Add(-age), now().Add(-24*time.Hour))
 			require.NoError(t, err)

@@ -206,7 +206,7 @@ func TestCountersOutliveTheirRuns(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		dir, ctx, clock := t.TempDir(), context.Background(), start
 		at := func() time.Time { return clock }
-		s := on.openAt(t, dir, func(o *Options) { o.Retain, o.Now = Retention{Age: time.Hour}, at })
+		s := on.openAt(t, dir, func(o *Options) { o.Limits.Retain, o.Now = Retention{Age: time.Hour}, at })
 		l := keptLedger(t, s, at)
 		chain := lasting(budget.Day)
 		for _, run := range []string{"run_1", "run_2"} {
@@ -531,7 +531,7 @@ func TestCountersOfAnOldDatabase(t *testing.T) {
 // costs in the records that are left, and a run that the repair ends is settled.
 func TestRepairKeepsCounters(t *testing.T) {
 	base, chain := t.TempDir(), lasting(budget.Day)
-	s := openAt(t, base, func(o *Options) { o.Retain = Retention{Bytes: 1} })
+	s := openAt(t, base, func(o *Options) { o.Limits.Retain = Retention{Bytes: 1} })
 	l := keptLedger(t, s, now)
 	appendAll(t, s, newScript("run_1").spend(t, l, chain, usd("0.25"))...)
 	syncRun(t, s, "run_1")

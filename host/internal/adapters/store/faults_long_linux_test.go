@@ -68,7 +68,7 @@ func faulted() bool {
 		Now:    now,
 		Faults: Faults{Before: before},
 		period: time.Hour,
-		Retain: Retention{Age: time.Minute},
+		Limits: Limits{Retain: Retention{Age: time.Minute}},
 	})
 	if err != nil {
 		fmt.Println("unopened", typeOf(err))

@@ -216,7 +216,7 @@ func TestLowSpaceRejectsNewRuns(t *testing.T) {
 	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	s := openAt(t, dir, func(o *Options) {
 		o.Now = func() time.Time { return at }
-		o.MinFree = 512 << 20
+		o.Limits.MinFree = 512 << 20
 		o.Faults.Free = func() (uint64, error) { return free.Load(), nil }
 	})
 	look := func(bytes uint64) {

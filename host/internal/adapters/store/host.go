@@ -353,7 +353,7 @@ func (s *Store) retainHost(ctx context.Context) (removed int, err error) {
 func (s *Store) hostToKeep(ctx context.Context, from *statements) (first, keep int, err error) {
 	first, last, err := readHostBounds(ctx, from)
 	keep = max(first, last-maxHostRecords+1)
-	if age := s.opts.Retain.Age; age > 0 && err == nil {
+	if age := s.limits.Load().Retain.Age; age > 0 && err == nil {
 		var young int
 		err = from.one(ctx, "first_host_since", []any{s.opts.Now().Add(-age).UnixNano()}, []any{&young})
 		keep = max(keep, young)

@@ -210,7 +210,7 @@ func TestTheStreamLastsAndIsVerified(t *testing.T) {
 func TestRetentionOfTheStream(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		ctx, dir := context.Background(), t.TempDir()
-		old := func(o *Options) { o.Retain = Retention{Age: time.Hour} }
+		old := func(o *Options) { o.Limits.Retain = Retention{Age: time.Hour} }
 		s := on.openAt(t, dir, old)
 		recorded(t, s.HostStream(), now().Add(-2*time.Hour), denial(1), denial(2))
 		recorded(t, s.HostStream(), now(), denial(3))
@@ -278,7 +278,7 @@ func TestFullQueueOfTheHost(t *testing.T) {
 func TestRetentionOfALongStream(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		ctx := context.Background()
-		s := on.openAt(t, t.TempDir(), func(o *Options) { o.Retain = Retention{Age: time.Hour} })
+		s := on.openAt(t, t.TempDir(), func(o *Options) { o.Limits.Retain = Retention{Age: time.Hour} })
 		const old = 2*maxHostRemoved + 5
 		var last func(context.Context) error
 		for n := range old + 1 {
@@ -312,7 +312,7 @@ func TestRetentionOfALongStream(t *testing.T) {
 // written, and all of it if other pages are damaged.
 func TestRepairKeepsTheStream(t *testing.T) {
 	ctx, dir := context.Background(), t.TempDir()
-	aged := func(o *Options) { o.Retain = Retention{Age: time.Hour} }
+	aged := func(o *Options) { o.Limits.Retain = Retention{Age: time.Hour} }
 	s := openAt(t, dir, aged)
 	recorded(t, s.HostStream(), now().Add(-2*time.Hour), denial(1))
 	for n := 2; n < 30; n++ {

@@ -223,7 +223,7 @@ func TestStoreKeepsSuspendedRuns(t *testing.T) {
 		dir := t.TempDir()
 		now := start.Add(time.Hour)
 		options := func(o *Options) {
-			o.Retain = Retention{Age: time.Hour}
+			o.Limits.Retain = Retention{Age: time.Hour}
 			o.Now = func() time.Time { return now }
 		}
 		s := on.openAt(t, dir, options)

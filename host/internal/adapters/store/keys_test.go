@@ -18,7 +18,7 @@ func TestKeyed(t *testing.T) {
 		now, dir := start, t.TempDir()
 		open := func() *Store {
 			return on.openAt(t, dir, func(o *Options) {
-				o.Retain, o.Now = Retention{Age: time.Hour, KeyWindow: 2 * time.Hour}, func() time.Time { return now }
+				o.Limits.Retain, o.Now = Retention{Age: time.Hour, KeyWindow: 2 * time.Hour}, func() time.Time { return now }
 			})
 		}
 		keyed := func(s *Store) string {

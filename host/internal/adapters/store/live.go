@@ -112,7 +112,7 @@ func (s *Store) runFor(ctx context.Context, rec journal.Record) (*liveRun, error
 		}
 	} else if s.Full() {
 		return nil, contract.Errorf("journal/full", "journal: append to %s: free space of %s is below %d bytes", rec.Run,
-			s.db.name(), s.opts.MinFree)
+			s.db.name(), s.limits.Load().MinFree)
 	}
 	s.liveMu.Lock()
 	defer s.liveMu.Unlock()

@@ -426,7 +426,7 @@ func FuzzPages(f *testing.F) {
 // removed runs, values that runs share, and whose runs they are.
 func TestRepairKeepsTheRest(t *testing.T) {
 	dir := filled(t)
-	s := openAt(t, dir, func(o *Options) { o.Retain = Retention{Bytes: 1} })
+	s := openAt(t, dir, func(o *Options) { o.Limits.Retain = Retention{Bytes: 1} })
 	sc := newScript("run_4")
 	appendAll(t, s, sc.whole(3)...) // the values of steps are those of run_2
 	require.NoError(t, s.Sync(context.Background(), "run_4"))

@@ -298,7 +298,7 @@ type Removal struct {
 	Host      int // records of the host
 }
 
-// Retain applies Options.Retain: it removes finished runs that are too old, then the oldest ones
+// Retain applies Limits.Retain: it removes finished runs that are too old, then the oldest ones
 // until the size limit is met, and also old records of the host, old responses to admin actions,
 // and files that no value names. The summary of a removed run and its final chain value stay, and
 // its costs stay counted. Conversations of its subagents are removed with it if they are still
@@ -353,7 +353,7 @@ func (s *Store) Removable(ctx context.Context) (r Removal, err error) {
 // removable calls remove for the runs that are too old, then for the oldest ones until
 // the rest fits. remove reports whether it has removed the run.
 func (s *Store) removable(ctx context.Context, remove func(runRow) (bool, error)) error {
-	now := s.opts.Now()
+	now, rules := s.opts.Now(), s.limits.Load().Retain
 	var total int64
 	if err := s.read.one(ctx, "total_bytes", nil, []any{&total}); err != nil {
 		return err
@@ -365,8 +365,8 @@ func (s *Store) removable(ctx context.Context, remove func(runRow) (bool, error)
 		}
 		for _, row := range rows {
 			after = row.n
-			must, young := s.opts.Retain.keeps(&row, now)
-			if must || young && (s.opts.Retain.Bytes == 0 || total <= s.opts.Retain.Bytes) {
+			must, young := rules.keeps(&row, now)
+			if must || young && (rules.Bytes == 0 || total <= rules.Bytes) {
 				continue
 			}
 			removed, err := remove(row)

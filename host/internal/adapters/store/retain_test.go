@@ -125,7 +125,7 @@ func TestRetainRemovesOldRuns(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		now := start
 		s := on.openAt(t, t.TempDir(), func(o *Options) {
-			o.Retain = Retention{Age: time.Hour, FailedAge: 3 * time.Hour, KeyWindow: 5 * time.Hour}
+			o.Limits.Retain = Retention{Age: time.Hour, FailedAge: 3 * time.Hour, KeyWindow: 5 * time.Hour}
 			o.Now = func() time.Time { return now }
 		})
 		for n, name := range []string{"plain", "pinned", "failed", "keyed", "open", "young"} {
@@ -190,7 +190,7 @@ func TestRetainRemovesOldRuns(t *testing.T) {
 func TestRetainKeepsWithinBytes(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		dir := t.TempDir()
-		s := on.openAt(t, dir, func(o *Options) { o.Retain = Retention{Bytes: 2 << 20} })
+		s := on.openAt(t, dir, func(o *Options) { o.Limits.Retain = Retention{Bytes: 2 << 20} })
 		for n := range 8 {
 			sc := newScript(fmt.Sprintf("run_%d", n))
 			appendAll(t, s, sc.accepted(textOf(n, 600_000)), sc.finished(nothing))
@@ -238,9 +238,33 @@ func TestRetainSweepsFiles(t *testing.T) {
 func TestRetainReportsDamage(t *testing.T) {
 	dir := filled(t)
 	tamper(t, dir, "UPDATE content SET body = CAST('{' AS BLOB), size = 1, form = 1 WHERE n = 2")
-	s := openAt(t, dir, func(o *Options) { o.Retain = Retention{Age: time.Second} })
+	s := openAt(t, dir, func(o *Options) { o.Limits.Retain = Retention{Age: time.Second} })
 	n, err := s.Retain(context.Background())
 	assert.ErrorIs(t, err, errDamaged)
 	assert.Equal(t, 1, n.Runs)
 	require.NoError(t, s.Err())
+}
+
+// HCL-039, JRN-060: changed limits hold from the next removal and the next run on.
+func TestSetLimits(t *testing.T) {
+	now, free := start, uint64(1<<30)
+	s := openAt(t, t.TempDir(), func(o *Options) {
+		o.Now = func() time.Time { return now }
+		o.Faults.Free = func() (uint64, error) { return free, nil }
+	})
+	sc := newScript("run_1")
+	appendAll(t, s, sc.accepted(nothing), sc.finished(nothing))
+	syncRun(t, s, sc.run)
+	now = now.Add(2 * time.Hour)
+	done, err := s.Retain(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, done.Runs)
+	require.False(t, s.Full())
+	s.SetLimits(Limits{MinFree: 2 << 30, Retain: Retention{Age: time.Hour}})
+	assert.True(t, s.Full())
+	done, err = s.Retain(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, 1, done.Runs)
+	s.SetLimits(Limits{})
+	assert.False(t, s.Full())
 }

@@ -28,10 +28,7 @@ type Options struct {
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
 	NoMigrate bool
-	// MinFree is the free space in bytes below which new runs are rejected.
-	MinFree uint64
-	// Retain configures what the method Retain removes.
-	Retain Retention
+	Limits Limits // at first; SetLimits changes them
 	// QueueBytes limits the records that wait for the writer, by an estimate of
 	// their size; 0: 64 MiB. An append beyond it blocks.
 	QueueBytes int
@@ -52,11 +49,20 @@ type Options struct {
 	period time.Duration // that of the upkeep; 0: spacePeriod
 }
 
+// Limits are the settings of a store that may change while it is open.
+type Limits struct {
+	// MinFree is the free space in bytes below which new runs are rejected.
+	MinFree uint64
+	// Retain configures what the method Retain removes.
+	Retain Retention
+}
+
 const defaultQueue = 64 << 20
 
 // Store is a journal in a database. Create it with Open.
 type Store struct {
 	opts   Options
+	limits atomic.Pointer[Limits]
 	db     database
 	shared sharing     // nil: this host alone has the database
 	write  *statements // belongs to the writer
@@ -148,6 +154,7 @@ func open(ctx context.Context, opts Options, files *blobs) (_ *Store, err error)
 		stop:   make(chan struct{}),
 		upkeep: make(chan struct{}, 1),
 	}
+	s.limits.Store(&s.opts.Limits)
 	s.orphans.Store(true) // what an earlier process has left
 	defer func() {
 		if err != nil {

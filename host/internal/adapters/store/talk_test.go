@@ -457,7 +457,7 @@ func TestConversationsOfAgentsGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, func(t *testing.T, on backend) {
-				s := on.openAt(t, t.TempDir(), func(o *Options) { o.Retain = Retention{Age: time.Minute} })
+				s := on.openAt(t, t.TempDir(), func(o *Options) { o.Limits.Retain = Retention{Age: time.Minute} })
 				appendAll(t, s, newScript("run_1").whole(1)...)
 				syncRun(t, s, "run_1")
 				s.Drop("run_1")
@@ -505,7 +505,7 @@ func TestDamagedConversationsGo(t *testing.T) {
 				require.NoError(t, s.Close())
 				on.tamper(t, dir, "UPDATE sessions SET frozen = 1", fmt.Sprintf( // a start reads what is hot
 					"UPDATE conversations SET about = '{' WHERE id IN ('session/s-1', 'child', '%s', '%s')", ids[0], ids[1]))
-				s = on.openAt(t, dir, func(o *Options) { o.Retain = Retention{Age: time.Minute} })
+				s = on.openAt(t, dir, func(o *Options) { o.Limits.Retain = Retention{Age: time.Minute} })
 				require.NoError(t, remove(s))
 				gone := ids
 				if name == "session" {

@@ -22,6 +22,12 @@ func (s *Store) Since() time.Time {
 	return time.Time{}
 }
 
+// SetLimits changes the limits. They hold from the next run and the next Retain on.
+func (s *Store) SetLimits(l Limits) {
+	s.limits.Store(&l)
+	s.checkSpace()
+}
+
 // checkSpace compares the free space with the minimum. The reserve is released
 // when less than its size is left, and taken back when there is room for both.
 func (s *Store) checkSpace() {
@@ -34,7 +40,8 @@ func (s *Store) checkSpace() {
 	if err != nil {
 		return // a write on such a disk fails and says why
 	}
-	low := free < s.opts.MinFree
+	least := s.limits.Load().MinFree
+	low := free < least
 	switch {
 	case !low:
 		s.full.Store(nil)
@@ -47,7 +54,7 @@ func (s *Store) checkSpace() {
 		if err := s.reserve.release(); err != nil {
 			s.fail(err)
 		}
-	case !s.reserve.held && free >= s.opts.MinFree+reserveSize:
+	case !s.reserve.held && free >= least+reserveSize:
 		s.reserve.hold()
 	}
 	if low && !s.reserve.held {

@@ -275,7 +275,7 @@ func TestTheReserveIsNotForTheHost(t *testing.T) {
 	var free atomic.Uint64
 	free.Store(10 << 30)
 	s := openAt(t, t.TempDir(), idleUpkeep, func(o *Options) {
-		o.MinFree = 512 << 20
+		o.Limits.MinFree = 512 << 20
 		o.Faults.Free = func() (uint64, error) { return free.Load(), nil }
 	})
 	look := func(bytes uint64) {

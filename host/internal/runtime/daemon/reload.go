@@ -291,6 +291,9 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *setup.Loaded, c
 	h.queue.Configure(queueOf(g.loaded.Config))
 	h.answers.Bound(g.loaded.Cache.Bounds(time.Now))
 	h.configureRescorer(next)
+	if d.store != nil {
+		d.store.SetLimits(storeLimits(next.Store))
+	}
 	if !reflect.DeepEqual(old.Telemetry, next.Telemetry) { // else what an operator has changed stays
 		d.configureTelemetry(next.Telemetry)
 	}

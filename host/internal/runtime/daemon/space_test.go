@@ -60,11 +60,11 @@ func TestFullDataDirectory(t *testing.T) {
 func TestJournalConditionSince(t *testing.T) {
 	at := time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
 	s, err := store.Open(t.Context(), store.Options{
-		Path:    filepath.Join(t.TempDir(), "ferment.db"),
-		Now:     func() time.Time { return at },
-		MinFree: 512 << 20,
-		NoSync:  true,
-		Faults:  store.Faults{Free: func() (uint64, error) { return 0, nil }},
+		Path:   filepath.Join(t.TempDir(), "ferment.db"),
+		Now:    func() time.Time { return at },
+		Limits: store.Limits{MinFree: 512 << 20},
+		NoSync: true,
+		Faults: store.Faults{Free: func() (uint64, error) { return 0, nil }},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -80,10 +80,10 @@ func TestDroppedRecordsAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	var free atomic.Uint64
 	s, err := store.Open(t.Context(), store.Options{
-		Path:    filepath.Join(t.TempDir(), "ferment.db"),
-		MinFree: 512 << 20,
-		NoSync:  true,
-		Faults:  store.Faults{Free: func() (uint64, error) { return free.Load(), nil }},
+		Path:   filepath.Join(t.TempDir(), "ferment.db"),
+		Limits: store.Limits{MinFree: 512 << 20},
+		NoSync: true,
+		Faults: store.Faults{Free: func() (uint64, error) { return free.Load(), nil }},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = s.Close() })

@@ -76,8 +76,7 @@ func storeOptions(c *config.Config) (store.Options, error) {
 		NoSync:         !s.Sync,
 		NoMigrate:      !s.AutoMigrate,
 		AllowNetworkFS: s.AllowNetworkFS,
-		MinFree:        uint64(s.MinFree),
-		Retain:         store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size, KeyWindow: s.KeyWindow},
+		Limits:         storeLimits(s),
 	}
 	if s.DSN == nil {
 		return o, nil
@@ -90,6 +89,13 @@ func storeOptions(c *config.Config) (store.Options, error) {
 	o.Postgres = &store.Postgres{DSN: dsn, Host: id, Lease: s.Lease}
 	o.NoMigrate = true // older programs may use it (OPS-007)
 	return o, err
+}
+
+func storeLimits(s config.Store) store.Limits {
+	return store.Limits{
+		MinFree: uint64(s.MinFree),
+		Retain:  store.Retention{Age: s.Age, FailedAge: s.FailedAge, Bytes: s.Size, KeyWindow: s.KeyWindow},
+	}
 }
 
 // admits rejects new acts while there is too little space to record them

@@ -96,7 +96,7 @@ const (
 func recorded(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ferment.db")
-	s, err := store.Open(t.Context(), store.Options{Path: path, MinFree: 1})
+	s, err := store.Open(t.Context(), store.Options{Path: path, Limits: store.Limits{MinFree: 1}})
 	require.NoError(t, err)
 	done := &runScript{t: t, to: s, run: doneRun, at: recordedAt, epoch: 1}
 	done.begin("a/good")
@@ -121,7 +121,7 @@ func recorded(t *testing.T) string {
 // open opens the store of a file.
 func open(t *testing.T, path string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{Path: path, MinFree: 1})
+	s, err := store.Open(t.Context(), store.Options{Path: path, Limits: store.Limits{MinFree: 1}})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	return s
@@ -259,7 +259,7 @@ func TestNamesRuns(t *testing.T) {
 // AUTH-012: names are those of the runs in the caller's reach.
 func TestNamesRunsInReach(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ferment.db")
-	s, err := store.Open(t.Context(), store.Options{Path: path, MinFree: 1})
+	s, err := store.Open(t.Context(), store.Options{Path: path, Limits: store.Limits{MinFree: 1}})
 	require.NoError(t, err)
 	for id, who := range map[string]string{doneRun: "ann", lostRun: "bob", openRun: "eva", "run_02" + doneRun[6:]: "eva"} {
 		(&runScript{t: t, to: s, run: id, at: recordedAt, epoch: 1, principal: who}).begin("a/good")

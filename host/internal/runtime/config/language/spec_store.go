@@ -36,7 +36,7 @@ var storeBlock = Block{
 			Doc: "full: a commit survives a power failure; off: only in profile test",
 		},
 		{
-			Name: "min_free", Type: size(0, tib), Default: `"512MiB"`, Reload: ReloadHost, Serves: "JRN-006",
+			Name: "min_free", Type: size(0, tib), Default: `"512MiB"`, Reload: ReloadUse, Serves: "JRN-006",
 			Doc: "free space below which new acts are rejected, with the driver sqlite",
 		},
 		{Name: "keep_reasoning", Type: boolean, Default: `true`, Reload: ReloadUse, Serves: "TXT-001"},
@@ -59,19 +59,19 @@ var storeBlock = Block{
 	Blocks: []Block{
 		{Name: "retain", Doc: "how long finished runs are kept; the oldest go first", Attrs: []Attr{
 			{
-				Name: "age", Type: dur(time.Minute, 3650*day), Default: `"30d"`, Reload: ReloadHost, Serves: "JRN-060",
+				Name: "age", Type: dur(time.Minute, 3650*day), Default: `"30d"`, Reload: ReloadUse, Serves: "JRN-060",
 				Doc: "age of a finished run after which it is removed",
 			},
 			{
-				Name: "failed_age", Type: dur(0, 3650*day), Default: `"0s"`, Reload: ReloadHost, Serves: "JRN-060",
+				Name: "failed_age", Type: dur(0, 3650*day), Default: `"0s"`, Reload: ReloadUse, Serves: "JRN-060",
 				Doc: "the same for runs that did not complete; 0s: as age",
 			},
 			{
-				Name: "size", Type: size(mib, 1024*tib), Default: `"10GiB"`, Reload: ReloadHost, Serves: "JRN-060",
+				Name: "size", Type: size(mib, 1024*tib), Default: `"10GiB"`, Reload: ReloadUse, Serves: "JRN-060",
 				Doc: "size of all kept runs",
 			},
 			{
-				Name: "key_window", Type: dur(day, 3650*day), Default: `"24h"`, Reload: ReloadHost, Serves: "RUN-020",
+				Name: "key_window", Type: dur(day, 3650*day), Default: `"24h"`, Reload: ReloadUse, Serves: "RUN-020",
 				Doc: "how long a run with an idempotency key is kept at least",
 			},
 		}},
