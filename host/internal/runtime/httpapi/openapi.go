@@ -89,6 +89,11 @@ func describe(rows []Route, tables []*actionTable, version string) document {
 			"securitySchemes", objectOf(
 				"token", objectOf("type", "http", "scheme", "bearer", "description", "A token of a user, as \"ferment token create\" prints it."),
 				"password", objectOf("type", "http", "scheme", "basic", "description", "Login and password of a user, unless auth.basic.enabled is false."),
+				"session", objectOf("type", "apiKey", "in", "header", "name", SessionTokenHeader,
+					"description", "The token of a session, which identifies its caller."),
+				"cookie", objectOf("type", "apiKey", "in", "cookie", "name", loginCookieName,
+					"description", "The login of a browser, as POST /v1/auth/login sets it."),
+				"certificate", objectOf("type", "mutualTLS", "description", "A client certificate, if auth.client_cert is configured."),
 				"adminToken", objectOf("type", "http", "scheme", "bearer",
 					"description", "The token of one daemon process, in run/admin.token of its data directory. Only the admin socket accepts it."),
 			),
@@ -107,6 +112,18 @@ func reference(schema string) edn.Value {
 	return objectOf("$ref", "#/components/schemas/"+component(schema))
 }
 
+// security returns the alternatives of credentials of a route. Without any a caller is
+// anonymous, which may suffice unless the route is for administration.
+func security(r *Route) (all []edn.Value) {
+	if !r.admin() {
+		all = append(all, edn.MustMap())
+	}
+	for _, scheme := range []string{"token", "password", "session", "cookie", "certificate", "adminToken"} {
+		all = append(all, objectOf(scheme, edn.Vector()))
+	}
+	return all
+}
+
 func operation(r *Route) edn.Value {
 	var o object
 	o.text("operationId", operationID(r.Method, r.Path))
@@ -117,8 +134,7 @@ func operation(r *Route) edn.Value {
 	}
 	if r.Operation != OpOpen {
 		o.text("x-ferment-operation", string(r.Operation))
-		o.put("security", edn.Vector(edn.MustMap(), objectOf("token", edn.Vector()), objectOf("password", edn.Vector()),
-			objectOf("adminToken", edn.Vector())))
+		o.put("security", edn.Vector(security(r)...))
 	}
 	if r.Body != nil {
 		var content object
