@@ -359,6 +359,7 @@ func (h *hub) seal(o *opened) error {
 	if o.watch != nil {
 		o.watch.Close()
 	}
+	o.uploads.close()
 	err := o.ws.Close()
 	if err != nil {
 		h.log.Error("close", "workspace", o.root, "error", err)
