@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -167,4 +168,41 @@ func TestUnknownPolicyKey(t *testing.T) {
 	failed := b.failure("input/invalid", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :concatenate :splitter "-"}}`)
 	assert.Contains(t, failed.Message, ":splitter")
 	assert.Equal(t, "[:policy :splitter]", failed.Details.Key("path").String())
+}
+
+// WS-141, WS-112: every call that an intent makes carries the options of the request, also
+// those of stored recipes and of custom policies and orderings.
+func TestCallsCarryOptions(t *testing.T) {
+	b := start(t, map[string]string{"d/a": "1"})
+	b.call("workspace/scan", `{}`)
+	options := edn.MustRead(`{:budget {:max-usd 0.5M} :constraints {:local? true} :dispatch {:mode :first} :done {:ok? true}}`)
+	called := map[string]int{}
+	answer := func(out string) func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		return func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
+			intent, _ := c.Request.Key("task").Key("intent").AsKeyword()
+			called[intent]++
+			for key, value := range options.Entries() {
+				name, _ := key.AsKeyword()
+				assert.Equal(t, value.String(), c.Request.Key(name).String(), intent)
+			}
+			return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), edn.MustRead(out))), nil
+		}
+	}
+	b.host.Answer("context/summarize", answer(`{:text "by a model"}`))
+	b.host.Answer("eyes/join", answer(`{:text "joined"}`))
+	b.host.Answer("eyes/rank", answer(`{:ids []}`))
+	do := func(intent, input string) {
+		t.Helper()
+		response, err := b.p.Do(t.Context(), sdktest.Call{
+			Capability: intent, Input: edn.MustRead(input), Fields: options, Context: as("ann", administer),
+		})
+		require.NoError(t, err)
+		require.True(t, response.Key("error").IsNil(), response)
+	}
+	do("context/generate", `{:path "d/a" :frame/type "x" :producer :generate}`)
+	do("context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :custom :intent :eyes/join :deterministic? true}}`)
+	do("context/regenerate", `{:path "d" :recursive? true :force? true}`)
+	do("context/compose", `{:path "d" :ordering [:custom {:intent :eyes/rank}]}`)
+	do("workspace/validate", `{:rerun? true}`)
+	assert.Equal(t, map[string]int{"context/summarize": 2, "eyes/join": 3, "eyes/rank": 1}, called)
 }
