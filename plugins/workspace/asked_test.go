@@ -206,3 +206,33 @@ func TestCallsCarryOptions(t *testing.T) {
 	do("workspace/validate", `{:rerun? true}`)
 	assert.Equal(t, map[string]int{"context/summarize": 2, "eyes/join": 3, "eyes/rank": 1}, called)
 }
+
+// WS-200, WS-220: what an input asks for is done or refused: the type of a history, the
+// policy of first frames, the keys of a composition and of a target.
+func TestAskedIsDoneOrRefused(t *testing.T) {
+	b := start(t, map[string]string{"d/a": "1", "d/b": "2"})
+	b.call("workspace/scan", `{}`)
+	x := b.put("d/a", "x", "one").Key("frame/id").String()
+	b.put("d/a", "y", "two")
+	b.put("d/b", "x", "three")
+	version, _ := b.call("context/history", `{:path "d/a" :frame/type "x"}`).Key("versions").Nth(0)
+	assert.Equal(t, "["+x+"]", version.Key("frames").String())
+	version, _ = b.call("context/history", `{:path "d/a"}`).Key("versions").Nth(0)
+	assert.Equal(t, 2, version.Key("frames").Len())
+	b.fails("frame/type-invalid", "context/history", `{:path "d/a" :frame/type "a b"}`)
+
+	const first = `{:path "d" :frame/types ["x"] :missing :create :policy `
+	b.fails("input/invalid", "context/regenerate", first+`:nonsense}`)
+	b.fails("input/invalid", "context/regenerate", `{:path "d" :policy :summarize}`)
+	b.call("context/regenerate", first+`{:kind :concatenate :separator "+"}}`)
+	made, _ := b.call("context/get-node", `{:path "d"}`).Key("frames").Nth(0)
+	text, _ := made.Key("content").AsString()
+	assert.Contains(t, text, "+")
+
+	for _, key := range []string{":include #{:deleted}", ":select :history", ":content? false", ":on-error :recency"} {
+		b.fails("input/invalid", "context/compose", `{:path "d" `+key+`}`)
+	}
+	for _, target := range []string{`{:path "d/a" :type "x"}`, `{:path "d/a" :priority :soon}`, `{}`, `7`} {
+		b.fails("input/invalid", "context/generate", `{:producer :extract/text :targets [`+target+`]}`)
+	}
+}
