@@ -236,3 +236,22 @@ func TestAskedIsDoneOrRefused(t *testing.T) {
 		b.fails("input/invalid", "context/generate", `{:producer :extract/text :targets [`+target+`]}`)
 	}
 }
+
+// WS-025, WS-190: only what writes creates a store: neither a dry run of a scan, which
+// shows what the first one would add, nor a batch of reads.
+func TestReadsCreateNoStore(t *testing.T) {
+	b := start(t, map[string]string{"a": "1", "d/b": "2"})
+	seen := b.call("workspace/scan", `{:dry-run? true}`)
+	assert.Equal(t, "4", seen.Key("added").String())
+	b.call("workspace/scan", `{:dry-run? true :paths ["d"]}`)
+	b.fails("path/not-in-tree", "workspace/scan", `{:dry-run? true :paths ["none"]}`)
+	const head = `{:intent :context/get-head :input {:path "a" :frame/type "x"}}`
+	b.fails("workspace/not-found", "context/batch", `{:items [`+head+`]}`)
+	b.fails("workspace/not-found", "context/batch", `{:items [{:intent :workspace/scan :input {:dry-run? true}} `+head+`]}`)
+	require.NoDirExists(t, filepath.Join(b.root, ".ferment"))
+	done := b.call("context/batch", `{:items [{:intent :workspace/scan} `+head+`] :concurrency 1}`)
+	assert.Equal(t, "1", done.Key("ok").String())
+	item, _ := done.Key("results").Nth(0)
+	assert.Equal(t, seen.Key("added").String(), item.Key("out").Key("added").String())
+	assert.Equal(t, seen.Key("ignore/digest").String(), item.Key("out").Key("ignore/digest").String())
+}

@@ -21,7 +21,7 @@ const (
 func batchIntents() []intent {
 	return []intent{{
 		name: "context/batch", says: "Runs a list of intents, or of writes in one transaction.",
-		free: true, effects: either, writes: true, streams: true, opens: creating, run: batch,
+		free: true, effects: either, writes: true, streams: true, run: batch,
 	}}
 }
 
