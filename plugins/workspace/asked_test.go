@@ -255,3 +255,17 @@ func TestReadsCreateNoStore(t *testing.T) {
 	assert.Equal(t, seen.Key("added").String(), item.Key("out").Key("added").String())
 	assert.Equal(t, seen.Key("ignore/digest").String(), item.Key("out").Key("ignore/digest").String())
 }
+
+// WS-191: a comparison is limited to types, one or several.
+func TestDiffOfTypes(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	before := b.call("workspace/status", `{}`).Key("seq").String()
+	for _, typ := range []string{"x", "y", "z"} {
+		b.put("a", typ, "of "+typ)
+	}
+	for types, added := range map[string]int{`["x"]`: 1, `["x" "z"]`: 2, `[]`: 3} {
+		found := b.call("context/diff", `{:from `+before+` :frame/types `+types+`}`)
+		assert.Equal(t, added, found.Key("frames").Key("added").Len(), types)
+	}
+}
