@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,6 +138,46 @@ func TestOpenerIsCanceled(t *testing.T) {
 	require.ErrorIs(t, <-opener, contract.OfType("canceled"))
 	close(log.proceed)
 	require.NoError(t, <-waiter)
+	require.NoError(t, h.close(t.Context()))
+}
+
+// WS-201: an index that is rebuilt is counted, by whatever it was found unusable: an
+// opening or a repair. A repair that rebuilds none is not.
+func TestRebuildsAreCounted(t *testing.T) {
+	root := t.TempDir()
+	cfg := defaults
+	cfg.AllowedRoots = []string{root}
+	agents, err := agent.New(nil, anyModel)
+	require.NoError(t, err)
+	h := newHub(t.Context(), cfg, agents, nil, time.Now, sdk.Logger(t.Context()))
+	var rebuilds atomic.Int64
+	h.rebuilt = func() { rebuilds.Add(1) }
+	at, err := h.locate(root)
+	require.NoError(t, err)
+	index := filepath.Join(store.DataDir(root), "index.db")
+	reopen := func(want int64) {
+		t.Helper()
+		_, release, err := h.acquire(t.Context(), root, creating, "b3")
+		require.NoError(t, err)
+		release()
+		ran, err := h.whileClosed(at, func() error { return nil })
+		require.NoError(t, err)
+		require.True(t, ran)
+		assert.Equal(t, want, rebuilds.Load())
+	}
+	reopen(0)
+	require.NoError(t, os.Remove(index))
+	reopen(1)
+	reopen(1)
+	repair := func(want int64) {
+		t.Helper()
+		_, err := store.Repair(t.Context(), at.data, h.options(at, "b3").Store, true)
+		require.NoError(t, err)
+		assert.Equal(t, want, rebuilds.Load())
+	}
+	repair(1)
+	require.NoError(t, os.WriteFile(index, []byte("garbage"), 0o600))
+	repair(2)
 	require.NoError(t, h.close(t.Context()))
 }
 
