@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"os"
 	"path/filepath"
 	"testing"
@@ -268,4 +269,15 @@ func TestDiffOfTypes(t *testing.T) {
 		found := b.call("context/diff", `{:from `+before+` :frame/types `+types+`}`)
 		assert.Equal(t, added, found.Key("frames").Key("added").Len(), types)
 	}
+}
+
+// WS-002, WS-033: the rule of a path that is not UTF-8 is found.
+func TestExplainPathThatIsNotText(t *testing.T) {
+	b := start(t, map[string]string{".gitignore": "d/b*\n", "d/a": "1"})
+	b.call("workspace/scan", `{}`)
+	raw := base64.RawURLEncoding.EncodeToString([]byte("d/b\xffad2"))
+	found := b.call("workspace/ignore", `{:op :explain :path/b64 "`+raw+`"}`)
+	assert.Equal(t, `true ".gitignore" 1`, found.Key("ignored?").String()+" "+found.Key("source").String()+" "+found.Key("line").String())
+	b.fails("input/invalid", "workspace/ignore", `{:op :explain :path "d/a" :path/b64 "`+raw+`"}`)
+	b.fails("input/invalid", "workspace/ignore", `{:op :explain}`)
 }

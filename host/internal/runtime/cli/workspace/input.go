@@ -90,14 +90,10 @@ func patterns(_ *invocation, input edn.Value, args []string) (edn.Value, error) 
 
 // explained reads a path that need not exist; a slash at its end means a directory.
 func explained(in *invocation, input edn.Value, args []string) (edn.Value, error) {
-	path, err := in.at.path(args[0])
-	if err != nil {
-		return edn.Nil(), err
-	}
 	if strings.HasSuffix(args[0], "/") {
 		input = input.AssocKey("directory?", edn.Bool(true))
 	}
-	return input.AssocKey("path", edn.Text(path)), nil
+	return in.at.pathInto(input, args[0])
 }
 
 func dataDir(in *invocation, input edn.Value) (edn.Value, error) {

@@ -135,3 +135,28 @@ func TestCompletionOfNodes(t *testing.T) {
 	d.dir = t.TempDir()
 	assert.Equal(t, "src/", offered("context", "get-node", "--workspace", d.root, "sr"))
 }
+
+// WS-002: a path that is not UTF-8 is explained by its bytes, and refused where only text
+// can be sent.
+func TestPathsThatAreNotText(t *testing.T) {
+	d := newDesk(t)
+	e := answers(`{:ignored? true}`)
+	require.NoError(t, d.run(e, "edn", "workspace", "ignore", "explain", "d/b\xffad2/").err)
+	input := e.requests[0].Key("input")
+	raw, _ := input.Key("path/b64").AsString()
+	b, err := base64.RawURLEncoding.DecodeString(raw)
+	require.NoError(t, err)
+	assert.Equal(t, "d/b\xffad2", string(b))
+	assert.True(t, input.Key("directory?").Truthy())
+	for _, args := range [][]string{
+		{"workspace", "scan", "--path", "b\xff"},
+		{"workspace", "export", "--path", "b\xff", "--out", "x"},
+		{"context", "report", "--path", "b\xff"},
+		{"context", "regenerate", "--stop-at", "b\xff"},
+		{"context", "regenerate", "--up", "./b\xff"},
+	} {
+		e := answers("{}")
+		assert.ErrorContains(t, d.run(e, "edn", args...).err, "not UTF-8", args)
+		assert.Empty(t, e.requests)
+	}
+}
