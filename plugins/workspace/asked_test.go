@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -280,4 +281,14 @@ func TestExplainPathThatIsNotText(t *testing.T) {
 	assert.Equal(t, `true ".gitignore" 1`, found.Key("ignored?").String()+" "+found.Key("source").String()+" "+found.Key("line").String())
 	b.fails("input/invalid", "workspace/ignore", `{:op :explain :path "d/a" :path/b64 "`+raw+`"}`)
 	b.fails("input/invalid", "workspace/ignore", `{:op :explain}`)
+}
+
+// WS-230: the setting max_batch limits the items of a batch.
+func TestMaxBatch(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"}, func(cfg map[string]any) { cfg["max-batch"] = 2 })
+	b.call("workspace/scan", `{}`)
+	const item = `{:intent :workspace/status} `
+	assert.Equal(t, "2", b.call("context/batch", `{:items [`+strings.Repeat(item, 2)+`]}`).Key("ok").String())
+	failed := b.failure("limit/exceeded", "context/batch", `{:items [`+strings.Repeat(item, 3)+`]}`)
+	assert.Equal(t, ":batch 2", failed.Details.Key("limit").String()+" "+failed.Details.Key("max").String())
 }
