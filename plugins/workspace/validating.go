@@ -21,7 +21,8 @@ func validatingIntents() []intent {
 
 // validate checks a store. One that no request has opened is verified as it lies
 // on the disk: opening it would rebuild what is damaged before it is reported
-// (WS-171).
+// (WS-171). It changes nothing but one file: damage of the log is recorded in
+// quarantine/damage, so that writes are refused until a repair (see store.MarkDamage).
 func validate(ctx context.Context, r *request) (edn.Value, error) {
 	check := store.Check{Agents: r.knowsAgent, Progress: r.progress("validate", "transactions")}
 	if r.word("level") == "quick" {
