@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/sdktest"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -167,4 +170,125 @@ func TestUnknownPolicyKey(t *testing.T) {
 	failed := b.failure("input/invalid", "context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :concatenate :splitter "-"}}`)
 	assert.Contains(t, failed.Message, ":splitter")
 	assert.Equal(t, "[:policy :splitter]", failed.Details.Key("path").String())
+}
+
+// WS-141, WS-112: every call that an intent makes carries the options of the request, also
+// those of stored recipes and of custom policies and orderings.
+func TestCallsCarryOptions(t *testing.T) {
+	b := start(t, map[string]string{"d/a": "1"})
+	b.call("workspace/scan", `{}`)
+	options := edn.MustRead(`{:budget {:max-usd 0.5M} :constraints {:local? true} :dispatch {:mode :first} :done {:ok? true}}`)
+	called := map[string]int{}
+	answer := func(out string) func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		return func(_ context.Context, c wire.Call, _ *wire.Emitter) (edn.Value, error) {
+			intent, _ := c.Request.Key("task").Key("intent").AsKeyword()
+			called[intent]++
+			for key, value := range options.Entries() {
+				name, _ := key.AsKeyword()
+				assert.Equal(t, value.String(), c.Request.Key(name).String(), intent)
+			}
+			return edn.MustMap(edn.K("result"), edn.MustMap(edn.K("type"), edn.K("value"), edn.K("out"), edn.MustRead(out))), nil
+		}
+	}
+	b.host.Answer("context/summarize", answer(`{:text "by a model"}`))
+	b.host.Answer("eyes/join", answer(`{:text "joined"}`))
+	b.host.Answer("eyes/rank", answer(`{:ids []}`))
+	do := func(intent, input string) {
+		t.Helper()
+		response, err := b.p.Do(t.Context(), sdktest.Call{
+			Capability: intent, Input: edn.MustRead(input), Fields: options, Context: as("ann", administer),
+		})
+		require.NoError(t, err)
+		require.True(t, response.Key("error").IsNil(), response)
+	}
+	do("context/generate", `{:path "d/a" :frame/type "x" :producer :generate}`)
+	do("context/synthesize", `{:path "d" :frame/type "x" :policy {:kind :custom :intent :eyes/join :deterministic? true}}`)
+	do("context/regenerate", `{:path "d" :recursive? true :force? true}`)
+	do("context/compose", `{:path "d" :ordering [:custom {:intent :eyes/rank}]}`)
+	do("workspace/validate", `{:rerun? true}`)
+	assert.Equal(t, map[string]int{"context/summarize": 2, "eyes/join": 3, "eyes/rank": 1}, called)
+}
+
+// WS-200, WS-220: what an input asks for is done or refused: the type of a history, the
+// policy of first frames, the keys of a composition and of a target.
+func TestAskedIsDoneOrRefused(t *testing.T) {
+	b := start(t, map[string]string{"d/a": "1", "d/b": "2"})
+	b.call("workspace/scan", `{}`)
+	x := b.put("d/a", "x", "one").Key("frame/id").String()
+	b.put("d/a", "y", "two")
+	b.put("d/b", "x", "three")
+	version, _ := b.call("context/history", `{:path "d/a" :frame/type "x"}`).Key("versions").Nth(0)
+	assert.Equal(t, "["+x+"]", version.Key("frames").String())
+	version, _ = b.call("context/history", `{:path "d/a"}`).Key("versions").Nth(0)
+	assert.Equal(t, 2, version.Key("frames").Len())
+	b.fails("frame/type-invalid", "context/history", `{:path "d/a" :frame/type "a b"}`)
+
+	const first = `{:path "d" :frame/types ["x"] :missing :create :policy `
+	b.fails("input/invalid", "context/regenerate", first+`:nonsense}`)
+	b.fails("input/invalid", "context/regenerate", `{:path "d" :policy :summarize}`)
+	b.call("context/regenerate", first+`{:kind :concatenate :separator "+"}}`)
+	made, _ := b.call("context/get-node", `{:path "d"}`).Key("frames").Nth(0)
+	text, _ := made.Key("content").AsString()
+	assert.Contains(t, text, "+")
+
+	for _, key := range []string{":include #{:deleted}", ":select :history", ":content? false", ":on-error :recency"} {
+		b.fails("input/invalid", "context/compose", `{:path "d" `+key+`}`)
+	}
+	for _, target := range []string{`{:path "d/a" :type "x"}`, `{:path "d/a" :priority :soon}`, `{}`, `7`} {
+		b.fails("input/invalid", "context/generate", `{:producer :extract/text :targets [`+target+`]}`)
+	}
+}
+
+// WS-025, WS-190: only what writes creates a store: neither a dry run of a scan, which
+// shows what the first one would add, nor a batch of reads.
+func TestReadsCreateNoStore(t *testing.T) {
+	b := start(t, map[string]string{"a": "1", "d/b": "2"})
+	seen := b.call("workspace/scan", `{:dry-run? true}`)
+	assert.Equal(t, "4", seen.Key("added").String())
+	b.call("workspace/scan", `{:dry-run? true :paths ["d"]}`)
+	b.fails("path/not-in-tree", "workspace/scan", `{:dry-run? true :paths ["none"]}`)
+	const head = `{:intent :context/get-head :input {:path "a" :frame/type "x"}}`
+	b.fails("workspace/not-found", "context/batch", `{:items [`+head+`]}`)
+	b.fails("workspace/not-found", "context/batch", `{:items [{:intent :workspace/scan :input {:dry-run? true}} `+head+`]}`)
+	require.NoDirExists(t, filepath.Join(b.root, ".ferment"))
+	done := b.call("context/batch", `{:items [{:intent :workspace/scan} `+head+`] :concurrency 1}`)
+	assert.Equal(t, "1", done.Key("ok").String())
+	item, _ := done.Key("results").Nth(0)
+	assert.Equal(t, seen.Key("added").String(), item.Key("out").Key("added").String())
+	assert.Equal(t, seen.Key("ignore/digest").String(), item.Key("out").Key("ignore/digest").String())
+}
+
+// WS-191: a comparison is limited to types, one or several.
+func TestDiffOfTypes(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"})
+	b.call("workspace/scan", `{}`)
+	before := b.call("workspace/status", `{}`).Key("seq").String()
+	for _, typ := range []string{"x", "y", "z"} {
+		b.put("a", typ, "of "+typ)
+	}
+	for types, added := range map[string]int{`["x"]`: 1, `["x" "z"]`: 2, `[]`: 3} {
+		found := b.call("context/diff", `{:from `+before+` :frame/types `+types+`}`)
+		assert.Equal(t, added, found.Key("frames").Key("added").Len(), types)
+	}
+}
+
+// WS-002, WS-033: the rule of a path that is not UTF-8 is found.
+func TestExplainPathThatIsNotText(t *testing.T) {
+	b := start(t, map[string]string{".gitignore": "d/b*\n", "d/a": "1"})
+	b.call("workspace/scan", `{}`)
+	raw := base64.RawURLEncoding.EncodeToString([]byte("d/b\xffad2"))
+	found := b.call("workspace/ignore", `{:op :explain :path/b64 "`+raw+`"}`)
+	assert.Equal(t, `true ".gitignore" 1`, found.Key("ignored?").String()+" "+found.Key("source").String()+" "+found.Key("line").String())
+	b.fails("input/invalid", "workspace/ignore", `{:op :explain :path "d/a" :path/b64 "`+raw+`"}`)
+	b.fails("input/invalid", "workspace/ignore", `{:op :explain}`)
+}
+
+// WS-230: the setting max_batch limits the items of a batch.
+func TestMaxBatch(t *testing.T) {
+	b := start(t, map[string]string{"a": "1"}, func(cfg map[string]any) { cfg["max-batch"] = 2 })
+	b.call("workspace/scan", `{}`)
+	const item = `{:intent :workspace/status} `
+	assert.Equal(t, "2", b.call("context/batch", `{:items [`+strings.Repeat(item, 2)+`]}`).Key("ok").String())
+	failed := b.failure("limit/exceeded", "context/batch", `{:items [`+strings.Repeat(item, 3)+`]}`)
+	assert.Equal(t, ":batch 2", failed.Details.Key("limit").String()+" "+failed.Details.Key("max").String())
 }

@@ -11,17 +11,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Bounds of a batch.
-const (
-	batchItems       = 1000
-	batchConcurrency = 4
-)
+// batchConcurrency is how many items of a batch run at a time by default.
+const batchConcurrency = 4
 
 // batchIntents run other intents.
 func batchIntents() []intent {
 	return []intent{{
 		name: "context/batch", says: "Runs a list of intents, or of writes in one transaction.",
-		free: true, effects: either, writes: true, streams: true, opens: creating, run: batch,
+		free: true, effects: either, writes: true, streams: true, run: batch,
 	}}
 }
 
@@ -33,9 +30,10 @@ type writing struct {
 
 // batch runs its items, each with its own checks of agent and input (WS-190).
 func batch(ctx context.Context, r *request) (edn.Value, error) {
-	if n := r.in.Key("items").Len(); n > batchItems {
-		return edn.Nil(), contract.Errorf("limit/exceeded", "the batch has %d items, more than %d", n, batchItems).
-			WithDetail("limit", edn.K("batch")).WithDetail("max", edn.Int(batchItems))
+	if n, most := r.in.Key("items").Len(), r.cfg.MaxBatch; n > most {
+		return edn.Nil(), contract.Errorf("limit/exceeded", "the batch has %d items, more than %d", n, most).
+			WithDetail("limit", edn.K("batch")).WithDetail("max", number(most)).
+			WithHint("divide it, or raise max_batch in the config block of the plugin")
 	}
 	items := make([]*request, 0, r.in.Key("items").Len())
 	for v := range r.in.Key("items").Elems() {

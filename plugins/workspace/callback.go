@@ -49,12 +49,12 @@ func (r *request) ask(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
 		return sdk.Answer{}, ownTarget(a.Intent)
 	}
 	r.server.meter.callbacks.Add(1)
-	a.Fields = unlimited(a.Fields)
 	return r.server.call(ctx, a)
 }
 
-// call calls an intent within a span.
+// call calls an intent within a span, with the options of the request that ctx is of.
 func (s *server) call(ctx context.Context, a sdk.Ask) (sdk.Answer, error) {
+	a.Fields = unlimited(callOptions(ctx))
 	end := s.meter.span(ctx, "callback", a.Intent)
 	answer, err := sdk.HostFrom(ctx).Invoke(ctx, a)
 	end(err)
@@ -83,9 +83,6 @@ const longest = 24 * 60 * 60 * 1000
 // unlimited gives a call of another intent no deadline of its own: the host bounds
 // it by that of the request, which can be longer than the usual one of a call.
 func unlimited(fields edn.Value) edn.Value {
-	if !fields.IsMap() {
-		fields = edn.MustMap()
-	}
 	return fields.AssocKey("deadline-ms", edn.Int(longest))
 }
 
@@ -95,7 +92,7 @@ func (s *server) invokeHost(ctx context.Context, c derive.Call) (*derive.Answer,
 		return nil, ownTarget(c.Intent)
 	}
 	s.meter.modelCalls.Add(1)
-	a := sdk.Ask{Intent: c.Intent, Input: c.Input, Fields: unlimited(c.Options), Capability: c.CapID}
+	a := sdk.Ask{Intent: c.Intent, Input: c.Input, Capability: c.CapID}
 	if c.Delta != nil {
 		a.OnDelta = func(piece edn.Value) {
 			if text, ok := piece.Key("text").AsString(); ok {

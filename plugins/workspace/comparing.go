@@ -5,7 +5,6 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
 	"github.com/fermenthq/ferment/plugins/workspace/core/report"
@@ -68,11 +67,8 @@ func diff(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	types := r.texts("frame/types")
-	if len(types) > 1 {
-		return edn.Nil(), invalid(edn.Vector(edn.K("frame/types")), "a comparison is about one type or all, not %d", len(types))
-	}
-	found, err := report.Diff(ctx, older, newer, report.DiffRequest{Path: path, Type: strings.Join(types, ""), Content: r.flag("content?")})
+	asked := report.DiffRequest{Path: path, Types: r.texts("frame/types"), Content: r.flag("content?")}
+	found, err := report.Diff(ctx, older, newer, asked)
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -108,7 +108,8 @@ func (r *request) regeneration(ctx context.Context) (q derive.RegenerateRequest,
 	if err != nil {
 		return q, err
 	}
-	q.CreateMissing = missing == "create"
+	q.CreateMissing, q.Policy = missing == "create", r.in.Key("policy")
+	q.Concurrency = r.concurrency()
 	generated, err := oneOf(r, "generated", "call", "skip")
 	q.SkipGenerated = generated == "skip"
 	return q, err
@@ -286,9 +287,7 @@ func (r *request) generation(ctx context.Context) (q derive.GenerateRequest, err
 	if ownTargets[q.Intent] {
 		return q, ownTarget(q.Intent)
 	}
-	if n, ok := r.in.Key("concurrency").AsInt(); ok {
-		q.Concurrency = int(n)
-	}
+	q.Concurrency = r.concurrency()
 	if q.OnFailure, err = oneOf(r, "on-failure", derive.Continue, derive.StopLevel, derive.Stop); err != nil {
 		return q, err
 	}
@@ -298,6 +297,12 @@ func (r *request) generation(ctx context.Context) (q derive.GenerateRequest, err
 	}
 	q.Targets, err = r.targets(ctx, priority)
 	return q, err
+}
+
+// concurrency returns the number of calls at a time, 0 for that of the settings.
+func (r *request) concurrency() int {
+	n, _ := r.in.Key("concurrency").AsInt()
+	return int(n)
 }
 
 // model returns the id of the model of the input, which is a text or a handle.

@@ -43,6 +43,7 @@ type hub struct {
 	invoke     derive.Invoke
 	now        func() time.Time
 	log        *slog.Logger
+	rebuilt    func() // called for each index that was rebuilt; may be nil
 	git        git.Environment
 
 	mu     sync.Mutex
@@ -306,6 +307,8 @@ func (h *hub) options(at place, scheme string) core.Options {
 		Store: store.Options{
 			Now:  func() int64 { return h.now().UnixNano() },
 			Warn: func(message string) { h.log.Warn(message, "workspace", at.root) },
+
+			Rebuilt: h.rebuilt,
 		},
 	}
 }
@@ -359,6 +362,7 @@ func (h *hub) seal(o *opened) error {
 	if o.watch != nil {
 		o.watch.Close()
 	}
+	o.uploads.close()
 	err := o.ws.Close()
 	if err != nil {
 		h.log.Error("close", "workspace", o.root, "error", err)

@@ -4,11 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,6 +138,46 @@ func TestOpenerIsCanceled(t *testing.T) {
 	require.ErrorIs(t, <-opener, contract.OfType("canceled"))
 	close(log.proceed)
 	require.NoError(t, <-waiter)
+	require.NoError(t, h.close(t.Context()))
+}
+
+// WS-201: an index that is rebuilt is counted, by whatever it was found unusable: an
+// opening or a repair. A repair that rebuilds none is not.
+func TestRebuildsAreCounted(t *testing.T) {
+	root := t.TempDir()
+	cfg := defaults
+	cfg.AllowedRoots = []string{root}
+	agents, err := agent.New(nil, anyModel)
+	require.NoError(t, err)
+	h := newHub(t.Context(), cfg, agents, nil, time.Now, sdk.Logger(t.Context()))
+	var rebuilds atomic.Int64
+	h.rebuilt = func() { rebuilds.Add(1) }
+	at, err := h.locate(root)
+	require.NoError(t, err)
+	index := filepath.Join(store.DataDir(root), "index.db")
+	reopen := func(want int64) {
+		t.Helper()
+		_, release, err := h.acquire(t.Context(), root, creating, "b3")
+		require.NoError(t, err)
+		release()
+		ran, err := h.whileClosed(at, func() error { return nil })
+		require.NoError(t, err)
+		require.True(t, ran)
+		assert.Equal(t, want, rebuilds.Load())
+	}
+	reopen(0)
+	require.NoError(t, os.Remove(index))
+	reopen(1)
+	reopen(1)
+	repair := func(want int64) {
+		t.Helper()
+		_, err := store.Repair(t.Context(), at.data, h.options(at, "b3").Store, true)
+		require.NoError(t, err)
+		assert.Equal(t, want, rebuilds.Load())
+	}
+	repair(1)
+	require.NoError(t, os.WriteFile(index, []byte("garbage"), 0o600))
+	repair(2)
 	require.NoError(t, h.close(t.Context()))
 }
 
@@ -277,39 +320,84 @@ func uploadExport(t *testing.T, file []byte, blob string) {
 	b.fails("import/invalid", "workspace/import", whole)
 }
 
-// TestUploads: an upload has a largest size, and a third one makes room by removing the
-// oldest.
+// TestUploads: a third upload makes room by removing the oldest, and a part is there once.
 func TestUploads(t *testing.T) {
 	var u uploads
+	defer u.close()
 	for _, blob := range []string{"a", "b", "c"} {
 		n, err := u.add(blob, 0, []byte(blob))
 		require.NoError(t, err)
-		assert.Equal(t, 1, n)
+		assert.Equal(t, int64(1), n)
 	}
-	refused := func(blob string, at int, part []byte, want string) {
+	refused := func(blob string, at int64, part []byte, want string) {
 		t.Helper()
 		_, err := u.add(blob, at, part)
 		require.ErrorIs(t, err, contract.OfType(want))
 	}
+	content := func(blob string) (got string, err error) {
+		err = u.read(blob, func(r io.Reader) error {
+			b, err := io.ReadAll(r)
+			got = string(b)
+			return err
+		})
+		return got, err
+	}
 	refused("d", 1, []byte("d"), "input/invalid")
-	refused("d", 0, make([]byte, maxImported+1), "limit/exceeded")
-	refused("c", 1, make([]byte, maxImported), "limit/exceeded")
-	_, err := u.content("a")
+	_, err := content("a")
 	require.ErrorIs(t, err, contract.OfType("import/invalid"))
-	got, err := u.content("b")
+	got, err := content("b")
 	require.NoError(t, err)
-	assert.Equal(t, "b", string(got))
+	assert.Equal(t, "b", got)
 	n, err := u.add("b", 0, []byte("other"))
 	require.NoError(t, err)
-	assert.Equal(t, 5, n)
-	assert.Equal(t, "b", string(got), "who reads it keeps it")
+	assert.Equal(t, int64(5), n)
 	refused("b", 3, []byte("ER"), "input/invalid")
 	n, err = u.add("b", 3, []byte("er than before"))
 	require.NoError(t, err)
-	assert.Equal(t, len("other than before"), n)
+	assert.Equal(t, int64(len("other than before")), n)
+	got, err = content("b")
+	require.NoError(t, err)
+	assert.Equal(t, "other than before", got)
+	n, err = u.add("b", 0, []byte("short"))
+	require.NoError(t, err)
+	assert.Equal(t, int64(5), n, "it begins anew")
 	u.drop("c")
-	_, err = u.content("c")
+	_, err = content("c")
 	require.ErrorIs(t, err, contract.OfType("import/invalid"))
+}
+
+// WS-174: what a workspace exports can be imported, however large it is: from a file, and
+// in parts.
+func TestLargeBackup(t *testing.T) {
+	b := scannedBench(t, fourFiles, func(cfg map[string]any) { cfg["max-frame"] = 7 << 20 })
+	const frames = 10
+	for i := range frames {
+		b.put("top.txt", fmt.Sprint("note-", i), strings.Repeat(fmt.Sprint(i, " and more text, \n"), 7<<20/18))
+	}
+	var file []byte
+	response, err := b.p.Do(t.Context(), callOf("workspace/export", `{:chunks? true}`, func(e wire.Event) {
+		if chunk, ok := e.Value.Key("content/b64").AsString(); ok && e.Kind == wire.Delta {
+			part, err := base64.StdEncoding.DecodeString(chunk)
+			assert.NoError(t, err)
+			file = append(file, part...)
+		}
+	}))
+	require.NoError(t, err)
+	require.Greater(t, len(file), 64<<20)
+	exported := response.Key("result").Key("out")
+	other := scannedBench(t, fourFiles)
+	path := filepath.Join(other.root, ".ferment", "all.frm")
+	require.NoError(t, os.WriteFile(path, file, 0o600))
+	other.call("context/diff", fmt.Sprintf(`{:from {:file %q :blob %s}}`, path, exported.Key("blob")))
+	at := 0
+	for part := range slices.Chunk(file, 5<<20) {
+		other.call("workspace/import", fmt.Sprintf(`{:blob %s :offset %d :content/b64 %q}`,
+			exported.Key("blob"), at, base64.StdEncoding.EncodeToString(part)))
+		at += len(part)
+	}
+	whole := fmt.Sprintf(`{:blob %s}`, exported.Key("blob"))
+	assert.Equal(t, fmt.Sprint(frames), other.call("workspace/import", whole).Key("imported").String())
+	assert.Equal(t, exported.Key("state-root").String(), other.call("workspace/status", `{}`).Key("state-root").String())
 }
 
 // invoker calls intents of a plugin process as a host does.

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -19,11 +20,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Bounds of exports and imports.
+// Bounds of the parts of an export.
 const (
-	chunkBytes  = 512 << 10 // of one delta
-	maxInline   = 4 << 20   // of an export in one answer, where base64 makes it a third larger
-	maxImported = 64 << 20  // of a file to import
+	chunkBytes = 512 << 10 // of one delta
+	maxInline  = 4 << 20   // of an export in one answer, where base64 makes it a third larger
 )
 
 // movingIntents move frames between stores.
@@ -183,11 +183,8 @@ func (r *request) upload() (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	offset, _ := r.in.Key("offset").AsInt()
-	if offset > maxImported {
-		offset = maxImported // which is refused below
-	}
-	received, err := r.uploads.add(r.text("blob"), int(offset), part)
-	return edn.MustMap(edn.K("received"), number(received)), err
+	received, err := r.uploads.add(r.text("blob"), offset, part)
+	return edn.MustMap(edn.K("received"), edn.Int(received)), err
 }
 
 func decodeExport(encoded string) ([]byte, error) {
@@ -208,59 +205,85 @@ func (r *request) bundle(in edn.Value, at ...edn.Value) (*store.Bundle, error) {
 		return nil, invalid(edn.Vector(append(at, edn.K("content/b64"))...),
 			"expected one of :content/b64, :file and :blob")
 	}
-	var content []byte
-	var err error
+	var bundle *store.Bundle
+	read := func(content io.Reader) (err error) {
+		bundle, err = readBundle(content, cmp.Or(name, want), want)
+		return err
+	}
 	switch {
 	case name != "":
-		content, err = r.readExport(name)
+		return bundle, r.readExport(name, read)
 	case sent:
-		content, err = decodeExport(encoded)
-	default:
-		content, err = r.uploads.content(want)
-	}
-	if err != nil {
-		return nil, err
-	}
-	sum := blake3.Sum256(content)
-	if want != "" && want != "b3:"+hex.EncodeToString(sum[:]) {
-		if name == "" && !sent {
-			r.uploads.drop(want)
+		content, err := decodeExport(encoded)
+		if err == nil {
+			err = read(bytes.NewReader(content))
 		}
-		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, not %s", sum, want)
+		return bundle, err
 	}
-	if len(content) == 0 {
-		return nil, contract.Errorf("import/invalid", "the file is empty, expected an export of a workspace").
-			WithOp("import", cmp.Or(name, want))
+	err := r.uploads.read(want, read)
+	if err != nil {
+		r.uploads.drop(want)
 	}
-	return store.ReadExport(bytes.NewReader(content))
+	return bundle, err
 }
 
-// readExport reads a file, which must lie below the allowed roots after links
-// are resolved.
-func (r *request) readExport(name string) ([]byte, error) {
+// readBundle reads and verifies an export, of which a hash may be expected.
+func readBundle(content io.Reader, name, want string) (*store.Bundle, error) {
+	hash := blake3.New(32, nil)
+	in := &countingReader{in: io.TeeReader(content, hash)}
+	bundle, err := store.ReadExport(in)
+	if want != "" { // an export that does not verify was not read to its end
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", name)
+		}
+	}
+	sum := hash.Sum(nil)
+	switch {
+	case want != "" && want != "b3:"+hex.EncodeToString(sum):
+		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, not %s", sum, want)
+	case in.read == 0:
+		return nil, contract.Errorf("import/invalid", "the file is empty, expected an export of a workspace").
+			WithOp("import", name)
+	}
+	return bundle, err
+}
+
+// countingReader counts the bytes that were read.
+type countingReader struct {
+	in   io.Reader
+	read int64
+}
+
+// Read implements io.Reader.
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	c.read += int64(n)
+	return n, err
+}
+
+// readExport passes a file to a function. The file must lie below the allowed roots
+// after links are resolved.
+func (r *request) readExport(name string, use func(io.Reader) error) error {
 	if _, err := scan.Resolve(filepath.Dir(name), r.cfg.AllowedRoots); err != nil {
 		if errors.Is(err, contract.OfType("workspace/root-denied")) {
 			err = contract.AsError(err).WithOp("import", name).
 				WithHint("send the file in parts to :workspace/import, as `ferment workspace import` does, or copy it below one of these roots")
 		}
-		return nil, err
+		return err
 	}
 	info, err := os.Lstat(name)
 	if err == nil && !info.Mode().IsRegular() {
-		return nil, contract.Errorf("import/invalid", "it is not a regular file").WithOp("import", name)
+		return contract.Errorf("import/invalid", "it is not a regular file").WithOp("import", name)
 	}
-	if err == nil && info.Size() > maxImported {
-		return nil, contract.Errorf("limit/exceeded", "the file has %d bytes, more than %d", info.Size(), int64(maxImported)).
-			WithOp("import", name).WithDetail("limit", edn.K("import")).WithDetail("max", edn.Int(maxImported))
-	}
-	var content []byte
+	var f *os.File
 	if err == nil {
-		content, err = os.ReadFile(name)
+		f, err = os.Open(name)
 	}
 	if err != nil {
-		return nil, contract.Errorf("import/invalid", "%w", err).WithOp("import", name)
+		return contract.Errorf("import/invalid", "%w", err).WithOp("import", name)
 	}
-	return content, nil
+	defer func() { _ = f.Close() }()
+	return use(f)
 }
 
 func conflicts(list []store.Conflict) edn.Value {

@@ -121,6 +121,7 @@ func (s *server) start(ctx context.Context, cfg settings) error {
 		return err
 	}
 	h := newHub(sdk.Lifetime(ctx), cfg, agents, s.invokeHost, s.now, sdk.Logger(ctx))
+	h.rebuilt = func() { s.meter.rebuilds.Add(1) }
 	s.run.Store(&running{cfg: cfg, agents: agents, views: views, hub: h})
 	go h.sweepUntil(sdk.Lifetime(ctx))
 	return nil

@@ -91,7 +91,15 @@ func history(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	return r.read(ctx, func(v *store.Snapshot) (any, error) { return view.HistoryOf(ctx, v, ref, limit, r.text("cursor")) })
+	frameType := r.text("frame/type")
+	if frameType != "" {
+		if err := store.CheckFrameType(frameType); err != nil {
+			return edn.Nil(), err
+		}
+	}
+	return r.read(ctx, func(v *store.Snapshot) (any, error) {
+		return view.HistoryOf(ctx, v, ref, frameType, limit, r.text("cursor"))
+	})
 }
 
 // compose collects frames of several nodes (WS-130).

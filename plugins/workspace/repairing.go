@@ -44,9 +44,6 @@ func repair(ctx context.Context, r *request) (edn.Value, error) {
 	case !ran:
 		return edn.Nil(), contract.Errorf("store/locked", "other requests use the workspace").WithOp("repair", at.root)
 	}
-	if apply {
-		r.server.meter.rebuilds.Add(1)
-	}
 	var out edn.MapBuilder
 	out.Key("seq", edn.Int(0))
 	steps := make([]string, len(done.Steps))

@@ -62,6 +62,9 @@ func (s *server) answer(ctx context.Context, running *running, i *intent, in edn
 		return r.perform(ctx)
 	}
 	release, err := r.open(ctx)
+	if i.absent != nil && r.flag("dry-run?") && errors.Is(err, contract.OfType("workspace/not-found")) {
+		return i.absent(ctx, r)
+	}
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -165,17 +168,35 @@ func (r *request) open(ctx context.Context) (release func(), err error) {
 	}
 	var o *opened
 	if r.reads() {
-		if o, release, err = r.hub.acquire(ctx, r.common.Workspace, r.intent.opens, scheme); errors.Is(err, contract.OfType("store/locked")) {
+		if o, release, err = r.hub.acquire(ctx, r.common.Workspace, r.opens(), scheme); errors.Is(err, contract.OfType("store/locked")) {
 			o, release, err = r.hub.follow(ctx, r.common.Workspace)
 		}
 	} else {
-		o, release, err = r.hub.acquirePatient(ctx, r.common.Workspace, r.intent.opens, scheme)
+		o, release, err = r.hub.acquirePatient(ctx, r.common.Workspace, r.opens(), scheme)
 	}
 	if err != nil {
 		return nil, err
 	}
 	r.opened = o
 	return release, nil
+}
+
+// opens returns how the request opens its workspace. A dry run creates no store, and a
+// batch only if one of its items does.
+func (r *request) opens() opening {
+	if r.intent.opens == creating && r.flag("dry-run?") {
+		return existing
+	}
+	if r.intent.name != "context/batch" {
+		return r.intent.opens
+	}
+	for item := range r.in.Key("items").Elems() {
+		name, _ := item.Key("intent").AsKeyword()
+		if i := r.server.table[name]; i != nil && i.opens == creating && !item.Key("input").Key("dry-run?").Truthy() {
+			return creating
+		}
+	}
+	return existing
 }
 
 // reads reports whether the request writes nothing: it need not wait for another process

@@ -29,6 +29,7 @@ type settings struct {
 	NeverSend    []string `edn:"never-send,omitempty" doc:"patterns, as in .gitignore, of paths that no model gets"`
 	MaxFrame     int64    `edn:"max-frame" unit:"bytes" min:"1" max:"16777216" doc:"largest text of a frame"`
 	MaxNodes     int      `edn:"max-nodes" min:"1" max:"5000000" doc:"most files and directories of a workspace"`
+	MaxBatch     int      `edn:"max-batch" min:"1" max:"10000" doc:"most calls of a batch"`
 	Nested       string   `edn:"nested" enum:"descend,boundary" doc:"what a nested repository is outside of the schemes of git: a directory or a leaf"`
 	OneFS        bool     `edn:"one-file-system,omitempty" doc:"leave out directories on other file systems"`
 	IdleClose    int      `edn:"idle-close" unit:"ms" min:"1000" max:"86400000" doc:"a workspace that no request used for this long is closed"`
@@ -73,6 +74,7 @@ var defaults = settings{
 	NeverSend:    []string{".env*", "*.pem", "*.key", "id_*"},
 	MaxFrame:     1 << 20,
 	MaxNodes:     1_000_000,
+	MaxBatch:     1000,
 	Nested:       "descend",
 	IdleClose:    int((5 * time.Minute).Milliseconds()),
 }

@@ -33,6 +33,8 @@ type intent struct {
 	plans     bool
 	opens     opening
 	run       func(context.Context, *request) (edn.Value, error)
+	// absent answers a dry run where there is no store; nil if that is an error.
+	absent func(context.Context, *request) (edn.Value, error)
 	// write prepares what run writes, for an atomic batch; nil if it cannot be
 	// part of one.
 	write func(context.Context, *request) (*writing, error)

@@ -30,6 +30,7 @@ func treeIntents() []intent {
 		{
 			name: "workspace/scan", says: "Reads a directory into the Merkle tree and commits what changed.",
 			needs: agent.Scan, effects: write, writes: true, streams: true, opens: creating, run: scanTree,
+			absent: previewNew,
 		},
 	}
 }
@@ -86,19 +87,46 @@ func scanTree(ctx context.Context, r *request) (edn.Value, error) {
 		return edn.Nil(), err
 	}
 	r.server.meter.scanned(done)
-	answer := func(out *edn.MapBuilder) {
-		putChanges(out, done.Changes)
-		putScan(out, done.Result, r.ws.Store.Scheme.Git())
-		out.OptTrue("dry-run?", r.flag("dry-run?"))
+	return r.stamped(ctx, done.Seq, func(out *edn.MapBuilder) { r.putScanned(out, done) })
+}
+
+func (r *request) putScanned(out *edn.MapBuilder, done *core.Scanned) {
+	putChanges(out, done.Changes)
+	putScan(out, done.Result, done.Result.Tree.Scheme.Git())
+	out.OptTrue("dry-run?", r.flag("dry-run?"))
+}
+
+// previewNew is a dry run of the first scan: it creates no store.
+func previewNew(ctx context.Context, r *request) (edn.Value, error) {
+	at, err := r.hub.locate(r.common.Workspace)
+	if err != nil {
+		return edn.Nil(), err
 	}
-	return r.stamped(ctx, done.Seq, answer)
+	o, err := r.scanOptions()
+	if err != nil {
+		return edn.Nil(), err
+	}
+	for _, path := range o.Paths {
+		if !onDisk(at.root, path) {
+			return edn.Nil(), unknownPath(path)
+		}
+	}
+	done, err := core.PreviewNew(ctx, at.root, r.hub.options(at, r.cfg.Scheme), o)
+	if err != nil {
+		return edn.Nil(), err
+	}
+	r.server.meter.scanned(done)
+	var out edn.MapBuilder
+	r.putScanned(&out, done)
+	out.Key("seq", edn.Int(0))
+	return out.Map(), nil
 }
 
 // knownPaths refuses paths that are neither on the disk nor in the tree.
 func (r *request) knownPaths(ctx context.Context, paths []string) error {
 	return r.ws.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
 		for _, path := range paths {
-			if _, err := os.Lstat(filepath.Join(r.ws.Root, filepath.FromSlash(path))); err == nil {
+			if onDisk(r.ws.Root, path) {
 				continue
 			}
 			now, err := v.Current(ctx, path)
@@ -106,12 +134,20 @@ func (r *request) knownPaths(ctx context.Context, paths []string) error {
 				return err
 			}
 			if now == nil {
-				return contract.Errorf("path/not-in-tree", "the path is neither on disk nor in the tree").
-					WithOp("scan", store.Shown(path))
+				return unknownPath(path)
 			}
 		}
 		return nil
 	})
+}
+
+func onDisk(root, path string) bool {
+	_, err := os.Lstat(filepath.Join(root, filepath.FromSlash(path)))
+	return err == nil
+}
+
+func unknownPath(path string) error {
+	return contract.Errorf("path/not-in-tree", "the path is neither on disk nor in the tree").WithOp("scan", store.Shown(path))
 }
 
 // scanOptions returns the options of a scan by settings and input.

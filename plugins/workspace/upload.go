@@ -2,7 +2,8 @@ package main
 
 import (
 	"bytes"
-	"slices"
+	"io"
+	"os"
 	"sync"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -14,8 +15,8 @@ import (
 const maxUploads = 2
 
 // uploads are exports that arrive in parts, because they are larger than a request can
-// be. They are kept in memory until they were imported or compared, have proved wrong, or
-// the workspace is closed; the oldest one makes room for another.
+// be. They are kept in temporary files until they were imported or compared, have proved
+// wrong, or the workspace is closed; the oldest one makes room for another.
 type uploads struct {
 	mu  sync.Mutex
 	all []*upload
@@ -23,54 +24,78 @@ type uploads struct {
 
 // upload is one file, which is named by the hash that it shall have.
 type upload struct {
-	blob    string
-	content []byte
+	blob string
+	file *os.File // has no name, so that it goes with the process
+	size int64    // bytes that were received
 }
 
 // add appends a part and returns the number of bytes that are there. A part that is
 // there already is accepted again. One at the beginning with other bytes begins the file
 // anew: what was there can have been wrong.
-func (u *uploads) add(blob string, at int, part []byte) (int, error) {
+func (u *uploads) add(blob string, at int64, part []byte) (int64, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var have []byte
 	f := u.find(blob)
-	if f != nil {
-		have = f.content
-	}
-	end := at + len(part)
-	switch {
-	case at > len(have):
-		return 0, invalid(edn.Vector(edn.K("offset")), "the part begins at byte %d, expected at most %d", at, len(have))
-	case end > maxImported:
-		return 0, contract.Errorf("limit/exceeded", "the file has more than %d bytes", maxImported).
-			WithOp("import", blob).WithDetail("limit", edn.K("import")).WithDetail("max", edn.Int(maxImported))
-	}
-	same := have[at:min(end, len(have))]
-	switch differs := !bytes.Equal(same, part[:len(same)]); {
-	case differs && at > 0:
-		return 0, invalid(edn.Vector(edn.K("content/b64")),
-			"the part differs from the bytes received earlier at byte %d and later", at).
-			WithHint("send the file again, from byte 0")
-	case differs:
-		f.content = slices.Clone(part) // readers may still have the other bytes
-		return len(part), nil
-	case f == nil:
+	if f == nil {
 		f = &upload{blob: blob}
-		u.all = append(u.all[max(0, len(u.all)-maxUploads+1):], f)
 	}
-	f.content = append(f.content, part[len(same):]...)
-	return len(f.content), nil
+	if at > f.size {
+		return 0, invalid(edn.Vector(edn.K("offset")), "the part begins at byte %d, expected at most %d", at, f.size)
+	}
+	if f.file == nil {
+		if err := u.begin(f); err != nil {
+			return 0, uploadError(blob, err)
+		}
+	}
+	same := make([]byte, min(int64(len(part)), f.size-at))
+	if _, err := f.file.ReadAt(same, at); err != nil {
+		return 0, uploadError(blob, err)
+	}
+	if !bytes.Equal(same, part[:len(same)]) {
+		if at > 0 {
+			return 0, invalid(edn.Vector(edn.K("content/b64")),
+				"the part differs from the bytes received earlier at byte %d and later", at).
+				WithHint("send the file again, from byte 0")
+		}
+		f.size, same = 0, nil
+	}
+	rest := part[len(same):]
+	if _, err := f.file.WriteAt(rest, f.size); err != nil {
+		return 0, uploadError(blob, err)
+	}
+	f.size += int64(len(rest))
+	return f.size, nil
 }
 
-// content returns the bytes of a file that were received.
-func (u *uploads) content(blob string) ([]byte, error) {
+// begin makes the file of an upload, in place of the oldest one.
+func (u *uploads) begin(f *upload) (err error) {
+	if f.file, err = os.CreateTemp("", "upload-*"); err != nil {
+		return err
+	}
+	if err := os.Remove(f.file.Name()); err != nil {
+		_ = f.file.Close()
+		return err
+	}
+	if len(u.all) >= maxUploads {
+		u.remove(0)
+	}
+	u.all = append(u.all, f)
+	return nil
+}
+
+func uploadError(blob string, err error) error {
+	return contract.Errorf("store/io", "the upload cannot be kept in %s: %w", os.TempDir(), err).WithOp("import", blob)
+}
+
+// read passes the bytes of a file that were received to a function. Parts that arrive
+// meanwhile wait.
+func (u *uploads) read(blob string, use func(io.Reader) error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if f := u.find(blob); f != nil {
-		return f.content, nil
+		return use(io.NewSectionReader(f.file, 0, f.size))
 	}
-	return nil, contract.Errorf("import/invalid", "no part of the file was received").WithOp("import", blob).
+	return contract.Errorf("import/invalid", "no part of the file was received").WithOp("import", blob).
 		WithHint("send its parts to :workspace/import first, with :blob, :offset and :content/b64")
 }
 
@@ -80,10 +105,24 @@ func (u *uploads) drop(blob string) {
 	defer u.mu.Unlock()
 	for i, f := range u.all {
 		if f.blob == blob {
-			u.all = append(u.all[:i:i], u.all[i+1:]...)
+			u.remove(i)
 			return
 		}
 	}
+}
+
+// close forgets all files.
+func (u *uploads) close() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for len(u.all) > 0 {
+		u.remove(0)
+	}
+}
+
+func (u *uploads) remove(i int) {
+	_ = u.all[i].file.Close() // nothing of it is needed
+	u.all = append(u.all[:i:i], u.all[i+1:]...)
 }
 
 func (u *uploads) find(blob string) *upload {

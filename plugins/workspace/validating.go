@@ -21,7 +21,8 @@ func validatingIntents() []intent {
 
 // validate checks a store. One that no request has opened is verified as it lies
 // on the disk: opening it would rebuild what is damaged before it is reported
-// (WS-171).
+// (WS-171). It changes nothing but one file: damage of the log is recorded in
+// quarantine/damage, so that writes are refused until a repair (see store.MarkDamage).
 func validate(ctx context.Context, r *request) (edn.Value, error) {
 	check := store.Check{Agents: r.knowsAgent, Progress: r.progress("validate", "transactions")}
 	if r.word("level") == "quick" {
@@ -172,14 +173,14 @@ func ignoring(ctx context.Context, r *request) (edn.Value, error) {
 
 // explain says which rule decides about a path.
 func (r *request) explain(ctx context.Context) (edn.Value, error) {
-	path, err := store.CheckPath(r.text("path"))
+	ref, err := store.RefFrom(r.in)
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if path == "" {
+	if ref.Path == "" {
 		return edn.Nil(), invalid(edn.Vector(edn.K("path")), "the path to explain is missing")
 	}
-	d, err := r.ws.Explain(ctx, path, r.flag("directory?"), nil)
+	d, err := r.ws.Explain(ctx, ref.Path, r.flag("directory?"), nil)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -193,12 +194,14 @@ func putDecision(out *edn.MapBuilder, d *scan.Decision) {
 		out.Key("source", edn.Nil())
 		return
 	}
-	out.Key("source", edn.Text(d.Source))
+	out.Key("source", edn.Text(store.Shown(d.Source)))
 	if d.Line > 0 {
 		out.Key("line", number(d.Line))
 	}
 	out.Key("pattern", edn.Text(d.Pattern))
-	out.OptText("at", d.At)
+	if d.At != "" {
+		out.Key("at", edn.Text(store.Shown(d.At)))
+	}
 }
 
 func notFound(at place) error {

@@ -180,6 +180,25 @@ func (w *Workspace) Preview(ctx context.Context, o scan.Options) (*Scanned, erro
 	return s, err
 }
 
+// PreviewNew is Preview for a directory without a store: everything in it is new. It
+// creates no store.
+func PreviewNew(ctx context.Context, root string, o Options, s scan.Options) (*Scanned, error) {
+	w, _, err := locate(root, o)
+	if err != nil {
+		return nil, err
+	}
+	s.Root, s.Exclude, s.Git = w.Root, w.exclude, w.git
+	s.Workspace = ignore.Parse(store.IgnoreSource, "", nil)
+	if s.Scheme, err = id.ParseScheme(SchemeOf(o.Scheme, w.Root, o.Git)); err != nil {
+		return nil, err
+	}
+	r, err := scan.Run(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return &Scanned{Result: r, Changes: tree.Diff(nil, r.Tree)}, nil
+}
+
 // read scans the directory and commits nothing.
 func (w *Workspace) read(ctx context.Context, o scan.Options) (*scan.Result, error) {
 	if err := w.prepare(ctx, &o); err != nil {

@@ -22,30 +22,79 @@ func (c *command) readText(name string) ([]byte, error) { return c.readFile(name
 
 // readFile is readText with another limit, in bytes.
 func (c *command) readFile(name string, limit int) ([]byte, error) {
+	return uninterrupted(c, func() ([]byte, error) {
+		f, err := c.source(name)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		b, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
+		return b, readError(name, err)
+	})
+}
+
+// openFile opens a file. Of standard input, and of what is not a regular file, it opens
+// a copy.
+func (c *command) openFile(name string) (*os.File, error) {
+	return uninterrupted(c, func() (*os.File, error) {
+		in, err := c.source(name)
+		if err != nil {
+			return nil, err
+		}
+		if f, ok := in.(*os.File); ok {
+			if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+				return f, nil
+			}
+		}
+		defer func() { _ = in.Close() }()
+		f, err := copied(in)
+		return f, readError(name, err)
+	})
+}
+
+// copied returns a file without a name that has what a reader has.
+func copied(in io.Reader) (*os.File, error) {
+	f, err := os.CreateTemp("", "ferment-*")
+	if err != nil {
+		return nil, err
+	}
+	if err = os.Remove(f.Name()); err == nil {
+		_, err = io.Copy(f, in)
+	}
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// uninterrupted returns what a function returns, or the interrupt that comes before.
+func uninterrupted[T any](c *command, read func() (T, error)) (T, error) {
 	type outcome struct {
-		text []byte
-		err  error
+		got T
+		err error
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		text, err := c.readAll(name, int64(limit)+1)
-		done <- outcome{text, err}
+		got, err := read()
+		done <- outcome{got, err}
 	}()
 	select {
 	case o := <-done:
-		return o.text, o.err
+		return o.got, o.err
 	case <-c.ctx.Done():
-		return nil, context.Cause(c.ctx)
+		var none T
+		return none, context.Cause(c.ctx)
 	}
 }
 
-func (c *command) readAll(name string, limit int64) ([]byte, error) {
+// source opens a file, or standard input for "-".
+func (c *command) source(name string) (io.ReadCloser, error) {
 	if name == "-" {
-		b, err := io.ReadAll(io.LimitReader(c.env.Stdin, limit))
-		if err != nil {
-			return nil, &fileError{err: fmt.Errorf("read standard input: %w", err)}
-		}
-		return b, nil
+		return io.NopCloser(c.env.Stdin), nil
 	}
 	f, err := os.Open(c.path(name))
 	if err != nil {
@@ -55,12 +104,18 @@ func (c *command) readAll(name string, limit int64) ([]byte, error) {
 		}
 		return nil, &fileError{err: fmt.Errorf("read %s: %w%s", name, cause(err), didYouMean(near))}
 	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, limit))
-	if err != nil {
-		return nil, &fileError{err: fmt.Errorf("read %s: %w", name, cause(err))}
+	return f, nil
+}
+
+// readError is the error of reading a file, or standard input for "-"; nil stays nil.
+func readError(name string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case name == "-":
+		name = "standard input"
 	}
-	return b, nil
+	return &fileError{err: fmt.Errorf("read %s: %w", name, cause(err))}
 }
 
 // fileError is an error of a file named on the command line.

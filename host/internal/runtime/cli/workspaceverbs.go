@@ -30,6 +30,7 @@ func (c *command) workspaceCommands() []*cobra.Command {
 		Verbose:   func() bool { return c.verbose },
 		Forms:     c.moreForms,
 		ReadFile:  c.readFile,
+		OpenFile:  c.openFile,
 		WriteFile: c.writeOut,
 		Confirm:   func(what string) error { return c.confirm(what, "--yes") },
 		Open:      c.openIntent,

@@ -126,8 +126,14 @@ func TestReserved(t *testing.T) {
 			require.Equal(t, []string{"config/reserved"}, configtest.Types(ds))
 			assert.Equal(t, "1:1", fmt.Sprintf("%d:%d", ds[0].Range.Start.Line, ds[0].Range.Start.Column))
 			assert.Contains(t, ds[0].Message, r.What)
+			assert.Equal(t, r.Instead == "", ds[0].Hint == "remove it", ds[0].Hint)
 		})
 	}
+	// What is configured elsewhere is part of the build, and the hint shows where.
+	_, ds := configtest.Load(t, "workspace {\n  workers = 2\n}\n")
+	require.Equal(t, []string{"config/reserved"}, configtest.Types(ds))
+	assert.NotContains(t, ds[0].Message, "not part of this build")
+	assert.Contains(t, ds[0].Hint, `plugin "workspace" { config {`)
 }
 
 // HCL-001: the reference names every attribute.

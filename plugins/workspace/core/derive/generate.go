@@ -141,7 +141,6 @@ func (g *generation) choose() error {
 			Params:          g.r.Params,
 			prompt:          g.r.Prompt,
 			model:           cmp.Or(g.r.Model, g.agent.Model),
-			options:         g.r.Call,
 			force:           g.r.Force,
 			ifModelChanged:  g.r.IfModelChanged,
 			acceptTruncated: g.r.AcceptTruncated,

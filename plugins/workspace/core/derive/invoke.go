@@ -17,8 +17,6 @@ type Call struct {
 	Input  edn.Value
 	// CapID is the capability to call; if it is empty, the host chooses.
 	CapID string
-	// Options are :done :dispatch :constraints :budget of the request.
-	Options edn.Value
 	// Delta is called with provisional text; nil if the caller does not need it.
 	Delta func(text string)
 }
@@ -30,8 +28,8 @@ type Answer struct {
 	Meta, Usage, Models edn.Value
 }
 
-// Invoke calls an intent. The trace, the deadline and the effects of the request
-// are in the context or known to the function; the engine cannot widen them. If
+// Invoke calls an intent. The trace, the deadline, the effects and the options of the
+// request are in the context or known to the function; the engine cannot widen them. If
 // the call fails, the error is that of the host.
 type Invoke func(ctx context.Context, c Call) (*Answer, error)
 

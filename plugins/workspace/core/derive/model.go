@@ -100,7 +100,7 @@ func (e *Engine) generate(ctx context.Context, w *work, j *job) (seq uint64, err
 
 // ask calls the intent and makes the NewFrame of its answer.
 func (e *Engine) ask(ctx context.Context, w *work, j *job, input edn.Value) error {
-	c := Call{Intent: string(j.call.Intent), Input: input, CapID: j.call.model, Options: j.call.options}
+	c := Call{Intent: string(j.call.Intent), Input: input, CapID: j.call.model}
 	if w.deltas != nil {
 		c.Delta = func(text string) { w.deltas(Delta{Path: j.item.Path, Type: j.item.Type, Text: text}) }
 	}

@@ -114,8 +114,8 @@ func (g *generation) callNode(name string, input, when edn.Value) edn.Value {
 	if g.call.model != "" {
 		n = n.AssocKey("cap/id", edn.K(g.call.model))
 	}
-	if g.call.options.IsMap() {
-		n = g.call.options.Merge(n)
+	if g.r.Call.IsMap() {
+		n = g.r.Call.Merge(n)
 	}
 	return n
 }

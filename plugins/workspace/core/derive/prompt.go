@@ -32,7 +32,6 @@ type callRecipe struct {
 
 	prompt          string // text of Prompt
 	model           string
-	options         edn.Value
 	force           bool
 	ifModelChanged  bool
 	acceptTruncated bool

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/agent"
+	"github.com/fermenthq/ferment/plugins/workspace/core/derive/policy"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
@@ -43,7 +44,16 @@ func (e *Engine) Regenerate(ctx context.Context, r RegenerateRequest) (*Regenera
 	}
 	g.stopAt = append(slices.Clone(g.settings.Boundaries), r.StopAt...)
 	g.work.jobs, g.work.climb, g.work.scope = g.jobs, g.inScope, g.scope
-	g.work.deltas = r.Deltas
+	g.work.deltas, g.work.concurrency = r.Deltas, r.Concurrency
+	if !r.Policy.IsNil() {
+		if !r.CreateMissing {
+			return nil, contract.Errorf("input/invalid", ":policy is for the frames that :missing :create makes").
+				WithDetail("path", edn.Vector(edn.K("policy")))
+		}
+		if _, err := policy.Parse(r.Policy, e.registry); err != nil {
+			return nil, err
+		}
+	}
 	if err := e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) error { return g.scope(ctx, v) }); err != nil {
 		return nil, contract.AsError(err)
 	}
@@ -304,16 +314,17 @@ func (g *regeneration) headsAround(ctx context.Context, v *store.Snapshot) (list
 	return slices.DeleteFunc(list, func(h store.HeadInfo) bool { return h.State == store.Deleted }), err
 }
 
-// newDirectory returns the job for the first frame of a directory: with the
-// recipe of the nearest directory above that has the type, else concatenated.
+// newDirectory returns the job for the first frame of a directory: with the policy of
+// the request, the recipe of the nearest directory above that has the type, or else
+// concatenated.
 func (g *regeneration) newDirectory(ctx context.Context, v *store.Snapshot, k key, recipes map[key]store.HeadInfo) (*job, error) {
 	j := &job{agent: g.caller.Agent, producer: "synthesize"}
 	j.item = Item{Path: k.path, Type: k.typ, Reason: Missing}
 	j.now.Mode = id.Dir
 	var err error
-	j.policy, j.sel, err = g.e.parseSynthesis(SynthesizeRequest{Path: k.path, Type: k.typ})
-	if err != nil {
-		return nil, err
+	j.policy, j.sel, err = g.e.parseSynthesis(SynthesizeRequest{Path: k.path, Type: k.typ, Policy: g.r.Policy})
+	if err != nil || !g.r.Policy.IsNil() {
+		return j, err
 	}
 	for dir := k.path; dir != ""; {
 		dir = tree.Parent(dir)

@@ -69,8 +69,12 @@ type RegenerateRequest struct {
 	// CreateMissing makes first frames for directories that have none of a type
 	// that an entry of them has.
 	CreateMissing bool
+	// Policy is the policy of these first frames; nil for that of the nearest directory
+	// above that has the type, else concatenate.
+	Policy edn.Value
 	// SkipGenerated does not renew stale frames that a model made.
 	SkipGenerated bool
+	Concurrency   int // of calls of models; 0 means that of the settings
 	Deltas        func(Delta)
 	Progress      func(Progress)
 }
@@ -200,7 +204,7 @@ type GenerateRequest struct {
 	// Params are additional keys of the input of the intent; they are part of the
 	// basis.
 	Params edn.Value
-	// Call is passed on with every call: :done :dispatch :constraints :budget.
+	// Call are the options of the calls of a plan: :done :dispatch :constraints :budget.
 	Call            edn.Value
 	Force           bool
 	IfModelChanged  bool

@@ -236,8 +236,8 @@ func (w *world) quarantined() (n int) {
 	return n
 }
 
-// WS-044, WS-171: any flipped byte is found, with the name of its segment. The
-// log then takes no writes and loses no byte, if the caller knows what was
+// WS-044, WS-171: a flipped byte is found, in the full size any, with the name of its
+// segment. The log then takes no writes and loses no byte, if the caller knows what was
 // committed, or if a later batch proves it.
 func TestFlippedBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 171))

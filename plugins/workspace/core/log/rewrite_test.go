@@ -106,8 +106,8 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// WS-047, WS-175: a rewriting that fails, or is interrupted at any byte, leaves
-// the log as it was; one that was interrupted behind its end is finished by the
+// WS-047, WS-175: a rewriting that fails, or is interrupted at a byte, any in the full
+// size, leaves the log as it was; one that was interrupted behind its end is finished by the
 // next open.
 func TestInterruptedRewrite(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 175))

@@ -76,9 +76,9 @@ func StoreSide(ctx context.Context, s view.Viewer, asOf uint64) (*Side, error) {
 
 // DiffRequest limits a comparison.
 type DiffRequest struct {
-	Path    string // of the directory or file; empty for all
-	Type    string // of frames; empty for all
-	Content bool   // adds the differences of texts
+	Path    string   // of the directory or file; empty for all
+	Types   []string // of frames; empty for all
+	Content bool     // adds the differences of texts
 }
 
 // Difference is the result of diff. Empty lists are absent.
@@ -331,7 +331,7 @@ func (d *differ) frames() {
 // compares reports whether a frame is asked for, and both sides have it if their
 // workspaces have it.
 func (d *differ) compares(x store.FrameInfo) bool {
-	return d.within(x.Path) && (d.request.Type == "" || d.request.Type == x.Type) &&
+	return d.within(x.Path) && (len(d.request.Types) == 0 || slices.Contains(d.request.Types, x.Type)) &&
 		d.older.knows(x.Path, x.Type, x.Agent) && d.newer.knows(x.Path, x.Type, x.Agent)
 }
 

@@ -83,7 +83,7 @@ func TestDiff(t *testing.T) {
 	assert.Empty(t, back.Frames.Added)
 	part := difference(t, w, before2, last, DiffRequest{Path: "d"})
 	assert.Equal(t, `{:equal? false :frames {:stale [["d" "digest"]]} :nodes {:renamed [{:from "d/old" :to "d/new"}]}}`, value(t, part))
-	typed := difference(t, w, before2, last, DiffRequest{Type: "digest"})
+	typed := difference(t, w, before2, last, DiffRequest{Types: []string{"digest"}})
 	assert.Empty(t, typed.Frames.Added)
 	assert.Len(t, typed.Frames.Stale, 1)
 	all := difference(t, w, empty, first, DiffRequest{})

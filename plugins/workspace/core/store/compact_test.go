@@ -169,7 +169,7 @@ func TestCompactHistory(t *testing.T) {
 	}
 	typed(t, s.View(background, end-1, func(*Snapshot) error { return nil }), "seq/compacted")
 	require.NoError(t, s.View(background, end, func(v *Snapshot) error {
-		list, _, err := v.History(background, "a", 10, "")
+		list, _, err := v.History(background, "a", "", 10, "")
 		assert.Len(t, list, 4, "states and ids of frames stay")
 		assert.Len(t, list[3].Frames, 2)
 		return err

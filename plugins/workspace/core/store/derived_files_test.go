@@ -199,7 +199,7 @@ func TestFlippedBytesAreFound(t *testing.T) {
 		defer func() { require.NoError(t, f.Close()) }()
 		whole, err := io.ReadAll(f)
 		require.NoError(t, err)
-		every := proof.Of(23, 1) // the tests of the log flip each of its bytes
+		every := proof.Of(23, 1) // in full, the tests of the log flip each of its bytes
 		if name == indexFile {
 			every = 100 / step * 7
 		}

@@ -300,7 +300,7 @@ func TestImportInvalid(t *testing.T) {
 		_, err := ReadExport(bytes.NewReader(b))
 		require.ErrorIs(t, err, contract.OfType("import/invalid"), "%s %d", what, at)
 	}
-	step := proof.Of(7, 1)
+	step := proof.Of(7, 1) // bytes between two that are cut at or altered
 	for i := 0; i < len(data); i += step {
 		bad(data[:i], "cut at", i)
 		b := slices.Clone(data)

@@ -94,7 +94,7 @@ func TestHistory(t *testing.T) {
 	require.NoError(t, s.View(background, Latest, func(v *Snapshot) error {
 		var got [][]id.ID
 		for cursor := ""; ; {
-			page, next, err := v.History(background, "a", 2, cursor)
+			page, next, err := v.History(background, "a", "", 2, cursor)
 			require.NoError(t, err)
 			require.LessOrEqual(t, len(page), 2)
 			for _, x := range page {
@@ -105,9 +105,9 @@ func TestHistory(t *testing.T) {
 			}
 		}
 		assert.Equal(t, want, got)
-		_, _, err := v.History(background, "a", MaxPage+1, "")
+		_, _, err := v.History(background, "a", "", MaxPage+1, "")
 		typed(t, err, "input/invalid")
-		none, next, err := v.History(background, "none", 0, "")
+		none, next, err := v.History(background, "none", "", 0, "")
 		assert.Empty(t, none)
 		assert.Empty(t, next)
 		return err

@@ -25,8 +25,10 @@ type Options struct {
 	Now func() int64
 	// Warn is called with a description of each derived file that was rebuilt,
 	// and the reason. It may be nil.
-	Warn   func(message string)
-	Faults log.Faults
+	Warn func(message string)
+	// Rebuilt is called when an index was made anew. It may be nil.
+	Rebuilt func()
+	Faults  log.Faults
 	// SegmentSize is for tests; 0 means the usual one.
 	SegmentSize int64
 	// Unsynced skips every fsync of the log, for tests that do not need one.
@@ -282,6 +284,9 @@ func (s *Store) rebuild(ctx context.Context, why string) (err error) {
 	}
 	if s.index, err = openIndex(ctx, path, s.Identity, s.Scheme); err != nil {
 		return err
+	}
+	if s.o.Rebuilt != nil {
+		s.o.Rebuilt()
 	}
 	for _, f := range append(earlier, Finding{Code: Rebuilt, Reason: why}) {
 		if err := s.remember(ctx, f.Code, f.Reason); err != nil {

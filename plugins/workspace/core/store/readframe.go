@@ -155,9 +155,9 @@ type State struct {
 	Frames []id.ID // the newest first
 }
 
-// History lists the states of a path, the newest first, with all frames of each.
-// The cursor is empty on the last page.
-func (v *Snapshot) History(ctx context.Context, path string, limit int, cursor string) (list []State, next string, err error) {
+// History lists the states of a path, the newest first, with all frames of each, or
+// those of one type. The cursor is empty on the last page.
+func (v *Snapshot) History(ctx context.Context, path, typ string, limit int, cursor string) (list []State, next string, err error) {
 	from, err := v.cursor(cursor)
 	if err != nil {
 		return nil, "", err
@@ -172,7 +172,8 @@ func (v *Snapshot) History(ctx context.Context, path string, limit int, cursor s
 		return nil, "", err
 	}
 	for _, version := range versions[min(from, to):to] {
-		frames, err := r.ids(ctx, "SELECT id FROM frames WHERE path = ?1 AND node = ?2 AND seq <= ?3 ORDER BY seq DESC, id", []byte(path), version.Node.Sum(), int64(v.seq))
+		frames, err := r.ids(ctx, "SELECT id FROM frames WHERE path = ?1 AND node = ?2 AND seq <= ?3 AND (?4 = '' OR type = ?4) ORDER BY seq DESC, id",
+			[]byte(path), version.Node.Sum(), int64(v.seq), typ)
 		if err != nil {
 			return nil, "", readError(err)
 		}

@@ -149,13 +149,14 @@ type Past struct {
 	Frames      []id.ID   `edn:"frames"`
 }
 
-// HistoryOf pages through the states of a path, the newest first.
-func HistoryOf(ctx context.Context, s *store.Snapshot, ref store.Ref, limit int, from string) (*HistoryResult, error) {
+// HistoryOf pages through the states of a path, the newest first, with all frames or
+// those of one type.
+func HistoryOf(ctx context.Context, s *store.Snapshot, ref store.Ref, typ string, limit int, from string) (*HistoryResult, error) {
 	found, err := s.Resolve(ctx, ref, true)
 	if err != nil {
 		return nil, err
 	}
-	states, next, err := s.History(ctx, found.Path, limit, from)
+	states, next, err := s.History(ctx, found.Path, typ, limit, from)
 	if err != nil {
 		return nil, err
 	}

@@ -224,11 +224,11 @@ func TestDescriptors(t *testing.T) {
 		_, err = Head(background, s, at("a"), "*")
 		require.ErrorIs(t, err, contract.OfType("frame/type-invalid"))
 
-		past, err := HistoryOf(background, s, at("a"), 1, "")
+		past, err := HistoryOf(background, s, at("a"), "", 1, "")
 		require.NoError(t, err)
 		require.Len(t, past.Versions, 1)
 		assert.Len(t, past.Versions[0].Frames, 1)
-		past, err = HistoryOf(background, s, at("a"), 1, *past.Cursor)
+		past, err = HistoryOf(background, s, at("a"), "", 1, *past.Cursor)
 		require.NoError(t, err)
 		assert.Len(t, past.Versions[0].Frames, 5)
 		assert.Nil(t, past.Cursor)
@@ -253,7 +253,7 @@ func TestReadsAtAState(t *testing.T) {
 			require.NoError(t, err)
 			l, err := Frames(background, s, ListRequest{Node: at("a")})
 			require.NoError(t, err)
-			p, err := HistoryOf(background, s, at("a"), 0, "")
+			p, err := HistoryOf(background, s, at("a"), "", 0, "")
 			require.NoError(t, err)
 			out = value(t, n) + value(t, d) + value(t, h) + value(t, l) + value(t, p)
 			return nil

@@ -110,7 +110,7 @@ func (s *setting) value(at place) (edn.Value, error) {
 	case kindTexts, kindPaths:
 		var all []edn.Value
 		for _, text := range s.given {
-			v, err := s.one(text, at.path)
+			v, err := s.one(text, at.textPath)
 			if err != nil {
 				return edn.Nil(), err
 			}
@@ -120,7 +120,7 @@ func (s *setting) value(at place) (edn.Value, error) {
 	case kindPairs:
 		all := edn.MustMap()
 		for _, text := range s.given {
-			pair, err := s.one(text, at.path)
+			pair, err := s.one(text, at.textPath)
 			if err != nil {
 				return edn.Nil(), err
 			}
@@ -128,7 +128,7 @@ func (s *setting) value(at place) (edn.Value, error) {
 		}
 		return all, nil
 	}
-	return s.one(s.given[0], at.path)
+	return s.one(s.given[0], at.textPath)
 }
 
 var errSpan = errors.New("expected a time such as 90s, 15m, 1h30m or 7d")

@@ -1,10 +1,13 @@
 package workspace
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,15 +26,13 @@ func (f fileFailure) Error() string { return f.err.Error() }
 
 func asFile(err error, into *fileFailure) bool { return errors.As(err, into) }
 
-func (in *invocation) readFile(name string) ([]byte, error) { return in.readUpTo(name, edn.Body.Bytes) }
-
-func (in *invocation) readUpTo(name string, limit int) ([]byte, error) {
-	b, err := in.ReadFile(name, limit)
+func (in *invocation) readFile(name string) ([]byte, error) {
+	b, err := in.ReadFile(name, edn.Body.Bytes)
 	if err != nil {
 		return nil, fileFailure{err}
 	}
-	if name == "-" && len(b) > limit { // what follows was not read
-		return nil, fmt.Errorf("standard input has more than %s", size(limit))
+	if name == "-" && len(b) > edn.Body.Bytes { // what follows was not read
+		return nil, fmt.Errorf("standard input has more than %s", size(edn.Body.Bytes))
 	}
 	return b, nil
 }
@@ -89,14 +90,10 @@ func patterns(_ *invocation, input edn.Value, args []string) (edn.Value, error) 
 
 // explained reads a path that need not exist; a slash at its end means a directory.
 func explained(in *invocation, input edn.Value, args []string) (edn.Value, error) {
-	path, err := in.at.path(args[0])
-	if err != nil {
-		return edn.Nil(), err
-	}
 	if strings.HasSuffix(args[0], "/") {
 		input = input.AssocKey("directory?", edn.Bool(true))
 	}
-	return input.AssocKey("path", edn.Text(path)), nil
+	return in.at.pathInto(input, args[0])
 }
 
 func dataDir(in *invocation, input edn.Value) (edn.Value, error) {
@@ -115,14 +112,10 @@ func (in *invocation) absolute(path string) string {
 	return filepath.Join(in.Dir, path)
 }
 
-const (
-	// maxSent is the size of a file that is sent with the request: a daemon takes
-	// strings of 1 MiB (see edn.Body), and base64 has a third more bytes. Of larger
-	// files parts of this size are sent before.
-	maxSent = 768 << 10
-	// maxExport is the size of an export that the capability takes.
-	maxExport = 64 << 20
-)
+// maxSent is the size of a file that is sent with the request: a daemon takes
+// strings of 1 MiB (see edn.Body), and base64 has a third more bytes. Of larger
+// files parts of this size are sent before.
+const maxSent = 768 << 10
 
 // imported reads the file of an import.
 func imported(in *invocation, input edn.Value, args []string) (edn.Value, error) {
@@ -132,18 +125,25 @@ func imported(in *invocation, input edn.Value, args []string) (edn.Value, error)
 // exported adds the bytes of the file of an export, or the hash of one that is sent in
 // parts before the call.
 func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
-	content, err := in.readUpTo(file, maxExport)
+	f, err := in.OpenFile(file)
 	if err != nil {
-		return edn.Nil(), err
+		return edn.Nil(), fileFailure{err}
 	}
-	if len(content) <= maxSent {
+	content, err := io.ReadAll(io.LimitReader(f, maxSent+1))
+	if err == nil && len(content) <= maxSent {
+		_ = f.Close() // it was read
 		return into.AssocKey("content/b64", edn.Text(base64.StdEncoding.EncodeToString(content))), nil
 	}
-	if len(content) > maxExport {
-		return edn.Nil(), fileFailure{fmt.Errorf("%s has more than %s, which is the limit of an export", name(file), size(maxExport))}
+	hash := blake3.New(32, nil)
+	_, _ = hash.Write(content)
+	if err == nil {
+		_, err = io.Copy(hash, f)
 	}
-	sum := blake3.Sum256(content)
-	p := parts{blob: "b3:" + hex.EncodeToString(sum[:]), content: content}
+	if err != nil {
+		_ = f.Close() // it was only read
+		return edn.Nil(), fileFailure{fmt.Errorf("read %s: %w", name(file), err)}
+	}
+	p := parts{blob: "b3:" + hex.EncodeToString(hash.Sum(nil)), content: f}
 	if file != "-" {
 		p.file = in.absolute(file)
 	}
@@ -155,7 +155,14 @@ func (in *invocation) exported(into edn.Value, file string) (edn.Value, error) {
 type parts struct {
 	file    string // absolute; empty: standard input
 	blob    string
-	content []byte
+	content *os.File
+}
+
+func (in *invocation) closeParts() {
+	for _, p := range in.parts {
+		_ = p.content.Close() // it was only read
+	}
+	in.parts = nil
 }
 
 // send sends the files that an input names by their hashes, and returns the input. A
@@ -173,22 +180,29 @@ func (c *caller) send(input edn.Value) (edn.Value, error) {
 		}
 		input = named
 	}
-	c.parts = nil
+	c.closeParts()
 	return input, nil
 }
 
 func (c *caller) sendParts(p parts) error {
-	for at := 0; at < len(p.content); at += maxSent {
-		part := p.content[at:min(at+maxSent, len(p.content))]
-		_, err := c.callIntent("workspace/import", edn.MustMap(
-			edn.K("workspace"), edn.Text(c.at.root), edn.K("blob"), edn.Text(p.blob), edn.K("offset"), edn.Int(int64(at)),
-			edn.K("content/b64"), edn.Text(base64.StdEncoding.EncodeToString(part)),
+	part := make([]byte, maxSent)
+	for at := int64(0); ; {
+		n, err := p.content.ReadAt(part, at)
+		if n == 0 && errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("read %s: %w", cmp.Or(p.file, "standard input"), err)
+		}
+		_, err = c.callIntent("workspace/import", edn.MustMap(
+			edn.K("workspace"), edn.Text(c.at.root), edn.K("blob"), edn.Text(p.blob), edn.K("offset"), edn.Int(at),
+			edn.K("content/b64"), edn.Text(base64.StdEncoding.EncodeToString(part[:n])),
 		))
 		if err != nil {
 			return err
 		}
+		at += int64(n)
 	}
-	return nil
 }
 
 // byName names the file in the states of a comparison that have its hash. It reports

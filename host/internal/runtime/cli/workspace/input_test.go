@@ -31,11 +31,10 @@ func TestLargeStandardInput(t *testing.T) {
 }
 
 // WS-174: an export that is larger than a request goes out in parts, wherever its file
-// lies; the call names it by its hash. One that is larger than the capability takes is
-// refused before anything is sent.
+// lies and however large it is; the call names it by its hash.
 func TestLargeExportIsSentInParts(t *testing.T) {
 	d := newDesk(t)
-	content := bytes.Repeat([]byte("ferment\n"), (5<<20)/8)
+	content := bytes.Repeat([]byte("ferment\n"), (65<<20)/8)
 	elsewhere := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(elsewhere, "all.frm"), content, 0o600))
 	from, err := filepath.Rel(d.dir, filepath.Join(elsewhere, "all.frm"))
@@ -62,10 +61,6 @@ func TestLargeExportIsSentInParts(t *testing.T) {
 		assert.Contains(t, e.requests[last].Key("input").String(), ":blob "+blob)
 		assert.NotContains(t, e.requests[last].Key("input").String(), "content/b64")
 	}
-	require.NoError(t, os.Truncate(filepath.Join(elsewhere, "all.frm"), maxExport+1))
-	e := answers("{}")
-	assert.ErrorContains(t, d.run(e, "edn", "workspace", "import", from, "--yes").err, "64.0 MiB")
-	assert.Empty(t, e.requests)
 }
 
 // WS-174, WS-191: who may only read compares the file of an export where it lies, if its
@@ -139,4 +134,29 @@ func TestCompletionOfNodes(t *testing.T) {
 	assert.Equal(t, "a.go lib/", offered("context", "get-node", ""))
 	d.dir = t.TempDir()
 	assert.Equal(t, "src/", offered("context", "get-node", "--workspace", d.root, "sr"))
+}
+
+// WS-002: a path that is not UTF-8 is explained by its bytes, and refused where only text
+// can be sent.
+func TestPathsThatAreNotText(t *testing.T) {
+	d := newDesk(t)
+	e := answers(`{:ignored? true}`)
+	require.NoError(t, d.run(e, "edn", "workspace", "ignore", "explain", "d/b\xffad2/").err)
+	input := e.requests[0].Key("input")
+	raw, _ := input.Key("path/b64").AsString()
+	b, err := base64.RawURLEncoding.DecodeString(raw)
+	require.NoError(t, err)
+	assert.Equal(t, "d/b\xffad2", string(b))
+	assert.True(t, input.Key("directory?").Truthy())
+	for _, args := range [][]string{
+		{"workspace", "scan", "--path", "b\xff"},
+		{"workspace", "export", "--path", "b\xff", "--out", "x"},
+		{"context", "report", "--path", "b\xff"},
+		{"context", "regenerate", "--stop-at", "b\xff"},
+		{"context", "regenerate", "--up", "./b\xff"},
+	} {
+		e := answers("{}")
+		assert.ErrorContains(t, d.run(e, "edn", args...).err, "not UTF-8", args)
+		assert.Empty(t, e.requests)
+	}
 }

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -52,6 +53,15 @@ func (p place) path(text string) (string, error) {
 	return filepath.ToSlash(rel), err
 }
 
+// textPath is path for what can only be sent as text.
+func (p place) textPath(text string) (string, error) {
+	path, err := p.path(text)
+	if err == nil && !utf8.ValidString(path) {
+		err = errors.New("the path is not UTF-8, which this option cannot name: expected a directory above it")
+	}
+	return path, err
+}
+
 // absolute returns a path that starts where relative ones do.
 func (p place) absolute(path string) string {
 	switch {
@@ -81,6 +91,11 @@ func (p place) node(input edn.Value, text string) (edn.Value, error) {
 	if likeID.MatchString(text) || digits.MatchString(text) {
 		return input.AssocKey("node/id", edn.Text(text)), nil
 	}
+	return p.pathInto(input, text)
+}
+
+// pathInto adds a path to an input, one that is not text as :path/b64 (WS-002).
+func (p place) pathInto(input edn.Value, text string) (edn.Value, error) {
 	path, err := p.path(text)
 	if err != nil {
 		return edn.Nil(), err

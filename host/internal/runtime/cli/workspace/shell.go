@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +26,10 @@ type Shell struct {
 	Forms func(cmd *cobra.Command, more ...string) (chosen func() string)
 
 	// ReadFile reads a file that was named on the command line, "-" is standard
-	// input, up to one byte beyond a limit; WriteFile writes one.
+	// input, up to one byte beyond a limit; OpenFile opens a file, or a copy of what
+	// can be read once only; WriteFile writes one.
 	ReadFile  func(name string, limit int) ([]byte, error)
+	OpenFile  func(name string) (*os.File, error)
 	WriteFile func(name string, content []byte) error
 	// Confirm asks on the terminal whether to continue. An error means no, and ends the command.
 	Confirm func(what string) error

@@ -293,7 +293,7 @@ var workspaceVerbs = []verb{
 	{
 		words: "workspace import", use: "FILE", short: "add what an export holds",
 		long: "import verifies the whole file first and then adds it in one transaction. It shows what it would add and\n" +
-			"asks. Importing twice changes nothing. FILE may be - for standard input; it can have up to 64 MiB.",
+			"asks. Importing twice changes nothing. FILE may be - for standard input.",
 		examples: []string{"context.frm --dry-run", "context.frm --yes --on-conflict keep-local"},
 		takes:    [2]int{1, 1}, args: imported, takesLong: true, dryRun: "dry-run?", dry: true, asks: true,
 		flags: []flag{

@@ -1,11 +1,14 @@
 package language
 
 // Reserved is a block or attribute that this build rejects because it lacks the
-// feature behind it. Nothing is accepted and ignored.
+// feature behind it, or because the feature is configured elsewhere. Nothing is accepted
+// and ignored.
 type Reserved struct {
 	path string   // block types and attribute, with dots
 	What string   // the feature, as the subject of a sentence
 	Only []string // supported values; empty: none
+	// Instead is what configures the feature, as a hint; empty if this build lacks it.
+	Instead string
 }
 
 // Partly reports whether some values are supported.
@@ -15,7 +18,11 @@ func (r Reserved) Partly() bool { return len(r.Only) > 0 }
 // feature removes its rows.
 var reservedTable = []Reserved{
 	{path: "cluster", What: "running on several hosts"},
-	{path: "workspace", What: "the context engine"},
+	{
+		path:    "workspace",
+		What:    "the context engine is configured by its plugin",
+		Instead: `write its settings into plugin "workspace" { config { … } }`,
+	},
 	{path: "error", What: "declaring error types"},
 
 	{path: "store.keep_reasoning", What: "leaving reasoning out of the journal"},

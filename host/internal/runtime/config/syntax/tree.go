@@ -326,13 +326,17 @@ func (g *grower) allowed(n *Node, name string, at hcl.Range) bool {
 
 // ReservedDiagnostic returns the diagnostic of a reserved name.
 func ReservedDiagnostic(r language.Reserved, subject string, at *diag.Range, path []string) diag.Diagnostic {
-	return diag.Diagnostic{
+	d := diag.Diagnostic{
 		Type:    "config/reserved",
 		Message: fmt.Sprintf("%s is not supported: %s is not part of this build", subject, r.What),
 		Range:   at,
 		Path:    path,
 		Hint:    "remove it",
 	}
+	if r.Instead != "" {
+		d.Message, d.Hint = fmt.Sprintf("%s is not supported: %s", subject, r.What), r.Instead
+	}
+	return d
 }
 
 // Within returns the words that follow the name of a part of the block in a message: " in " and the
