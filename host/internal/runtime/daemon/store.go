@@ -61,6 +61,7 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *setup.Loaded) e
 	h.learned = learned.NewBook(opened, h.stats.Notice)
 	h.keepTalk(opened.Sessions(), opened.Conversations(), loaded)
 	if _, shared := opened.Shared(); shared {
+		h.sessions.Share()
 		h.ledger = budget.NewShared(opened.Budgets(), nil)
 	} else if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
 		return err
