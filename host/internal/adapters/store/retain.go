@@ -141,8 +141,9 @@ var (
 // the run before.
 func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []sum, err error) {
 	var unread error // it must not end the store
+	marked := false
 	err = s.transaction(ctx, func(ctx context.Context) error {
-		files = nil
+		files, marked = nil, false
 		row, err := s.finished(ctx, run, how.name)
 		if err != nil || how.records && (row.Pinned || !row.Removed.IsZero()) {
 			return err
@@ -151,6 +152,7 @@ func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []
 		if used, unread = s.uses(ctx, &row); unread != nil {
 			return contract.Errorf("journal/damaged", "%w", unread)
 		}
+		marked = true
 		at := s.opts.Now()
 		if !how.records && !row.Purged.IsZero() {
 			at = row.Purged // the first time counts
@@ -190,6 +192,9 @@ func (s *Store) dropContent(ctx context.Context, run string, how drop) (files []
 	clear(s.writer.known) // some of it may be deleted
 	if unread != nil {
 		return nil, unread
+	}
+	if err == nil && marked && s.opts.Dropped != nil {
+		s.opts.Dropped(run)
 	}
 	return files, err
 }

@@ -190,7 +190,10 @@ func TestRetainRemovesOldRuns(t *testing.T) {
 func TestRetainKeepsWithinBytes(t *testing.T) {
 	onEach(t, func(t *testing.T, on backend) {
 		dir := t.TempDir()
-		s := on.openAt(t, dir, func(o *Options) { o.Limits.Retain = Retention{Bytes: 2 << 20} })
+		var dropped []string
+		s := on.openAt(t, dir, func(o *Options) {
+			o.Limits.Retain, o.Dropped = Retention{Bytes: 2 << 20}, func(run string) { dropped = append(dropped, run) }
+		})
 		for n := range 8 {
 			sc := newScript(fmt.Sprintf("run_%d", n))
 			appendAll(t, s, sc.accepted(textOf(n, 600_000)), sc.finished(nothing))
@@ -203,6 +206,7 @@ func TestRetainKeepsWithinBytes(t *testing.T) {
 		done, err := s.Retain(context.Background())
 		require.NoError(t, err)
 		assert.Equal(t, 5, done.Runs)
+		assert.Equal(t, []string{"run_0", "run_1", "run_2", "run_3", "run_4"}, dropped)
 		assert.Equal(t, done, would, "the dry run says what the removal does")
 		after, err := s.Status(context.Background())
 		require.NoError(t, err)

@@ -28,7 +28,7 @@ type Options struct {
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
 	NoMigrate bool
-	Limits Limits // at first; SetLimits changes them
+	Limits    Limits // at first; SetLimits changes them
 	// QueueBytes limits the records that wait for the writer, by an estimate of
 	// their size; 0: 64 MiB. An append beyond it blocks.
 	QueueBytes int
@@ -38,6 +38,9 @@ type Options struct {
 	// Committed, if not nil, is called after each transaction with records: with
 	// their number, the bytes that they added, and the time from its begin.
 	Committed func(records, bytes int, took time.Duration)
+	// Dropped, if not nil, is called after the values of a finished run are deleted, by a purge
+	// or by retention, on the goroutine of the writer. It does not hear of other hosts.
+	Dropped func(run string)
 	// Now defaults to time.Now.
 	Now func() time.Time
 	// Faults are hooks for tests.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -213,8 +214,12 @@ type importer struct {
 	code  journal.Decoder
 }
 
+// badFile returns the error of a file that Export did not write or that was changed. It hides
+// the type of a cause, which is about the file and not about the journal.
 func badFile(format string, args ...any) error {
-	return contract.Errorf("import/invalid", "journal: import: "+format, args...)
+	return contract.Errorf("import/invalid", "import: %s: expected a file that `ferment runs export` wrote",
+		fmt.Sprintf(format, args...)).
+		WithHint("export the run again with `ferment runs export RUN FILE`, and copy the file unchanged")
 }
 
 func (i *importer) read(lines []edn.Value) (err error) {
@@ -242,13 +247,17 @@ func readLines(from io.Reader) (out []edn.Value, err error) {
 	in.Buffer(nil, maxValue+maxRecord)
 	for in.Scan() {
 		v, err := edn.Read(in.Bytes(), storedLimits)
+		var syntax *edn.SyntaxError
+		if errors.As(err, &syntax) { // its line is always 1
+			return nil, badFile("line %d, column %d: %s", len(out)+1, syntax.Pos.Column, syntax.Message)
+		}
 		if err != nil {
-			return nil, badFile("line %d: %w", len(out)+1, err)
+			return nil, badFile("line %d: %v", len(out)+1, err)
 		}
 		out = append(out, v)
 	}
 	if err := in.Err(); err != nil {
-		return nil, badFile("line %d: %w", len(out)+1, err)
+		return nil, badFile("line %d: %v", len(out)+1, err)
 	}
 	return out, nil
 }
@@ -272,7 +281,7 @@ func (i *importer) header(v edn.Value) error {
 func (i *importer) record(v edn.Value) error {
 	rec, err := i.code.Decode(v.Key("record"))
 	if err != nil {
-		return err
+		return badFile("record %d: %v", i.row.Records+1, err)
 	}
 	body := v.Key("record").Canonical()
 	chain := chained(i.row.chain, body)
@@ -294,7 +303,7 @@ func (i *importer) value(v edn.Value) error {
 	text, _ := v.Key("hash").AsString()
 	hash, err := parseSum(text)
 	if err != nil {
-		return badFile("%w", err)
+		return badFile("%v", err)
 	}
 	at, err := i.w.find(i.ctx, hash, true)
 	if err != nil || at.n > 0 {
@@ -322,10 +331,15 @@ func (i *importer) value(v edn.Value) error {
 		return err
 	}
 	c.size, c.n = len(c.body), i.w.lastN+1
-	if _, err := assemble(c, func(n int64) (content, error) {
-		return readContent(i.ctx, i.w.sql, i.s.blobs, "content", n)
-	}); err != nil {
-		return badFile("value %s: %w", text, err)
+	var unread error // of a part that is stored already
+	if _, err := assemble(c, func(n int64) (part content, err error) {
+		part, err = readContent(i.ctx, i.w.sql, i.s.blobs, "content", n)
+		unread = errors.Join(unread, err)
+		return part, err
+	}); unread != nil {
+		return unread
+	} else if err != nil {
+		return badFile("value %s: %v", text, err)
 	}
 	i.row.bytes += int64(c.size)
 	_, err = i.w.add(i.ctx, c)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -74,6 +75,11 @@ func TestImportVerifies(t *testing.T) {
 		refuse := func(what string, text string) {
 			_, err := to.Import(context.Background(), strings.NewReader(text))
 			require.Error(t, err, what)
+			refused := contract.AsError(err)
+			require.Equal(t, "import/invalid", refused.Type, "%s: %v", what, err)
+			require.NotEmpty(t, refused.Hint, what)
+			var damage *Damage
+			require.NotErrorAs(t, err, &damage, "%s: the journal is not damaged", what)
 			require.NoError(t, to.Err(), what)
 		}
 		refuse("empty", "")
@@ -82,7 +88,7 @@ func TestImportVerifies(t *testing.T) {
 		refuse("text", "{:a")
 		for i := range lines {
 			refuse("without a line", strings.Join(append(append([]string{}, lines[:i]...), lines[i+1:]...), ""))
-			for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/2 {
+			for at := 5; at < len(lines[i])-5; at += 1 + len(lines[i])/8 {
 				changed := []byte(lines[i])
 				if changed[at]++; changed[at] == '\n' || changed[at] == ' '+1 || changed[at] == ',' {
 					continue

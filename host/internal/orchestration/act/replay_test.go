@@ -62,9 +62,13 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// refused reports whether a gate refused the answer of an attempt.
+// refused reports whether a gate refused the answer of an attempt, or another answer was
+// better.
 func refused(records []journal.Record, attempt int) bool {
 	return slices.ContainsFunc(records, func(r journal.Record) bool {
+		if c, ok := r.Body.(*journal.NodeCommitted); ok && slices.Contains(c.Outscored, attempt) {
+			return true
+		}
 		v, ok := r.Body.(*journal.GateVerdict)
 		return ok && v.Attempt == attempt && !v.Pass
 	})

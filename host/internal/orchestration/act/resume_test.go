@@ -32,6 +32,7 @@ func resumeWorld(t testing.TB) *dispatchtest.World {
 			dispatchtest.Cap("a/pays", ":cap/cost {:usd 0.01M}"),
 			dispatchtest.Cap("a/puts", ":cap/effects #{:fs/write} :cap/idempotent? true"),
 			dispatchtest.Cap("a/adds", ":cap/effects #{:fs/write}"),
+			dispatchtest.Cap("a/stuck", ":cap/effects #{:fs/write} :cap/idempotent? true"),
 			router("r/pick", ""), router("r/thinks", ":cap/limits {:max-tokens 150 :headroom-tokens 2000}"), router("r/plan", ":cap/can-produce #{:value :plan}"), router("r/down", ""), router("r/prose", ""),
 			`{:cap/id :a/check :cap/kind :solver :cap/intents #{:text/verify} :io/in-schema :req/any :io/out-schema :res/any}`,
 		},
@@ -57,6 +58,9 @@ func resumeWorld(t testing.TB) *dispatchtest.World {
 	})
 	w.Func("a/down", func(context.Context, dispatch.Call) dispatchtest.Step {
 		return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "no server listens")}
+	})
+	w.Func("a/stuck", func(context.Context, dispatch.Call) dispatchtest.Step {
+		return dispatchtest.Step{Err: contract.Errorf("provider/unavailable", "the disk is away")}
 	})
 	w.Func("a/bad", func(_ context.Context, c dispatch.Call) dispatchtest.Step {
 		return dispatchtest.Step{Value: edn.MustMap(edn.K("good"), edn.Bool(c.Request.Key("context").HasKey("repair")))}
@@ -119,6 +123,22 @@ var resumeCases = map[string]string{
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/down] :allow-failure? true} :input {} :as :x}
 	  {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {:prompt {:slot/path [:x :error :message]}} :as :y}
 	  {:op :emit :input {:why {:slot/path [:x :error :type]} :y {:slot/path [:y :out]}}}]}`, "", ""),
+	"kept failure of a write": ownPlan(`{:nodes [
+	  {:op :call :intent :text/respond :dispatch {:candidates [:a/stuck :a/one] :allow-failure? true} :input {} :as :x}
+	  {:op :emit :input {:why {:slot/path [:x :error]}}}]}`, "", ":effects {:allowed #{:fs/write}}"),
+	"kept failure before a call": ownPlan(`{:nodes [
+	  {:op :plan :as :inner :plan {:nodes [
+	    {:op :let :value {:a 1} :as :x}
+	    {:op :call :intent :text/respond :dispatch {:allow-failure? true} :input {:prompt {:slot/path [:x :missing]}} :as :y}
+	    {:op :call :intent :text/respond :dispatch {:candidates [:a/one]} :input {} :as :z}
+	    {:op :emit :input {:slot/path [:z :out]}}]}}
+	  {:op :emit :input {:slot/id :inner}}]}`, "", ""),
+	"failed item": ownPlan(`{:nodes [
+	  {:op :map :over [1 2] :item :i :as :all :max-parallel 1 :on-item-error :keep :body [
+	    {:op :call :intent :text/respond :dispatch {:candidates [:a/stuck :a/one]} :input {:n {:slot/id :i}} :as :r}
+	    {:op :emit :input {:slot/path [:r :out]}}]}
+	  {:op :emit :input {:slot/id :all}}]}`, "", ":effects {:allowed #{:fs/write}}"),
+	"tournament": asking("[:a/two :a/one :a/down]", ":strategy :tournament :tournament {:width 3} :retry {:fallback-max 2}", "{}", ""),
 }
 
 var crashed = act.Resumption{Why: journal.ResumedCrash}
@@ -171,6 +191,9 @@ func assertResumes(t *testing.T, name string, whole []journal.Record, want *jour
 		return all
 	}
 	assertSameEnd(t, want, finished(t, all), at)
+	if _, missed := act.Replay(t.Context(), s.Config(), past[0].Run, decoded(t, all)); missed != nil { // JRN-050
+		t.Errorf("%s: replay: %v", at, missed)
+	}
 	calls := answered(past)
 	for _, c := range w.Calls() {
 		calls[made(c)]++

@@ -76,6 +76,11 @@ func (a Answer) size() int64 {
 // Store holds answers by the hashes of their keys.
 type Store = memo.Memo[string, Answer]
 
+// Forget removes the answers that a run produced, because its values are deleted (JRN-061).
+func Forget(s *Store, run string) {
+	s.DropAll(func(a Answer) bool { return a.Run == run })
+}
+
 // Claim is the execution of a request by one act, whose answer all acts with an equal
 // request share.
 type Claim = memo.Claim[string, Answer]

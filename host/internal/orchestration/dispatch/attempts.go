@@ -53,8 +53,8 @@ func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt,
 		return s.recall(t, c, strategy), nil
 	}
 	if s.past.replays() {
-		if s.past.gap {
-			n.Fail(replayMiss(n, "attempt %d at :%s is not recorded", s.past.taken, capID))
+		if s.past.gap > 0 {
+			n.Fail(replayMiss(n, "attempt %d, before one at :%s, is not recorded", s.past.gap, capID))
 			return nil, s.failure(ctx, nil, n.failedError())
 		}
 		return nil, s.overBudget(ctx, unaffordable(n, capID))

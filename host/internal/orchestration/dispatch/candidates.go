@@ -47,7 +47,12 @@ func (s *candidates) bind() {
 	}
 	s.binding = s.order(b)
 	if p := s.past; p != nil && (p.strict || p.fills() || p.only != "" || len(p.ended) > 0) {
-		s.binding.Accepted = p.order(s.binding.Accepted, s.n.d.Registry)
+		accepted := p.order(s.binding.Accepted, s.n.d.Registry)
+		rejected := slices.Clone(s.binding.Rejected)
+		s.binding.Accepted = accepted
+		s.binding.Rejected = slices.DeleteFunc(rejected, func(r policy.Rejection) bool {
+			return slices.Contains(accepted, r.Cap) // its call is recorded
+		})
 		s.binding.Tried = s.binding.Accepted[:min(len(s.binding.Accepted), max(1, len(s.binding.Tried)))]
 	}
 }

@@ -112,7 +112,7 @@ func (o *operation) resolvedRecord() *journal.NodeResolved {
 // fail makes err the failure of the node and adds attempts, candidates and
 // retry settings as details.
 func (o *operation) fail(err *contract.Error) {
-	p, b, result := &o.node.w.Policy.Policy, &o.candidates.binding, &o.attempts.result
+	p, result := &o.node.w.Policy.Policy, &o.attempts.result
 	if err.Type == "budget/exceeded" {
 		err = err.WithClass(contract.ClassFinal) // no cheaper candidate is left
 	}
@@ -120,18 +120,31 @@ func (o *operation) fail(err *contract.Error) {
 	for i, a := range result.Attempts {
 		attempts[i] = a.value()
 	}
-	candidates := make([]edn.Value, len(b.Accepted))
-	for i, id := range b.Accepted {
-		candidates[i] = journal.Keyword(id)
+	bound, rejected := o.bound()
+	candidates := make([]edn.Value, len(bound))
+	for i, c := range bound {
+		candidates[i] = journal.Keyword(c.CapID)
 	}
 	result.Err = err.
 		WithDetail("attempts", edn.Vector(attempts...)).
 		WithDetail("candidates", edn.Vector(candidates...)).
-		WithDetail("rejected", journal.RejectionsValue(rejections(b.Rejected))).
+		WithDetail("rejected", journal.RejectionsValue(rejected)).
 		WithDetail("retry", edn.MustMap(
 			edn.K("same-cap-max"), edn.Int(int64(p.SameCapMax)),
 			edn.K("fallback-max"), edn.Int(int64(p.FallbackMax)))).
 		WithDetail("switch-on", switchOn(p))
+}
+
+// bound returns the candidates and rejections that an error of the node names. In a resumed
+// run they are those that the first host recorded, as in a run without interruption: the
+// binding of this host depends on the recorded attempts. If no candidate can be called now,
+// its rejections are the cause of the error.
+func (o *operation) bound() ([]journal.Candidate, []journal.Rejection) {
+	b := &o.candidates.binding
+	if past := o.attempts.past; past != nil && past.first != nil && len(b.Tried) > 0 {
+		return past.first.Candidates, past.first.Rejected
+	}
+	return candidateRecords(b.Accepted), rejections(b.Rejected)
 }
 
 // switchOn returns the configured switch set, or :default.

@@ -26,8 +26,12 @@ type past struct {
 	// strict: nothing may be done that is not recorded.
 	strict bool
 	lost   []int // numbers of attempts without an end, or that are made again
-	taken  int   // number of the last attempt
-	gap    bool  // the next attempt is not the recorded one
+	taken  []int // numbers of the attempts that were taken
+	gap    int   // number of an attempt that a strict replay misses; 0: none
+	// begun are the candidates with an attempt, in the order in which they were first
+	// called. Among equal answers of parallel attempts this order decides.
+	begun []string
+	first *journal.NodeResolved // of the first host that executed the node; nil: not recorded
 	// fits reports whether the next request to the capability of an attempt is the
 	// recorded one; nil: the attempts are those of this run.
 	fits   func(*journal.Tried) bool
@@ -39,7 +43,7 @@ type past struct {
 // attempt that was decided to have done its work; then the operation is accepted.
 func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *contract.Error) {
 	n := &o.node
-	p := &past{strict: n.w.Replay}
+	p := &past{strict: n.w.Replay, first: place.First}
 	o.attempts.past, o.candidates.past = p, p
 	o.candidates.learning.recall(place.Resolved)
 	for _, t := range place.Attempts {
@@ -63,6 +67,7 @@ func (o *operation) resume(place *journal.Place) (done *journal.Tried, lost *con
 			}
 			continue
 		}
+		p.begun = append(p.begun, start.CapID)
 		if !t.Lost || n.asksStill(t) {
 			p.ended, p.only = append(p.ended, t), ""
 			continue
@@ -127,8 +132,9 @@ func secretMissing(node, what string) *contract.Error {
 	return contract.Errorf("run/secret-missing", "node %s: %s has a secret of which the journal keeps only a hash", node, what)
 }
 
-// order returns the candidates in the order of the past: those whose calls are
-// recorded, which need not be callable now, and then the accepted ones.
+// order returns the candidates in the order of the past: those that were called, and
+// then the other accepted ones. A candidate whose call has a recorded end need not be
+// callable now.
 func (p *past) order(accepted []string, known *registry.Registry) []string {
 	if p.fills() {
 		return p.orderAsListed(accepted)
@@ -137,9 +143,9 @@ func (p *past) order(accepted []string, known *registry.Registry) []string {
 		return slices.DeleteFunc(slices.Clone(accepted), func(id string) bool { return id != p.only })
 	}
 	var ids []string
-	for _, t := range p.ended {
-		id := t.Started.CapID
-		if _, ok := known.Capability(id); ok && !slices.Contains(ids, id) {
+	for _, id := range p.begun {
+		_, ok := known.Capability(id)
+		if ok = ok && p.has(id) || !p.strict && slices.Contains(accepted, id); ok && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -164,7 +170,8 @@ func (p *past) has(capID string) bool {
 
 // take removes and returns the oldest recorded attempt at a candidate in a repair
 // round; nil if there is none, or if a strict replay misses an attempt before it, which
-// sets gap.
+// sets gap. Parallel attempts may be taken in another order than the recorded one, because
+// a resumed run makes those that were lost again.
 func (p *past) take(capID string, round int) *journal.Tried {
 	if p == nil {
 		return nil
@@ -176,14 +183,26 @@ func (p *past) take(capID string, round int) *journal.Tried {
 		return nil
 	}
 	t := p.ended[i]
-	for p.taken++; p.strict && slices.Contains(p.lost, p.taken); {
-		p.taken++
-	}
-	if p.gap = p.strict && p.taken != t.Started.Attempt; p.gap {
+	if p.gap = p.missedBefore(t); p.gap > 0 {
 		return nil
 	}
+	p.taken = append(p.taken, t.Started.Attempt)
 	p.ended = slices.Delete(p.ended, i, i+1)
 	return t
+}
+
+// missedBefore returns the number of an attempt that a strict replay should have taken before
+// t; 0 if there is none.
+func (p *past) missedBefore(t *journal.Tried) int {
+	for number := 1; p.strict && number < t.Started.Attempt; number++ {
+		waits := t.Started.Entrant != "" && slices.ContainsFunc(p.ended, func(other *journal.Tried) bool {
+			return other.Started.Attempt == number
+		})
+		if !waits && !slices.Contains(p.lost, number) && !slices.Contains(p.taken, number) {
+			return number
+		}
+	}
+	return 0
 }
 
 // recall recreates an attempt whose end is recorded.

@@ -26,8 +26,8 @@ func (s *scope) past(path edn.Value) *journal.Place {
 // there is one (JRN-040). Nodes that only compute do so again. So does the node
 // of an act without a plan: the response needs more than its value, and all its
 // calls are recorded.
-func (s *scope) recall(n *plan.Node, e *ended) bool {
-	past := s.past(e.path)
+func (s *scope) recall(i int, e *ended) bool {
+	n, past := s.node(i), s.past(e.path)
 	if s.run.task.Replay || !past.IsCommitted() || n.Op == plan.OpLet || n.Op == plan.OpEmit || s.run.task.Source == "intent" && s.isRoot() {
 		return false
 	}
@@ -36,7 +36,7 @@ func (s *scope) recall(n *plan.Node, e *ended) bool {
 	}
 	e.slot = plan.Recorded(kinds[n.Op], s.run.task.Secrets.Restore(past.Committed.Value.Value()))
 	e.record = *past.Committed
-	if n.Op == plan.OpCall || n.Op == plan.OpTool { // the account of the plan counts it
+	if (n.Op == plan.OpCall || n.Op == plan.OpTool) && s.dispatched(i, e, past) { // the account of the plan counts it
 		e.result = &dispatch.Result{
 			CapID:    past.Committed.CapID,
 			Attempt:  past.Committed.Attempt,
@@ -48,6 +48,17 @@ func (s *scope) recall(n *plan.Node, e *ended) bool {
 		s.doneOnce.Store(true)
 	}
 	return true
+}
+
+// dispatched reports whether a call or tool node whose commit is recorded got as far as the
+// dispatcher. Without a record of its candidates it failed before, or the dispatcher denied
+// it at once; then only computing its input again shows which.
+func (s *scope) dispatched(i int, e *ended, past *journal.Place) bool {
+	if past.Resolved != nil || past.Committed.FailureType == "" {
+		return true
+	}
+	_, err := s.work(i, s.node(i), e)
+	return err == nil
 }
 
 // isRoot reports whether the scope is that of the whole task.

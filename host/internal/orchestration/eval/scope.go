@@ -154,7 +154,7 @@ func (s *scope) do(ctx context.Context, i int, begun func()) (err *contract.Erro
 	if s.run.nodes.Add(1) > int64(s.run.ev.Limits.RunNodes) {
 		return contract.Errorf("plan/too-large", "the run has more than %d nodes", s.run.ev.Limits.RunNodes)
 	}
-	if s.recall(n, e) {
+	if s.recall(i, e) {
 		begun()
 		return nil
 	}
@@ -187,7 +187,10 @@ func (s *scope) fail(n *plan.Node, e *ended, err *contract.Error, attempts int) 
 		return err
 	}
 	if past := s.past(e.path); past != nil && past.Failed != nil {
-		return err // it is recorded
+		if err.Type == "replay/miss" {
+			return err
+		}
+		return past.Failed.Err // a kept failure is part of a value, which must be the recorded one
 	}
 	record := &journal.NodeFailed{Err: err, Attempts: attempts}
 	if e.result != nil && !e.result.Findings.IsNil() {

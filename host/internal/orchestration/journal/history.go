@@ -67,6 +67,7 @@ type Place struct {
 	Failed    *NodeFailed
 	Plan      *PlanResolved // the newest
 	Resolved  *NodeResolved // the newest
+	First     *NodeResolved // the oldest since the node was last made to run anew
 	Attempts  []*Tried      // in the order of their start
 	// Decided is the decision about a request of a plugin to the host; nil: none. Diverges
 	// is set if a decision permits the requests of the call to differ from the recorded
@@ -351,7 +352,7 @@ func (h *History) forget(from edn.Value) {
 				t.Forgotten = true
 			}
 		}
-		p.Failed = nil
+		p.Failed, p.First = nil, nil
 	}
 }
 
@@ -413,7 +414,9 @@ func (p *Place) add(rec Record) {
 	case *PlanResolved:
 		p.Plan = body
 	case *NodeResolved:
-		p.Resolved = body
+		if p.Resolved = body; p.First == nil {
+			p.First = body
+		}
 	case *AttemptStarted:
 		p.Attempts = append(p.Attempts, &Tried{At: rec.At, Started: body, Lost: true, Begun: rec.Seq, epoch: rec.Epoch})
 	case *AttemptFinished:

@@ -58,6 +58,7 @@ func (s *Service) heat() {
 func (s *Service) Use(id string) (release func()) {
 	s.mu.Lock()
 	s.inUse[id]++
+	s.own[id] = struct{}{}
 	s.mu.Unlock()
 	return func() {
 		s.mu.Lock()
@@ -87,6 +88,11 @@ func (s *Service) Count(ctx context.Context) (hot, warm int, err *contract.Error
 // recently used ones above Rules.MaxHot, and stops the model servers that plugins run
 // for them. Sessions in use stay hot. Cool continues after a failure: cooled are the
 // sessions that were frozen, err is one of the failures.
+//
+// With a shared store, Rules.MaxHot is the limit of the sessions with runs on this host.
+// Another session may be in use on another host, which writes that to the store within
+// Rules.IdleTTL; it is frozen after twice that time without an access. The plugins of this
+// host are also told about sessions that another host has frozen or deleted.
 func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Error) {
 	hot, failure := s.store.Hot(ctx)
 	if failure != nil {
@@ -96,18 +102,29 @@ func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Erro
 	for i := range hot {
 		hot[i].Accessed = later(hot[i].Accessed, s.accessed[hot[i].ID])
 	}
-	inUse := maps.Clone(s.inUse)
+	inUse, own := maps.Clone(s.inUse), maps.Clone(s.own)
 	s.mu.Unlock()
 	slices.SortFunc(hot, func(a, b Session) int { return a.Accessed.Compare(b.Accessed) })
 	rules, now := s.rules.Load(), s.clock()
 	left := len(hot)
+	ours := func(id string) bool {
+		_, ok := own[id]
+		return ok || !s.shared
+	}
+	if s.shared {
+		err = s.quitElsewhere(ctx, hot, own, inUse)
+		left = len(own)
+	}
 	for _, candidate := range hot {
-		by := ByHotLimit
-		if rules.IdleTTL > 0 && !now.Before(candidate.Accessed.Add(rules.IdleTTL)) {
+		by, ttl := ByHotLimit, rules.IdleTTL
+		if !ours(candidate.ID) {
+			ttl *= 2
+		}
+		if ttl > 0 && !now.Before(candidate.Accessed.Add(ttl)) {
 			by = ByIdleTTL
 		}
-		if by == ByHotLimit && left <= rules.MaxHot {
-			break // the others were used later
+		if by == ByHotLimit && (left <= rules.MaxHot || !ours(candidate.ID)) {
+			continue
 		}
 		if inUse[candidate.ID] > 0 {
 			continue
@@ -117,7 +134,9 @@ func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Erro
 		case failure != nil: // the others are frozen all the same
 			err = failure
 		case done:
-			left--
+			if ours(candidate.ID) {
+				left--
+			}
 			cooled = append(cooled, Cooled{candidate.ID, by})
 		}
 	}
@@ -127,12 +146,28 @@ func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Erro
 	return cooled, err
 }
 
+// quitElsewhere stops the model servers of sessions that another host has frozen or
+// deleted, and removes these sessions from own.
+func (s *Service) quitElsewhere(
+	ctx context.Context, hot []Session, own map[string]struct{}, inUse map[string]int,
+) (err *contract.Error) {
+	for _, id := range slices.Sorted(maps.Keys(own)) {
+		if inUse[id] > 0 || slices.ContainsFunc(hot, func(of Session) bool { return of.ID == id }) {
+			continue
+		}
+		delete(own, id)
+		err = cmp.Or(s.quit(ctx, id), err)
+	}
+	return err
+}
+
 // freezeUnused freezes a hot session unless it was used since it was read.
 func (s *Service) freezeUnused(ctx context.Context, read Session, by FrozenBy) (done bool, err *contract.Error) {
 	err = failed("freeze session "+read.ID, s.store.Update(ctx, read.ID, func(st Stored) (Change, error) {
 		s.mu.Lock()
 		used := s.inUse[read.ID] > 0 || s.accessed[read.ID].After(read.Accessed)
 		s.mu.Unlock()
+		used = used || st.Session.Accessed.After(read.Accessed) // on another host
 		if used || !st.Found || st.Session.Frozen || st.Session.Version != read.Version || !read.Identity().is(st.Session) {
 			return Change{}, nil
 		}
@@ -155,6 +190,11 @@ func later(a, b time.Time) time.Time {
 // quit stops the model servers that plugins run for a session. The next call that needs
 // such a server starts it again.
 func (s *Service) quit(ctx context.Context, id string) *contract.Error {
+	s.mu.Lock()
+	if s.inUse[id] == 0 {
+		delete(s.own, id)
+	}
+	s.mu.Unlock()
 	_, err := s.plugins(ctx, id, quitServers)
 	return err
 }

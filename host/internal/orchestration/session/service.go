@@ -39,11 +39,13 @@ type Service struct {
 	plugins Plugins
 	rules   atomic.Pointer[Rules]
 	heated  chan struct{}
+	shared  bool // other hosts use the store, too
 
 	mu       sync.Mutex
 	accessed map[string]time.Time // not yet in the store
 	inUse    map[string]int       // runs by session
 	grown    map[string]struct{}  // sessions whose runs ended since the last Summarize
+	own      map[string]struct{}  // sessions with a run on this host since its plugins were told to quit
 }
 
 // New returns a service on store. now is the clock, nil for time.Now. A nil plugins
@@ -57,11 +59,15 @@ func New(store Store, rules Rules, plugins Plugins, now func() time.Time) *Servi
 	}
 	s := &Service{
 		store: store, now: now, plugins: plugins, heated: make(chan struct{}, 1),
-		accessed: map[string]time.Time{}, inUse: map[string]int{}, grown: map[string]struct{}{},
+		accessed: map[string]time.Time{}, inUse: map[string]int{}, grown: map[string]struct{}{}, own: map[string]struct{}{},
 	}
 	s.Configure(rules)
 	return s
 }
+
+// Share notes that other hosts use the store, too. It must be called before the first
+// operation. The runs of the other hosts are not known here, see Cool.
+func (s *Service) Share() { s.shared = true }
 
 // Configure sets the rules of later operations.
 func (s *Service) Configure(r Rules) { s.rules.Store(&r) }
@@ -369,9 +375,15 @@ func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) 
 }
 
 // Upkeep writes the collected access times to the store and deletes expired variables.
-// It returns the number of deleted variables. It is to be called periodically.
+// It returns the number of deleted variables. It is to be called periodically, at least
+// once in Rules.IdleTTL.
 func (s *Service) Upkeep(ctx context.Context) (int, *contract.Error) {
 	s.mu.Lock()
+	if s.shared { // other hosts see in this way that the session is in use
+		for id := range s.inUse {
+			s.accessed[id] = s.clock()
+		}
+	}
 	accessed := s.accessed
 	s.accessed = map[string]time.Time{}
 	s.mu.Unlock()

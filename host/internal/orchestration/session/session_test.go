@@ -149,6 +149,62 @@ func TestCoolGoesOnAfterAFailure(t *testing.T) {
 	assert.Equal(t, []string{"model/quit b", "model/quit c"}, told)
 }
 
+// SES-020: hosts that share a store do not freeze each other's sessions in use, each keeps
+// its own limit, and a frozen session has no model server on any of them.
+func TestHostsShareSessions(t *testing.T) {
+	ctx, clock, store := t.Context(), &sessiontest.Clock{At: sessiontest.Start}, &session.Memory{}
+	rules, ann := session.Permissive(), session.Caller{Principal: "ann"}
+	rules.MaxHot, rules.IdleTTL = 1, time.Hour
+	told := map[string][]string{}
+	host := func(name string) *session.Service {
+		s := session.New(store, rules, func(_ context.Context, id, intent string) (int, *contract.Error) {
+			told[name] = append(told[name], intent+" "+id)
+			return 1, nil
+		}, clock.Now)
+		s.Share()
+		return s
+	}
+	a, b := host("a"), host("b")
+	cool := func(s *session.Service) []session.Cooled {
+		cooled, err := s.Cool(ctx)
+		require.Nil(t, err)
+		return cooled
+	}
+	pass := func(d time.Duration) {
+		clock.At = clock.At.Add(d)
+		for _, s := range []*session.Service{a, b} {
+			_, err := s.Upkeep(ctx)
+			require.Nil(t, err)
+		}
+	}
+	for _, id := range []string{"busy", "idle", "other"} {
+		_, err := b.Open(ctx, ann, session.Ref{ID: id}, edn.Nil())
+		require.Nil(t, err)
+		pass(time.Second)
+	}
+	release := b.Use("busy")
+	b.Use("idle")()
+	a.Use("other")()
+	assert.Empty(t, cool(a), "the sessions of host b do not count")
+	assert.Equal(t, []session.Cooled{{ID: "idle", By: session.ByHotLimit}}, cool(b))
+	for range 5 {
+		pass(time.Hour)
+		for _, c := range cool(a) {
+			assert.Equal(t, "other", c.ID, "busy has a run on host b")
+		}
+	}
+	release()
+	pass(time.Hour)
+	assert.Empty(t, cool(a), "host b may still use it")
+	pass(time.Hour)
+	assert.Equal(t, []session.Cooled{{ID: "busy", By: session.ByIdleTTL}}, cool(a))
+	told["b"] = nil
+	assert.Empty(t, cool(b))
+	assert.Equal(t, []string{"model/quit busy"}, told["b"], "host a has frozen it")
+	assert.Empty(t, cool(b))
+	assert.Len(t, told["b"], 1)
+}
+
 // untouched cannot write access times.
 type untouched struct {
 	session.Memory

@@ -231,6 +231,7 @@ func TestBatchOverDaemonRestart(t *testing.T) {
 			got := p.wait()
 			require.Equal(t, 0, got.code, got.stderr)
 			assert.Equal(t, numbers, answers(t, got))
+			assert.Zero(t, sums(t, got)["stored"], "all lines were executed by this command")
 			b.once("end ", numbers)
 			assert.Len(t, b.recorded(t, "completed"), 12, "one run per line")
 			s.stop()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,11 +62,13 @@ const (
 
 // act sends a request with an idempotency key until it is answered. While the
 // daemon is down or refuses to start the run it retries; the error is that of the
-// last attempt once no request of the link was answered for the time wait.
-func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJSON bool) (edn.Value, bool, error) {
-	begun := time.Now()
+// last attempt once no request of the link was answered for the time wait. stored reports
+// whether the run is older than this call: an earlier attempt did not start it.
+func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJSON bool) (response edn.Value, stored bool, err error) {
+	begun, started := time.Now(), false
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		response, stored, err := d.attempt(ctx, request, dir, isJSON)
+		var begins bool
+		response, stored, begins, err = d.attempt(ctx, request, dir, isJSON)
 		if ctx.Err() != nil {
 			return edn.Nil(), false, context.Cause(ctx)
 		}
@@ -74,11 +77,12 @@ func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJ
 			why = failureOf(response)
 			if !passing(response, why) {
 				d.last.Store(time.Now().UnixNano())
-				return response, stored, lasting(response, why)
+				return response, stored && !started, lasting(response, why)
 			}
 		} else if !why.Retryable {
 			return edn.Nil(), false, why
 		}
+		started = started || begins
 		if since := time.Unix(0, max(begun.UnixNano(), d.last.Load())); time.Since(since) >= d.wait {
 			return edn.Nil(), false, why.WithHint(
 				"the same command continues the batch; \"ferment serve\" starts a daemon, \"ferment status\" shows its state")
@@ -97,16 +101,24 @@ func (d *daemonLink) act(ctx context.Context, request edn.Value, dir string, isJ
 	}
 }
 
-func (d *daemonLink) attempt(ctx context.Context, request edn.Value, dir string, isJSON bool) (edn.Value, bool, error) {
+// attempt sends a request once. stored reports whether its run had begun before. begins
+// reports whether the attempt may have begun the run: it has, or the daemon ended before it
+// answered.
+func (d *daemonLink) attempt(
+	ctx context.Context, request edn.Value, dir string, isJSON bool,
+) (response edn.Value, stored, begins bool, err error) {
 	there, err := d.dial(ctx)
 	if err != nil {
-		return edn.Nil(), false, err
+		return edn.Nil(), false, false, err
 	}
-	response, err := there.Act(ctx, request, client.Call{Dir: dir, JSON: isJSON})
-	if err != nil || response.Body.Key("error").Key("type").Equal(edn.K("auth/unauthorized")) {
+	got, err := there.Act(ctx, request, client.Call{Dir: dir, JSON: isJSON})
+	if err != nil || got.Body.Key("error").Key("type").Equal(edn.K("auth/unauthorized")) {
 		d.drop(there)
 	}
-	return response.Body, response.Replayed, err
+	var network *net.OpError
+	unsent := errors.As(err, &network) && network.Op == "dial"
+	begins = err != nil && !unsent || got.Body.HasKey("run/id") && !got.Replayed
+	return got.Body, got.Replayed, begins, err
 }
 
 // passing reports whether a failure is one of the daemon, not of the run: the same

@@ -81,6 +81,11 @@ func TestCache(t *testing.T) {
 	fits(t, filled.stdout)
 	assert.Equal(t, 1, filled.code, "its call is made, and differs from none")
 
+	purged := w.run("runs", "purge", executed, "--yes")
+	require.Zero(t, purged.code, purged.stderr)
+	require.Equal(t, "miss", outcome(), "JRN-061: a purged answer is not served")
+	require.Equal(t, "hit", outcome())
+
 	reload := func(old, now string) {
 		w.rewrite("ferment.hcl", old, now)
 		got := w.run("admin", "reload")

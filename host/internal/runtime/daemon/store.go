@@ -9,6 +9,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
 	"github.com/fermenthq/ferment/host/internal/orchestration/budget"
+	"github.com/fermenthq/ferment/host/internal/orchestration/cache"
 	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/learned"
 	"github.com/fermenthq/ferment/host/internal/orchestration/identity"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -42,6 +43,7 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *setup.Loaded) e
 		return err
 	}
 	d.observeStore(&options)
+	options.Dropped = func(run string) { cache.Forget(h.answers, run) }
 	opened, err := store.Open(ctx, options)
 	if err != nil {
 		return err
@@ -59,6 +61,7 @@ func (d *Daemon) openStore(ctx context.Context, h *Host, loaded *setup.Loaded) e
 	h.learned = learned.NewBook(opened, h.stats.Notice)
 	h.keepTalk(opened.Sessions(), opened.Conversations(), loaded)
 	if _, shared := opened.Shared(); shared {
+		h.sessions.Share()
 		h.ledger = budget.NewShared(opened.Budgets(), nil)
 	} else if h.ledger, err = budget.NewKept(ctx, opened, nil); err != nil {
 		return err

@@ -206,6 +206,17 @@ func (m *Memo[K, V]) remove(e *list.Element) {
 	m.bytes -= x.bytes
 }
 
+// DropAll removes the cached values for which stale reports true.
+func (m *Memo[K, V]) DropAll(stale func(V) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.entries {
+		if stale(e.Value.(entry[K, V]).value) {
+			m.remove(e)
+		}
+	}
+}
+
 // Drop removes the cached value of the key if stale reports true for it.
 func (m *Memo[K, V]) Drop(key K, stale func(V) bool) {
 	m.mu.Lock()
