@@ -28,28 +28,3 @@ func TestCandidateThatCannotReserve(t *testing.T) {
 	assert.Equal(t, contract.ClassFinal, r.Err.Class)
 	assert.Empty(t, w.Dispatched())
 }
-
-// The number of attempts of a node is a limit of its retries: what ends the node is its last
-// failure. Money that is spent is the budget's own error, with the failure as its cause.
-func TestRetriesThatTheNodeMayNotMake(t *testing.T) {
-	for limits, want := range map[string]string{
-		`{:max-roundtrips 1}`: "provider/unavailable",
-		`{:max-attempts 1}`:   "provider/unavailable",
-		`{:max-usd 0.015M}`:   "budget/exceeded",
-	} {
-		t.Run(limits, func(t *testing.T) {
-			w := world(t, ":cap/cost {:usd 0.01M}", ":cap/cost {:usd 0.01M}")
-			w.On("t/a", fails("provider/unavailable")).On("t/b", fails("provider/unavailable"))
-			r := serve(t, w, order{layer: retries(2, 2), limits: limits})
-			require.NotNil(t, r.Err)
-			assert.Equal(t, want, r.Err.Type, "%v", r.Err)
-			assert.Len(t, w.Dispatched(), 1)
-			assert.ErrorIs(t, r.Err, contract.OfType("provider/unavailable"))
-			if want != "budget/exceeded" {
-				limit := r.Err.Details.Key("budget")
-				assert.Equal(t, "1", limit.Key("limit").String(), "%s", r.Err.Details)
-				assert.Contains(t, limits, limit.Key("dimension").String()[1:])
-			}
-		})
-	}
-}

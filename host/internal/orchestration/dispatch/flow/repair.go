@@ -34,26 +34,11 @@ func (f *Failure) stoppedByBudget(lack *Failure, set policy.SwitchSet) *Failure 
 	g := *f
 	f.Owed = 0
 	g.Matched = set.Matches(f.Err)
-	g.Err = StoppedBy(lack.Err, f.Err)
+	g.Err = lack.Err.WithCause(f.Err)
 	g.Class = lack.Class
 	g.OverBudget, g.RoundsLeft, g.TriesLeft = true, false, false
 	g.Expired = lack.Expired
 	return &g
-}
-
-// StoppedBy returns the error of a node that failed, and would have continued but for lack,
-// the error of its budget: lack with the failure as its cause. The number of attempts or
-// round trips of the node itself limits its retries, like max_retries: there it is the
-// failure, which has the limit in its details (:budget).
-func StoppedBy(lack, failed *contract.Error) *contract.Error {
-	dimension, _ := lack.Details.Key("dimension").AsKeyword()
-	scope, _ := lack.Details.Key("scope").AsKeyword()
-	retries := dimension == policy.Roundtrips.String() || dimension == policy.Attempts.String()
-	if scope != "node" || !retries {
-		return lack.WithCause(failed)
-	}
-	return failed.WithDetail("budget", edn.MustMap(
-		edn.K("dimension"), edn.K(dimension), edn.K("limit"), lack.Details.Key("limit")))
 }
 
 // Limits of the repair context, so that requests do not grow from round to
