@@ -175,7 +175,8 @@ const (
 	LevelWarn = "warn"
 )
 
-// AuthEvent records a login, or a request that was denied.
+// AuthEvent records a login, a request that was denied, or one that was permitted to reach objects
+// of others.
 type AuthEvent struct {
 	Event     string
 	User      string
@@ -186,6 +187,8 @@ type AuthEvent struct {
 	Message   string
 	Rule      edn.Value // the decision of a rule, a map; nil: none has decided
 	Reason    string    // error type
+	Run       string    // that the request names
+	SessionID string    // that the request names
 }
 
 // Kind implements Body.
@@ -204,6 +207,8 @@ var authEvent = kindOf(KindAuthEvent, false,
 	text("message", func(x *AuthEvent) *string { return &x.Message }),
 	value("rule", tMap, func(x *AuthEvent) *edn.Value { return &x.Rule }, isMap).optional("a rule decided"),
 	keyword("reason", func(x *AuthEvent) *string { return &x.Reason }).optional("it was refused"),
+	text("act/run", func(x *AuthEvent) *string { return &x.Run }).optional("it reaches a run of another caller"),
+	text("session/id", func(x *AuthEvent) *string { return &x.SessionID }).optional("it reaches a session of another caller"),
 )
 
 // SessionAction records an action on a session.

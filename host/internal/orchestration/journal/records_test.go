@@ -243,6 +243,10 @@ func wholes() []struct {
 			Message: "no", Rule: edn.MustRead(`{:ok? false}`), Reason: "auth/forbidden"},
 			`{:address "::1" :event :auth/denied :level :warn :message "no" :operation :http.v1/act :reason :auth/forbidden
 			:rule {:ok? false} :success? false :user "uid/7"}`},
+		{&journal.AuthEvent{Event: "auth/permitted", User: "uid/7", Operation: "runs/any", Success: true, Level: journal.LevelInfo,
+			Message: "GET", Rule: edn.MustRead(`{:what :runs/any}`), Run: "run_1", SessionID: "s-1"},
+			`{:act/run "run_1" :event :auth/permitted :level :info :message "GET" :operation :runs/any :rule {:what :runs/any}
+			:session/id "s-1" :success? true :user "uid/7"}`},
 		{&journal.SessionAction{Action: "session/put-var", Principal: "uid/7", SessionID: "s-1", Keys: []string{"session/a", "session/b"}, Err: refusal, TraceParent: "00-1-2-01"},
 			`{:action :session/put-var :error E1 :keys #{"session/a" "session/b"} :ok? false :principal "uid/7" :session/id "s-1" :traceparent "00-1-2-01"}`},
 		{&journal.AdminAction{Action: "admin/drain", Principal: "uid/7", Address: "::1", Input: edn.MustRead(`{:wait 1}`), Err: refusal, Replayed: true, TraceParent: "00-1-2-01"},

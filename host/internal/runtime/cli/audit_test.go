@@ -41,6 +41,9 @@ func TestAuditTrail(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(ann, "/v1/session", `{:action :session/open :session/id "s-1"}`).status)
 	put := ask(ann, "/v1/session", `{:action :session/put-var :session/id "s-1" :key "session/note" :value "`+canary+`"}`)
 	require.Equal(t, http.StatusOK, put.status, "%s", put.body)
+	seen := s.request(t.Context(), "GET", "/v1/runs/"+run+"/records?values=true", "", "Authorization", basic("root", "three small words"))
+	require.Equal(t, http.StatusOK, seen.status, "%s", seen.body)
+	require.Equal(t, http.StatusOK, s.request(t.Context(), "GET", "/v1/runs/"+run, "", "Authorization", ann).status)
 	require.Equal(t, 0, w.run("status").code) // its record is behind those of the session
 	require.NoError(t, s.cmd.Process.Kill())
 	s.wait()
@@ -81,6 +84,10 @@ func TestAuditTrail(t *testing.T) {
 	has(find("event", "auth/denied"), map[string]any{"user": "user/2", "operation": "admin/drain", "success?": false, "level": "warn",
 		"address": "::ffff:127.0.0.1", "reason": "auth/forbidden"})
 	assert.NotEmpty(t, find("event", "auth/denied")["rule"])
+	has(find("event", "auth/permitted"), map[string]any{"user": "user/1", "operation": "runs/any", "success?": true, "level": "info",
+		"address": "::ffff:127.0.0.1", "act/run": run, "message": "GET /v1/runs/" + run + "/records"})
+	assert.NotEmpty(t, find("event", "auth/permitted")["rule"])
+	assert.Equal(t, 1, strings.Count(got.stdout, "auth/permitted"), "ann has read its own run")
 	assert.Regexp(t, `^b3:[0-9a-f]{64}$`, find("event", "auth/failed")["user"])
 	has(find("event", "auth/login"), map[string]any{"user": "user/1", "success?": true, "level": "info"})
 	has(find("action", "session/put-var"), map[string]any{"principal": "user/2", "session/id": "s-1", "keys": []any{"session/note"}, "ok?": true})

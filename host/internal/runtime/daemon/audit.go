@@ -127,6 +127,23 @@ func (d *Daemon) Identified(i httpapi.Identified) {
 	}, true)
 }
 
+// Permitted implements httpapi.Backend (AUTH-013).
+func (d *Daemon) Permitted(p httpapi.Permission) {
+	d.log.Named("audit").Info("auth/permitted",
+		"principal", p.Principal,
+		"address", p.Address,
+		"operation", p.Decision.What,
+		"decision", p.Decision.Value().String(),
+		"request", p.Request,
+		"run", p.Run,
+		"session", p.Session,
+	)
+	d.record(&journal.AuthEvent{
+		Event: "auth/permitted", User: p.Principal, Address: inIPv6(p.Address), Operation: p.Decision.What, Success: true,
+		Level: journal.LevelInfo, Message: journal.HideText(p.Request), Rule: p.Decision.Value(), Run: p.Run, SessionID: p.Session,
+	}, true)
+}
+
 // Rejected implements httpapi.Backend. The text of the error may quote the request, so
 // only its type is written.
 func (d *Daemon) Rejected(r httpapi.Rejection) {

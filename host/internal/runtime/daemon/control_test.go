@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal/tally"
 	"github.com/fermenthq/ferment/host/internal/runtime/httpapi"
@@ -51,6 +52,35 @@ func TestRefusedActIsAudited(t *testing.T) {
 	assert.Equal(t, `{:id "t-1"}`, row.Trace.String())
 	assert.Equal(t, 7*time.Millisecond, row.Latency)
 	assert.NotContains(t, rows[0].Value().String(), "canary")
+}
+
+// AUTH-013: a request that reached objects of others is a line of the audit log and a row of the
+// audit trail, with the decision that permitted it.
+func TestReachToOthersIsAudited(t *testing.T) {
+	var out bytes.Buffer
+	d := &Daemon{log: hclog.New(&hclog.LoggerOptions{Output: &out, JSONFormat: true}), life: t.Context()}
+	h := &Host{events: &journal.Host{}}
+	d.host.Store(h)
+	decision := policy.Decision{What: policy.AnyRuns, OK: true, Rule: policy.Rule{Any: []string{policy.RoleAdmin}}, Reason: "any"}
+	d.Permitted(httpapi.Permission{
+		Principal: "user/1",
+		Address:   "127.0.0.1:9",
+		Decision:  decision,
+		Request:   "GET /v1/runs/run_1",
+		Run:       "run_1",
+		Session:   "s-1",
+	})
+	rows, err := h.events.Read(t.Context(), journal.HostQuery{View: journal.ViewAudit, Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	row := rows[0].Body.(*journal.AuthEvent)
+	assert.Equal(t, decision.Value().String(), row.Rule.String())
+	row.Rule = edn.Value{}
+	assert.Equal(t, &journal.AuthEvent{
+		Event: "auth/permitted", User: "user/1", Address: "::ffff:127.0.0.1", Operation: "runs/any", Success: true, Level: journal.LevelInfo,
+		Message: "GET /v1/runs/run_1", Run: "run_1", SessionID: "s-1",
+	}, row)
+	assert.Equal(t, 1, strings.Count(out.String(), "auth/permitted"))
 }
 
 // AUTH-013, AUTH-033: only refused acts within the rate limits have rows in the audit

@@ -579,7 +579,7 @@ func serveAdmin(x *exchange) reply {
 		may := admitted{logged: withTokenID(body.Dissoc(edn.K("password")))}
 		control, operation := x.api.backend.Control(), a.Operation()
 		if a.Also != "" && !x.may(operation) { // a.Also decides, and a denial names it
-			operation, control = a.Also, ownRuns{control, x}
+			operation, control = a.Also, ownRuns{control, x, body}
 		}
 		if err := x.permit(operation); err != nil {
 			return may, err
@@ -608,11 +608,12 @@ func withTokenID(body edn.Value) edn.Value {
 // ownRuns is a Control whose runs are those in the reach of a caller (AUTH-012).
 type ownRuns struct {
 	Control
-	x *exchange
+	x  *exchange
+	in edn.Value // of the action
 }
 
 // Runs implements Control.
-func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs()) }
+func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs(), o.in) }
 
 // ExportedPlugins implements Control.
 func (ownRuns) ExportedPlugins() edn.Value { return edn.Nil() }

@@ -92,6 +92,7 @@ type exchange struct {
 	// decisions about operations so far, as records have them
 	decisions []edn.Value
 	denied    bool // the denial of the request is recorded
+	reached   bool // the reach to objects of others is recorded
 	counted   bool // within the rate limits
 	// unverified: the request has taken its token of the bucket of its address
 	unverified bool
