@@ -221,6 +221,7 @@ type SessionAction struct {
 	Err       *contract.Error
 	// TraceParent is the trace context of the caller.
 	TraceParent string
+	Access      []edn.Value // decisions about operations, with rule and reason
 }
 
 // Kind implements Body.
@@ -236,6 +237,7 @@ var sessionAction = kindOf(KindSessionAction, false,
 	flag("ok?", func(x *SessionAction) *bool { return &x.OK }),
 	failure("error", func(x *SessionAction) **contract.Error { return &x.Err }).optional("failed"),
 	text("traceparent", func(x *SessionAction) *string { return &x.TraceParent }).optional("its caller has a trace context"),
+	access(func(x *SessionAction) *[]edn.Value { return &x.Access }),
 )
 
 // AdminAction records an action of an operator.
@@ -251,6 +253,7 @@ type AdminAction struct {
 	Replayed bool
 	// TraceParent is the trace context of the caller.
 	TraceParent string
+	Access      []edn.Value // decisions about operations, with rule and reason
 }
 
 // Kind implements Body.
@@ -267,6 +270,7 @@ var adminAction = kindOf(KindAdminAction, false,
 	failure("error", func(x *AdminAction) **contract.Error { return &x.Err }).optional("failed"),
 	mark("replayed?", "the answer was that to an earlier request with its idempotency key", true, func(x *AdminAction) *bool { return &x.Replayed }),
 	text("traceparent", func(x *AdminAction) *string { return &x.TraceParent }).optional("its caller has a trace context"),
+	access(func(x *AdminAction) *[]edn.Value { return &x.Access }),
 )
 
 // ConfigReloaded records that another configuration is in force.
@@ -285,6 +289,12 @@ var configReloaded = kindOf(KindConfigReloaded, false,
 	hash("new", func(x *ConfigReloaded) *string { return &x.New }),
 	list("actions", tMaps, func(x *ConfigReloaded) *[]edn.Value { return &x.Actions }, same, anything, isMap),
 )
+
+// access has the decisions by which an action was permitted or denied (AUTH-013). Records of earlier
+// versions have none.
+func access[T any](at func(x *T) *[]edn.Value) column[T] {
+	return decisions(at).only("an operation was decided", func(x *T) bool { return len(*at(x)) > 0 })
+}
 
 // names is a set of strings.
 func names[T any](key string, at func(x *T) *[]string) column[T] {

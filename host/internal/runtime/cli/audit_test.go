@@ -93,6 +93,16 @@ func TestAuditTrail(t *testing.T) {
 	has(find("action", "session/put-var"), map[string]any{"principal": "user/2", "session/id": "s-1", "keys": []any{"session/note"}, "ok?": true})
 	has(find("action", "admin/create-user"), map[string]any{"principal": rows[0]["principal"], "ok?": true})
 	has(find("action", "admin/drain"), map[string]any{"principal": "user/2", "ok?": false})
+	for action, operation := range map[string]string{
+		"session/put-var": "http.v1/session", "admin/budget-show": "admin/budget-show", "admin/drain": "admin/drain", "admin/create-user": "admin/create-user",
+	} {
+		access, _ := find("action", action)["access"].([]any)
+		if assert.Len(t, access, 1, action) {
+			assert.Equal(t, operation, access[0].(map[string]any)["what"], action)
+			assert.NotEmpty(t, access[0].(map[string]any)["reason"], action)
+			assert.Contains(t, access[0], "rule", action)
+		}
+	}
 	assert.NotContains(t, got.stdout, "three small words")
 
 	root := basic("root", "three small words")

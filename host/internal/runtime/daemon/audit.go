@@ -199,7 +199,7 @@ func (c control) Audit(entry httpapi.AuditEntry) {
 		c.record(&journal.SessionAction{
 			Action: entry.Action, Principal: entry.Principal, SessionID: id, Keys: namesIn(input), OK: entry.Err == nil,
 			Err:         shortened(entry.Err, "the action failed"), // its message may quote a value
-			TraceParent: entry.TraceParent,
+			TraceParent: entry.TraceParent, Access: entry.Access,
 		}, false)
 		return
 	}
@@ -208,7 +208,7 @@ func (c control) Audit(entry httpapi.AuditEntry) {
 	}
 	c.record(&journal.AdminAction{
 		Action: entry.Action, Principal: entry.Principal, Address: inIPv6(entry.Address), Input: input, OK: entry.Err == nil,
-		Err: shortened(entry.Err, ""), Replayed: entry.Replayed, TraceParent: entry.TraceParent,
+		Err: shortened(entry.Err, ""), Replayed: entry.Replayed, TraceParent: entry.TraceParent, Access: entry.Access,
 	}, true)
 }
 

@@ -133,6 +133,9 @@ type AuditEntry struct {
 	Replayed bool
 	// TraceParent is the trace context of the caller; empty: none.
 	TraceParent string
+	// Access are the decisions about the operations of the request, in the form of
+	// policy.Decision.Value.
+	Access []edn.Value
 }
 
 // Action is one row of the table of admin actions or of that of session actions.
@@ -486,6 +489,7 @@ func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, ed
 			Err:         action.unquoted(err),
 			Replayed:    replayed,
 			TraceParent: x.traceParent(),
+			Access:      x.decisions,
 		})
 	}
 	may, err := admit(action, body)

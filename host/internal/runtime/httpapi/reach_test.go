@@ -155,3 +155,49 @@ func TestReachToSessionsOfOthersIsRecorded(t *testing.T) {
 	assert.Equal(t, 404, w.call("POST /v1/session", `{"action":"get","session/id":"`+own+`"}`, "Authorization", user).status)
 	assert.Empty(t, w.reachedOthers(), "a user has no other sessions")
 }
+
+// AUTH-013: the record of an action has the decisions about its operations, of the routes that stand
+// for an action too.
+func TestActionsAreRecordedWithTheirDecisions(t *testing.T) {
+	w := newWorld(t, strict)
+	w.user("root", policy.RoleAdmin)
+	w.user("ann", policy.RoleOperator)
+	w.user("bob")
+	admin, _ := w.token("root", policy.Narrowing{})
+	operator, _ := w.token("ann", policy.Narrowing{})
+	user, _ := w.token("bob", policy.Narrowing{})
+	own, _ := w.open(user, `{"action":"open"}`)
+	<-w.audited
+	rules := policy.ShippedOperationRules()
+	for _, row := range []struct {
+		what, body, header string
+		decisions          string // operations and reasons
+	}{
+		{"POST /v1/admin", `{"action":"plugin-list"}`, admin, "admin/plugin-list all"},
+		{"POST /v1/admin", `{"action":"plugin-list"}`, user, "admin/plugin-list all"},
+		{"POST /v1/admin", `{"action":"status"}`, operator, "diag/read any"},
+		{"POST /v1/admin", `{"action":"runs-show","run":"last"}`, operator, "runs/read any, runs/any any"},
+		{"POST /v1/admin", `{"action":"runs-show","run":"last"}`, user, "runs/read any"},
+		{"POST /v1/session", `{"action":"get","session/id":"` + own + `"}`, user, "http.v1/session any"},
+		{"POST /v1/session", `{"action":"get","session/id":"` + own + `"}`, operator, "http.v1/session any, session/any any"},
+		{"POST /v1/session", `{"action":"expire"}`, user, "http.v1/session any, session/any any"},
+		{"POST /v1/runs/" + sampleRun + "/resume", "", operator, "runs/resume any, runs/any any"},
+		{"GET /v1/admin/audit", "", admin, "admin/audit all"},
+	} {
+		w.call(row.what, row.body, "Authorization", row.header, "Accept", "*/*")
+		entry := <-w.audited
+		var got []string
+		for _, d := range entry.Access {
+			what, _ := d.Key("what").AsKeyword()
+			reason, _ := d.Key("reason").AsKeyword()
+			rule, _ := rules.For(what)
+			assert.Equal(t, rule.Value().String(), d.Key("rule").String(), "%s %s", row.what, row.body)
+			got = append(got, what+" "+reason)
+		}
+		assert.Equal(t, row.decisions, strings.Join(got, ", "), "%s %s", row.what, row.body)
+	}
+	w.operator("POST /v1/admin", `{"action":"plugin-list"}`)
+	if entry := <-w.audited; assert.Len(t, entry.Access, 1) {
+		assert.Equal(t, ":admin-socket", entry.Access[0].Key("reason").String())
+	}
+}

@@ -254,6 +254,7 @@ func audited(
 			Input:       x.query.AssocKey("run", edn.Text(x.run)),
 			Err:         row.unquoted(err),
 			TraceParent: x.traceParent(),
+			Access:      x.decisions,
 		})
 		return v, err
 	}
