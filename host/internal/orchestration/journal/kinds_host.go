@@ -71,7 +71,15 @@ type ActRejected struct {
 	Latency   time.Duration
 	Principal string
 	Address   string
+	// PrincipalType and Roles are those of the caller; empty if it was not identified.
+	PrincipalType string
+	Roles         []string
+	Intent        string // empty: the request was not read, or names none
+	Status        string // ActWasRejected; empty in records of earlier versions
 }
+
+// ActWasRejected is the status of an ActRejected.
+const ActWasRejected = "rejected"
 
 // Kind implements Body.
 func (*ActRejected) Kind() Kind { return KindActRejected }
@@ -86,6 +94,11 @@ var actRejected = kindOf(KindActRejected, false,
 	duration("latency-ms", func(x *ActRejected) *time.Duration { return &x.Latency }),
 	text("principal", func(x *ActRejected) *string { return &x.Principal }).optional("the caller is known"),
 	text("address", func(x *ActRejected) *string { return &x.Address }).optional("it came over the network"),
+	keyword("principal/type", func(x *ActRejected) *string { return &x.PrincipalType }).optional("the caller is known"),
+	keywords("roles", func(x *ActRejected) *[]string { return &x.Roles }).
+		only("the caller is known and has roles", func(x *ActRejected) bool { return len(x.Roles) > 0 }),
+	keyword("intent", func(x *ActRejected) *string { return &x.Intent }).optional("the request was read and names one"),
+	keyword("status", func(x *ActRejected) *string { return &x.Status }).optional("not written by earlier versions"),
 )
 
 // Outcomes of an ActFinished.

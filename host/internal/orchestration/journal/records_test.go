@@ -232,6 +232,10 @@ func wholes() []struct {
 		{&journal.ActRejected{Operation: "http.v1/act", Trace: edn.MustRead(`{:id "t"}`), Err: refusal, Latency: 7 * time.Millisecond,
 			Principal: "ann", Address: "::1"},
 			`{:address "::1" :error E1 :latency-ms 7 :operation :http.v1/act :principal "ann" :trace {:id "t"}}`},
+		{&journal.ActRejected{Operation: "http.v1/act", Trace: edn.MustRead(`{}`), Err: refusal, Principal: "ann",
+			PrincipalType: "simple", Roles: []string{"role/a", "role/b"}, Intent: "a/b", Status: journal.ActWasRejected},
+			`{:error E1 :intent :a/b :latency-ms 0 :operation :http.v1/act :principal "ann" :principal/type :simple
+			:roles #{:role/a :role/b} :status :rejected :trace {}}`},
 		{&journal.ActFinished{
 			Run: "run_1", Operation: "http.v1/act", Trace: edn.MustRead(`{:id "t"}`), RequestID: "q-1", SessionID: "s-1",
 			Principal: "uid/7", PrincipalType: "user", Roles: []string{"admin", "any"}, Intent: "a/b", CapID: "a/one", Outcome: journal.ActError,

@@ -32,6 +32,7 @@ func TestAuditTrail(t *testing.T) {
 	require.Equal(t, http.StatusOK, done.status, "%s", done.body)
 	run := done.header.Get("Ferment-Run-Id")
 	require.Equal(t, http.StatusBadRequest, ask(ann, "/v1/act", `{:input "`+canary+`" :unknown 1}`).status)
+	require.Equal(t, http.StatusBadRequest, ask(ann, "/v1/act", envelopeOf("mine/none", "{}", "")).status)
 	require.Equal(t, http.StatusForbidden, ask(ann, "/v1/admin", "{:action :drain}").status)
 	basic := func(login, password string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(login+":"+password))
@@ -80,7 +81,9 @@ func TestAuditTrail(t *testing.T) {
 	has(find("kind", "act/finished"), map[string]any{"act/run": run, "principal": "user/2", "principal/type": "simple",
 		"roles": []any{"role/user"}, "intent": "mine/data", "cap/id": "mine/data", "outcome": "ok", "status": "completed", "executed?": true})
 	assert.NotEmpty(t, find("kind", "act/finished")["trace"])
-	has(find("kind", "act/rejected"), map[string]any{"principal": "user/2", "address": "::ffff:127.0.0.1"})
+	has(find("kind", "act/rejected"), map[string]any{"principal": "user/2", "address": "::ffff:127.0.0.1", "principal/type": "simple",
+		"roles": []any{"role/user"}, "status": "rejected"})
+	has(find("intent", "mine/none"), map[string]any{"kind": "act/rejected", "principal": "user/2"})
 	has(find("event", "auth/denied"), map[string]any{"user": "user/2", "operation": "admin/drain", "success?": false, "level": "warn",
 		"address": "::ffff:127.0.0.1", "reason": "auth/forbidden"})
 	assert.NotEmpty(t, find("event", "auth/denied")["rule"])

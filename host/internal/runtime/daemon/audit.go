@@ -145,11 +145,15 @@ func (d *Daemon) Permitted(p httpapi.Permission) {
 }
 
 // Rejected implements httpapi.Backend. The text of the error may quote the request, so
-// only its type is written.
+// only its type is written, and no intent that looks like a secret.
 func (d *Daemon) Rejected(r httpapi.Rejection) {
+	if journal.HideText(r.Intent) != r.Intent {
+		r.Intent = ""
+	}
 	d.log.Named("audit").Info("act/rejected",
 		"principal", r.Principal,
 		"address", r.Address,
+		"intent", r.Intent,
 		"trace", truncated(r.Trace),
 		"error", r.Err.Type,
 	)
@@ -159,6 +163,7 @@ func (d *Daemon) Rejected(r httpapi.Rejection) {
 	}
 	body := &journal.ActRejected{
 		Operation: policy.Act, Trace: trace, Principal: r.Principal, Address: inIPv6(r.Address), Latency: r.Took,
+		PrincipalType: r.PrincipalType, Roles: r.Roles, Intent: r.Intent, Status: journal.ActWasRejected,
 		Err: contract.Errorf(r.Err.Type, "the act was rejected"),
 	}
 	if r.Kept && d.host.Load() != nil { // the stream shows it to the meter

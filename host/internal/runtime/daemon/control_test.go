@@ -28,18 +28,21 @@ func TestRefusedActIsAudited(t *testing.T) {
 	h := &Host{events: &journal.Host{}}
 	d.host.Store(h)
 	d.Rejected(httpapi.Rejection{
-		Principal: "uid/7",
-		Address:   "127.0.0.1:9",
-		Trace:     edn.Text("t-1"),
-		Took:      7 * time.Millisecond,
-		Err:       contract.Errorf("invalid-request", "there is no key :canary"),
-		Kept:      true,
+		Principal:     "uid/7",
+		PrincipalType: "local",
+		Roles:         []string{policy.RoleAdmin},
+		Intent:        "t/none",
+		Address:       "127.0.0.1:9",
+		Trace:         edn.Text("t-1"),
+		Took:          7 * time.Millisecond,
+		Err:           contract.Errorf("invalid-request", "there is no key :canary"),
+		Kept:          true,
 	})
 	var line map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &line))
 	for key, want := range map[string]string{
 		"@module": "ferment.audit", "@message": "act/rejected", "principal": "uid/7", "address": "127.0.0.1:9",
-		"trace": "t-1", "error": "invalid-request",
+		"trace": "t-1", "error": "invalid-request", "intent": "t/none",
 	} {
 		assert.Equal(t, want, line[key], key)
 	}
@@ -50,6 +53,8 @@ func TestRefusedActIsAudited(t *testing.T) {
 	row := rows[0].Body.(*journal.ActRejected)
 	assert.Equal(t, "uid/7 ::ffff:127.0.0.1 invalid-request", strings.Join([]string{row.Principal, row.Address, row.Err.Type}, " "))
 	assert.Equal(t, `{:id "t-1"}`, row.Trace.String())
+	assert.Equal(t, "local t/none rejected", strings.Join([]string{row.PrincipalType, row.Intent, row.Status}, " "))
+	assert.Equal(t, []string{policy.RoleAdmin}, row.Roles)
 	assert.Equal(t, 7*time.Millisecond, row.Latency)
 	assert.NotContains(t, rows[0].Value().String(), "canary")
 }

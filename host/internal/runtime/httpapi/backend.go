@@ -53,9 +53,12 @@ type Backend interface {
 }
 
 // Rejection describes an act that was rejected before it was accepted. Of the request it has only
-// the trace id, which is nil if the body was not read.
+// the intent and the trace id, which are empty and nil if the body was not read.
 type Rejection struct {
 	Principal, Address string // Principal is empty if the caller was not identified
+	PrincipalType      string
+	Roles              []string
+	Intent             string
 	Trace              edn.Value
 	Err                *contract.Error
 	Took               time.Duration
