@@ -79,6 +79,23 @@ func Envelope(v edn.Value, trace string) edn.Value {
 	), trace)
 }
 
+// maxIntent is the maximum length in bytes of what IntentOf returns.
+const maxIntent = 128
+
+// IntentOf returns the intent that a request names, in whatever form it came; empty if it names none,
+// or one that is no keyword or longer than 128 bytes.
+func IntentOf(v edn.Value) string {
+	named := v.Key("task").Key("intent")
+	if IsV03(v) {
+		named = v03Intent(v.Key("intent"))
+	}
+	intent, _ := word(named).AsKeyword()
+	if len(intent) > maxIntent {
+		return ""
+	}
+	return intent
+}
+
 func traced(v edn.Value, id string) edn.Value {
 	if id == "" || v.Has(kTrace) {
 		return v

@@ -300,6 +300,11 @@ func keywords[T any](key string, at func(x *T) *[]string) column[T] {
 	return field(c, at, func(v edn.Value) ([]string, bool) { return elements(v, edn.KindSet, edn.Value.AsKeyword) })
 }
 
+// decisions are decisions about operations, each with its rule and reason.
+func decisions[T any](at func(x *T) *[]edn.Value) column[T] {
+	return list("access", `[:vector [:map [:what :any] [:rule :any] [:reason :any]]]`, at, same, anything, isDecision)
+}
+
 func instant[T any](key string, at func(x *T) *time.Time) column[T] {
 	return field(column[T]{
 		key: key, schema: tInst,

@@ -71,7 +71,15 @@ type ActRejected struct {
 	Latency   time.Duration
 	Principal string
 	Address   string
+	// PrincipalType and Roles are those of the caller; empty if it was not identified.
+	PrincipalType string
+	Roles         []string
+	Intent        string // empty: the request was not read, or names none
+	Status        string // ActWasRejected; empty in records of earlier versions
 }
+
+// ActWasRejected is the status of an ActRejected.
+const ActWasRejected = "rejected"
 
 // Kind implements Body.
 func (*ActRejected) Kind() Kind { return KindActRejected }
@@ -86,6 +94,11 @@ var actRejected = kindOf(KindActRejected, false,
 	duration("latency-ms", func(x *ActRejected) *time.Duration { return &x.Latency }),
 	text("principal", func(x *ActRejected) *string { return &x.Principal }).optional("the caller is known"),
 	text("address", func(x *ActRejected) *string { return &x.Address }).optional("it came over the network"),
+	keyword("principal/type", func(x *ActRejected) *string { return &x.PrincipalType }).optional("the caller is known"),
+	keywords("roles", func(x *ActRejected) *[]string { return &x.Roles }).
+		only("the caller is known and has roles", func(x *ActRejected) bool { return len(x.Roles) > 0 }),
+	keyword("intent", func(x *ActRejected) *string { return &x.Intent }).optional("the request was read and names one"),
+	keyword("status", func(x *ActRejected) *string { return &x.Status }).optional("not written by earlier versions"),
 )
 
 // Outcomes of an ActFinished.
@@ -175,7 +188,8 @@ const (
 	LevelWarn = "warn"
 )
 
-// AuthEvent records a login, or a request that was denied.
+// AuthEvent records a login, a request that was denied, or one that was permitted to reach objects
+// of others.
 type AuthEvent struct {
 	Event     string
 	User      string
@@ -186,6 +200,8 @@ type AuthEvent struct {
 	Message   string
 	Rule      edn.Value // the decision of a rule, a map; nil: none has decided
 	Reason    string    // error type
+	Run       string    // that the request names
+	SessionID string    // that the request names
 }
 
 // Kind implements Body.
@@ -204,6 +220,8 @@ var authEvent = kindOf(KindAuthEvent, false,
 	text("message", func(x *AuthEvent) *string { return &x.Message }),
 	value("rule", tMap, func(x *AuthEvent) *edn.Value { return &x.Rule }, isMap).optional("a rule decided"),
 	keyword("reason", func(x *AuthEvent) *string { return &x.Reason }).optional("it was refused"),
+	text("act/run", func(x *AuthEvent) *string { return &x.Run }).optional("it reaches a run of another caller"),
+	text("session/id", func(x *AuthEvent) *string { return &x.SessionID }).optional("it reaches a session of another caller"),
 )
 
 // SessionAction records an action on a session.
@@ -216,6 +234,7 @@ type SessionAction struct {
 	Err       *contract.Error
 	// TraceParent is the trace context of the caller.
 	TraceParent string
+	Access      []edn.Value // decisions about operations, with rule and reason
 }
 
 // Kind implements Body.
@@ -231,6 +250,7 @@ var sessionAction = kindOf(KindSessionAction, false,
 	flag("ok?", func(x *SessionAction) *bool { return &x.OK }),
 	failure("error", func(x *SessionAction) **contract.Error { return &x.Err }).optional("failed"),
 	text("traceparent", func(x *SessionAction) *string { return &x.TraceParent }).optional("its caller has a trace context"),
+	access(func(x *SessionAction) *[]edn.Value { return &x.Access }),
 )
 
 // AdminAction records an action of an operator.
@@ -246,6 +266,7 @@ type AdminAction struct {
 	Replayed bool
 	// TraceParent is the trace context of the caller.
 	TraceParent string
+	Access      []edn.Value // decisions about operations, with rule and reason
 }
 
 // Kind implements Body.
@@ -262,6 +283,7 @@ var adminAction = kindOf(KindAdminAction, false,
 	failure("error", func(x *AdminAction) **contract.Error { return &x.Err }).optional("failed"),
 	mark("replayed?", "the answer was that to an earlier request with its idempotency key", true, func(x *AdminAction) *bool { return &x.Replayed }),
 	text("traceparent", func(x *AdminAction) *string { return &x.TraceParent }).optional("its caller has a trace context"),
+	access(func(x *AdminAction) *[]edn.Value { return &x.Access }),
 )
 
 // ConfigReloaded records that another configuration is in force.
@@ -280,6 +302,12 @@ var configReloaded = kindOf(KindConfigReloaded, false,
 	hash("new", func(x *ConfigReloaded) *string { return &x.New }),
 	list("actions", tMaps, func(x *ConfigReloaded) *[]edn.Value { return &x.Actions }, same, anything, isMap),
 )
+
+// access has the decisions by which an action was permitted or denied (AUTH-013). Records of earlier
+// versions have none.
+func access[T any](at func(x *T) *[]edn.Value) column[T] {
+	return decisions(at).only("an operation was decided", func(x *T) bool { return len(*at(x)) > 0 })
+}
 
 // names is a set of strings.
 func names[T any](key string, at func(x *T) *[]string) column[T] {

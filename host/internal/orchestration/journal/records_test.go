@@ -232,6 +232,10 @@ func wholes() []struct {
 		{&journal.ActRejected{Operation: "http.v1/act", Trace: edn.MustRead(`{:id "t"}`), Err: refusal, Latency: 7 * time.Millisecond,
 			Principal: "ann", Address: "::1"},
 			`{:address "::1" :error E1 :latency-ms 7 :operation :http.v1/act :principal "ann" :trace {:id "t"}}`},
+		{&journal.ActRejected{Operation: "http.v1/act", Trace: edn.MustRead(`{}`), Err: refusal, Principal: "ann",
+			PrincipalType: "simple", Roles: []string{"role/a", "role/b"}, Intent: "a/b", Status: journal.ActWasRejected},
+			`{:error E1 :intent :a/b :latency-ms 0 :operation :http.v1/act :principal "ann" :principal/type :simple
+			:roles #{:role/a :role/b} :status :rejected :trace {}}`},
 		{&journal.ActFinished{
 			Run: "run_1", Operation: "http.v1/act", Trace: edn.MustRead(`{:id "t"}`), RequestID: "q-1", SessionID: "s-1",
 			Principal: "uid/7", PrincipalType: "user", Roles: []string{"admin", "any"}, Intent: "a/b", CapID: "a/one", Outcome: journal.ActError,
@@ -243,10 +247,16 @@ func wholes() []struct {
 			Message: "no", Rule: edn.MustRead(`{:ok? false}`), Reason: "auth/forbidden"},
 			`{:address "::1" :event :auth/denied :level :warn :message "no" :operation :http.v1/act :reason :auth/forbidden
 			:rule {:ok? false} :success? false :user "uid/7"}`},
-		{&journal.SessionAction{Action: "session/put-var", Principal: "uid/7", SessionID: "s-1", Keys: []string{"session/a", "session/b"}, Err: refusal, TraceParent: "00-1-2-01"},
-			`{:action :session/put-var :error E1 :keys #{"session/a" "session/b"} :ok? false :principal "uid/7" :session/id "s-1" :traceparent "00-1-2-01"}`},
-		{&journal.AdminAction{Action: "admin/drain", Principal: "uid/7", Address: "::1", Input: edn.MustRead(`{:wait 1}`), Err: refusal, Replayed: true, TraceParent: "00-1-2-01"},
-			`{:action :admin/drain :address "::1" :error E1 :input {:wait 1} :ok? false :principal "uid/7" :replayed? true :traceparent "00-1-2-01"}`},
+		{&journal.AuthEvent{Event: "auth/permitted", User: "uid/7", Operation: "runs/any", Success: true, Level: journal.LevelInfo,
+			Message: "GET", Rule: edn.MustRead(`{:what :runs/any}`), Run: "run_1", SessionID: "s-1"},
+			`{:act/run "run_1" :event :auth/permitted :level :info :message "GET" :operation :runs/any :rule {:what :runs/any}
+			:session/id "s-1" :success? true :user "uid/7"}`},
+		{&journal.SessionAction{Action: "session/put-var", Principal: "uid/7", SessionID: "s-1", Keys: []string{"session/a", "session/b"}, Err: refusal, TraceParent: "00-1-2-01",
+			Access: []edn.Value{edn.MustRead(`{:what :http.v1/session :rule {} :reason :any}`)}},
+			`{:access [{:reason :any :rule {} :what :http.v1/session}] :action :session/put-var :error E1 :keys #{"session/a" "session/b"} :ok? false :principal "uid/7" :session/id "s-1" :traceparent "00-1-2-01"}`},
+		{&journal.AdminAction{Action: "admin/drain", Principal: "uid/7", Address: "::1", Input: edn.MustRead(`{:wait 1}`), Err: refusal, Replayed: true, TraceParent: "00-1-2-01",
+			Access: []edn.Value{edn.MustRead(`{:what :admin/drain :rule {} :reason :any}`)}},
+			`{:access [{:reason :any :rule {} :what :admin/drain}] :action :admin/drain :address "::1" :error E1 :input {:wait 1} :ok? false :principal "uid/7" :replayed? true :traceparent "00-1-2-01"}`},
 		{&journal.PluginTransition{Plugin: "x", Generation: 3, From: "ready", To: "backoff", Cause: "exit", PID: 7, Calls: 2, Err: refusal},
 			`{:calls 2 :cause :exit :error E1 :from :ready :generation 3 :instance 0 :pid 7 :plugin "x" :to :backoff}`},
 		{&journal.ConfigReloaded{Old: edn.Hash(edn.Int(1)), New: edn.Hash(edn.Int(2)), Actions: []edn.Value{edn.MustRead(`{:path ["a"]}`)}},

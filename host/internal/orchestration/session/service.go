@@ -260,6 +260,19 @@ func (s *Service) Get(ctx context.Context, who Caller, id string) (Session, *con
 	return found, nil
 }
 
+// Owner returns the principal of a session, which does not count as an access; empty if the session
+// does not exist. The error is session/invalid-id or session/store-unavailable.
+func (s *Service) Owner(ctx context.Context, id string) (string, *contract.Error) {
+	if err := checkID(id); err != nil {
+		return "", err
+	}
+	found, ok, err := s.store.Session(ctx, id)
+	if err != nil || !ok {
+		return "", failed("read session "+id, err)
+	}
+	return found.Owner, nil
+}
+
 // maxList is the maximum number of sessions that one List returns.
 const maxList = 200
 

@@ -95,7 +95,7 @@ func auditLine(row edn.Value) string {
 	at, _ := row.Key("at").AsInst()
 	who, what, outcome := plain(row.Key("principal")), plain(row.Key("kind")), "ok"
 	shown := map[string]bool{"v": true, "run": true, "seq": true, "at": true, "epoch": true, "kind": true, "principal": true, "user": true,
-		"action": true, "event": true, "success?": true, "ok?": true, "outcome": true, "trace": true}
+		"action": true, "event": true, "success?": true, "ok?": true, "outcome": true, "trace": true, "access": true}
 	if who == "" {
 		who = plain(row.Key("user"))
 	}

@@ -32,6 +32,7 @@ func TestAuditTrail(t *testing.T) {
 	require.Equal(t, http.StatusOK, done.status, "%s", done.body)
 	run := done.header.Get("Ferment-Run-Id")
 	require.Equal(t, http.StatusBadRequest, ask(ann, "/v1/act", `{:input "`+canary+`" :unknown 1}`).status)
+	require.Equal(t, http.StatusBadRequest, ask(ann, "/v1/act", envelopeOf("mine/none", "{}", "")).status)
 	require.Equal(t, http.StatusForbidden, ask(ann, "/v1/admin", "{:action :drain}").status)
 	basic := func(login, password string) string {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte(login+":"+password))
@@ -41,6 +42,9 @@ func TestAuditTrail(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(ann, "/v1/session", `{:action :session/open :session/id "s-1"}`).status)
 	put := ask(ann, "/v1/session", `{:action :session/put-var :session/id "s-1" :key "session/note" :value "`+canary+`"}`)
 	require.Equal(t, http.StatusOK, put.status, "%s", put.body)
+	seen := s.request(t.Context(), "GET", "/v1/runs/"+run+"/records?values=true", "", "Authorization", basic("root", "three small words"))
+	require.Equal(t, http.StatusOK, seen.status, "%s", seen.body)
+	require.Equal(t, http.StatusOK, s.request(t.Context(), "GET", "/v1/runs/"+run, "", "Authorization", ann).status)
 	require.Equal(t, 0, w.run("status").code) // its record is behind those of the session
 	require.NoError(t, s.cmd.Process.Kill())
 	s.wait()
@@ -77,15 +81,31 @@ func TestAuditTrail(t *testing.T) {
 	has(find("kind", "act/finished"), map[string]any{"act/run": run, "principal": "user/2", "principal/type": "simple",
 		"roles": []any{"role/user"}, "intent": "mine/data", "cap/id": "mine/data", "outcome": "ok", "status": "completed", "executed?": true})
 	assert.NotEmpty(t, find("kind", "act/finished")["trace"])
-	has(find("kind", "act/rejected"), map[string]any{"principal": "user/2", "address": "::ffff:127.0.0.1"})
+	has(find("kind", "act/rejected"), map[string]any{"principal": "user/2", "address": "::ffff:127.0.0.1", "principal/type": "simple",
+		"roles": []any{"role/user"}, "status": "rejected"})
+	has(find("intent", "mine/none"), map[string]any{"kind": "act/rejected", "principal": "user/2"})
 	has(find("event", "auth/denied"), map[string]any{"user": "user/2", "operation": "admin/drain", "success?": false, "level": "warn",
 		"address": "::ffff:127.0.0.1", "reason": "auth/forbidden"})
 	assert.NotEmpty(t, find("event", "auth/denied")["rule"])
+	has(find("event", "auth/permitted"), map[string]any{"user": "user/1", "operation": "runs/any", "success?": true, "level": "info",
+		"address": "::ffff:127.0.0.1", "act/run": run, "message": "GET /v1/runs/" + run + "/records"})
+	assert.NotEmpty(t, find("event", "auth/permitted")["rule"])
+	assert.Equal(t, 1, strings.Count(got.stdout, "auth/permitted"), "ann has read its own run")
 	assert.Regexp(t, `^b3:[0-9a-f]{64}$`, find("event", "auth/failed")["user"])
 	has(find("event", "auth/login"), map[string]any{"user": "user/1", "success?": true, "level": "info"})
 	has(find("action", "session/put-var"), map[string]any{"principal": "user/2", "session/id": "s-1", "keys": []any{"session/note"}, "ok?": true})
 	has(find("action", "admin/create-user"), map[string]any{"principal": rows[0]["principal"], "ok?": true})
 	has(find("action", "admin/drain"), map[string]any{"principal": "user/2", "ok?": false})
+	for action, operation := range map[string]string{
+		"session/put-var": "http.v1/session", "admin/budget-show": "admin/budget-show", "admin/drain": "admin/drain", "admin/create-user": "admin/create-user",
+	} {
+		access, _ := find("action", action)["access"].([]any)
+		if assert.Len(t, access, 1, action) {
+			assert.Equal(t, operation, access[0].(map[string]any)["what"], action)
+			assert.NotEmpty(t, access[0].(map[string]any)["reason"], action)
+			assert.Contains(t, access[0], "rule", action)
+		}
+	}
 	assert.NotContains(t, got.stdout, "three small words")
 
 	root := basic("root", "three small words")

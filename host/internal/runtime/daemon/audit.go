@@ -127,12 +127,33 @@ func (d *Daemon) Identified(i httpapi.Identified) {
 	}, true)
 }
 
+// Permitted implements httpapi.Backend (AUTH-013).
+func (d *Daemon) Permitted(p httpapi.Permission) {
+	d.log.Named("audit").Info("auth/permitted",
+		"principal", p.Principal,
+		"address", p.Address,
+		"operation", p.Decision.What,
+		"decision", p.Decision.Value().String(),
+		"request", p.Request,
+		"run", p.Run,
+		"session", p.Session,
+	)
+	d.record(&journal.AuthEvent{
+		Event: "auth/permitted", User: p.Principal, Address: inIPv6(p.Address), Operation: p.Decision.What, Success: true,
+		Level: journal.LevelInfo, Message: journal.HideText(p.Request), Rule: p.Decision.Value(), Run: p.Run, SessionID: p.Session,
+	}, true)
+}
+
 // Rejected implements httpapi.Backend. The text of the error may quote the request, so
-// only its type is written.
+// only its type is written, and no intent that looks like a secret.
 func (d *Daemon) Rejected(r httpapi.Rejection) {
+	if journal.HideText(r.Intent) != r.Intent {
+		r.Intent = ""
+	}
 	d.log.Named("audit").Info("act/rejected",
 		"principal", r.Principal,
 		"address", r.Address,
+		"intent", r.Intent,
 		"trace", truncated(r.Trace),
 		"error", r.Err.Type,
 	)
@@ -142,6 +163,7 @@ func (d *Daemon) Rejected(r httpapi.Rejection) {
 	}
 	body := &journal.ActRejected{
 		Operation: policy.Act, Trace: trace, Principal: r.Principal, Address: inIPv6(r.Address), Latency: r.Took,
+		PrincipalType: r.PrincipalType, Roles: r.Roles, Intent: r.Intent, Status: journal.ActWasRejected,
 		Err: contract.Errorf(r.Err.Type, "the act was rejected"),
 	}
 	if r.Kept && d.host.Load() != nil { // the stream shows it to the meter
@@ -182,7 +204,7 @@ func (c control) Audit(entry httpapi.AuditEntry) {
 		c.record(&journal.SessionAction{
 			Action: entry.Action, Principal: entry.Principal, SessionID: id, Keys: namesIn(input), OK: entry.Err == nil,
 			Err:         shortened(entry.Err, "the action failed"), // its message may quote a value
-			TraceParent: entry.TraceParent,
+			TraceParent: entry.TraceParent, Access: entry.Access,
 		}, false)
 		return
 	}
@@ -191,7 +213,7 @@ func (c control) Audit(entry httpapi.AuditEntry) {
 	}
 	c.record(&journal.AdminAction{
 		Action: entry.Action, Principal: entry.Principal, Address: inIPv6(entry.Address), Input: input, OK: entry.Err == nil,
-		Err: shortened(entry.Err, ""), Replayed: entry.Replayed, TraceParent: entry.TraceParent,
+		Err: shortened(entry.Err, ""), Replayed: entry.Replayed, TraceParent: entry.TraceParent, Access: entry.Access,
 	}, true)
 }
 

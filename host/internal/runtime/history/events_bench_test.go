@@ -42,6 +42,7 @@ func (b *recordedRuns) Traced(string)                 {}
 func (b *recordedRuns) Rejected(httpapi.Rejection)    {}
 func (b *recordedRuns) Denied(httpapi.Denial)         {}
 func (b *recordedRuns) Identified(httpapi.Identified) {}
+func (b *recordedRuns) Permitted(httpapi.Permission)  {}
 
 type recordedControl struct {
 	httpapi.Control

@@ -73,6 +73,12 @@ func (j *Runs) InSession(session string) httpapi.Runs {
 	return &of
 }
 
+// Owner implements httpapi.Runs.
+func (j *Runs) Owner(ctx context.Context, run string) (id, principal string, err *contract.Error) {
+	found, err := j.find(ctx, run)
+	return found.ID, found.Principal, err
+}
+
 // sees reports whether a recorded run is in the reach of the caller.
 func (j *Runs) sees(ctx context.Context, run *store.Run) (bool, error) {
 	if j.reach.All() {

@@ -83,7 +83,9 @@ func serveAct(x *exchange) reply {
 func (x *exchange) request() (edn.Value, *contract.Error) {
 	v, err := x.decode(edn.Body)
 	if err == nil {
-		v, err = x.keyed(request.Envelope(v, ulid.Make().String()))
+		v = request.Envelope(v, ulid.Make().String())
+		x.intent = request.IntentOf(v)
+		v, err = x.keyed(v)
 	}
 	if err == nil {
 		v, err = x.bound(v)

@@ -133,6 +133,9 @@ type AuditEntry struct {
 	Replayed bool
 	// TraceParent is the trace context of the caller; empty: none.
 	TraceParent string
+	// Access are the decisions about the operations of the request, in the form of
+	// policy.Decision.Value.
+	Access []edn.Value
 }
 
 // Action is one row of the table of admin actions or of that of session actions.
@@ -486,6 +489,7 @@ func (x *exchange) act(t *actionTable, limits edn.Limits, admit func(*Action, ed
 			Err:         action.unquoted(err),
 			Replayed:    replayed,
 			TraceParent: x.traceParent(),
+			Access:      x.decisions,
 		})
 	}
 	may, err := admit(action, body)
@@ -579,7 +583,7 @@ func serveAdmin(x *exchange) reply {
 		may := admitted{logged: withTokenID(body.Dissoc(edn.K("password")))}
 		control, operation := x.api.backend.Control(), a.Operation()
 		if a.Also != "" && !x.may(operation) { // a.Also decides, and a denial names it
-			operation, control = a.Also, ownRuns{control, x}
+			operation, control = a.Also, ownRuns{control, x, body}
 		}
 		if err := x.permit(operation); err != nil {
 			return may, err
@@ -608,11 +612,12 @@ func withTokenID(body edn.Value) edn.Value {
 // ownRuns is a Control whose runs are those in the reach of a caller (AUTH-012).
 type ownRuns struct {
 	Control
-	x *exchange
+	x  *exchange
+	in edn.Value // of the action
 }
 
 // Runs implements Control.
-func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs()) }
+func (o ownRuns) Runs() Runs { return o.x.reach(o.Control.Runs(), o.in) }
 
 // ExportedPlugins implements Control.
 func (ownRuns) ExportedPlugins() edn.Value { return edn.Nil() }

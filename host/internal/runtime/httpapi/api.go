@@ -91,8 +91,10 @@ type exchange struct {
 	claimed  string // the user of its login, as identity.Service.Named returns it; empty: it has none
 	// decisions about operations so far, as records have them
 	decisions []edn.Value
-	denied    bool // the denial of the request is recorded
-	counted   bool // within the rate limits
+	denied    bool   // the denial of the request is recorded
+	intent    string // that the request for an act names; empty: none is known
+	reached   bool   // the reach to objects of others is recorded
+	counted   bool   // within the rate limits
 	// unverified: the request has taken its token of the bucket of its address
 	unverified bool
 	// traceCounted: the outcome of the trace context was passed to Backend.Traced
@@ -207,12 +209,15 @@ func (x *exchange) auditRefusal(r reply) {
 	}
 	trace := r.body.Key("trace").Key("id")
 	x.api.backend.Rejected(Rejection{
-		Principal: x.who.Name,
-		Address:   x.client(),
-		Trace:     trace,
-		Err:       r.err,
-		Took:      time.Since(x.begun),
-		Kept:      x.counted,
+		Principal:     x.who.Name,
+		PrincipalType: x.who.Type,
+		Roles:         x.who.Roles,
+		Address:       x.client(),
+		Intent:        x.intent,
+		Trace:         trace,
+		Err:           r.err,
+		Took:          time.Since(x.begun),
+		Kept:          x.counted,
 	})
 	if denied, decision := policy.Denial(r.err); denied != nil && !x.denied {
 		x.deny(string(OpAct), denied, decision)

@@ -39,10 +39,12 @@ type Backend interface {
 	Identity() *identity.Service
 	// Telemetry returns the counters of the daemon; nil during the start.
 	Telemetry() Telemetry
-	// Denied and Identified write an audit record of a request that was denied, and of a login.
-	// They return when the record is durable, when it cannot be written, or after a time limit.
+	// Denied, Identified and Permitted write an audit record of a request that was denied, of a
+	// login, and of a request that reached objects of others. They return when the record is
+	// durable, when it cannot be written, or after a time limit.
 	Denied(Denial)
 	Identified(Identified)
+	Permitted(Permission)
 	// Traced counts the outcome of the trace context of a request.
 	Traced(outcome string)
 	// Rejected logs and counts an act that was rejected before it became a run, and
@@ -51,9 +53,12 @@ type Backend interface {
 }
 
 // Rejection describes an act that was rejected before it was accepted. Of the request it has only
-// the trace id, which is nil if the body was not read.
+// the intent and the trace id, which are empty and nil if the body was not read.
 type Rejection struct {
 	Principal, Address string // Principal is empty if the caller was not identified
+	PrincipalType      string
+	Roles              []string
+	Intent             string
 	Trace              edn.Value
 	Err                *contract.Error
 	Took               time.Duration

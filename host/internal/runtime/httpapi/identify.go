@@ -154,17 +154,21 @@ func (x *exchange) operation() string {
 // permit decides whether the principal may do an operation, and keeps the decision
 // (AUTH-010, AUTH-013). The operator on the admin socket may do everything.
 func (x *exchange) permit(operation string) *contract.Error {
-	if x.via.admin {
-		x.decisions = append(x.decisions, policy.Decision{What: operation, OK: true, Reason: "admin-socket"}.Value())
-		return nil
-	}
-	d := x.settings.Access.Operation(operation, x.who.Caller())
+	d := x.decide(operation)
 	x.decisions = append(x.decisions, d.Value())
 	err := d.Refusal("auth/forbidden", "operation", x.who.Caller())
 	if err != nil {
 		x.deny(operation, err, d.Value())
 	}
 	return err
+}
+
+// decide returns the decision about an operation. It is not kept.
+func (x *exchange) decide(operation string) policy.Decision {
+	if x.via.admin {
+		return policy.Decision{What: operation, OK: true, Reason: "admin-socket"}
+	}
+	return x.settings.Access.Operation(operation, x.who.Caller())
 }
 
 // deny records that a rule denied the request (AUTH-013).
@@ -183,7 +187,7 @@ func (x *exchange) deny(operation string, err *contract.Error, decision edn.Valu
 
 // may reports whether the principal may do an operation besides that of the route.
 func (x *exchange) may(operation string) bool {
-	return x.via.admin || x.settings.Access.Operation(operation, x.who.Caller()).OK
+	return x.decide(operation).OK
 }
 
 // holds reports whether the credential of an admitted principal is still valid.
@@ -210,6 +214,14 @@ type Denial struct {
 	Decision                      edn.Value
 	Message                       string
 	Reason                        string // error type of the answer
+}
+
+// Permission describes a request that reached objects of others, for the audit trail.
+type Permission struct {
+	Principal, Address string
+	Decision           policy.Decision // about the operation that permits it, such as runs/any
+	Request            string          // method and path
+	Run, Session       string          // the one that it names; both are empty if it reached all
 }
 
 // client returns the address of the caller. Behind trusted proxies it is the last

@@ -112,6 +112,33 @@ func TestAuditOfRefusals(t *testing.T) {
 		require.Len(t, audited, 1, accept)
 		assert.Equal(t, `invalid-request "mine"`, fmt.Sprint(audited[0].Err.Type, " ", audited[0].Trace), accept)
 		assert.Regexp(t, "^uid/[0-9]+$", audited[0].Principal, accept)
+		assert.Equal(t, []string{"local", policy.RoleAdmin}, append([]string{audited[0].PrincipalType}, audited[0].Roles...), accept)
+	}
+}
+
+// TEL-002: the audit record of a rejection has the intent of a request in whatever form, if the body
+// was read and names one that is a keyword.
+func TestAuditOfRefusalsHasTheIntent(t *testing.T) {
+	w := newWorld(t)
+	w.phase.Store("draining")
+	const json, ednType = "application/json", "application/edn"
+	for _, row := range []struct{ body, media, intent string }{
+		{`{"proto":1,"task":{"intent":"t/none"},"input":{}}`, json, "t/none"},
+		{`{"proto":1,"task":{"intent":":t/none"},"input":{}}`, json, "t/none"},
+		{`{:proto 1 :task {:intent :t/none} :input {}}`, ednType, "t/none"},
+		{`{"prompt":"hello"}`, json, "text/respond"},
+		{`{"messages":[],"intent":"coding"}`, json, "code/patch"},
+		{`{"proto":1,"task":{"intent":"a text that is no keyword"},"input":{}}`, json, ""},
+		{`{"proto":1,"task":{"intent":"t/` + strings.Repeat("x", 200) + `"},"input":{}}`, json, ""},
+		{`{"proto":1,"task":{"intent":7},"input":{}}`, json, ""},
+		{`{"proto":1,"task":{"intent":"t/none"}`, json, ""},
+		{`[]`, json, ""},
+	} {
+		w.call("POST /v1/act", row.body, "Content-Type", row.media)
+		audited := w.rejected()
+		require.Len(t, audited, 1, row.body)
+		assert.Equal(t, row.intent, audited[0].Intent, row.body)
+		assert.Equal(t, "anonymous", audited[0].PrincipalType, row.body)
 	}
 }
 

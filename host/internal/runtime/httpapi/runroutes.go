@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fermenthq/ferment/host/internal/domain/policy"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -229,23 +228,13 @@ func (x *exchange) runs() (Runs, *contract.Error) {
 	if control == nil {
 		return nil, contract.Errorf("runtime/starting", "the daemon is coming up")
 	}
-	return x.reach(control.Runs()), nil
-}
-
-// reach returns those of the runs that the caller may know of: its own, or with runs/any
-// those of its tenant, or all if it has none (AUTH-012). Those of a session token are the
-// runs of its session.
-func (x *exchange) reach(all Runs) Runs {
-	if x.who.Tenant != "" && !x.via.admin {
-		all = all.OfTenant(x.who.Tenant)
+	named := x.query
+	for key, param := range map[string]string{"run": "id", "other": "other"} {
+		if name := x.params[param]; name != "" {
+			named = named.AssocKey(key, edn.Text(name))
+		}
 	}
-	if !x.may(policy.AnyRuns) {
-		all = all.OwnedBy(x.who.Name)
-	}
-	if x.who.Session != "" {
-		all = all.InSession(x.who.Session)
-	}
-	return all
+	return x.reach(control.Runs(), named), nil
 }
 
 // audited records what an operator changes, as an admin action does (HTTP-008).
@@ -265,6 +254,7 @@ func audited(
 			Input:       x.query.AssocKey("run", edn.Text(x.run)),
 			Err:         row.unquoted(err),
 			TraceParent: x.traceParent(),
+			Access:      x.decisions,
 		})
 		return v, err
 	}

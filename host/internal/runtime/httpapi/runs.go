@@ -23,6 +23,8 @@ type Runs interface {
 	OfTenant(tenant string) Runs
 	// InSession returns such a view of the runs of one session (AUTH-004).
 	InSession(session string) Runs
+	// Owner returns the id and the principal of a run.
+	Owner(ctx context.Context, run string) (id, principal string, err *contract.Error)
 	// List returns the summaries of the selected runs, the latest first.
 	List(ctx context.Context, f RunFilter) (edn.Value, *contract.Error)
 	// Show returns the summary of a run, its epochs and nodes, and the parts that

@@ -17,7 +17,8 @@ type sessionCall struct {
 	who session.Caller
 	ref session.Ref
 	in  edn.Value
-	// permitAny returns the error of a caller that may not use the sessions of others.
+	// permitAny returns the error of a caller that may not use the sessions of others. Without
+	// one it records that all of them are used.
 	permitAny func() *contract.Error
 }
 
@@ -257,11 +258,15 @@ func serveSession(x *exchange) reply {
 // onSession executes a session action.
 func (x *exchange) onSession(ctx context.Context, service *session.Service, a *Action, body edn.Value) (edn.Value, *contract.Error) {
 	intent, _ := body.Key("intent").AsKeyword()
+	others, err := x.anySession(ctx, service, a, text(body, "session/id"))
+	if err != nil {
+		return edn.Nil(), err
+	}
 	v, err := a.onSession(ctx, sessionCall{
 		Service: service,
 		who: session.Caller{
 			Principal: x.who.Name,
-			Any:       x.may(policy.AnySession),
+			Any:       others,
 		},
 		ref: session.Ref{
 			ID:        text(body, "session/id"),
@@ -269,8 +274,15 @@ func (x *exchange) onSession(ctx context.Context, service *session.Service, a *A
 			Operation: a.Operation(),
 			Intent:    intent,
 		},
-		in:        body,
-		permitAny: func() *contract.Error { return x.permit(policy.AnySession) },
+		in: body,
+		permitAny: func() *contract.Error {
+			d := x.decide(policy.AnySession)
+			if !d.OK {
+				return x.permit(policy.AnySession)
+			}
+			x.useOthers(d, "", "")
+			return nil
+		},
 	})
 	if err != nil {
 		return v, err

@@ -107,7 +107,14 @@ func (x *exchange) recordTrail(control Control, in edn.Value, rows []edn.Value, 
 	if err == nil && follows(in, rows) {
 		return
 	}
-	control.Audit(AuditEntry{Action: policy.AuditTrail, Principal: x.who.Name, Address: x.client(), Input: in, Err: err})
+	control.Audit(AuditEntry{
+		Action:    policy.AuditTrail,
+		Principal: x.who.Name,
+		Address:   x.client(),
+		Input:     in,
+		Err:       err,
+		Access:    x.decisions,
+	})
 }
 
 // followed is the age of rows up to which reading them is following the trail.

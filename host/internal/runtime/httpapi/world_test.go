@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,6 +74,8 @@ type world struct {
 	rejections []httpapi.Rejection
 	denials    []httpapi.Denial
 	identified []httpapi.Identified
+	permitted  []httpapi.Permission
+	owner      string // of the sample run; default: a caller that no test has
 	traced     []string
 	joined     string // trace context of the last act
 	asked      []runsCall
@@ -260,6 +263,12 @@ func (w *world) Identified(i httpapi.Identified) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.identified = append(w.identified, i)
+}
+
+func (w *world) Permitted(p httpapi.Permission) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.permitted = append(w.permitted, p)
 }
 
 // denied returns the audit records of denied requests since the last call.
@@ -496,6 +505,9 @@ func ednAct(intent, input string) string {
 // sampleRun is the run of a world: finished, with five records.
 const sampleRun = "run_01AAAAAAAAAAAAAAAAAAAAAAAA"
 
+// absentRun has the form of an id, and is that of no run.
+const absentRun = "run_01BBBBBBBBBBBBBBBBBBBBBBBB"
+
 // sampleHash is the hash of a value of that run.
 const sampleHash = "b3:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
@@ -543,6 +555,12 @@ func (r recorded) OfTenant(tenant string) httpapi.Runs {
 }
 func (r recorded) InSession(id string) httpapi.Runs {
 	return recorded{r.control, "session/" + id}
+}
+func (r recorded) Owner(_ context.Context, run string) (id, principal string, err *contract.Error) {
+	if run == absentRun {
+		return "", "", contract.Errorf("run/not-found", "no run %s", run)
+	}
+	return sampleRun, cmp.Or(r.w.owner, "user/99"), r.err()
 }
 func (r recorded) List(_ context.Context, f httpapi.RunFilter) (edn.Value, *contract.Error) {
 	return r.note("list", f, `{:runs [`+sampleSummary+`] :more? `+fmt.Sprint(f.Before == "")+`}`)
