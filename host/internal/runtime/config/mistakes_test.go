@@ -399,12 +399,72 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 func TestDisabledPluginIsNamed(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
-	for program, wants := range map[string]string{"sat": `plugin "sat" is disabled`, "testrunner": "tests-pass"} {
-		command := `command = ["bin/plugins/` + program + `"]`
-		text := strings.Replace(string(raw), command, command+"\n  enabled = false", 1)
-		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
-		assert.Contains(t, diag.NewReport(ds, 0, 1, 0).Text(false), wants)
+	// The number of names that only the plugin gives: each is at the error or one of its related places.
+	for plugin, names := range map[string]int{
+		"sat": 4, "text": 8, "testrunner": 2, "workspace": 2, "judge": 3, "agent": 1, "tools": 0, "chess": 0,
+	} {
+		ds := loadShipped(t, "ferment.hcl", withDisabled(string(raw), plugin), shippedPlugins(t), lock.Ignored)
+		shown := diag.NewReport(ds, 0, 1, 0).Text(false)
+		require.Equal(t, min(names, 1), ds.Count(diag.SeverityError), shown)
+		assert.Zero(t, ds.Count(diag.SeverityWarning), shown)
+		for _, d := range ds {
+			if d.Severity == diag.SeverityError {
+				assert.Equal(t, "config/dangling-reference", d.Type)
+				assert.Contains(t, d.Message, `plugin "`+plugin+`" is disabled`)
+				assert.Len(t, d.Related, names, shown)
+				assert.Empty(t, d.Nearest, "a name that only begins like it")
+			}
+		}
 	}
+}
+
+// HCL-029: of several disabled plugins, the lock file has the one that gives a name.
+func TestDisabledPluginsOfTheLockFile(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	const locked = `lock {
+  format = 1
+}
+
+plugin "testrunner" {
+  version  = "1.0.0"
+  protocol = "ferment.plugin.v1"
+  needs    = []
+
+  capability "code/runner" {
+    effects = ["none"]
+    intents = ["code/apply-patch", "code/test"]
+  }
+}
+
+plugin "workspace" {
+  version  = "1.0.0"
+  protocol = "ferment.plugin.v1"
+  needs    = []
+
+  capability "context/writer" {
+    effects = ["none"]
+    intents = ["context/generate"]
+  }
+}
+`
+	dir := layShipped(t, "ferment.hcl", withDisabled(string(raw), "testrunner", "workspace"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/ferment.lock.hcl"), []byte(locked), 0o644))
+	_, ds := config.Load(t.Context(), filepath.Join(dir, "ferment.hcl"),
+		config.Options{Describer: shippedPlugins(t), Env: configtest.NoEnv, Locking: lock.Checked})
+	shown := diag.NewReport(ds, 0, 1, 0).Text(false)
+	require.Equal(t, 2, ds.Count(diag.SeverityError), shown)
+	assert.Contains(t, shown, `disables plugin "testrunner"`)
+	assert.Contains(t, shown, `disables plugin "workspace"`)
+}
+
+// withDisabled disables plugins of a configuration.
+func withDisabled(text string, plugins ...string) string {
+	for _, name := range plugins {
+		header := "plugin \"" + name + "\" {\n"
+		text = strings.Replace(text, header, header+"  enabled = false\n", 1)
+	}
+	return text
 }
 
 // HCL-029, HCL-032: the names that a disabled plugin may define are one mistake, reported at its enabled = false, also
