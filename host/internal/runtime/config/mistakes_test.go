@@ -257,6 +257,12 @@ var mistakes = []mistake{
 	// Labels and references.
 	{name: "label of a plugin", old: `plugin "sat" {`, new: `plugin "Sat" {`, typ: "syntax", line: `plugin "Sat"`, nearest: "sat"},
 	{name: "label of a plugin, referred to", old: `plugin "chess" {`, new: `plugin "ches" {`, typ: "dangling-reference", line: `plugin   = "chess"`, nearest: "ches"},
+	{name: "label of another plugin", old: `plugin "sat" {`, new: `plugin "chess" {`, typ: "duplicate", line: `plugin "chess" {`},
+	{name: "label of another plugin, referred to", old: `plugin "chess-reserve" {`, new: `plugin "chess" {`, typ: "duplicate", line: `plugin "chess" {`},
+	{name: "label of another capability", old: `capability "chess/reserve" {`, new: `capability "chess/embedded" {`, typ: "duplicate", line: `capability "chess/embedded" {`},
+	{name: "label of another check", old: `check "model-holds" {`, new: `check "legal-move" {`, typ: "duplicate", line: `check "legal-move" {`},
+	{name: "label of another intent", old: `intent "code/review" {`, new: `intent "code/explain" {`, typ: "duplicate", line: `intent "code/explain" {`},
+	{name: "label of another dispatch", old: `dispatch "quality_first" {`, new: `dispatch "default" {`, typ: "duplicate", line: `dispatch "default" {`},
 	{name: "label of a capability", old: `capability "chess/embedded" {`, new: `capability "chess/embeded" {`, typ: "dangling-reference", line: `"chess/embedded"`, nearest: "chess/embeded"},
 	{name: "label without a namespace", old: `capability "chess/embedded" {`, new: `capability "embedded" {`, typ: "syntax", line: `capability "embedded"`},
 	{name: "label of a check", old: `check "legal-move" {`, new: `check "legal-moves" {`, typ: "dangling-reference", line: `"legal-move"]`, nearest: "legal-moves"},
@@ -391,6 +397,41 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 		ds := loadShipped(t, "ferment.hcl", strings.Replace(string(raw), edit[0], edit[1], 1), shippedPlugins(t), lock.Checked)
 		assert.Equal(t, 1, ds.Count(diag.SeverityError), diag.NewReport(ds, 0, 1, 0).Text(false))
 		assert.Zero(t, ds.Count(diag.SeverityWarning), diag.NewReport(ds, 0, 1, 0).Text(false))
+	}
+}
+
+// HCL-002, HCL-032: a misspelt label of a plugin is not in the lock file either. That is one error, with the locked
+// label, or the error of the block that refers to it.
+func TestMisspeltLabelIsNotAWrongLockFile(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), lock.Checked)
+	var locked lock.File
+	for _, p := range c.Plugins {
+		if p.Described {
+			locked = locked.With(p.LockEntry())
+		}
+	}
+	entries, err := locked.Encode()
+	require.NoError(t, err)
+	described := shippedPlugins(t)
+	described["sta"] = described["sat"]
+	for _, tt := range []struct{ label, wrong, typ, near string }{
+		{"chess", "ches", "config/dangling-reference", "ches"},
+		{"sat", "sta", "config/lock", "sat"},
+	} {
+		for _, profile := range []string{"dev", "prod"} {
+			text := strings.Replace(string(raw), `plugin "`+tt.label+`" {`, `plugin "`+tt.wrong+`" {`, 1)
+			dir := layShipped(t, "ferment.hcl", text)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/ferment.lock.hcl"), entries, 0o644))
+			_, ds := config.Load(t.Context(), filepath.Join(dir, "ferment.hcl"),
+				config.Options{Describer: described, Env: configtest.NoEnv, Locking: lock.Checked, Profile: profile})
+			told := slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityInfo })
+			require.Len(t, told, 1, diag.NewReport(told, 0, 1, 0).Text(false))
+			assert.Equal(t, tt.typ, told[0].Type)
+			assert.Equal(t, tt.near, told[0].Nearest)
+			assert.Contains(t, told[0].Hint, tt.near)
+		}
 	}
 }
 
