@@ -406,8 +406,8 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	}
 }
 
-// HCL-002, HCL-032: a misspelt label of a plugin is not in the lock file either. That is one error, with the locked
-// label, or the error of the block that refers to it.
+// HCL-002, HCL-032: a misspelt label of a plugin is not in the lock file either. That is one
+// error, with the locked label, or the error of the block that refers to it.
 func TestMisspeltLabelIsNotAWrongLockFile(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
@@ -446,7 +446,8 @@ func TestMisspeltLabelIsNotAWrongLockFile(t *testing.T) {
 func TestDisabledPluginIsNamed(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
-	// The number of names that only the plugin gives: each is at the error or one of its related places.
+	// The number of names that only the plugin gives: each is at the error or one of its
+	// related places.
 	for plugin, names := range map[string]int{
 		"sat": 4, "text": 8, "testrunner": 2, "workspace": 2, "judge": 3, "agent": 1, "tools": 0, "chess": 0,
 	} {

@@ -127,10 +127,11 @@ func namespace(name string) string {
 	return space
 }
 
-// disabled returns the disabled plugin that may define a name which a block uses; nil if there is none. The names of a
-// disabled plugin are unknown, so it is the first of these that is only one plugin: the one whose entry in the lock
-// file has the name, the one named like its namespace, like another word of it, the one that is disabled whatever the
-// environment is, and the one that is disabled.
+// disabled returns the disabled plugin that may define a name which a block uses; nil if
+// there is none. The names of a disabled plugin are unknown. The plugin is the first of these
+// that is only one: that whose entry in the lock file has the name, that named like its
+// namespace, that named like another word of it, that disabled whatever the environment is,
+// and any disabled one.
 func (b *builder) disabled(name string, s *decode.Section) *plugins.Plugin {
 	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("/.+", r) })
 	for _, may := range []func(*plugins.Plugin) bool{
@@ -157,7 +158,8 @@ func (b *builder) disabled(name string, s *decode.Section) *plugins.Plugin {
 	return nil
 }
 
-// approved reports whether the entry of a plugin in the lock file has a capability or an intent of that name.
+// approved reports whether the entry of a plugin in the lock file has a capability or an
+// intent of that name.
 func (b *builder) approved(p *plugins.Plugin, name string) bool {
 	entry, _ := b.LockFile().Plugin(p.Name)
 	return slices.ContainsFunc(entry.Capabilities, func(c lock.Capability) bool {

@@ -171,8 +171,8 @@ func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
 	r.Report.Fold("no lock file", out)
 }
 
-// lockedLabel returns the label of the lock file that resembles a label most, among those without a block; empty if
-// there is none.
+// lockedLabel returns the label of the lock file that resembles a label most, among those
+// without a block; empty if there is none.
 func (r *Reader) lockedLabel(label string) string {
 	var left []string
 	for _, entry := range r.locked.file.Plugins {
