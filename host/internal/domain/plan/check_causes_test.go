@@ -61,7 +61,22 @@ func TestOneFindingForOneMistake(t *testing.T) {
 			"CHECK-017 [:nodes 1 :input]"}},
 
 		// The misspelt key that the node lacks.
-		{`{:op :call :intnt :text/respond}`, []string{"CHECK-010 [:nodes 0 :intnt]"}},
+		{`{:op :call :intnt :text/respond :input {:prompt "p"}}`, []string{"CHECK-010 [:nodes 0 :intnt]"}},
+		{`{:op :call :intnt :text/respond}`, []string{"CHECK-020 [:nodes 0 :input :prompt]", "CHECK-010 [:nodes 0 :intnt]"}},
+		{`{:op :call :intent :text/respond :inptu {:prompt 5}}`, []string{"CHECK-010 [:nodes 0 :inptu]",
+			"CHECK-020 [:nodes 0 :inptu :prompt]"}},
+		{`{:op :call :intent :text/respond :input {:prompt "p"} :deadline "5s"}`, []string{"CHECK-010 [:nodes 0 :deadline]"}},
+		{`{:op :plan :pln {:nodes [{:op :let :value 1 :as :x}` + emit + `]}}`, []string{"CHECK-010 [:nodes 0 :pln]"}},
+		{`{:op :map :over [1] :itme :x :bdy [` + emit + `]}`, []string{"CHECK-010 [:nodes 0 :itme]", "CHECK-010 [:nodes 0 :bdy]"}},
+		{`{:op :tool :tool/id :fs/write :effects {:alowed #{:fs/write}} :input {:path "p" :content "c"}}`,
+			[]string{"CHECK-010 [:nodes 0 :effects :alowed]"}},
+		{respond + ` :as :x} {:op :emit :input 1 :when {:faled? :x}} {:op :emit :input :x :when {:not {:failed? :x}}}`,
+			[]string{"CHECK-015 [:nodes 1 :when]"}},
+
+		// A key without its colon.
+		{`{:op :let :value 1 as :x}` + emit, []string{"CHECK-010 [:nodes 0 as]"}},
+		{`{:op :call :intent :text/respond input {:prompt "p"}}`, []string{"CHECK-010 [:nodes 0 input]"}},
+		{respond + `} {:op :emit :input 1 :when {failed? :x}}`, []string{"CHECK-015 [:nodes 1 :when]"}},
 		{`{:op :map :over [1] :bdy []}`, []string{"CHECK-010 [:nodes 0 :bdy]"}},
 		{`{:op :emit :inputt 1} {:op :map :over [1]}`, []string{"CHECK-010 [:nodes 0 :inputt]", "CHECK-027 [:nodes 1]"}},
 

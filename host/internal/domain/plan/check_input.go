@@ -36,7 +36,7 @@ func (c *checker) wanted(pl *place, n *Node) wanted {
 // literal reports mistakes in an input that do not depend on its slots.
 func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 	s := in.schema
-	if s == nil || in.fits || n.misspelt {
+	if s == nil || in.fits {
 		return
 	}
 	input := n.Input.Source()

@@ -225,7 +225,7 @@ func (c *checker) awaited(pl *place, node int) []int {
 func (c *checker) conditional(pl *place, r *read) {
 	p := pl.p
 	writer, reader := &p.Nodes[r.slot], &p.Nodes[r.node]
-	if writer.When == nil || r.optional || p.duplicates[r.name] {
+	if writer.When == nil || r.optional || p.duplicates[r.name] || writer.When.invalid() || reader.When.invalid() {
 		return
 	}
 	if writer.alwaysRuns() || !reader.mayRun() {

@@ -36,7 +36,7 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :emit :input {:a {:slot/idd :y}}}`, []string{
 			`1:32: warning CHECK-044 {:slot/idd :y} is data because a slot map has one of :slot/id and :slot/path and nothing but ` +
 				`:slot/default and :slot/system? beside it, in [:nodes 0 :input :a]`}},
-		{respond + ` :dispatch {:candidate []}}`, []string{`1:75: error CHECK-010 unknown key :candidate in [:nodes 0 :dispatch]; nearest is :candidates`}},
+		{respond + ` :dispatch {:candidate [:llm/voice]}}`, []string{`1:75: error CHECK-010 unknown key :candidate in [:nodes 0 :dispatch]; nearest is :candidates`}},
 		{respond + ` :requires {:out-schem :res/text}}`, []string{`1:75: error CHECK-010 unknown key :out-schem in [:nodes 0 :requires]; nearest is :out-schema`}},
 		{respond + ` :done {:most #{}}}`, []string{`1:71: error CHECK-010 unknown key :most in [:nodes 0 :done]; nearest is :must`}},
 		{respond + ` :effects {:allow #{}}}`, []string{`1:74: error CHECK-010 unknown key :allow in [:nodes 0 :effects]; nearest is :allowed`}},

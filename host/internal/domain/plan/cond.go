@@ -11,6 +11,8 @@ const (
 	condNot
 	condAnd
 	condOr
+	// condInvalid is a condition with an error; its value and its slots are unknown.
+	condInvalid
 )
 
 // Cond is a compiled `:when`. The nil Cond is true.
@@ -71,6 +73,9 @@ func truthy(s Slot) bool {
 	}
 	return s.value.Truthy()
 }
+
+// invalid reports whether the condition has an error.
+func (c *Cond) invalid() bool { return c != nil && c.kind == condInvalid }
 
 // constant returns the value of a condition that does not depend on slots; ok is false for
 // any other condition.

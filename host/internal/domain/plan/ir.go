@@ -124,7 +124,20 @@ type Node struct {
 	// MaxParallel bounds the number of items of a map that run at once.
 	MaxParallel int
 
-	misspelt bool // an unknown key resembles :input
+	// respelt maps the known keys that misspelt ones were replaced with to the keys as
+	// written.
+	respelt map[string]edn.Value
+}
+
+// asWritten returns the key of the text that a known key was read from.
+func (n *Node) asWritten(key edn.Value) edn.Value {
+	if len(n.respelt) == 0 {
+		return key
+	}
+	if written, ok := n.respelt[key.String()]; ok {
+		return written
+	}
+	return key
 }
 
 // CaptureFrom is the source of an outer name of a nested plan.

@@ -60,6 +60,23 @@ func (ps *parser) in(step edn.Value, read func()) {
 	ps.cur = ps.cur[:len(ps.cur)-1]
 }
 
+// guess reads the value under the current path as that of a known key that the written one
+// resembles. A value or a place that does not fit that key is not reported, because the
+// written key may mean another one.
+func (ps *parser) guess(read func()) {
+	before, at := len(ps.list), slices.Clone(ps.cur)
+	read()
+	kept := ps.list[:before]
+	for _, f := range ps.list[before:] {
+		if (f.Check == checkType || f.Check == checkUnknownKey) && comparePaths(f.Path, at) == 0 {
+			ps.errors--
+			continue
+		}
+		kept = append(kept, f)
+	}
+	ps.list = kept
+}
+
 // noNodes reports a plan without nodes, at the key that resembles :nodes if
 // there is one.
 func (ps *parser) noNodes(v edn.Value) {
@@ -124,7 +141,9 @@ func (ps *parser) planKey(p *Plan, key, v edn.Value) {
 			p.MaxParallel = n
 		}
 	default:
-		ps.unknownKey(key, planKeyNames)
+		if near, ok := ps.unknownKey(key, planKeyNames).AsKeyword(); ok && !p.Source.Has(edn.K(near)) {
+			ps.guess(func() { ps.planKey(p, edn.K(near), v) })
+		}
 	}
 }
 
@@ -246,7 +265,11 @@ func (p *Plan) path(i int, more ...edn.Value) []edn.Value {
 	out := make([]edn.Value, 0, len(p.nodesPath)+1+len(more))
 	out = append(out, p.nodesPath...)
 	out = append(out, edn.Int(int64(i)))
-	return append(out, more...)
+	out = append(out, more...)
+	if len(more) > 0 && p.fn == nil {
+		out[len(p.nodesPath)+1] = p.Nodes[i].asWritten(more[0])
+	}
+	return out
 }
 
 // bad reports an error about the value under the current path.
@@ -305,10 +328,7 @@ func (ps *parser) badAgain(first []edn.Value, format string, args ...any) {
 // unknownKey reports the unknown key at the end of the current path and returns
 // the known key that it resembles most, nil for none.
 func (ps *parser) unknownKey(key edn.Value, known []string) (near edn.Value) {
-	name, ok := key.AsKeyword()
-	if !ok {
-		name, _ = key.AsString()
-	}
+	name, _ := asKeyword(key).AsKeyword()
 	near = nearest(name, known)
 	if ps.full(Error) {
 		return near

@@ -24,7 +24,9 @@ func (np *nodeParser) eachKey(v edn.Value, known []string, read func(name string
 				read(name, val)
 				return
 			}
-			np.unknownKey(key, known)
+			if near, ok := np.unknownKey(key, known).AsKeyword(); ok && !v.Has(edn.K(near)) {
+				np.guess(func() { read(near, val) })
+			}
 		})
 	}
 }
@@ -204,19 +206,13 @@ func (np *nodeParser) effects(v edn.Value) {
 		np.wrong(v, "a map with :allowed")
 		return
 	}
-	for key, val := range v.Entries() {
-		name, _ := key.AsKeyword()
-		np.in(key, func() {
-			switch {
-			case name == "allowed":
-				np.allowed(val)
-			case name == "scope":
-				np.scopes(val)
-			default:
-				np.unknownKey(key, []string{"allowed", "scope"})
-			}
-		})
-	}
+	np.eachKey(v, []string{"allowed", "scope"}, func(name string, val edn.Value) {
+		if name == "allowed" {
+			np.allowed(val)
+		} else {
+			np.scopes(val)
+		}
+	})
 }
 
 func (np *nodeParser) allowed(v edn.Value) {
@@ -288,28 +284,20 @@ var dispatchKeys = map[string]func(np *nodeParser, v edn.Value){
 	"timeout":           (*nodeParser).timeout,
 }
 
+var dispatchKeyNames = slices.Sorted(maps.Keys(dispatchKeys))
+
 // toolCannot are keys of `:dispatch` that choose between capabilities.
 var toolCannot = keySet{"candidates", "exclude", "repair", "race", "hedge", "tournament"}
 
 func (np *nodeParser) dispatch(v edn.Value) {
-	if v.Kind() != edn.KindMap {
-		np.wrong(v, "a map")
-		return
-	}
-	for key, val := range v.Entries() {
-		name, _ := key.AsKeyword()
-		np.in(key, func() {
-			switch read, known := dispatchKeys[name]; {
-			case known && np.n.Op == OpTool && toolCannot.has(name):
-				np.badKey(checkUnknownKey, edn.Nil(), "a tool is its own only candidate: remove :%s in %s", name,
-					showPath(np.cur[:len(np.cur)-1]))
-			case known:
-				read(np, val)
-			default:
-				np.unknownKey(key, slices.Sorted(maps.Keys(dispatchKeys)))
-			}
-		})
-	}
+	np.eachKey(v, dispatchKeyNames, func(name string, val edn.Value) {
+		if np.n.Op == OpTool && toolCannot.has(name) {
+			np.badKey(checkUnknownKey, edn.Nil(), "a tool is its own only candidate: remove :%s in %s", name,
+				showPath(np.cur[:len(np.cur)-1]))
+			return
+		}
+		dispatchKeys[name](np, val)
+	})
 }
 
 func (np *nodeParser) candidates(v edn.Value) {

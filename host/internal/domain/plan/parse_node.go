@@ -106,15 +106,16 @@ func (sc *scope) readNode(i int, v edn.Value) {
 		return
 	}
 	np := &nodeParser{scope: sc, n: n, v: v}
-	if id, ok := v.Get(kID); ok {
-		sc.in(kID, func() { np.id(id) })
-	}
-	np.register()
 	np.op()
 	keys := nodeKeys()
-	for key, val := range v.Entries() {
+	np.respell(keys)
+	if id, ok := np.v.Get(kID); ok {
+		np.in(kID, func() { np.id(id) })
+	}
+	np.register()
+	for key, val := range np.v.Entries() {
 		name, _ := key.AsKeyword()
-		sc.in(key, func() { np.key(keys, name, key, val) })
+		np.in(key, func() { np.key(keys, name, val) })
 	}
 	np.complete()
 	if n.As != "" {
@@ -122,8 +123,54 @@ func (sc *scope) readNode(i int, v edn.Value) {
 	}
 }
 
+// in calls read with the current path extended by step. A key that respell replaced is
+// extended as it is written.
+func (np *nodeParser) in(step edn.Value, read func()) {
+	if len(np.n.respelt) > 0 && len(np.cur) == len(np.plan.nodesPath)+1 {
+		if written := np.n.asWritten(step); !edn.Equal(written, step) {
+			np.scope.in(written, func() { np.guess(read) })
+			return
+		}
+	}
+	np.scope.in(step, read)
+}
+
+// respell reports the unknown keys of the node. It replaces each of them with the known key
+// that it resembles, so that later checks do not report that key as missing.
+func (np *nodeParser) respell(keys map[string]nodeKey) {
+	op := np.n.Op
+	if op == OpInvalid {
+		return
+	}
+	for key, val := range np.v.Entries() {
+		name, _ := key.AsKeyword()
+		if k, known := keys[name]; known && k.ops.has(op) || np.ofFn(name) || reservedNodeKey(name, op) {
+			continue
+		}
+		np.in(key, func() {
+			near := np.unknownKey(key, keyNames(op))
+			if near.IsNil() || np.v.Has(near) {
+				return
+			}
+			if np.n.respelt == nil {
+				np.n.respelt = make(map[string]edn.Value)
+			}
+			np.n.respelt[near.String()] = key
+			np.v = np.v.Assoc(near, val)
+		})
+	}
+}
+
+// ofFn reports whether a key belongs to the call of the :fn of a map.
+func (np *nodeParser) ofFn(name string) bool {
+	if np.plan.fn != nil {
+		return name == "over" || name == "fn"
+	}
+	return np.n.Op == OpMap && np.v.Has(kFn) && fnKeys.has(name)
+}
+
 // key parses one entry of a node.
-func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value) {
+func (np *nodeParser) key(keys map[string]nodeKey, name string, v edn.Value) {
 	op := np.n.Op
 	switch k, known := keys[name]; {
 	case np.plan.fn != nil && name == "over":
@@ -132,12 +179,8 @@ func (np *nodeParser) key(keys map[string]nodeKey, name string, key, v edn.Value
 		np.fnCandidate(v)
 	case known && (op == OpInvalid || k.ops.has(op)):
 		k.read(np, v)
-	case op == OpMap && np.v.Has(kFn) && fnKeys.has(name) && keys[name].read != nil:
-		// parsed with the call of the :fn
 	case reservedNodeKey(name, op):
 		np.reserved(name)
-	case op != OpInvalid:
-		np.n.misspelt = np.n.misspelt || edn.Equal(np.unknownKey(key, keyNames(op)), kInput)
 	}
 }
 

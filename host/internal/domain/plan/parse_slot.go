@@ -69,7 +69,11 @@ func slotShape(v edn.Value) (slot, like bool) {
 // nil if there is none.
 func misspeltSlot(v edn.Value) edn.Value {
 	for key := range v.Entries() {
-		if name, _ := key.AsKeyword(); strings.HasPrefix(name, "slot/") && !edn.Equal(key, kSlotDefault) {
+		name, ok := key.AsKeyword()
+		if !ok {
+			name, _ = key.AsSymbol()
+		}
+		if strings.HasPrefix(name, "slot/") && !edn.Equal(key, kSlotDefault) {
 			return nearest(name, []string{"slot/id", "slot/path"})
 		}
 	}
@@ -262,7 +266,8 @@ func (np *nodeParser) systemMark(v edn.Value) bool {
 	np.in(kSlotSystem, func() {
 		key := np.cur[len(np.plan.nodesPath)+1]
 		switch {
-		case np.n.Op != OpCall && np.n.Op != OpTool || !edn.Equal(key, kSystem) && !edn.Equal(key, kInput):
+		case np.n.Op != OpCall && np.n.Op != OpTool ||
+			!edn.Equal(key, np.n.asWritten(kSystem)) && !edn.Equal(key, np.n.asWritten(kInput)):
 			np.badKey(checkUnknownKey, edn.Nil(),
 				"only a slot in :system or :input of a call takes :slot/system?, remove it in %s",
 				showPath(np.cur[:len(np.cur)-1]))
@@ -339,7 +344,7 @@ func (np *nodeParser) condition(v edn.Value) *Cond {
 	}
 	c, ok := np.cond(v)
 	if !ok {
-		return nil
+		return &Cond{kind: condInvalid}
 	}
 	return &c
 }
@@ -382,11 +387,7 @@ func nearestCondition(v edn.Value) edn.Value {
 		return edn.Nil()
 	}
 	for key := range v.Entries() {
-		name, ok := key.AsKeyword()
-		if !ok {
-			name, _ = key.AsString()
-		}
-		if len(name) >= least {
+		if name, _ := asKeyword(key).AsKeyword(); len(name) >= least {
 			return nearest(name, []string{"failed?", "present?", "not", "and"})
 		}
 	}

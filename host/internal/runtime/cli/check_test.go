@@ -59,7 +59,7 @@ var refusals = []struct {
 	{`{:op :emit
   §:inputt 1}`, []string{`CHECK-010 unknown key :inputt in [:nodes 1]; nearest is :input`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"}
-  :dispatch {§:candidate []}}`, []string{`CHECK-010 unknown key :candidate in [:nodes 1 :dispatch]; nearest is :candidates`}},
+  :dispatch {§:candidate [:t/voice]}}`, []string{`CHECK-010 unknown key :candidate in [:nodes 1 :dispatch]; nearest is :candidates`}},
 	{`{:op :call :intent :text/respond :input {:prompt "p"} §:session? true}`, []string{`CHECK-010 this build does not have :session?, remove it in [:nodes 1]`}},
 	{`{:op :call
   :intent §:text/respnd :input {:prompt "p"}}`, []string{`CHECK-011 unknown intent :text/respnd in [:nodes 1 :intent]; nearest is :text/respond`}},

@@ -257,6 +257,18 @@ var mistakes = []mistake{
 	// Labels and references.
 	{name: "label of a plugin", old: `plugin "sat" {`, new: `plugin "Sat" {`, typ: "syntax", line: `plugin "Sat"`, nearest: "sat"},
 	{name: "label of a plugin, referred to", old: `plugin "chess" {`, new: `plugin "ches" {`, typ: "dangling-reference", line: `plugin   = "chess"`, nearest: "ches"},
+	{name: "label of another plugin", old: `plugin "sat" {`, new: `plugin "chess" {`, typ: "duplicate", line: `plugin "chess" {`},
+	{name: "label of another plugin, referred to", old: `plugin "chess-reserve" {`, new: `plugin "chess" {`, typ: "duplicate", line: `plugin "chess" {`},
+	{name: "label of another capability", old: `capability "chess/reserve" {`, new: `capability "chess/embedded" {`, typ: "duplicate", line: `capability "chess/embedded" {`},
+	{name: "label of another check", old: `check "model-holds" {`, new: `check "legal-move" {`, typ: "duplicate", line: `check "legal-move" {`},
+	{name: "label of another intent", old: `intent "code/review" {`, new: `intent "code/explain" {`, typ: "duplicate", line: `intent "code/explain" {`},
+	{name: "label of another dispatch", old: `dispatch "quality_first" {`, new: `dispatch "default" {`, typ: "duplicate", line: `dispatch "default" {`},
+	{name: "isolation of a plugin", old: `  isolation { exec = ["stockfish"`, new: `  islation { exec = ["stockfish"`, typ: "unknown-name", line: "islation", nearest: "isolation"},
+	{name: "isolation of several lines", old: "  isolation {\n    read_paths = [", new: "  islation {\n    read_paths = [", typ: "unknown-name", line: "islation", nearest: "isolation"},
+	{name: "grant of an isolation", old: `  isolation { exec = ["stockfish"`, new: `  isolation { exc = ["stockfish"`, typ: "unknown-name", line: "exc =", nearest: "exec"},
+	{name: "label of an intent not closed", old: `intent "code/review" {`, new: `intent "code/review {`, typ: "syntax", line: `intent "code/review {`},
+	{name: "label of an intent not opened", old: `intent "code/review" {`, new: `intent code/review" {`, typ: "syntax", line: `intent code/review"`},
+	{name: "label of a check not closed", old: `check "legal-move" {`, new: `check "legal-move {`, typ: "syntax", line: `check "legal-move {`},
 	{name: "label of a capability", old: `capability "chess/embedded" {`, new: `capability "chess/embeded" {`, typ: "dangling-reference", line: `"chess/embedded"`, nearest: "chess/embeded"},
 	{name: "label without a namespace", old: `capability "chess/embedded" {`, new: `capability "embedded" {`, typ: "syntax", line: `capability "embedded"`},
 	{name: "label of a check", old: `check "legal-move" {`, new: `check "legal-moves" {`, typ: "dangling-reference", line: `"legal-move"]`, nearest: "legal-moves"},
@@ -394,17 +406,113 @@ func TestWrongProfileIsNotAWrongLockFile(t *testing.T) {
 	}
 }
 
+// HCL-002, HCL-032: a misspelt label of a plugin is not in the lock file either. That is one
+// error, with the locked label, or the error of the block that refers to it.
+func TestMisspeltLabelIsNotAWrongLockFile(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	c, _ := configOf(t, "ferment.hcl", string(raw), shippedPlugins(t), lock.Checked)
+	var locked lock.File
+	for _, p := range c.Plugins {
+		if p.Described {
+			locked = locked.With(p.LockEntry())
+		}
+	}
+	entries, err := locked.Encode()
+	require.NoError(t, err)
+	described := shippedPlugins(t)
+	described["sta"] = described["sat"]
+	for _, tt := range []struct{ label, wrong, typ, near string }{
+		{"chess", "ches", "config/dangling-reference", "ches"},
+		{"sat", "sta", "config/lock", "sat"},
+	} {
+		for _, profile := range []string{"dev", "prod"} {
+			text := strings.Replace(string(raw), `plugin "`+tt.label+`" {`, `plugin "`+tt.wrong+`" {`, 1)
+			dir := layShipped(t, "ferment.hcl", text)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/ferment.lock.hcl"), entries, 0o644))
+			_, ds := config.Load(t.Context(), filepath.Join(dir, "ferment.hcl"),
+				config.Options{Describer: described, Env: configtest.NoEnv, Locking: lock.Checked, Profile: profile})
+			told := slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityInfo })
+			require.Len(t, told, 1, diag.NewReport(told, 0, 1, 0).Text(false))
+			assert.Equal(t, tt.typ, told[0].Type)
+			assert.Equal(t, tt.near, told[0].Nearest)
+			assert.Contains(t, told[0].Hint, tt.near)
+		}
+	}
+}
+
 // HCL-029: a missing name that a disabled plugin may define is reported with the plugin, also for a built-in check
 // (GATE-002).
 func TestDisabledPluginIsNamed(t *testing.T) {
 	raw, err := os.ReadFile("../../../../ferment.hcl")
 	require.NoError(t, err)
-	for program, wants := range map[string]string{"sat": `plugin "sat" is disabled`, "testrunner": "tests-pass"} {
-		command := `command = ["bin/plugins/` + program + `"]`
-		text := strings.Replace(string(raw), command, command+"\n  enabled = false", 1)
-		ds := loadShipped(t, "ferment.hcl", text, shippedPlugins(t), lock.Ignored)
-		assert.Contains(t, diag.NewReport(ds, 0, 1, 0).Text(false), wants)
+	// The number of names that only the plugin gives: each is at the error or one of its
+	// related places.
+	for plugin, names := range map[string]int{
+		"sat": 4, "text": 8, "testrunner": 2, "workspace": 2, "judge": 3, "agent": 1, "tools": 0, "chess": 0,
+	} {
+		ds := loadShipped(t, "ferment.hcl", withDisabled(string(raw), plugin), shippedPlugins(t), lock.Ignored)
+		shown := diag.NewReport(ds, 0, 1, 0).Text(false)
+		require.Equal(t, min(names, 1), ds.Count(diag.SeverityError), shown)
+		assert.Zero(t, ds.Count(diag.SeverityWarning), shown)
+		for _, d := range ds {
+			if d.Severity == diag.SeverityError {
+				assert.Equal(t, "config/dangling-reference", d.Type)
+				assert.Contains(t, d.Message, `plugin "`+plugin+`" is disabled`)
+				assert.Len(t, d.Related, names, shown)
+				assert.Empty(t, d.Nearest, "a name that only begins like it")
+			}
+		}
 	}
+}
+
+// HCL-029: of several disabled plugins, the lock file has the one that gives a name.
+func TestDisabledPluginsOfTheLockFile(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	const locked = `lock {
+  format = 1
+}
+
+plugin "testrunner" {
+  version  = "1.0.0"
+  protocol = "ferment.plugin.v1"
+  needs    = []
+
+  capability "code/runner" {
+    effects = ["none"]
+    intents = ["code/apply-patch", "code/test"]
+  }
+}
+
+plugin "workspace" {
+  version  = "1.0.0"
+  protocol = "ferment.plugin.v1"
+  needs    = []
+
+  capability "context/writer" {
+    effects = ["none"]
+    intents = ["context/generate"]
+  }
+}
+`
+	dir := layShipped(t, "ferment.hcl", withDisabled(string(raw), "testrunner", "workspace"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "bin/ferment.lock.hcl"), []byte(locked), 0o644))
+	_, ds := config.Load(t.Context(), filepath.Join(dir, "ferment.hcl"),
+		config.Options{Describer: shippedPlugins(t), Env: configtest.NoEnv, Locking: lock.Checked})
+	shown := diag.NewReport(ds, 0, 1, 0).Text(false)
+	require.Equal(t, 2, ds.Count(diag.SeverityError), shown)
+	assert.Contains(t, shown, `disables plugin "testrunner"`)
+	assert.Contains(t, shown, `disables plugin "workspace"`)
+}
+
+// withDisabled disables plugins of a configuration.
+func withDisabled(text string, plugins ...string) string {
+	for _, name := range plugins {
+		header := "plugin \"" + name + "\" {\n"
+		text = strings.Replace(text, header, header+"  enabled = false\n", 1)
+	}
+	return text
 }
 
 // HCL-029, HCL-032: the names that a disabled plugin may define are one mistake, reported at its enabled = false, also
@@ -572,6 +680,16 @@ var planMistakes = []mistake{
 	{name: "path into a slot", file: "gates.edn", old: "[:move :mate]", new: "[:mve :mate]", typ: "CHECK-017", line: "[:mve :mate]", nearest: ":move"},
 	{name: "name twice", file: "slots.edn", old: ":as :letter", new: ":as :summary", typ: "CHECK-016", line: ":as :summary"},
 	{name: "body of a map missing", file: "map.edn", old: ":body [{", new: ":bdy [{", typ: "CHECK-010", line: ":bdy", nearest: ":body"},
+	{name: "input of a call with a gate", file: "gates.edn", old: ":input {:fen", new: ":inptu {:fen", typ: "CHECK-010", line: ":inptu", nearest: ":input"},
+	{name: "key of a gate", file: "gates.edn", old: ":must", new: ":mst", typ: "CHECK-010", line: ":mst", nearest: ":must"},
+	{name: "slot of a gate", file: "gates.edn", old: ":as :move", new: ":ass :move", typ: "CHECK-010", line: ":ass :move", nearest: ":as"},
+	{name: "colon of a key of the plan", file: "hello.edn", old: ":bindings", new: "bindings", typ: "CHECK-010", line: "bindings", nearest: ":bindings"},
+	{name: "colon of a key of a node", file: "hello.edn", old: ":input {", new: "input {", typ: "CHECK-010", line: "input {", nearest: ":input"},
+	{name: "colon of a slot", file: "hello.edn", old: "{:slot/id :name}", new: "{slot/id :name}", typ: "CHECK-044", line: "{slot/id", nearest: ":slot/id"},
+	{name: "condition", file: "failure.edn", old: ":when {:failed? :move}", new: ":when {:faled? :move}", typ: "CHECK-015", line: ":faled?", nearest: ":failed?"},
+	{name: "condition of an emit", file: "failure.edn", old: "{:op :emit :when {:failed?", new: "{:op :emit :when {:faled?", typ: "CHECK-015", line: ":faled?", nearest: ":failed?"},
+	{name: "condition inside a condition", file: "failure.edn", old: "{:not {:failed?", new: "{:not {:faled?", typ: "CHECK-015", line: ":faled?", nearest: ":failed?"},
+	{name: "negated condition", file: "failure.edn", old: "{:not {:failed?", new: "{:nt {:failed?", typ: "CHECK-015", line: ":nt"},
 	{name: "number for a keyword", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error 1", typ: "CHECK-015", line: ":on-item-error 1"},
 	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep", nearest: ":keep"},
 }

@@ -1,10 +1,12 @@
 package build
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/adapters/plugin/lock"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/decode"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/diag"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
@@ -66,11 +68,15 @@ func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []s
 		Found:    edn.Text(name),
 		Nearest:  near,
 	}
-	off := b.disabled(name)
-	if off != nil && (near == "" || off.Name == namespace(name)) &&
-		slices.Contains([]string{"capability", "intent", "schema"}, kind) {
-		b.blame(off, kind, name, d)
-		return
+	if slices.Contains([]string{"capability", "intent", "schema"}, kind) {
+		off := b.disabled(name, s)
+		if off != nil && contract.Nearest(name, known) == "" {
+			d.Nearest = "" // a common beginning does not make a name the intended one
+		}
+		if off != nil && (d.Nearest == "" || off.Name == namespace(name)) {
+			b.blame(off, kind, name, d)
+			return
+		}
 	}
 	if near != "" {
 		if place := b.place(kind, near); place != nil {
@@ -121,29 +127,44 @@ func namespace(name string) string {
 	return space
 }
 
-// disabled returns the disabled plugin that may define a name: the plugin named like its namespace or another word of
-// it, else the only disabled one; nil if there is none. The names of a disabled plugin are unknown.
-func (b *builder) disabled(name string) *plugins.Plugin {
-	var off, alike []*plugins.Plugin
+// disabled returns the disabled plugin that may define a name which a block uses; nil if
+// there is none. The names of a disabled plugin are unknown. The plugin is the first of these
+// that is only one: that whose entry in the lock file has the name, that named like its
+// namespace, that named like another word of it, that disabled whatever the environment is,
+// and any disabled one.
+func (b *builder) disabled(name string, s *decode.Section) *plugins.Plugin {
 	words := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("/.+", r) })
-	for i := range b.Plugins {
-		p := &b.Plugins[i]
-		switch {
-		case p.Enabled:
-		case p.Name == namespace(name):
-			return p
-		case slices.Contains(words, p.Name):
-			alike = append(alike, p)
-		default:
-			off = append(off, p)
+	for _, may := range []func(*plugins.Plugin) bool{
+		func(p *plugins.Plugin) bool {
+			return b.approved(p, name) || s.Node.Spec.Name == "intent" && b.approved(p, s.Label())
+		},
+		func(p *plugins.Plugin) bool { return p.Name == namespace(name) },
+		func(p *plugins.Plugin) bool { return slices.Contains(words, p.Name) },
+		func(p *plugins.Plugin) bool {
+			return !errors.Is(p.Disabled, contract.OfType("provider/not-configured"))
+		},
+		func(*plugins.Plugin) bool { return true },
+	} {
+		var found []*plugins.Plugin
+		for i := range b.Plugins {
+			if p := &b.Plugins[i]; !p.Enabled && may(p) {
+				found = append(found, p)
+			}
 		}
-	}
-	for _, found := range [][]*plugins.Plugin{alike, off} {
 		if len(found) == 1 {
 			return found[0]
 		}
 	}
 	return nil
+}
+
+// approved reports whether the entry of a plugin in the lock file has a capability or an
+// intent of that name.
+func (b *builder) approved(p *plugins.Plugin, name string) bool {
+	entry, _ := b.LockFile().Plugin(p.Name)
+	return slices.ContainsFunc(entry.Capabilities, func(c lock.Capability) bool {
+		return c.ID == name || slices.Contains(c.Intents, name)
+	})
 }
 
 // choices returns the names that a reference may use: all if they are few, else those of its namespace, else a count.

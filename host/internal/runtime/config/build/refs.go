@@ -42,7 +42,7 @@ func (b *builder) boundRef(s *decode.Section, attr, name string, at *diag.Range)
 		Expected: edn.Text("a plugin that serves " + intent),
 		Hint:     fmt.Sprintf("add the plugin, or a block check %s that asks another intent", diag.Quote(name)),
 	}
-	if off := b.disabled(intent); off != nil {
+	if off := b.disabled(intent, s); off != nil {
 		b.blame(off, "check", name, d)
 		return
 	}

@@ -109,7 +109,11 @@ func (r *Reader) granted(s *decode.Section, p *Plugin) {
 	if blocks := s.Node.Children("isolation"); len(blocks) > 0 {
 		at = blocks[0].Source.Range(blocks[0].Header)
 	}
-	if len(c.Ungranted) > 0 {
+	misread := s.Node.Damaged // an unknown name may be that of the grant
+	for _, block := range s.Node.Children("isolation") {
+		misread = misread || block.Damaged
+	}
+	if len(c.Ungranted) > 0 && !misread {
 		needs := make([]string, len(c.Ungranted))
 		for i, u := range c.Ungranted {
 			needs[i] = u.Need

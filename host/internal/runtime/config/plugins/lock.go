@@ -149,6 +149,14 @@ func (r *Reader) programLocked(s *decode.Section, p *Plugin) {
 func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
 	d := lock.NotLocked(p.Name)
 	out := r.lockProblem(s, d)
+	out.Nearest = r.lockedLabel(p.Name)
+	refers := func(c *decode.Section) bool { return c.Text("plugin") == out.Nearest }
+	if out.Nearest != "" && slices.ContainsFunc(r.All("capability"), refers) {
+		return // that reference is reported, with the label of this plugin
+	}
+	if near := diag.DidYouMean(out.Nearest); near != "" {
+		out.Hint = near + " If not, " + out.Hint
+	}
 	if !r.locked.there {
 		out.Message = fmt.Sprintf("there is no lock file %s: nothing says which programs may run", diag.Quote(r.locked.name))
 		out.Hint = fmt.Sprintf("%q writes it", d.Command())
@@ -161,6 +169,19 @@ func (r *Reader) unlocked(s *decode.Section, p *Plugin) {
 		return
 	}
 	r.Report.Fold("no lock file", out)
+}
+
+// lockedLabel returns the label of the lock file that resembles a label most, among those
+// without a block; empty if there is none.
+func (r *Reader) lockedLabel(label string) string {
+	var left []string
+	for _, entry := range r.locked.file.Plugins {
+		has := func(s *decode.Section) bool { return s.Label() == entry.Name }
+		if !slices.ContainsFunc(r.All("plugin"), has) {
+			left = append(left, entry.Name)
+		}
+	}
+	return diag.Nearest(label, left)
 }
 
 // descriptionLocked compares the description of a plugin with the lock file.

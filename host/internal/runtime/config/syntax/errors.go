@@ -361,7 +361,7 @@ func opens(s *diag.Source, from int) (block, label string) {
 	rest := s.Text[from:]
 	if m := Opening.FindSubmatchIndex(rest); m != nil {
 		if block = topLevel(string(rest[m[2]:m[3]])); block != "" && m[4] >= 0 {
-			return block, string(rest[m[4]:m[5]])
+			return block, strings.TrimRight(string(rest[m[4]:m[5]]), " \t{") // its closing quote may be missing
 		} else if block != "" {
 			return block, diag.AnyName
 		}

@@ -268,6 +268,9 @@ func (g *grower) block(parent *Node, b *hcl.Block) {
 		if n.Spec.Label != language.LabelNone {
 			hint += ", or give one another label"
 		}
+		if len(n.Path) == 2 {
+			g.report.Poison(n.Spec.Name, diag.AnyName) // the label that is missing is unknown
+		}
 		g.report.Add(diag.Diagnostic{
 			Type:    "config/duplicate",
 			Message: n.Title() + " is declared twice",
