@@ -68,8 +68,8 @@ func TestOneFindingForOneMistake(t *testing.T) {
 		{`{:op :call :intent :text/respond :input {:prompt "p"} :deadline "5s"}`, []string{"CHECK-010 [:nodes 0 :deadline]"}},
 		{`{:op :plan :pln {:nodes [{:op :let :value 1 :as :x}` + emit + `]}}`, []string{"CHECK-010 [:nodes 0 :pln]"}},
 		{`{:op :map :over [1] :itme :x :bdy [` + emit + `]}`, []string{"CHECK-010 [:nodes 0 :itme]", "CHECK-010 [:nodes 0 :bdy]"}},
-		{`{:op :tool :tool/id :fs/write :effects {:alowed #{:fs/write}} :input {:path "p" :content "c"}}`,
-			[]string{"CHECK-010 [:nodes 0 :effects :alowed]"}},
+		{`{:op :tool :tool/id :fs/write :effects {:allowd #{:fs/write}} :input {:path "p" :content "c"}}`,
+			[]string{"CHECK-010 [:nodes 0 :effects :allowd]"}},
 		{respond + ` :as :x} {:op :emit :input 1 :when {:faled? :x}} {:op :emit :input :x :when {:not {:failed? :x}}}`,
 			[]string{"CHECK-015 [:nodes 1 :when]"}},
 

@@ -16,9 +16,9 @@ plugin "text" {
   }
 }
 
-plugin "text" {
-  command = []
-}
+dispatch "twice" {}
+
+dispatch "twice" {}
 
 capability "text/mine" {
   plugin = "texd"
