@@ -33,7 +33,7 @@ type intent struct {
 	plans     bool
 	opens     opening
 	run       func(context.Context, *request) (edn.Value, error)
-	// absent answers a dry run where there is no store; nil if that is an error.
+	// absent answers a dry run if there is no store; nil: no store is an error.
 	absent func(context.Context, *request) (edn.Value, error)
 	// write prepares what run writes, for an atomic batch; nil if it cannot be
 	// part of one.

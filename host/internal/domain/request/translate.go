@@ -83,7 +83,7 @@ func Envelope(v edn.Value, trace string) edn.Value {
 const maxIntent = 128
 
 // IntentOf returns the intent that a request names, in whatever form it came; empty if it names none,
-// or one that is no keyword or longer than 128 bytes.
+// if the name is not a keyword, or if it has more than 128 bytes.
 func IntentOf(v edn.Value) string {
 	named := v.Key("task").Key("intent")
 	if IsV03(v) {

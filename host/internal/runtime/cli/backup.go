@@ -118,17 +118,15 @@ func (c *command) verifyBackupCommand() *cobra.Command {
 
 func verifiedText(v edn.Value) string {
 	var b strings.Builder
+	within := true // the journal alone, see backup.Within
 	for f := range v.Key("findings").Elems() {
 		where := "journal: "
 		if path, ok := f.Key("path").AsString(); ok {
-			where = path + ": "
+			where, within = path+": ", false
 		}
 		b.WriteString(diag.WrapLabeled(where, plain(f.Key("message"))) + "\n")
 	}
-	state, within := "verified", true
-	for f := range v.Key("findings").Elems() {
-		within = within && !f.HasKey("path")
-	}
+	state := "verified"
 	switch {
 	case b.Len() > 0 && within:
 		state = "it is what was written, but its journal was damaged before; use an earlier backup, " +
