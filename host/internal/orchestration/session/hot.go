@@ -58,7 +58,9 @@ func (s *Service) heat() {
 func (s *Service) Use(id string) (release func()) {
 	s.mu.Lock()
 	s.inUse[id]++
-	s.own[id] = struct{}{}
+	if s.shared {
+		s.own[id] = struct{}{}
+	}
 	s.mu.Unlock()
 	return func() {
 		s.mu.Lock()

@@ -45,7 +45,9 @@ type Service struct {
 	accessed map[string]time.Time // not yet in the store
 	inUse    map[string]int       // runs by session
 	grown    map[string]struct{}  // sessions whose runs ended since the last Summarize
-	own      map[string]struct{}  // sessions with a run on this host since its plugins were told to quit
+	// own are, if the store is shared, the sessions with a run on this host since its plugins
+	// were told to quit.
+	own map[string]struct{}
 }
 
 // New returns a service on store. now is the clock, nil for time.Now. A nil plugins
