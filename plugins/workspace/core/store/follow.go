@@ -28,11 +28,11 @@ func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	if s.index.readers, err = openReaders(s.index.path); err != nil {
 		return nil, asStoreError("follow", err)
 	}
-	if err = belongs(ctx, s.index.readers, s.Identity); err != nil {
+	if err = belongs(ctx, s.index.readers.db, s.Identity); err != nil {
 		err = s.unusable(ctx, dir, err)
 		return nil, err
 	}
-	end, err := checkpoint(ctx, s.index.readers)
+	end, err := checkpoint(ctx, s.index.readers.db)
 	if err != nil {
 		return nil, asStoreError("follow", err)
 	}
@@ -49,7 +49,7 @@ func (s *Store) unusable(ctx context.Context, dir string, cause error) error {
 		return asStoreError("follow", err)
 	}
 	var tables int
-	err := s.index.readers.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables)
+	err := s.index.readers.db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables)
 	if !exists(s.index.path) || err == nil && tables == 0 {
 		return locked(dir, "another process builds the index of the workspace")
 	}

@@ -56,11 +56,10 @@ type index struct {
 	path               string
 	scheme             id.Scheme
 	writers            *sql.DB
-	conn               *writerConn
-	readers            *sql.DB
+	conn               *conn
+	readers            *pool
 	sets               frameSets
-	queries            statements // of readers
-	heads, gone, marks presence   // whether there are any rows
+	heads, gone, marks presence // whether there are any rows
 	batch              batchCache
 }
 
@@ -112,15 +111,16 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 	return x, err
 }
 
-func openReaders(path string) (*sql.DB, error) {
-	return sql.Open("sqlite", source(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
+func openReaders(path string) (*pool, error) {
+	db, err := sql.Open("sqlite", source(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
+	return &pool{db: db}, err
 }
 
 // connect takes the connection of the writer.
 func (x *index) connect(ctx context.Context) error {
-	conn, err := x.writers.Conn(ctx)
+	plain, err := x.writers.Conn(ctx)
 	if err == nil {
-		x.conn = &writerConn{Conn: conn}
+		x.conn = &conn{Conn: plain}
 	}
 	return err
 }
@@ -170,9 +170,8 @@ func belongs(ctx context.Context, q querier, who Identity) error {
 
 func (x *index) close() error {
 	var errs []error
-	errs = append(errs, x.queries.close())
 	if x.readers != nil {
-		errs = append(errs, x.readers.Close())
+		errs = append(errs, x.readers.close())
 	}
 	if x.conn != nil {
 		errs = append(errs, x.conn.Close())
@@ -236,8 +235,7 @@ func (x *index) exec(ctx context.Context, statements ...string) error {
 
 // run executes a statement.
 func (x *index) run(ctx context.Context, statement string, args ...any) error {
-	_, err := x.conn.ExecContext(ctx, statement, args...)
-	return err
+	return x.conn.run(ctx, statement, args...)
 }
 
 // apply adds a record of the transaction seq from the log. place is where its

@@ -14,12 +14,7 @@ import (
 // are few.
 type statements struct{ byText sync.Map }
 
-// preparer is a database or one connection to it.
-type preparer interface {
-	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
-}
-
-func (s *statements) get(ctx context.Context, db preparer, query string) (*sql.Stmt, error) {
+func (s *statements) get(ctx context.Context, db *sql.Conn, query string) (*sql.Stmt, error) {
 	if known, ok := s.byText.Load(query); ok {
 		return known.(*sql.Stmt), nil
 	}
@@ -52,6 +47,9 @@ func eachRow(ctx context.Context, q querier, visit func(*sql.Rows) error, query 
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := visit(rows); err != nil {
 			return err
 		}
@@ -86,70 +84,119 @@ func isOpen(err error) bool {
 	return errors.As(err, &in) && in.Code() == sqlite3.SQLITE_MISUSE
 }
 
-// prepared is a transaction of a reader that compiles each query once for each
-// connection. A query whose rows are open can run again within.
-type prepared struct {
-	tx      *sql.Tx
-	db      *sql.DB
-	queries *statements
-}
-
-var _, _ querier = (*prepared)(nil), (*writerConn)(nil)
-
-func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := p.queries.get(ctx, p.db, query)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := p.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
-	if isOpen(err) {
-		return p.tx.QueryContext(ctx, query, args...)
-	}
-	return rows, err
-}
-
-func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	stmt, err := p.queries.get(ctx, p.db, query)
-	if err != nil {
-		return p.tx.QueryRowContext(ctx, query, args...) // fails in the same way
-	}
-	return p.tx.StmtContext(ctx, stmt).QueryRowContext(ctx, args...)
-}
-
-// writerConn is the connection of the writer. It compiles each query and each
-// statement once.
-type writerConn struct {
+// conn is a connection that compiles each query and each statement once. A query whose
+// rows are open can run again within. The end of a context is noticed between queries and
+// between rows: database/sql would start a goroutine for each query to notice it earlier,
+// which costs more than most queries.
+type conn struct {
 	*sql.Conn
 	queries statements
 }
 
-func (w *writerConn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	stmt, err := w.queries.get(ctx, w.Conn, query)
+var _ querier = (*conn)(nil)
+
+func (c *conn) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	ctx = context.WithoutCancel(ctx)
+	stmt, err := c.queries.get(ctx, c.Conn, query)
 	if err != nil {
 		return nil, err
 	}
 	return stmt.ExecContext(ctx, args...)
 }
 
-func (w *writerConn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	stmt, err := w.queries.get(ctx, w.Conn, query)
+func (c *conn) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	stmt, err := c.queries.get(ctx, c.Conn, query)
 	if err != nil {
 		return nil, err
 	}
 	rows, err := stmt.QueryContext(ctx, args...)
 	if isOpen(err) {
-		return w.Conn.QueryContext(ctx, query, args...)
+		return c.Conn.QueryContext(ctx, query, args...)
 	}
 	return rows, err
 }
 
-func (w *writerConn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	stmt, err := w.queries.get(ctx, w.Conn, query)
+func (c *conn) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if ctx.Err() == nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	stmt, err := c.queries.get(ctx, c.Conn, query)
 	if err != nil {
-		return w.Conn.QueryRowContext(ctx, query, args...) // fails in the same way
+		return c.Conn.QueryRowContext(ctx, query, args...) // fails in the same way
 	}
 	return stmt.QueryRowContext(ctx, args...)
 }
 
+// run executes a statement.
+func (c *conn) run(ctx context.Context, statement string, args ...any) error {
+	_, err := c.ExecContext(ctx, statement, args...)
+	return err
+}
+
 // Close closes the statements and the connection.
-func (w *writerConn) Close() error { return errors.Join(w.queries.close(), w.Conn.Close()) }
+func (c *conn) Close() error { return errors.Join(c.queries.close(), c.Conn.Close()) }
+
+// maxIdle is the number of connections that a pool keeps while nothing is read.
+const maxIdle = 4
+
+// pool has the connections of readers.
+type pool struct {
+	db   *sql.DB
+	mu   sync.Mutex
+	idle []*conn
+}
+
+// begin returns a connection in a transaction. The caller must call end.
+func (p *pool) begin(ctx context.Context) (c *conn, end func(), err error) {
+	if c, err = p.take(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := c.run(ctx, "BEGIN"); err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	return c, func() {
+		if c.run(ctx, "ROLLBACK") != nil || !p.keep(c) {
+			_ = c.Close()
+		}
+	}, nil
+}
+
+func (p *pool) take(ctx context.Context) (*conn, error) {
+	if c := p.kept(); c != nil {
+		return c, nil
+	}
+	plain, err := p.db.Conn(ctx)
+	return &conn{Conn: plain}, err
+}
+
+func (p *pool) kept() (c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.idle) - 1; n >= 0 {
+		c, p.idle = p.idle[n], p.idle[:n]
+	}
+	return c
+}
+
+func (p *pool) keep(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) >= maxIdle {
+		return false
+	}
+	p.idle = append(p.idle, c)
+	return true
+}
+
+// close closes the connections. None may be in use.
+func (p *pool) close() error {
+	var errs []error
+	for _, c := range p.idle {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(append(errs, p.db.Close())...)
+}

@@ -257,12 +257,20 @@ func (v *Snapshot) HeadsIn(ctx context.Context, dir string) ([]Head, error) {
 	return list, nil
 }
 
-// HeadOf returns the head of a node and a type, like HeadsOf.
-func (v *Snapshot) HeadOf(ctx context.Context, n *Found, frameType string) (*Head, error) {
+// HeadOf returns the head of the node that ref identifies and a type, like HeadsOf, also
+// if its path is gone.
+func (v *Snapshot) HeadOf(ctx context.Context, ref Ref, frameType string) (*Head, error) {
 	r := v.frames()
-	if !n.ByID {
-		h, err := r.head(ctx, n.Path, frameType)
+	if ref.Node == "" {
+		h, err := r.head(ctx, ref.Path, frameType)
+		if isType(err, "path/not-in-tree") {
+			err = v.Missing(ctx, "node", ref.Path)
+		}
 		return h, readError(err)
+	}
+	n, err := v.Resolve(ctx, ref, true)
+	if err != nil {
+		return nil, err
 	}
 	frame, err := r.headOf(ctx, n.Path, n.State().Node, frameType)
 	if err == nil && frame.IsZero() {

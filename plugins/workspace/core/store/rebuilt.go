@@ -27,17 +27,17 @@ func (s *Store) remember(ctx context.Context, code Code, why string) error {
 // remembered returns what an index of this workspace remembers, nothing if it cannot be
 // read.
 func (s *Store) remembered(ctx context.Context, path string) []Finding {
-	db, err := openReaders(path)
+	readers, err := openReaders(path)
 	if err != nil {
 		return nil
 	}
-	defer func() { _ = db.Close() }()
+	defer func() { _ = readers.close() }()
 	var workspace string
-	err = db.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace)
+	err = readers.db.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'workspace'").Scan(&workspace)
 	if err != nil || workspace != s.Identity.ID {
 		return nil
 	}
-	list, _ := rebuilt(ctx, db)
+	list, _ := rebuilt(ctx, readers.db)
 	return list
 }
 

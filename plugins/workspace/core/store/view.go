@@ -35,12 +35,11 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 		return errClosed(s.dir)
 	}
 	defer s.enter()()
-	begun, err := s.index.readers.BeginTx(ctx, nil)
+	tx, done, err := s.index.readers.begin(ctx)
 	if err != nil {
 		return asStoreError("read", err)
 	}
-	defer func() { _ = begun.Rollback() }()
-	tx := &prepared{tx: begun, db: s.index.readers, queries: &s.index.queries}
+	defer done()
 	var end uint64 // the first read fixes the snapshot
 	if err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'seq'").Scan(&end); err != nil {
 		return asStoreError("read", err)

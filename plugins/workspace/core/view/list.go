@@ -116,11 +116,7 @@ func Head(ctx context.Context, s *store.Snapshot, ref store.Ref, frameType strin
 	if err := store.CheckFrameType(frameType); err != nil {
 		return nil, err
 	}
-	found, err := s.Resolve(ctx, ref, true)
-	if err != nil {
-		return nil, err
-	}
-	h, err := s.HeadOf(ctx, found, frameType)
+	h, err := s.HeadOf(ctx, ref, frameType)
 	if err != nil {
 		return nil, err
 	}
