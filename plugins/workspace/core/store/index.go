@@ -112,7 +112,7 @@ func openIndex(ctx context.Context, path string, who Identity, scheme id.Scheme)
 }
 
 func openReaders(path string) (*pool, error) {
-	db, err := sql.Open("sqlite", source(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}}))
+	db, err := sql.Open("sqlite", source(path, url.Values{"mode": {"ro"}, "_query_only": {"1"}, "_pragma": {"cache_size(-8192)"}}))
 	return &pool{db: db}, err
 }
 
