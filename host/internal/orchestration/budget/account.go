@@ -44,7 +44,7 @@ func (c Chain) Kinds() []string {
 	return out
 }
 
-// Totals are the sums of an account.
+// Totals are the sums over the reservations of an account, without that of ReserveRun.
 type Totals struct {
 	// Reserved is the sum of all reservations, Settled the cost of the settled
 	// ones, Refunded the part that they did not use.
@@ -55,11 +55,11 @@ type Totals struct {
 	Open int
 }
 
-// ErrClosed is the error of Reserve on a closed account.
+// ErrClosed is returned by Reserve and ReserveRun if the account is closed.
 var ErrClosed = errors.New("the run is over")
 
-// Account is the budget of one run. It is safe for concurrent use; the zero
-// value cannot reserve anything.
+// Account is the budget of one run. It is safe for concurrent use. On the zero value,
+// Reserve fails with ErrClosed.
 type Account struct {
 	ledger Ledger
 	beside bool // for work outside the run, whose costs no record has
@@ -137,7 +137,7 @@ func (a *Account) hold(ctx context.Context, c Chain, want policy.Amounts) (*Hold
 
 // ReserveRun reserves the worst case of the run in the enclosing scopes; its
 // calls must not reserve there again. Close settles it with the actual cost of
-// the run.
+// the run. The errors are those of Reserve.
 func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +168,7 @@ func (a *Account) Owns(s Scope) {
 		a.own = map[place]Scope{}
 	}
 	a.own[place{s.Kind, s.ID}] = s
-	if s.Kind == Run && a.run == nil { // host calls within the run come later
+	if s.Kind == Run && a.run == nil { // later ones are those of host calls within the run
 		a.run = &s
 	}
 }

@@ -143,7 +143,8 @@ func (m *Memory) counter(k Window, s Scope, now time.Time) *counter {
 	return c
 }
 
-// Adjust implements Ledger. It waits until the change is durable.
+// Adjust implements Ledger. With a Keeper it waits until the change is durable, even if
+// ctx ends.
 func (m *Memory) Adjust(ctx context.Context, s Scope, a Adjustment) error {
 	now := m.now()
 	k := windowsOf([]Scope{s}, now)[0]

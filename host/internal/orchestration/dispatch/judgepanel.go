@@ -99,7 +99,7 @@ func (g *Grades) get(key gradeKey) (grade, bool) {
 	return g.kept.Get(key)
 }
 
-// MaxGrades is the usual size of the cache.
+// MaxGrades is the usual argument of NewGrades: the number of grades that a host caches.
 const MaxGrades = 4096
 
 // NewGrades returns a cache of at most most grades (1 if most is smaller).

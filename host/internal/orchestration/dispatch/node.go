@@ -30,7 +30,7 @@ func (n *node) Record(body journal.Body) {
 	}
 }
 
-// sync waits until what was recorded is durable.
+// sync waits until all records so far are durable.
 func (n *node) sync() {
 	if n.failed == nil {
 		n.failed = n.run.Recorder.Sync()

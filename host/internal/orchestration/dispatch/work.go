@@ -195,7 +195,7 @@ type Result struct {
 	stream *stream.Attempt // of the attempt
 }
 
-// Attempt is one attempt in the details of a failure.
+// Attempt summarizes one attempt of a node, for its Result and the details of its failure.
 type Attempt struct {
 	CapID   string
 	Failure string // type, empty for the accepted one

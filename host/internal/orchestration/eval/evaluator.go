@@ -25,8 +25,8 @@ import (
 // would give a recorded run another outcome needs a new version.
 const Version = 1
 
-// Evaluator serves the runs of one configuration. All fields except Panicked
-// are required; none may change after the first run.
+// Evaluator serves the runs of one configuration. All fields except Effects, Access and
+// Panicked are required; none may change after the first run.
 type Evaluator struct {
 	Registry   *registry.Registry
 	Policies   *policy.Book
@@ -165,7 +165,7 @@ func (p *Place) levels() int {
 	return n
 }
 
-// Outcome is the outcome of a run.
+// Outcome is the result of a run: the emitted value, or Err.
 type Outcome struct {
 	// Out is the value of the last executed emit, in the form of an :out; the
 	// empty map without emit.
@@ -175,7 +175,7 @@ type Outcome struct {
 	// Last is the result of the last node, the answer of a one-node plan; nil if that
 	// node makes no call or was not committed.
 	Last *dispatch.Result
-	// Slot is that of the last node; zero with Err.
+	// Slot is the slot of the last node; the zero value with Err.
 	Slot plan.Slot
 	// Degraded are the candidates that were rejected for a reason of their own
 	// when a later one served.

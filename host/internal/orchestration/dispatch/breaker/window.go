@@ -61,7 +61,9 @@ type sample struct {
 // NewWindow returns an empty window.
 func NewWindow(f Floor) *Window { return &Window{floor: f, ring: make([]sample, 0, f.Window)} }
 
-// Add adds a verdict of the gates. score is in thousandths and ignored unless pass
+// Add adds a verdict of the gates and reports whether the pass rate crossed the floor.
+// Below the floor it returns Fell for every verdict until an action is recorded, except
+// within ActionPause of the last action. score is in thousandths and ignored unless pass
 // is set.
 func (w *Window) Add(now time.Time, pass bool, score int) Crossing {
 	w.push(sample{pass, score})

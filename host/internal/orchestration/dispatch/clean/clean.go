@@ -28,7 +28,8 @@ type Cleaner struct {
 }
 
 // Answer returns the answer without reasoning and control characters, and with the
-// tool calls of its text as structured ones.
+// tool calls of its text as structured ones. The error is format/drift or
+// provider/empty.
 func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 	if s, ok := out.AsString(); ok {
 		clean, err := c.prose(s, "text")

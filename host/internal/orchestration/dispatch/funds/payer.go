@@ -67,7 +67,7 @@ type Request interface {
 	Count(ctx context.Context, c *registry.Capability)
 }
 
-// Records takes the records of a node.
+// Records writes the records of a node.
 type Records interface {
 	// Record writes a record. After the first error it does nothing.
 	Record(body journal.Body)
@@ -180,7 +180,7 @@ func counts(purpose Purpose, first bool) policy.Amounts {
 }
 
 // Unaffordable reports whether the budget is too small for a call to the
-// capability. It sets the shortfall.
+// capability, and then sets the shortfall. It may ask the capability to count the input.
 func (p *Payer) Unaffordable(capID string) bool {
 	c, ok := p.Registry.Capability(capID)
 	if !ok || !p.budgeted() {
