@@ -22,8 +22,8 @@ func (c Chain) Bounds(d policy.Dimension) bool {
 	return slices.ContainsFunc(c, func(s Scope) bool { return s.Limits.Bounds(d) })
 }
 
-// Tenant returns the tenant among the scopes; empty if there is none, or if it is the host
-// itself.
+// Tenant returns the ID of the tenant scope; empty if there is none, or if it is that of
+// the host itself.
 func (c Chain) Tenant() string {
 	for _, s := range c {
 		if s.Kind == Tenant && s.ID != policy.HostTenant {
@@ -33,7 +33,7 @@ func (c Chain) Tenant() string {
 	return ""
 }
 
-// Kinds returns the kinds of the scopes, each once, the widest first.
+// Kinds returns the names of the kinds of the scopes, each once, the widest first.
 func (c Chain) Kinds() []string {
 	var out []string
 	for _, s := range c {
@@ -148,8 +148,9 @@ func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) 
 	return h, err
 }
 
-// AdoptRun takes over the reservation for the whole run from an account that was closed
-// with Leave, or whose host process has stopped.
+// AdoptRun takes over the reservation for the whole run, which counts in windows, from an
+// account that was closed with Leave, or whose host process has stopped. The error is that
+// of the ledger.
 func (a *Account) AdoptRun(ctx context.Context, windows []Window, want policy.Amounts) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -181,7 +182,7 @@ func (a *Account) Renew(ctx context.Context, s Scope) {
 }
 
 // Settle replaces the reservation by the actual cost. Further calls, and calls after the
-// account was closed, have no effect; a nil Hold is valid.
+// account was closed, have no effect; a nil Hold is valid. The error is that of the ledger.
 func (h *Hold) Settle(ctx context.Context, spent policy.Amounts, mark Mark) error {
 	if h == nil {
 		return nil

@@ -201,7 +201,8 @@ type Balance struct {
 	Resets time.Time
 }
 
-// Left returns, for each dimension, the limit less the used and reserved amounts.
+// Left returns, for each limited dimension, the limit less the used and reserved amounts,
+// at least 0.
 func (b Balance) Left() policy.Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
 
 // Adjustment is a manual change of a scope: Grant is added to its limits,

@@ -64,8 +64,8 @@ type counter struct {
 	ends           time.Time // end of the window; zero: never
 }
 
-// held is an open reservation. It is released in its own windows, so that a long
-// call does not add to the next ones.
+// held is a reservation. It is settled in the windows in which it was made, even if
+// later ones have begun since.
 type held struct {
 	windows []Window
 	want    policy.Amounts

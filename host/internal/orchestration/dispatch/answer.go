@@ -111,7 +111,8 @@ func (a *attempt) beaten() {
 	}
 }
 
-// read checks the form of an answer and cleans it.
+// read sets the result of an attempt from its answer: it checks the form, cleans text,
+// converts JSON to the types of the schema, and prepares the plan of a plan answer.
 func (a *attempt) read() {
 	a.label = journal.OutcomeOK
 	rules := a.n.resultRules(a.capability)

@@ -367,9 +367,9 @@ func (s *attempts) discard(a *attempt) {
 	s.listAttempt(a)
 }
 
-// returnPermits gives the permits back of attempts that end without a report: their
+// returnPermits gives back the permits of attempts that end without a report: their
 // start could not be recorded, or their call was stopped with the operation. A
-// half-open breaker would otherwise wait for its probe for ever.
+// half-open breaker would otherwise wait forever for its probe.
 func (s *attempts) returnPermits() {
 	give := func(a *attempt) {
 		if !a.reported && a.past == nil {

@@ -55,7 +55,8 @@ func unavailable(st CapState) policy.Unavailable {
 	return policy.Unavailable{Reason: reason, Why: st.Why}
 }
 
-// stats returns the statistics of a capability, nil without any.
+// stats returns the statistics of a capability; nil if there are none or if breakers are
+// ignored.
 func (a *availability) stats(capID string) *stats.Candidate {
 	if a.unguarded {
 		return nil

@@ -222,7 +222,7 @@ func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 }
 
 // memoized returns the cached grade of an equal answer to an equal task by the first
-// capability that may grade; nil if there is none. It avoids the cost of a voting.
+// capability that may grade; nil if there is none. Then no voting is set up.
 func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, weight calibration.Weight,
 	task, answer edn.Value) *grade {
 	if d.Grades == nil || !j.judge.Memo || weight.Drift() != "" ||

@@ -21,7 +21,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Version is the version of the evaluator, which runs record. A change that
+// Version is the version of the evaluator. It is recorded with each run. A change that
 // would give a recorded run another outcome needs a new version.
 const Version = 1
 
@@ -136,7 +136,7 @@ type Task struct {
 	Routing bool
 }
 
-// RoutePath is the path of the plan that asks a router, ahead of the plan of the
+// RoutePath returns the path of the plan that asks a router, ahead of the plan of the
 // run.
 func RoutePath() []edn.Value { return []edn.Value{edn.Text("route")} }
 
@@ -219,7 +219,8 @@ type policyKey struct {
 
 // Run evaluates the program. It records plan/resolved, run/started and
 // everything that happens at nodes, and returns when all work of the run has
-// ended. The end of ctx, by cancellation or deadline, ends the run.
+// ended. The end of ctx, by cancellation or deadline, ends the run. An error is in
+// out.Err.
 func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	if t.Request == nil {
 		t.Request = &policy.Layer{}

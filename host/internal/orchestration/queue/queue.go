@@ -16,7 +16,7 @@ const (
 	Highest = 9
 )
 
-// Class is a class of runs with its limits.
+// Class holds the limits of one class of runs.
 type Class struct {
 	Name      string
 	Workers   int // runs that may execute at once
@@ -45,7 +45,7 @@ type Queue struct {
 	waiting  int
 }
 
-// class is a class with its runs.
+// class is a Class with the state of its runs.
 type class struct {
 	Class
 	running int

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Defaults are the settings of an unconfigured breaker.
+// Defaults returns the settings of an unconfigured breaker.
 func Defaults() registry.Breaker {
 	return registry.Breaker{
 		Window: 20, MinSamples: 5, Threshold: 0.5,

@@ -136,7 +136,7 @@ func (w *Window) IsThirdAction(now time.Time) bool {
 }
 
 // WithFloor returns the window with another floor. It keeps the verdicts, up to
-// the new size, and the times of actions.
+// the new size, and the times of actions; Below is false until the next verdict.
 func (w *Window) WithFloor(f Floor) *Window {
 	n := NewWindow(f)
 	for i := range w.ring {
@@ -154,7 +154,8 @@ func (w *Window) clear() {
 	w.below = false
 }
 
-// Healthy reports whether the pass rate is above the floor by the hysteresis.
+// Healthy reports whether the window has at least MinSamples verdicts, the pass rate is
+// above the floor by the hysteresis, and Below is false.
 func (w *Window) Healthy() bool {
 	n := len(w.ring)
 	return !w.below && n >= w.floor.MinSamples &&

@@ -147,5 +147,5 @@ func (c *Cleaner) drift(raw, what string) *contract.Error {
 		WithDetail("raw", edn.Text(excerpt(text.WithoutReasoning(raw), maxDrift)))
 }
 
-// excerpt returns the first bytes of a text, at most most, without broken characters.
+// excerpt returns the first bytes of a text, up to most, without broken characters.
 func excerpt(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Purpose of a reservation in records.
+// Purpose is the purpose of a reservation in its record.
 type Purpose string
 
 // The purposes.
@@ -291,8 +291,8 @@ const ReservedOut = "reserved-tokens-out"
 
 // Remaining returns the :budget of a call: own, the limits of the policy, merged with
 // the amounts left in the budget, which include the reservation of the call. If tokens
-// or money are limited, it also has the reserved output tokens. Without a reservation
-// it returns own.
+// or money are limited, it also has the reserved output tokens. Without a reservation,
+// or if the budget cannot be read, it returns own.
 func (p *Payer) Remaining(own edn.Value, r *Reservation) edn.Value {
 	if r.hold == nil {
 		return own

@@ -338,7 +338,8 @@ func (t *Text) Committed() bool {
 	return t.writer.committed
 }
 
-// Contradicts reports whether an answer differs from its committed text.
+// Contradicts reports whether the text of an answer does not begin with the committed
+// text of the attempt; false if none is committed.
 func (s *Attempt) Contradicts(out edn.Value) bool {
 	if !s.Committed() {
 		return false
