@@ -35,8 +35,8 @@ import (
 // {:plan p :bindings b}.
 const PlanIntent = "plan/run"
 
-// Journal writes runs, reads them while they are written and after, and releases those
-// that this process no longer executes.
+// Journal writes runs, reads them while they are written and after, and, with Drop,
+// releases those that this process no longer executes.
 type Journal interface {
 	journal.Journal
 	journal.Source
