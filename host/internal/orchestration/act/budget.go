@@ -219,7 +219,7 @@ func (f *flight) refuseWorst(wide []wideScope) *contract.Error {
 	return f.setAside(wide, w)
 }
 
-// worst returns the worst case of the plan; that of a shape is computed once.
+// worst returns the worst case of the plan. Acts of the same shape share the result.
 func (f *flight) worst() *plan.Worst {
 	if f.shape == nil {
 		w := plan.WorstCase(f.plan, f.planEnv())

@@ -30,7 +30,8 @@ type Resumption struct {
 	TraceParent string
 }
 
-// Decision answers an open question of a suspended run.
+// Decision answers an open question of a suspended run. Value is the answer of the call,
+// for the choice journal.DecisionDone only.
 type Decision struct {
 	Node   string // id of the node, or the text of its path; may be empty for the only question
 	Choice string // journal.DecisionRetry, DecisionDone or DecisionFail

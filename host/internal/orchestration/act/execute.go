@@ -13,8 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Explain explains how a call of an intent would be bound now. CapID pins the
-// first candidate; streamed selects a call whose answer is read as a stream.
+// Explain returns how a call of an intent would be bound now (BIND-006). capID pins the
+// first candidate; empty: none. streamed selects a call whose answer is read as a stream.
+// The error is that of an invalid policy.
 func (s *Service) Explain(intent, capID string, streamed bool) (dispatch.Explanation, error) {
 	layer := s.config.Policies.For(intent)
 	p, err := layer.Resolve()

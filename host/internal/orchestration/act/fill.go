@@ -24,9 +24,9 @@ type Fill struct {
 // are made. A recorded attempt costs the new run nothing. Caller, request and seed are
 // those of the recorded run.
 //
-// The error is run/not-resumable for a run that is not finished, cap/not-found for
-// an unknown capability in place of another, and invalid-request if the run did not
-// have the other one as a candidate.
+// The error is run/not-resumable for a run that is not finished, cap/not-found if a
+// replacement in how.Swap is unknown, and invalid-request if the replaced capability was
+// not a candidate in the run or the replacement does not serve its intent.
 func (s *Service) Fill(run string, records []journal.Record, how dispatch.Fill) (Act, *contract.Error) {
 	past, err := replayable(run, records)
 	if err != nil {

@@ -20,7 +20,8 @@ const (
 )
 
 // Classes holds the queue classes and chooses the class of a run whose request names
-// none: that of its intent, else Accepted or ClassSync.
+// none: that of its intent, else Accepted if the act is answered before it runs, else
+// ClassSync.
 type Classes struct {
 	Names    []string          // of all classes
 	Accepted string            // of acts that are answered before they run

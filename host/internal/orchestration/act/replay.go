@@ -19,8 +19,8 @@ import (
 // and random draws come from the records, and no plugin is called (JRN-050). Replay
 // checks that the committed values of nodes and the result equal the recorded ones, and
 // returns the hash of the result; for a failed run, the hash of its error type. The
-// first difference is returned as replay/miss with the path of its node. It can also be
-// caused by c: its plans and gates must be those of the run. Other errors are
+// first difference is returned as replay/miss with the path of its node. A difference can
+// also come from c, whose plans and gates must be those of the run. Other errors are
 // run/not-resumable for a run that is not finished, run/evaluator-unknown for a run of
 // another evaluator version, and those of New. If the recorded run failed with canceled
 // or queue/deadline-exceeded, any failure counts as equal.

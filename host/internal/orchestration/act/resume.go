@@ -30,9 +30,9 @@ import (
 //
 // The error is run/not-resumable if the records are not those of such a run,
 // run/evaluator-unknown for a run of another evaluator version, run/suspended,
-// run/poison or run/restored for a run that waits for a decision, and
-// run/decision-required or run/decision-invalid if the decisions do not answer the open
-// questions.
+// run/poison or run/restored for a run that waits for a decision, run/decision-required
+// or run/decision-invalid if the decisions do not answer the open questions, and
+// replay/values-purged for a failed run whose values were deleted.
 func (s *Service) Resume(ctx context.Context, run string, records []journal.Record, how Resumption) (*Run, *contract.Error) {
 	past := journal.NewHistory(records)
 	if past.Finished && how.Why == journal.ResumedDecision && how.Cancel == nil {

@@ -53,10 +53,12 @@ func (r *Run) ID() string { return r.flight().id }
 // Principal returns the caller of the run.
 func (r *Run) Principal() string { return r.flight().act.Principal }
 
-// Tenant returns the tenant of the caller; empty: the host itself.
+// Tenant returns the tenant of the caller; empty: the host itself. It is also empty while
+// a run of Submit or Recall waits for its turn.
 func (r *Run) Tenant() string { return r.flight().act.Tenant }
 
-// Follow reads the records of the run from its start, as they are written.
+// Follow returns a cursor that reads the records of the run from its start, as they are
+// written; nil while a run of Submit or Recall waits for its turn.
 func (r *Run) Follow() *journal.Cursor { return r.f.follow }
 
 // Watch calls show with the events of the run, in order and one at a time, until
@@ -153,7 +155,8 @@ func (r *Run) untilCut(ctx context.Context, cut func()) {
 	}
 }
 
-// Done is closed when the response is available.
+// Done returns a channel that is closed when the response is available. For a run that
+// another host executes it is never closed.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
 // Wait blocks until the run has ended and returns the response envelope and the error in
@@ -230,8 +233,8 @@ func (r *Run) Records() []journal.Record {
 }
 
 // Answer answers an open interrupt of the run. The answer is durable when Answer
-// returns. The error is interrupt/not-found, interrupt/answered or
-// interrupt/answer-invalid.
+// returns nil. The error is interrupt/not-found, interrupt/answered,
+// interrupt/answer-invalid or that of the recorder.
 func (r *Run) Answer(id string, answer edn.Value, by string) *contract.Error {
 	return r.flight().asks.Answer(id, answer, by)
 }

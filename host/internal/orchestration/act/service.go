@@ -35,8 +35,8 @@ import (
 // {:plan p :bindings b}.
 const PlanIntent = "plan/run"
 
-// Journal writes runs, reads them while they are written and after, and releases those
-// that this process no longer executes.
+// Journal writes runs, reads them while they are written and after, and, with Drop,
+// releases those that this process no longer executes.
 type Journal interface {
 	journal.Journal
 	journal.Source
@@ -45,7 +45,8 @@ type Journal interface {
 	Drop(run string)
 }
 
-// Config configures a Service. The first group is required.
+// Config configures a Service. Registry, Policies, Checks, Executor, Journal and Hash are
+// required.
 type Config struct {
 	Registry *registry.Registry
 	Policies *policy.Book
@@ -83,7 +84,7 @@ type Config struct {
 	// the host. Without it such a run fails with effects/outcome-unknown.
 	Suspends bool
 	// Queue holds back runs until a worker is free; nil: they start at once. Classes
-	// chooses the class of those that name none; nil: ShippedClasses.
+	// chooses the class of those that name none; without Names: ShippedClasses.
 	Queue   *queue.Queue
 	Classes Classes
 	// Deadlines are the default and the longest deadlines of requests.
@@ -93,7 +94,7 @@ type Config struct {
 	// Keys are the idempotency keys in use; nil: acts with one are rejected, as they
 	// are if the journal is not a KeyFinder. Services of one host share it.
 	Keys *Keys
-	// Sessions are those that requests may name; nil: none.
+	// Sessions holds the sessions that requests may name; nil: such requests are rejected.
 	Sessions *session.Service
 	// Cache stores accepted answers of cacheable intents; nil: no answer is stored. Services
 	// of one host share it. Answers is the hash of the part of the configuration on which
@@ -103,7 +104,7 @@ type Config struct {
 	// Grades caches the verdicts of judges on answers; nil: a cache of this service.
 	// Services of one host share it.
 	Grades *dispatch.Grades
-	// Calibrations returns the calibration of judges; nil: unknown.
+	// Calibrations returns the weight of the grades of judges; nil: no judge is measured.
 	Calibrations dispatch.Calibrations
 	// Host and Boot identify this host and this start of it.
 	Host, Boot string
@@ -140,7 +141,7 @@ type Act struct {
 	Roles []string
 	// Narrow restricts the credential to a part of the principal's rights; nil: no limit.
 	Narrow *policy.Narrowing
-	// Tenant is the name of its tenant; empty: the host itself.
+	// Tenant is the name of the principal's tenant; empty: the host itself.
 	Tenant string
 	// Decisions are the access decisions that admitted the act. They are recorded with it.
 	Decisions []edn.Value
@@ -161,10 +162,10 @@ type Act struct {
 	// Grading marks a request for a judge's verdict on a labelled answer: it
 	// counts as a vote, and breakers do not apply to the judge.
 	Grading bool
-	// Started, if set, is called with a new run before it starts.
+	// Started, if set, is called by Start with a new run before it starts.
 	Started func(*Run)
-	// Accepted, if set, is called with the id of the run once that is durable (RUN-010),
-	// after Started and before the run starts. It must not block.
+	// Accepted, if set, is called by Start and Do with the id of the run once that is
+	// durable (RUN-010), after Started and before a new run starts. It must not block.
 	Accepted func(run string)
 	// Replayed, if set, is called by the daemon if the response is that of a finished run
 	// with the same idempotency key, before the response is read.
@@ -207,8 +208,8 @@ type Service struct {
 	templates map[string]*plan.Plan // of plans, by intent
 }
 
-// New compiles the stages. The error is act/middleware-invalid and names the
-// step that cannot be compiled.
+// New returns a service for c. The error is act/middleware-invalid, which names the step
+// that cannot be compiled, or that of an invalid plan template of an intent.
 func New(c Config) (*Service, error) {
 	c.defaults()
 	s := &Service{config: c, secretive: hidesSecrets(c.Registry)}

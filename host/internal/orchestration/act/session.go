@@ -77,7 +77,8 @@ func bindSession(f *flight) *contract.Error {
 	return nil
 }
 
-// useSession keeps the session of the run hot until release is called.
+// useSession marks the session of the run as used until release is called; see
+// session.Service.Use.
 func (f *flight) useSession() (release func()) {
 	if f.request.SessionID == "" || f.service.config.Sessions == nil || f.act.Fill != nil || f.replay {
 		return func() {}
@@ -195,12 +196,14 @@ func addTurns(r *journal.RunFinished, to session.Identity, turns []session.Turn)
 	r.SessionTurns = journal.RefTo(edn.Vector(said...))
 }
 
-// SessionOf returns the session to which a finished run adds its turns.
+// SessionOf returns the session to which a finished run adds its turns; the zero value if
+// it adds none.
 func SessionOf(r *journal.RunFinished) session.Identity {
 	return session.Identity{ID: r.SessionID, Owner: r.SessionOwner, Created: r.SessionCreated}
 }
 
-// SessionTurns returns the turns that a finished run adds to its session; nil if none.
+// SessionTurns returns the turns that a finished run adds to its session, dated at; nil if
+// there are none.
 func SessionTurns(run string, at time.Time, r *journal.RunFinished) (turns []session.Turn) {
 	if r.SessionID == "" {
 		return nil

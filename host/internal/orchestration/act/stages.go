@@ -110,7 +110,7 @@ func (f *flight) resumes() bool { return f.past != nil && f.past.Active }
 // place of the act, or the run is retried later.
 func (f *flight) diverted() bool { return f.attached != nil || f.failed != nil || !f.retryAt.IsZero() }
 
-// step is one named part of a stage. Compile reads the configuration once; the
+// step is one named part of a stage. compile reads the configuration once; the
 // function that it returns runs for every act.
 type step struct {
 	name    string

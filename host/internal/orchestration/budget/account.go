@@ -22,8 +22,8 @@ func (c Chain) Bounds(d policy.Dimension) bool {
 	return slices.ContainsFunc(c, func(s Scope) bool { return s.Limits.Bounds(d) })
 }
 
-// Tenant returns the tenant among the scopes; empty if there is none, or if it is the host
-// itself.
+// Tenant returns the ID of the tenant scope; empty if there is none, or if it is that of
+// the host itself.
 func (c Chain) Tenant() string {
 	for _, s := range c {
 		if s.Kind == Tenant && s.ID != policy.HostTenant {
@@ -33,7 +33,7 @@ func (c Chain) Tenant() string {
 	return ""
 }
 
-// Kinds returns the kinds of the scopes, each once, the widest first.
+// Kinds returns the names of the kinds of the scopes, each once, the widest first.
 func (c Chain) Kinds() []string {
 	var out []string
 	for _, s := range c {
@@ -44,7 +44,7 @@ func (c Chain) Kinds() []string {
 	return out
 }
 
-// Totals are the sums of an account.
+// Totals are the sums over the reservations of an account, without that of ReserveRun.
 type Totals struct {
 	// Reserved is the sum of all reservations, Settled the cost of the settled
 	// ones, Refunded the part that they did not use.
@@ -55,11 +55,11 @@ type Totals struct {
 	Open int
 }
 
-// ErrClosed is the error of Reserve on a closed account.
+// ErrClosed is returned by Reserve and ReserveRun if the account is closed.
 var ErrClosed = errors.New("the run is over")
 
-// Account is the budget of one run. It is safe for concurrent use; the zero
-// value cannot reserve anything.
+// Account is the budget of one run. It is safe for concurrent use. On the zero value,
+// Reserve fails with ErrClosed.
 type Account struct {
 	ledger Ledger
 	beside bool // for work outside the run, whose costs no record has
@@ -137,7 +137,7 @@ func (a *Account) hold(ctx context.Context, c Chain, want policy.Amounts) (*Hold
 
 // ReserveRun reserves the worst case of the run in the enclosing scopes; its
 // calls must not reserve there again. Close settles it with the actual cost of
-// the run.
+// the run. The errors are those of Reserve.
 func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) (*Hold, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,8 +148,9 @@ func (a *Account) ReserveRun(ctx context.Context, c Chain, want policy.Amounts) 
 	return h, err
 }
 
-// AdoptRun takes over the reservation for the whole run from an account that was closed
-// with Leave, or whose host process has stopped.
+// AdoptRun takes over the reservation for the whole run, which counts in windows, from an
+// account that was closed with Leave, or whose host process has stopped. The error is that
+// of the ledger.
 func (a *Account) AdoptRun(ctx context.Context, windows []Window, want policy.Amounts) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +169,7 @@ func (a *Account) Owns(s Scope) {
 		a.own = map[place]Scope{}
 	}
 	a.own[place{s.Kind, s.ID}] = s
-	if s.Kind == Run && a.run == nil { // host calls within the run come later
+	if s.Kind == Run && a.run == nil { // later ones are those of host calls within the run
 		a.run = &s
 	}
 }
@@ -181,7 +182,7 @@ func (a *Account) Renew(ctx context.Context, s Scope) {
 }
 
 // Settle replaces the reservation by the actual cost. Further calls, and calls after the
-// account was closed, have no effect; a nil Hold is valid.
+// account was closed, have no effect; a nil Hold is valid. The error is that of the ledger.
 func (h *Hold) Settle(ctx context.Context, spent policy.Amounts, mark Mark) error {
 	if h == nil {
 		return nil

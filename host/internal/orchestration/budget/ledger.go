@@ -33,7 +33,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("scope %d", int(k))
 }
 
-// Lasts reports whether the counters of the scope outlive runs and their host.
+// Lasts reports whether the counters of a scope of this kind outlive runs and, if a Keeper
+// stores them, the process of the host.
 func (k Kind) Lasts() bool { return k <= User }
 
 // Per is the window in which a scope counts.
@@ -200,7 +201,8 @@ type Balance struct {
 	Resets time.Time
 }
 
-// Left returns, for each dimension, the limit less the used and reserved amounts.
+// Left returns, for each limited dimension, the limit less the used and reserved amounts,
+// at least 0.
 func (b Balance) Left() policy.Limits { return b.Scope.Limits.Less(b.Used.Plus(b.Reserved)) }
 
 // Adjustment is a manual change of a scope: Grant is added to its limits,
@@ -257,8 +259,8 @@ func (e *ExceededError) Contract(typ string, now time.Time) *contract.Error {
 }
 
 // Ledger counts reserved and spent amounts by scope. It is safe for concurrent use. An
-// error other than *ExceededError means that the ledger could not be written: nothing
-// may be spent then.
+// error other than *ExceededError means that the ledger could not be read or written:
+// nothing may be spent then.
 type Ledger interface {
 	// Reserve reserves want in all scopes, or in none. The error is an *ExceededError if a
 	// scope cannot cover it.

@@ -64,8 +64,8 @@ type counter struct {
 	ends           time.Time // end of the window; zero: never
 }
 
-// held is an open reservation. It is released in its own windows, so that a long
-// call does not add to the next ones.
+// held is a reservation. It is settled in the windows in which it was made, even if
+// later ones have begun since.
 type held struct {
 	windows []Window
 	want    policy.Amounts
@@ -143,7 +143,8 @@ func (m *Memory) counter(k Window, s Scope, now time.Time) *counter {
 	return c
 }
 
-// Adjust implements Ledger. It waits until the change is durable.
+// Adjust implements Ledger. With a Keeper it waits until the change is durable, even if
+// ctx ends.
 func (m *Memory) Adjust(ctx context.Context, s Scope, a Adjustment) error {
 	now := m.now()
 	k := windowsOf([]Scope{s}, now)[0]

@@ -116,7 +116,8 @@ func (s *Shared) Adopt(ctx context.Context, windows []Window, want policy.Amount
 	return r, err
 }
 
-// Adjust implements Ledger.
+// Adjust implements Ledger. For a scope that outlives runs it waits until the change is
+// durable, even if ctx ends.
 func (s *Shared) Adjust(ctx context.Context, scope Scope, a Adjustment) error {
 	if !scope.Kind.Lasts() {
 		return s.Memory.Adjust(ctx, scope, a)

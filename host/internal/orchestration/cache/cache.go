@@ -11,7 +11,7 @@ import (
 // may get the same answer.
 type Key struct {
 	Intent string
-	// Request is the request with what its session fills in: input, context,
+	// Request is the request, including the fields that its session filled: input, context,
 	// constraints, requirements, done, effects, role, model and response type.
 	Request edn.Value
 	// Limits are the fields of the budget that affect an answer: tokens and temperature.
@@ -85,7 +85,8 @@ func Forget(s *Store, run string) {
 // request share.
 type Claim = memo.Claim[string, Answer]
 
-// Settings are the bounds of a Store (RUN-033).
+// Settings are the bounds of a Store (RUN-033). A zero TTL or MaxBytes is no limit; a
+// MaxEntries below 1 means 1.
 type Settings struct {
 	TTL        time.Duration
 	MaxEntries int

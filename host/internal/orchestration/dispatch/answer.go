@@ -111,7 +111,8 @@ func (a *attempt) beaten() {
 	}
 }
 
-// read checks the form of an answer and cleans it.
+// read sets the result of an attempt from its answer: it checks the form, cleans text,
+// converts JSON to the types of the schema, and prepares the plan of a plan answer.
 func (a *attempt) read() {
 	a.label = journal.OutcomeOK
 	rules := a.n.resultRules(a.capability)
@@ -211,8 +212,8 @@ func (a *attempt) clean(response edn.Value) (edn.Value, *contract.Error) {
 	return response.AssocKey("result", result.AssocKey("out", cleaned)), nil
 }
 
-// sample returns the verdict on the attempt for the quality window. A plan
-// answer is not a sample: other candidates produced its result.
+// sample returns the Sample to which a verdict on the attempt is added. A plan answer
+// has the zero Sample, which is not counted: other candidates produced its result.
 func (a *attempt) sample() stats.Sample {
 	if a.walk != nil {
 		return stats.Sample{}
@@ -237,8 +238,8 @@ func (a *attempt) recordEnd() {
 	a.n.Record(&a.end)
 }
 
-// report reports how the attempt ended to the statistics of its candidate. draw
-// is the ordinal of a random value.
+// report reports how the attempt ended to the statistics of its candidate. draw is the
+// ordinal of the random value that they may use.
 func (a *attempt) report(draw int) {
 	a.reported = true
 	if a.stats == nil {

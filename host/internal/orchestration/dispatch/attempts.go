@@ -37,8 +37,9 @@ type attempts struct {
 	list  [1]Attempt
 }
 
-// start starts an attempt and records it. strategy names the parallel strategy;
-// empty: a step of a cascade. On a failure no attempt is made.
+// start starts an attempt and records its start, or takes over a recorded attempt (see
+// past). strategy names the parallel strategy; empty: a step of a cascade. If it returns
+// a failure, no attempt is made.
 func (s *attempts) start(ctx context.Context, capID, strategy string) (*attempt, *flow.Failure) {
 	n := s.n
 	c, ok := n.d.Registry.Capability(capID)
@@ -202,8 +203,8 @@ func (s *attempts) get(number int) *attempt {
 	return s.alone
 }
 
-// committed returns the attempt whose text cannot be retracted; 0: none, -1: one
-// of another operation.
+// committed returns the number of the attempt whose text cannot be retracted; 0: none,
+// -1: an attempt of another operation.
 func (s *attempts) committed() int {
 	if !s.n.w.Stream.Committed() {
 		return 0
@@ -216,7 +217,8 @@ func (s *attempts) committed() int {
 	return -1
 }
 
-// finish evaluates the answer of an attempt or its absence.
+// finish evaluates the answer of an ended attempt, or classifies a call without an
+// answer. It returns nil if the answer is accepted.
 func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 	switch {
 	case a.past != nil:
@@ -365,9 +367,9 @@ func (s *attempts) discard(a *attempt) {
 	s.listAttempt(a)
 }
 
-// returnPermits gives the permits back of attempts that end without a report: their
+// returnPermits gives back the permits of attempts that end without a report: their
 // start could not be recorded, or their call was stopped with the operation. A
-// half-open breaker would otherwise wait for its probe for ever.
+// half-open breaker would otherwise wait forever for its probe.
 func (s *attempts) returnPermits() {
 	give := func(a *attempt) {
 		if !a.reported && a.past == nil {
@@ -394,7 +396,7 @@ func (s *attempts) listAttempt(a *attempt) {
 	})
 }
 
-// failure describes a failed attempt for the attempt table.
+// failure describes a failed attempt for flow.Decide. a is nil if no attempt was made.
 func (s *attempts) failure(ctx context.Context, a *attempt, err *contract.Error) *flow.Failure {
 	f := &flow.Failure{Err: err, Class: err.Class, Matched: s.n.w.Policy.SwitchOn.Matches(err)}
 	if a == nil {

@@ -55,7 +55,8 @@ func unavailable(st CapState) policy.Unavailable {
 	return policy.Unavailable{Reason: reason, Why: st.Why}
 }
 
-// stats returns the statistics of a capability, nil without any.
+// stats returns the statistics of a capability; nil if there are none or if breakers are
+// ignored.
 func (a *availability) stats(capID string) *stats.Candidate {
 	if a.unguarded {
 		return nil
@@ -63,7 +64,8 @@ func (a *availability) stats(capID string) *stats.Candidate {
 	return a.n.w.Policy.stats[capID]
 }
 
-// breakerRefusal returns why the breaker rejects this node, if it does.
+// breakerRefusal returns why the breaker rejects this node; the zero value if it admits
+// it.
 func (a *availability) breakerRefusal(capID string, edition int) policy.Unavailable {
 	cs := a.stats(capID)
 	if cs == nil || cs.Closed() {
@@ -96,7 +98,7 @@ func (a *availability) remember(capID string, answer breakerAnswer) {
 // closed again; empty: none.
 func (a *availability) standIn(capID string) string { return a.stats(capID).Substitute() }
 
-// acquire asks the breaker of a capability for a permit.
+// acquire asks the breaker of a capability for a permit. The error is breaker/open.
 func (a *availability) acquire(cs *stats.Candidate, c *registry.Capability) (breaker.Permit, *contract.Error) {
 	permit, ok := cs.Acquire(a.n.now(), a.n.d.Executor.State(c.ID).Edition, c.Version)
 	if !ok {

@@ -22,8 +22,8 @@ type Dispatcher struct {
 	// Stats holds breakers and statistics of candidates; nil: all breakers stay
 	// closed and the declared order is used.
 	Stats *stats.Table
-	// Learned holds the outcomes that the policy learned orders candidates by; nil:
-	// the policy keeps the declared order.
+	// Learned holds the outcomes by which the dispatch policy :learned orders candidates;
+	// nil: that policy keeps the declared order.
 	Learned *learned.Book
 	// Grades caches the grades of judges; nil: nothing is cached.
 	Grades *Grades

@@ -32,8 +32,9 @@
 // breakers and measurements of candidates across calls, breaker is the state of
 // one breaker, funds reserves and settles budget, interrupt holds questions to
 // people, stream forwards text, clean removes markup from text, memo caches
-// grades and answers. Package rescore uses this one: it measures judges and
-// reports the result through stats.Table.Believe.
+// grades and answers, bandit orders candidates by their earlier outcomes, and
+// learned stores these outcomes. Package rescore uses this one: it measures
+// judges and reports the result through stats.Table.Believe.
 //
 // Streamed text leaves a run through the stream.Text of the answer node. If the
 // policy allows it, text is shown before the gates have run; then it can be

@@ -198,7 +198,7 @@ func (o *operation) start(ctx context.Context, c *flow.Command, e *flow.Event) {
 	e.Attempt = a.number
 }
 
-// evaluate evaluates the answer of an attempt or its absence.
+// evaluate evaluates an ended attempt (see attempts.finish) and sets the event.
 func (o *operation) evaluate(ctx context.Context, a *attempt, e *flow.Event) {
 	e.Failure = o.attempts.finish(ctx, a)
 	if o.parallel != nil {

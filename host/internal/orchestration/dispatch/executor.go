@@ -49,7 +49,7 @@ type Call struct {
 	Allowed      []string
 	AllowedScope edn.Value
 	Principal    string        // the caller of the run
-	Behalf       Behalf        // where the agent runs; zero: not known, or not an agent
+	Behalf       Behalf        // of an agent; zero: unknown, or not an agent
 	Permits      []string      // operations that plugins check and the caller may do
 	Caller       policy.Caller // its rights, for host calls made by the capability
 	EffectKey    string        // the same for every attempt at the same effect

@@ -97,8 +97,8 @@ func asDecided(node string, t *journal.Tried) *journal.Tried {
 	return &own
 }
 
-// hasEnd reports whether the recorded end of an attempt is a result of its capability.
-// It is not if the run or the node ended first, or if the call was made again.
+// hasEnd reports whether the recorded end of an attempt is a result of its capability. It
+// returns false if the run or the node ended first, or if the call was made again.
 func hasEnd(t *journal.Tried) bool {
 	if t.Lost || t.Forgotten || t.Finished == nil {
 		return false

@@ -28,7 +28,8 @@ type judging struct {
 
 // run runs the gates of the node on the answer of an attempt, tier by tier, the
 // judge last. The first tier with a failed must gate is the last to run, but
-// runs completely, so that its findings are complete.
+// runs completely, so that its findings are complete. The bool reports whether any gate
+// has a result.
 func (j *judging) run(ctx context.Context, a *attempt, out edn.Value) (quality.Verdict, bool) {
 	j.n, j.a = a.n, a
 	w, p := j.n.w, j.n.w.Policy

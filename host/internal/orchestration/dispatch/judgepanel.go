@@ -99,7 +99,7 @@ func (g *Grades) get(key gradeKey) (grade, bool) {
 	return g.kept.Get(key)
 }
 
-// MaxGrades is the usual size of the cache.
+// MaxGrades is the usual argument of NewGrades: the number of grades that a host caches.
 const MaxGrades = 4096
 
 // NewGrades returns a cache of at most most grades (1 if most is smaller).
@@ -222,7 +222,7 @@ func (j *judgePanel) mayGrade(c, author *registry.Capability) bool {
 }
 
 // memoized returns the cached grade of an equal answer to an equal task by the first
-// capability that may grade; nil if there is none. It avoids the cost of a voting.
+// capability that may grade; nil if there is none. Then no voting is set up.
 func (j *judgePanel) memoized(d *Dispatcher, author *registry.Capability, weight calibration.Weight,
 	task, answer edn.Value) *grade {
 	if d.Grades == nil || !j.judge.Memo || weight.Drift() != "" ||

@@ -18,8 +18,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// learning is the part of a node with the policy learned (LRN-001). Its order is drawn
-// once, or is the recorded one.
+// learning is the order that the dispatch policy :learned chose for a node (LRN-001). It
+// is drawn once, or taken from the record.
 type learning struct {
 	record *journal.Learned // nil: nothing was decided
 	order  []string         // nil: not decided yet
@@ -106,9 +106,9 @@ func (s *candidates) mayExplore() bool {
 	return s.repeatable(s.learning.order) && s.may.funds.Covers(2, s.learning.order)
 }
 
-// learn counts the outcome of an attempt for the policy learned. It does not count answers
-// of people, of plans and of recorded attempts, nor those of shadow, grading and replaying
-// runs.
+// learn counts the outcome of an attempt for the dispatch policy :learned. It does not
+// count answers of people, plan answers and recorded attempts, nor those of shadow, grading
+// and replaying runs.
 func (s *candidates) learn(a *attempt, pass bool) {
 	l, n := &s.learning, s.n
 	if n.w.Policy.Learned == nil || n.d.Learned == nil || a.past != nil || a.walk != nil || !a.capability.External() ||

@@ -30,7 +30,7 @@ func (n *node) Record(body journal.Body) {
 	}
 }
 
-// sync waits until what was recorded is durable.
+// sync waits until all records so far are durable.
 func (n *node) sync() {
 	if n.failed == nil {
 		n.failed = n.run.Recorder.Sync()
@@ -68,7 +68,7 @@ func (n *node) awaitReady(ctx context.Context, capID string) error {
 // run has a deadline.
 const reviveWait = 10 * time.Second
 
-// reviving bounds a wait for respawning candidates.
+// reviving returns ctx with the deadline of a wait for respawning candidates.
 func (n *node) reviving(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !n.w.Deadline.IsZero() {
 		return context.WithDeadline(ctx, n.w.Deadline)

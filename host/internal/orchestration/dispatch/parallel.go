@@ -142,7 +142,7 @@ func (t *timer) end() {
 	}
 }
 
-// fired returns the channel that is closed when the time is over; nil for nil.
+// fired returns the channel that is closed when the timer fires; nil if t is nil.
 func (t *timer) fired() <-chan struct{} {
 	if t == nil {
 		return nil

@@ -87,7 +87,8 @@ func (r *Run) NewTextStream(clock Clock, path edn.Value, node, key string, pace 
 	return stream.New(tell, clock, key, pace, live)
 }
 
-// Work is one call or tool node with its slots filled and its policy merged.
+// Work is one call or tool node with its slots filled and its policy merged. Stack holds
+// the capabilities that led to this call, outermost first.
 type Work struct {
 	Op     string // "call" or "tool"
 	Node   string
@@ -172,7 +173,9 @@ type Child struct {
 }
 
 // Result describes how a node ended: with an accepted answer, or with Err. The fields
-// of an attempt are those of the accepted attempt or, with Err, of the last one.
+// of an attempt are those of the accepted attempt or, with Err, of the last one. Degraded
+// are the candidates before the accepted one that were rejected for a cause of their own,
+// such as a missing key.
 type Result struct {
 	CapID    string
 	Attempt  int
@@ -195,7 +198,7 @@ type Result struct {
 	stream *stream.Attempt // of the attempt
 }
 
-// Attempt is one attempt in the details of a failure.
+// Attempt summarizes one attempt of a node, for its Result and the details of its failure.
 type Attempt struct {
 	CapID   string
 	Failure string // type, empty for the accepted one

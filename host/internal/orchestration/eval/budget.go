@@ -26,9 +26,9 @@ func (s *scope) spends(w *dispatch.Work) budget.Chain {
 	return s.budget.In(own)
 }
 
-// slice returns the budget of a plan answer: what its node has left when it
-// arrives. Its nodes share the slice, and reserve in the enclosing scopes at
-// the same time, so the slice itself reserves nothing there. The record is nil
+// slice records the budget of a plan answer: the amount that its node has left when the
+// answer arrives. The nodes of the plan share the slice, and reserve in the enclosing
+// scopes at the same time, so the slice itself reserves nothing there. The record is nil
 // without a budget.
 func (s *scope) slice(ctx context.Context, c *call, a dispatch.PlanAnswer) (*journal.BudgetReserved, *contract.Error) {
 	s.budget = c.Budget

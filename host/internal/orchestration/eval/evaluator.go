@@ -21,12 +21,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Version is the version of the evaluator, which runs record. A change that
+// Version is the version of the evaluator. It is recorded with each run. A change that
 // would give a recorded run another outcome needs a new version.
 const Version = 1
 
-// Evaluator serves the runs of one configuration. All fields except Panicked
-// are required; none may change after the first run.
+// Evaluator serves the runs of one configuration. All fields except Effects, Access and
+// Panicked are required; none may change after the first run.
 type Evaluator struct {
 	Registry   *registry.Registry
 	Policies   *policy.Book
@@ -136,7 +136,7 @@ type Task struct {
 	Routing bool
 }
 
-// RoutePath is the path of the plan that asks a router, ahead of the plan of the
+// RoutePath returns the path of the plan that asks a router, ahead of the plan of the
 // run.
 func RoutePath() []edn.Value { return []edn.Value{edn.Text("route")} }
 
@@ -165,7 +165,7 @@ func (p *Place) levels() int {
 	return n
 }
 
-// Outcome is the outcome of a run.
+// Outcome is the result of a run: the emitted value, or Err.
 type Outcome struct {
 	// Out is the value of the last executed emit, in the form of an :out; the
 	// empty map without emit.
@@ -175,7 +175,7 @@ type Outcome struct {
 	// Last is the result of the last node, the answer of a one-node plan; nil if that
 	// node makes no call or was not committed.
 	Last *dispatch.Result
-	// Slot is that of the last node; zero with Err.
+	// Slot is the slot of the last node; the zero value with Err.
 	Slot plan.Slot
 	// Degraded are the candidates that were rejected for a reason of their own
 	// when a later one served.
@@ -219,7 +219,8 @@ type policyKey struct {
 
 // Run evaluates the program. It records plan/resolved, run/started and
 // everything that happens at nodes, and returns when all work of the run has
-// ended. The end of ctx, by cancellation or deadline, ends the run.
+// ended. The end of ctx, by cancellation or deadline, ends the run. An error is in
+// out.Err.
 func (ev *Evaluator) Run(ctx context.Context, t *Task) (out Outcome) {
 	if t.Request == nil {
 		t.Request = &policy.Layer{}

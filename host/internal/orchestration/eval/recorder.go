@@ -64,7 +64,8 @@ func (r *Recorder) Within(ctx context.Context) {
 	r.ctx = ctx
 }
 
-// Stop makes the recorder reject all further records with err.
+// Stop makes the recorder reject all further records with err, unless it already rejects
+// them.
 func (r *Recorder) Stop(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,7 +93,8 @@ func (r *Recorder) Sync() error {
 	return err
 }
 
-// End records body as the last record: all further ones are rejected with err.
+// End records body as the last record: all further ones are rejected with err. It returns
+// the error of this record.
 func (r *Recorder) End(body journal.Body, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -109,8 +109,9 @@ func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
 	return s.miss(n, e, "the run has no record of it")
 }
 
-// replayed returns the recorded end of a call. Its own error has details that no
-// record has, such as the state of other candidates.
+// replayed returns the recorded error of a call in place of err, whose details depend on
+// the current state of other candidates. It returns replay/miss if err does not fit the
+// record, and err itself if no failure is recorded.
 func (s *scope) replayed(n *plan.Node, e *ended, err *contract.Error) *contract.Error {
 	past := s.past(e.path)
 	switch {

@@ -10,13 +10,13 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Lowest and Highest are the bounds of priorities.
+// Lowest and Highest are the bounds of Entry.Priority. A higher priority starts first.
 const (
 	Lowest  = -9
 	Highest = 9
 )
 
-// Class is a class of runs with its limits.
+// Class holds the limits of one class of runs.
 type Class struct {
 	Name      string
 	Workers   int // runs that may execute at once
@@ -38,14 +38,14 @@ type Queue struct {
 
 	mu       sync.Mutex
 	settings Settings
-	classes  []*class // those of the settings, and removed ones that are not empty
+	classes  []*class // those of the settings, and removed ones that Configure kept
 	at       int      // class whose turn it is
 	left     int      // starts that it may have before the next one
 	running  int
 	waiting  int
 }
 
-// class is a class with its runs.
+// class is a Class with the state of its runs.
 type class struct {
 	Class
 	running int
@@ -61,9 +61,9 @@ func New(s Settings, now func() time.Time) *Queue {
 	return q
 }
 
-// Configure changes the settings and starts waiting runs for which they have room. s
-// must have at least one class. A removed class keeps its limits until its last run has
-// ended.
+// Configure changes the settings and starts the waiting runs that the new limits admit. s
+// must have at least one class. A removed class that has runs stays in the queue, with
+// its limits, until a later call of Configure finds it empty.
 func (q *Queue) Configure(s Settings) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -92,7 +92,8 @@ type Entry struct {
 	Class     string
 	Priority  int // Lowest to Highest
 	Principal string
-	// Accepted is set for a run that was accepted before. MaxQueued does not apply to it.
+	// Accepted is set for a run whose acceptance is already recorded, such as one of an
+	// earlier process or a retry. MaxQueued does not apply to it.
 	Accepted bool
 }
 
@@ -235,7 +236,8 @@ func (p *Place) Running() bool {
 	return p.running
 }
 
-// Pause releases the worker of a run that only waits for people, until Continue.
+// Pause releases the worker of a run that only waits for people, until Continue. Without
+// a worker it does nothing.
 func (p *Place) Pause() {
 	q := p.queue
 	q.mu.Lock()
@@ -294,14 +296,14 @@ func (c *class) served(d time.Duration) {
 	c.service += (d - c.service) / 8
 }
 
-// Load is the load of one class.
+// Load is the number of running and waiting runs of one class.
 type Load struct {
 	Class            Class
 	Running, Waiting int
 }
 
-// Loads returns the load of each class, sorted by name, with removed classes that still
-// have runs.
+// Loads returns the load of each class, sorted by name, including the removed classes
+// that Configure kept.
 func (q *Queue) Loads() []Load {
 	q.mu.Lock()
 	defer q.mu.Unlock()

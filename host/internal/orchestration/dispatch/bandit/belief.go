@@ -31,8 +31,9 @@ type Belief struct {
 // Mean is the expected pass rate.
 func (b *Belief) Mean() float64 { return b.A / (b.A + b.B) }
 
-// Belief returns the posterior of arm a at a time: the prior and the half-life of s
-// with the counts of the group. The arm need not have outcomes.
+// Belief returns the posterior of arm a at a time: its prior of s plus the counts of the
+// group, decayed with the half-life of s. The cost and latency that d declares count as
+// one measurement each. For an arm without outcomes the posterior is the prior.
 func (g *Group) Belief(a Arm, d Declared, s *policy.Learned, at time.Time) Belief {
 	prior := s.Of(a.CapID)
 	b := Belief{Arm: a, A: prior.Passes, B: prior.Fails}

@@ -171,8 +171,8 @@ func drawGamma(r *rand.Rand, shape float64) float64 {
 	}
 }
 
-// outside is the probability of the outcomes that count as drift, on each side: the
-// predictive range has 99.9 % of them.
+// outside is the tail probability, on each side, below which a number of passes counts as
+// drift: the predictive range holds 99.9 % of the probability.
 const outside = 0.0005
 
 // predicts reports whether a number of passes in n trials lies in the predictive range

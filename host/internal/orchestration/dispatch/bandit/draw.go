@@ -13,7 +13,7 @@ type Decision struct {
 	Order []int // indexes of the candidates
 	// Explored reports that the first was drawn uniformly from all candidates.
 	Explored bool
-	// Propensity is the probability with which this candidate became the first.
+	// Propensity is the probability with which the first candidate was chosen.
 	Propensity float64
 }
 

@@ -81,7 +81,7 @@ func (e *Estimate) read(choices []Choice) {
 	e.Normalised = interval(share, math.Sqrt(smooth*(1-smooth)/(same+2)))
 }
 
-// interval is that of a normal distribution.
+// interval returns the 95 % interval of a normal distribution, limited to 0 and 1.
 func interval(value, deviation float64) Interval {
 	const z = 1.959963984540054
 	in := func(v float64) float64 { return min(1, max(0, v)) }

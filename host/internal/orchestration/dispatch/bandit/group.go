@@ -70,7 +70,7 @@ type trials struct {
 	at            time.Time
 }
 
-// mean is the decayed sum of measurements.
+// mean holds the number and the sum of measurements, decayed to the time at.
 type mean struct {
 	weight, total float64
 	at            time.Time

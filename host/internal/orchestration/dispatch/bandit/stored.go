@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// storedGroup is the text of a group, version 1. Times are milliseconds since 1970.
+// storedGroup is the stored form of a group, version 1. Times are milliseconds since 1970.
 type storedGroup struct {
 	Version   int         `edn:"version"`
 	Decisions int         `edn:"decisions"`

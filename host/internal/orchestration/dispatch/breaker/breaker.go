@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Defaults are the settings of an unconfigured breaker.
+// Defaults returns the settings of an unconfigured breaker.
 func Defaults() registry.Breaker {
 	return registry.Breaker{
 		Window: 20, MinSamples: 5, Threshold: 0.5,
@@ -53,8 +53,8 @@ const (
 )
 
 // Permit is the admission of one call. Its outcome is ignored if the breaker has left
-// the state of the admission since (except from Ramping to Closed), or was reset, or
-// Replaced.
+// the state of the admission since (except from Ramping to Closed), or if Reset or
+// Replaced was called on it while it was closed.
 type Permit struct{ epoch uint64 }
 
 // Breaker is the circuit breaker of one capability for one intent. New makes
@@ -108,8 +108,8 @@ func (b *Breaker) State(now time.Time) State {
 	return b.state
 }
 
-// Reopens returns the earliest time at which a call may be admitted; zero if
-// one may be now. ok is false if the breaker does not reopen by itself.
+// Reopens returns the time at which the pause of an open breaker ends; zero if it is not
+// open. ok is false if the breaker is open and does not reopen by itself.
 func (b *Breaker) Reopens(now time.Time) (at time.Time, ok bool) {
 	b.advance(now)
 	if b.state != Open {
@@ -266,7 +266,7 @@ func (b *Breaker) opening(now time.Time) int {
 }
 
 // Trip opens the breaker at once because the capability cannot work: until the
-// given time, or until Reset if it is zero.
+// given time or, if it is zero, until Reset, Readmit or Replaced.
 func (b *Breaker) Trip(now, until time.Time) {
 	b.opening(now)
 	b.tripped, b.until = true, until
@@ -284,8 +284,8 @@ const (
 	ejectMost  = time.Hour
 )
 
-// Eject opens the breaker because of quality. The pause doubles with every
-// ejection; after it the ramp starts.
+// Eject opens the breaker because of quality and returns the end of the pause. The pause
+// doubles with every ejection, up to an hour; after it the ramp starts.
 func (b *Breaker) Eject(now time.Time) (until time.Time) {
 	pause := min(ejectMost, ejectFirst<<min(b.ejects, 8))
 	b.ejects++

@@ -61,7 +61,9 @@ type sample struct {
 // NewWindow returns an empty window.
 func NewWindow(f Floor) *Window { return &Window{floor: f, ring: make([]sample, 0, f.Window)} }
 
-// Add adds a verdict of the gates. score is in thousandths and ignored unless pass
+// Add adds a verdict of the gates and reports whether the pass rate crossed the floor.
+// Below the floor it returns Fell for every verdict until an action is recorded, except
+// within ActionPause of the last action. score is in thousandths and ignored unless pass
 // is set.
 func (w *Window) Add(now time.Time, pass bool, score int) Crossing {
 	w.push(sample{pass, score})
@@ -134,7 +136,7 @@ func (w *Window) IsThirdAction(now time.Time) bool {
 }
 
 // WithFloor returns the window with another floor. It keeps the verdicts, up to
-// the new size, and the times of actions.
+// the new size, and the times of actions; Below is false until the next verdict.
 func (w *Window) WithFloor(f Floor) *Window {
 	n := NewWindow(f)
 	for i := range w.ring {
@@ -152,7 +154,8 @@ func (w *Window) clear() {
 	w.below = false
 }
 
-// Healthy reports whether the pass rate is above the floor by the hysteresis.
+// Healthy reports whether the window has at least MinSamples verdicts, the pass rate is
+// above the floor by the hysteresis, and Below is false.
 func (w *Window) Healthy() bool {
 	n := len(w.ring)
 	return !w.below && n >= w.floor.MinSamples &&

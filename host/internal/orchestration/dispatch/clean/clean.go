@@ -28,7 +28,8 @@ type Cleaner struct {
 }
 
 // Answer returns the answer without reasoning and control characters, and with the
-// tool calls of its text as structured ones.
+// tool calls of its text as structured ones. The error is format/drift or
+// provider/empty.
 func (c *Cleaner) Answer(out edn.Value) (edn.Value, *contract.Error) {
 	if s, ok := out.AsString(); ok {
 		clean, err := c.prose(s, "text")
@@ -146,5 +147,5 @@ func (c *Cleaner) drift(raw, what string) *contract.Error {
 		WithDetail("raw", edn.Text(excerpt(text.WithoutReasoning(raw), maxDrift)))
 }
 
-// excerpt returns the first bytes of a text, at most most, without broken characters.
+// excerpt returns the first bytes of a text, up to most, without broken characters.
 func excerpt(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }

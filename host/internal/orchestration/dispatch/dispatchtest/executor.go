@@ -176,7 +176,7 @@ func (x *Executor) On(capID string, steps ...Step) *Executor {
 	return x
 }
 
-// Cycle restarts a script after its last step.
+// Cycle makes the script of a capability start again after its last step.
 func (x *Executor) Cycle(capID string) *Executor {
 	x.mu.Lock()
 	defer x.mu.Unlock()

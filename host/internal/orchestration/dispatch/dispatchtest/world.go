@@ -36,7 +36,7 @@ type Spec struct {
 	Caps []string
 	// Apart gives each capability its own plugin, named like the capability.
 	Apart bool
-	// Humans makes capabilities of Caps ones that people answer, by id.
+	// Humans holds, by id, the capabilities of Caps that people answer.
 	Humans  map[string]registry.Human
 	Intents []registry.Intent
 	Checks  []quality.Check

@@ -44,7 +44,7 @@ func (m *Machine) Begin(rules Rules) []Command {
 }
 
 // Open returns the commands that are not answered, oldest first. A Finish stays
-// open.
+// open. The slice is valid until the next call of Apply.
 func (m *Machine) Open() []Command { return m.open }
 
 // Apply continues after an event, which it does not modify, and returns the new

@@ -15,8 +15,8 @@ type Rules struct {
 	// (cascade), or the first ones in parallel.
 	Strategy string
 	// Width is the number of attempts that a race or tournament starts with.
-	// Joining is the most attempts that a hedge adds to its first one: one each time
-	// After passes without an accepted answer.
+	// Joining is the maximum number of attempts that a hedge adds to its first one: one
+	// each time After passes without an accepted answer.
 	Width, Joining int
 	After          time.Duration
 	// MaxCandidates limits the candidates that are tried.

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Purpose of a reservation in records.
+// Purpose is the purpose of a reservation in its record.
 type Purpose string
 
 // The purposes.
@@ -67,7 +67,7 @@ type Request interface {
 	Count(ctx context.Context, c *registry.Capability)
 }
 
-// Records takes the records of a node.
+// Records writes the records of a node.
 type Records interface {
 	// Record writes a record. After the first error it does nothing.
 	Record(body journal.Body)
@@ -180,7 +180,7 @@ func counts(purpose Purpose, first bool) policy.Amounts {
 }
 
 // Unaffordable reports whether the budget is too small for a call to the
-// capability. It sets the shortfall.
+// capability, and then sets the shortfall. It may ask the capability to count the input.
 func (p *Payer) Unaffordable(capID string) bool {
 	c, ok := p.Registry.Capability(capID)
 	if !ok || !p.budgeted() {
@@ -291,8 +291,8 @@ const ReservedOut = "reserved-tokens-out"
 
 // Remaining returns the :budget of a call: own, the limits of the policy, merged with
 // the amounts left in the budget, which include the reservation of the call. If tokens
-// or money are limited, it also has the reserved output tokens. Without a reservation
-// it returns own.
+// or money are limited, it also has the reserved output tokens. Without a reservation,
+// or if the budget cannot be read, it returns own.
 func (p *Payer) Remaining(own edn.Value, r *Reservation) edn.Value {
 	if r.hold == nil {
 		return own

@@ -26,8 +26,8 @@ type Reservation struct {
 
 // Reserve reserves the worst-case cost of a call in every scope. Without a budget it
 // does nothing. An error means that the call must not be made: budget/exceeded,
-// budget/unavailable, or that of a run that has ended. number is that of the attempt;
-// first is false if the call shares a round trip.
+// budget/unavailable, or that of a run that has ended. number is the number of the
+// attempt; first is false if the call shares a round trip.
 func (p *Payer) Reserve(ctx context.Context, c *registry.Capability, purpose Purpose, number int,
 	first bool) (Reservation, *contract.Error) {
 	if !p.budgeted() {

@@ -141,7 +141,7 @@ func notFound(id string) *contract.Error {
 	return contract.Errorf("interrupt/not-found", "the run has no open interrupt %s", id)
 }
 
-// Answered is the error of an answer that came too late.
+// Answered returns the error interrupt/answered for an answer that came too late.
 func Answered(id string) *contract.Error {
 	return contract.Errorf("interrupt/answered", "interrupt %s is closed: it has its answer, or its deadline has passed", id)
 }

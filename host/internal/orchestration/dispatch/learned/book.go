@@ -29,7 +29,7 @@ type Store interface {
 	Learn(k Key, change func(text string) string, done func())
 }
 
-// Book holds the groups of a host. It is used by pointer.
+// Book holds the groups of a host. It is safe for concurrent use. NewBook makes one.
 type Book struct {
 	store  Store
 	notice func(stats.Notice)
@@ -146,7 +146,8 @@ func (m *Memory) AllLearned(context.Context) (map[Key]string, error) {
 	return maps.Clone(m.texts), nil
 }
 
-// Learn implements Store.
+// Learn implements Store. It calls change and done before it returns, with its lock held:
+// they must not call the Memory.
 func (m *Memory) Learn(k Key, change func(text string) string, done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

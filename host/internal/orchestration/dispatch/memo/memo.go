@@ -20,7 +20,8 @@ type Bounds[V any] struct {
 	Now func() time.Time
 }
 
-// Memo maps keys to computed values.
+// Memo maps keys to computed values. It is safe for concurrent use. New or Bounded makes
+// one.
 type Memo[K comparable, V any] struct {
 	mu      sync.Mutex
 	bounds  Bounds[V]
@@ -72,7 +73,7 @@ func (m *Memo[K, V]) Bound(b Bounds[V]) {
 	m.evict()
 }
 
-// Get returns the cached value of the key.
+// Get returns the cached value of the key. ok is false if there is none or it has expired.
 func (m *Memo[K, V]) Get(key K) (v V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +207,8 @@ func (m *Memo[K, V]) remove(e *list.Element) {
 	m.bytes -= x.bytes
 }
 
-// DropAll removes the cached values for which stale reports true.
+// DropAll removes the cached values for which stale reports true. stale must not call the
+// Memo.
 func (m *Memo[K, V]) DropAll(stale func(V) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,7 +219,8 @@ func (m *Memo[K, V]) DropAll(stale func(V) bool) {
 	}
 }
 
-// Drop removes the cached value of the key if stale reports true for it.
+// Drop removes the cached value of the key if stale reports true for it. stale must not
+// call the Memo.
 func (m *Memo[K, V]) Drop(key K, stale func(V) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -17,6 +17,7 @@
 // one call at a time; a concurrent call returns an error. Run returns when its
 // context ends, and leaves no goroutine behind.
 //
-// Errors: all errors are typed. An unreadable record counts as missing and is
-// not overwritten by the loop.
+// Errors: Rescorer.Score lists the error types of a measurement. The loop reports
+// errors as notices. An unreadable record counts as missing and is not overwritten by
+// the loop.
 package rescore

@@ -69,7 +69,9 @@ func (m *Measurement) Spent() Spending {
 // Take requests two verdicts for each anchor and one for each pair. The
 // capability of the first successful one gives all others. The record has no
 // date and no history yet. Take returns judge/failed as soon as too few anchors are
-// left for a record, and stops early if the first verdicts fail or ctx ends.
+// left for a record, or if the key of the judge changed meanwhile. If the first verdicts
+// fail or ctx ends, it stops early and returns the error of the verdict or the cause of
+// ctx.
 func (m *Measurement) Take(ctx context.Context) (calibration.Record, error) {
 	m.began = m.Clock.Now()
 	list, pairs := m.Anchors.List, m.Anchors.Pairs()

@@ -64,7 +64,7 @@ func (o Outcome) noticeDetails() edn.Value {
 	return b.AssocKey("why", edn.Text(why))
 }
 
-// Status is the state of a judge.
+// Status is the state of a judge. While Busy is set, Done of All verdicts are complete.
 type Status struct {
 	Judge    *registry.Judge
 	Used     bool // an intent has its answers graded by it

@@ -331,7 +331,7 @@ func (r *Rescorer) tell(j *registry.Judge, event, capID string, details edn.Valu
 	r.s.Tell(n)
 }
 
-// Options of a measurement.
+// Options configure a measurement.
 type Options struct {
 	// File holds the anchors; empty: the file of the judge.
 	File string
@@ -465,15 +465,16 @@ func (r *Rescorer) take(ctx context.Context, j *registry.Judge, st *state, c Con
 	return m.Conclude(r.s.Store, rec, o)
 }
 
-// The loop requests verdicts for one part of restParts + 1 of the time.
+// After each verdict the loop pauses for restParts times the duration of the verdict, but
+// at least leastRest and at most mostRest.
 const (
 	restParts = 3
 	leastRest = 10 * time.Millisecond
 	mostRest  = 30 * time.Second
 )
 
-// rest pauses after a verdict that took took, so that the providers are free for other
-// calls most of the time.
+// rest pauses after a verdict with the duration took, so that the providers are free for
+// other calls most of the time.
 func (r *Rescorer) rest(ctx context.Context, took time.Duration) {
 	_ = r.s.Clock.Wait(ctx, min(max(restParts*took, leastRest), mostRest))
 }

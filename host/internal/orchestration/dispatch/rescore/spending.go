@@ -19,7 +19,8 @@ func (s *Spending) add(usage edn.Value) {
 	s.usage = journal.SumUsage(s.usage, usage)
 }
 
-// Value returns the sum as data.
+// Value returns the sum as a map: the number of verdicts, the tokens, the cost in USD and
+// its mark.
 func (s *Spending) Value() edn.Value {
 	or := func(key string, none edn.Value) edn.Value {
 		if v := s.usage.Key(key); !v.IsNil() {

@@ -119,7 +119,8 @@ func (cs *Candidate) ReopensIn(now time.Time) (wait time.Duration, ok bool) {
 	return at.Sub(now), !at.IsZero()
 }
 
-// Acquire takes a permit for a call. A nil Candidate admits every call.
+// Acquire takes a permit for a call, or returns false if the breaker rejects the call. The
+// permit must be passed to Record or Return. A nil Candidate admits every call.
 func (cs *Candidate) Acquire(now time.Time, edition int, version string) (breaker.Permit, bool) {
 	if cs == nil {
 		return breaker.Permit{}, true
@@ -187,9 +188,9 @@ func (cs *Candidate) unlock(now time.Time) {
 	}
 }
 
-// Refusal is the rejection of a call by the breaker, for binding. Its cause is
-// why the candidate is ejected or tripped; nil if its breaker is open for failed
-// calls.
+// Refusal returns the rejection of a call by the breaker, for binding. Its field Why is
+// the reason for which the candidate is ejected or tripped; nil if the breaker is open
+// because of failed calls.
 func (cs *Candidate) Refusal(now time.Time) policy.Unavailable {
 	cs.mu.Lock()
 	defer cs.unlock(now)

@@ -54,7 +54,7 @@ func (h *health) configure(rules registry.Quality) {
 	}
 }
 
-// renewed makes later verdicts on calls that began before now ignored. It is called
+// renewed sets now as the earliest start of a call whose verdict counts. It is called
 // when another edition or new processes serve, and after an ejection or readmission.
 func (h *health) renewed(now time.Time) { h.since, h.degraded = now, false }
 
@@ -84,8 +84,8 @@ func (h *health) reason() string {
 		formatShare(h.rules.MinPassRate.V))
 }
 
-// Sample is a verdict that has not been added to the window. One without a
-// Candidate is not counted.
+// Sample identifies an answer whose verdict is to be added to the quality window. Without
+// a Candidate the verdict is not counted.
 type Sample struct {
 	Candidate *Candidate
 	Edition   int       // edition that answered

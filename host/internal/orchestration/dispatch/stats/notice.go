@@ -7,7 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Notice reports a change in the state of a candidate.
+// Notice reports a change in the state of a candidate, of a judge, or of the learned order
+// for an intent.
 type Notice struct {
 	At    time.Time
 	Event string

@@ -20,8 +20,8 @@ type Standing struct {
 	Why            string  // why it is ejected
 }
 
-// Standings returns all capabilities that were called, sorted by plugin,
-// capability and intent.
+// Standings returns the standing of each capability and intent in the table, sorted by
+// plugin, capability and intent.
 func (t *Table) Standings(now time.Time) []Standing {
 	all := t.sorted()
 	out := make([]Standing, len(all))

@@ -51,8 +51,7 @@ func (t *Table) For(c *registry.Capability, intent string, rules registry.Breake
 	return cs
 }
 
-// lookup returns the entry of a capability for an intent, nil if it was never
-// called.
+// lookup returns the entry of a capability for an intent, nil if there is none.
 func (t *Table) lookup(capID, intent string) *Candidate {
 	t.mu.Lock()
 	defer t.mu.Unlock()

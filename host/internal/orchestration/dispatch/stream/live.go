@@ -9,8 +9,8 @@ import (
 
 // Names of the events that Live shows.
 const (
-	// LiveProgress reports that the capability of the answer node works; its
-	// value is the one that the plugin sent.
+	// LiveProgress is progress of the capability of the answer node; its value is the
+	// one that the plugin sent.
 	LiveProgress = "progress"
 	// LiveDelta is a part of the answer that is not text.
 	LiveDelta = "delta"

@@ -104,7 +104,7 @@ func (t *Text) ShowsValues(p *policy.Policy) bool {
 // is followed.
 func DelayReason(p *policy.Policy) string { return delayReason(modeOf(p.Stream), p.Strategy, p) }
 
-// Attempt is the text of one attempt. A nil stream shows nothing. Fields
+// Attempt is the text of one attempt. A nil Attempt shows nothing. Fields
 // that change are guarded by writer.mu.
 type Attempt struct {
 	writer  *writer
@@ -121,7 +121,7 @@ type Attempt struct {
 	fault    *contract.Error
 }
 
-// ForAttempt returns the stream of an attempt of the node; nil for nil.
+// ForAttempt returns the stream of an attempt of the node; nil if t is nil.
 func (t *Text) ForAttempt(m Mode, attempt int) *Attempt {
 	if t == nil {
 		return nil
@@ -133,7 +133,7 @@ func (t *Text) ForAttempt(m Mode, attempt int) *Attempt {
 }
 
 // CleanWith cleans the text of the attempt before it is shown (TXT-002), unless
-// the key holds a program.
+// the key holds a program. It must be called before Receive.
 func (s *Attempt) CleanWith(how text.Cleaning) {
 	switch {
 	case s == nil, s.key == "code", s.key == "patch":
@@ -155,7 +155,7 @@ func (s *Attempt) worksFor(other *Attempt) bool {
 	return false
 }
 
-// Child returns the stream of the plan that the attempt answered with; nil for nil.
+// Child returns the stream of the plan that the attempt answered with; nil if s is nil.
 // key is that of the text in the answer of the plan's answer node.
 func (s *Attempt) Child(key string) *Text {
 	if s == nil {
@@ -282,7 +282,7 @@ func (s *Attempt) retract(reason, why string) bool {
 	return true
 }
 
-// Failure returns the error of the text that ended the attempt, if any.
+// Failure returns the error of the text that ended the attempt; nil if there is none.
 func (s *Attempt) Failure() *contract.Error {
 	if s == nil {
 		return nil
@@ -292,7 +292,7 @@ func (s *Attempt) Failure() *contract.Error {
 	return s.fault
 }
 
-// Pause records pending text.
+// Pause records pending text at once, instead of after chunkTime.
 func (s *Attempt) Pause() {
 	if s != nil {
 		s.writer.mu.Lock()
@@ -338,7 +338,8 @@ func (t *Text) Committed() bool {
 	return t.writer.committed
 }
 
-// Contradicts reports whether an answer differs from its committed text.
+// Contradicts reports whether the text of an answer does not begin with the committed
+// text of the attempt; false if none is committed.
 func (s *Attempt) Contradicts(out edn.Value) bool {
 	if !s.Committed() {
 		return false
@@ -348,8 +349,8 @@ func (s *Attempt) Contradicts(out edn.Value) bool {
 	return !strings.HasPrefix(s.text(out), s.writer.shown.String())
 }
 
-// Contradiction is the failure of an answer that differs from its committed
-// text.
+// Contradiction returns the error stream/malformed for an answer of source that differs
+// from its committed text.
 func Contradiction(source string) *contract.Error {
 	return contract.Errorf("stream/malformed", "the final text of %s differs from the text that it streamed", source).
 		WithSource(contract.SourcePlugin)
@@ -420,7 +421,7 @@ func (t *Text) Close(err *contract.Error) {
 // Inline is the stream of an inline plan that is the answer node.
 type Inline struct{ stream *Attempt }
 
-// Inline returns the stream of an inline plan; nil for nil.
+// Inline returns the stream of an inline plan; nil if t is nil.
 func (t *Text) Inline() *Inline {
 	if t == nil {
 		return nil
@@ -428,7 +429,8 @@ func (t *Text) Inline() *Inline {
 	return &Inline{t.ForAttempt(t.mode, 0)}
 }
 
-// Stream returns the stream of the plan's answer node; nil for nil.
+// Stream returns the stream of the plan's answer node; nil if i is nil. key is that of the
+// text in the answer of that node.
 func (i *Inline) Stream(key string) *Text {
 	if i == nil {
 		return nil

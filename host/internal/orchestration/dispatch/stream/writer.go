@@ -86,7 +86,7 @@ func (w *writer) flush() {
 	}
 }
 
-// truncate returns the start of a text, cut between characters.
+// truncate returns the start of a text, up to most bytes, cut between characters.
 func truncate(text string, most int) string {
 	if len(text) <= most {
 		return text
