@@ -99,8 +99,7 @@ func (c *checker) judgeable(n *Node, l *policy.Layer, check *registry.Check) boo
 	return len(authors) == 0 || slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) })
 }
 
-// judged reports whether any capability may serve a check of an answer
-// (GATE-009).
+// judged reports whether any capability may serve a check of an answer of author (GATE-009).
 func (c *checker) judged(check *registry.Check, author string) bool {
 	l := policy.CheckLayer(c.env.Registry, check, author)
 	d := policy.Demand{Registry: c.env.Registry, Intent: check.Intent, Layer: &l}

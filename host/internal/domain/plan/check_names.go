@@ -367,9 +367,9 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	return out
 }
 
-// effectsOnly reports a call as an effect error if all of its candidates are rejected for
-// disallowed effects. Effects that only :requires excludes count as a mismatch of the
-// candidates.
+// effectsOnly reports an effect error and returns true if all candidates of a call were rejected
+// for disallowed effects. It returns false if only :requires excludes the effect: that is a
+// mismatch of the candidates.
 func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []policy.Rejection) bool {
 	for _, r := range rejected {
 		if r.Reason != policy.ReasonEffects {

@@ -14,8 +14,8 @@ type Limits struct {
 	Retries    int
 	Fallbacks  int
 	Repairs    int
-	// Width bounds the candidates of a race or tournament that start together,
-	// Hedges the hedges of a slow one.
+	// Width bounds the candidates that a race or tournament starts together, Hedges the hedges of
+	// one call.
 	Width, Hedges int
 	// PathSteps bounds a slot path; values are not deeper than the reader's
 	// limit.

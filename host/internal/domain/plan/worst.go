@@ -96,7 +96,7 @@ func (w *Worst) gap(d policy.Dimension, g Gap) {
 	}
 }
 
-// plus adds another cost.
+// plus adds the amounts and the open dimensions of o, but not its Wall and Depth.
 func (w *Worst) plus(o *Worst) {
 	w.Amounts = w.Amounts.Plus(o.Amounts)
 	for d, g := range o.Open {
@@ -124,7 +124,7 @@ func (w *Worst) times(n int64) {
 	w.Amounts = w.Amounts.Times(n)
 }
 
-// within applies limits: a limited dimension has a bound.
+// within lowers the amounts to the limits; a limited dimension is no longer open.
 func (w *Worst) within(l policy.Limits) {
 	for _, d := range policy.Dimensions() {
 		if !l.Bounds(d) {

@@ -209,8 +209,8 @@ func limitsOf(pol *policy.Policy) policy.Limits {
 	return l
 }
 
-// dearest sums, for each dimension, the tried most expensive candidates. Candidates that
-// are not ready are skipped, so any of them may be tried.
+// dearest sums, for each dimension, the amounts of its tried most expensive candidates (all of them
+// if there are fewer). Candidates that are not ready are skipped, so any of them may be tried.
 func dearest(each []Worst, tried int) Worst {
 	var out Worst
 	for _, d := range policy.Dimensions() {

@@ -16,7 +16,7 @@ const (
 	RoleAdmin     = "role/admin"
 )
 
-// BuiltinRoles are the roles that need no block, sorted.
+// BuiltinRoles returns the roles that exist without a role block in the configuration, sorted.
 func BuiltinRoles() []string {
 	return []string{RoleAdmin, RoleAnonymous, RoleAny, RoleOperator, RoleUser}
 }

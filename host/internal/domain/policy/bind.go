@@ -28,7 +28,8 @@ type Rejection struct {
 	Reason string
 	// Why is the underlying error of an availability reason, else nil.
 	Why *contract.Error
-	// Detail is what the filter compared (missing effect, schema, tag).
+	// Detail is the intent, result type or effect that the capability may not serve, return or
+	// have, or its schema or kind that does not match; empty for tags and availability.
 	Detail string
 	// Denied is the error of Permits, nil if another filter rejected the
 	// candidate.

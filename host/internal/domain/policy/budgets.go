@@ -67,7 +67,7 @@ func (b *Budgets) RefuseWorst() bool {
 	return b != nil && (b.Tenant.RefuseWorst || b.User.RefuseWorst || b.Run.RefuseWorst)
 }
 
-// Any reports whether there is any block.
+// Any reports whether any of the three blocks is defined.
 func (b *Budgets) Any() bool {
 	return b != nil && (b.Tenant.Written || b.User.Written || b.Run.Written)
 }

@@ -173,7 +173,7 @@ type Requires struct {
 // Layer holds the policy values written in one place. Unwritten values are the
 // zero value; the zero Layer is the identity of Merge.
 type Layer struct {
-	// Candidates are capability ids in order; the nearest layer wins.
+	// Candidates are capability ids in order; the strongest layer that sets them wins.
 	Candidates Val[[]string]
 	// Fallbacks are appended to whatever candidates are used.
 	Fallbacks Names
@@ -183,7 +183,8 @@ type Layer struct {
 	// replay writes it.
 	Swap map[string]string
 
-	// SameCapMax and FallbackMax bound retries of one candidate and switches.
+	// SameCapMax bounds the retries of one candidate, FallbackMax the further candidates that are
+	// tried.
 	SameCapMax  Val[int]
 	FallbackMax Val[int]
 	// Backoff and MaxBackoff bound the delay between attempts of one candidate.
@@ -277,8 +278,8 @@ func FieldsOf(v edn.Value, from Origin) Fields {
 
 var kTemperature = edn.K("temperature")
 
-// SetBudget sets a budget as written. The temperature in it is an option, not a
-// limit: the nearest value wins, not the smallest.
+// SetBudget sets a budget as written. The temperature in it is an option, not a limit: the value of
+// the strongest layer wins, not the smallest.
 func (l *Layer) SetBudget(v edn.Value, from Origin) {
 	if t, ok := v.Get(kTemperature); ok {
 		l.Temperature = Of(t, from)

@@ -31,7 +31,7 @@ type Book struct {
 // (RTE-003).
 type RouterRules struct {
 	Capability, Intent map[string]string
-	IntentDefault      map[string]string // replace built-in names only
+	IntentDefault      map[string]string // used only in place of a built-in name
 }
 
 // Layers returns the layers of an intent and a role, in order, without absent

@@ -27,9 +27,9 @@ func CapabilityInput(c *Check, s Subject) edn.Value {
 	return b.Map()
 }
 
-// Interpret parses the answer (`:out`) of a capability check: a boolean, a
-// collection of findings, or a map whose first present verdict key decides.
-// Anything else is a check/error finding.
+// Interpret parses the answer (`:out`) of a capability check: a boolean, a collection of findings,
+// or a map whose first present verdict key decides. Anything else is a check/error finding. The
+// check registry.TestsPass also fails if the answer counts less than one test under :passed.
 func Interpret(c *Check, out edn.Value, s Subject) Outcome {
 	o := interpret(out)
 	if ran, counted := out.Key("passed").AsInt(); c.Name == registry.TestsPass && o.Pass && counted && ran < 1 {

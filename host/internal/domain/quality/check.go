@@ -14,7 +14,7 @@ import (
 // SchemaValid is the check that is always a must if the call has an out-schema.
 const SchemaValid = "schema-valid"
 
-// CheckError is the finding of a check that could not run (GATE-009, 010).
+// CheckError is the Code of the finding for a check that could not run (GATE-009, 010).
 const CheckError = "check/error"
 
 // Severity is the consequence of a failed check.
@@ -26,7 +26,7 @@ const (
 	Should
 )
 
-// String returns the name that records use.
+// String returns "must" or "should".
 func (s Severity) String() string {
 	if s == Must {
 		return "must"
@@ -260,9 +260,9 @@ type Set struct {
 // NewSet is NewSetIn with the built-in languages.
 func NewSet(checks ...Check) (*Set, error) { return NewSetIn(nil, checks...) }
 
-// NewSetIn joins the built-in checks with those of a configuration, which
-// replace built-ins of the same name. The built-in checks judge texts in the
-// given languages (nil: the built-in ones). A duplicate check is an error.
+// NewSetIn joins the built-in checks with those of a configuration, which replace built-ins of the
+// same name. The built-in checks judge texts in the given languages (nil: the built-in ones). The
+// error is for a check without a name, a duplicate one, or one of an unknown built-in.
 func NewSetIn(languages *text.Packs, checks ...Check) (*Set, error) {
 	s := &Set{byName: make(map[string]*Check), languages: languages}
 	for _, c := range Builtins(languages) {
@@ -299,7 +299,7 @@ func (s *Set) Languages() *text.Packs {
 	return s.languages
 }
 
-// Check returns the check with this name.
+// Check returns the check with this name; ok is false if there is none.
 func (s *Set) Check(name string) (*Check, bool) {
 	c, ok := s.byName[name]
 	return c, ok

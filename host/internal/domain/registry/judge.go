@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Judge declares who grades answers, by which rubric, and how far the grades
-// are trusted. It runs last among the gates of the intents that use it.
+// Judge declares how answers are graded: the intent that is called, the rubric, and the trust in
+// the grades. Its gate runs last among the gates of the intents that use it.
 type Judge struct {
 	// Name is how intents name the judge.
 	Name string
@@ -49,8 +49,8 @@ type Judge struct {
 // Scale returns the scale of the rubric, nil if there is no rubric.
 func (j *Judge) Scale() edn.Value { return j.Rubric.Key("scale") }
 
-// Task is what a judge grades. All fields but Sample, Seed and AllowSameFamily are maps or
-// nil.
+// Task holds the material that a judge grades. All fields but Sample, Seed and AllowSameFamily are
+// maps or nil.
 type Task struct {
 	// Call is the request and Result its answer. Done is the :done of the request, Env the
 	// :task/env of a labelled answer. If Other is set, the judge compares the two answers.

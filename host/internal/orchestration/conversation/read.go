@@ -16,9 +16,9 @@ const (
 	history = 100 // commits
 )
 
-// get returns a conversation with its path, of the current or an earlier version: the whole
-// path, the last :window turns, or at most :limit turns after the turn :after. :messages? false
-// leaves out messages and drafts. With :turn/id it returns the alternatives of that turn instead.
+// get returns a conversation with its path, of the current or an earlier version: the whole path,
+// the last :window turns, or at most :limit turns after the turn :after. :messages? false leaves
+// out messages and drafts. With :turn/id it returns the alternatives of that turn instead.
 func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contract.Error) {
 	err = s.read(ctx, c, text(c.Input, keyID), func(st state) error {
 		b := st.value()

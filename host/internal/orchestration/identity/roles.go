@@ -46,9 +46,9 @@ func (s *Service) Roles(ctx context.Context) ([]Role, *contract.Error) {
 // RolesOf returns the roles of a user (see Accounts.RolesOf).
 func (s *Service) RolesOf(set *Settings, u *User) []string { return s.now.Load().RolesOf(set, u) }
 
-// CreateRole creates a role. The error is role/in-use for the name of a role that exists, and
-// for one that users or tokens still have from an earlier configuration: they would get the
-// roles that the new role includes. The other errors are role/invalid-role, user/unknown-role and
+// CreateRole creates a role. The error is role/in-use for the name of a role that exists, and for
+// one that users or tokens still have from an earlier configuration: they would get the roles that
+// the new role includes. The other errors are role/invalid-role, user/unknown-role and
 // user/invalid-role.
 func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, *contract.Error) {
 	r.Includes, r.Created = sorted(r.Includes), time.Now().UTC().Truncate(time.Millisecond)

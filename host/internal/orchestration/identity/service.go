@@ -35,7 +35,7 @@ type Service struct {
 	verified remembered
 }
 
-// directory is the accounts in memory, indexed. It is immutable.
+// directory holds the accounts in memory with indexes. It is immutable.
 type directory struct {
 	Accounts
 	read   time.Time
@@ -325,7 +325,7 @@ func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (
 	return asContract(err)
 }
 
-// keepExpired is how long an expired token for programs is still listed.
+// keepExpired is the time for which an expired token for programs is still listed.
 const keepExpired = 30 * 24 * time.Hour
 
 func asContract(err error) *contract.Error {

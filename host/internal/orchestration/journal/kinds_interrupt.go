@@ -99,7 +99,7 @@ func OpenInterrupts(records []Record) []Interrupt {
 	return open
 }
 
-// Value returns the interrupt for people who answer it.
+// Value returns the interrupt as the map that is shown to the people who may answer it.
 func (i Interrupt) Value() edn.Value {
 	o := i.Body.(*InterruptOpened)
 	var b edn.MapBuilder

@@ -11,7 +11,7 @@ import (
 // strict replay creates no run and needs no mode.
 const ReplayFill = "fill"
 
-// RunAccepted starts a run: caller, request and configuration.
+// RunAccepted is the first record of a run: its caller, request and configuration.
 type RunAccepted struct {
 	Principal     string
 	PrincipalType string
@@ -283,8 +283,8 @@ type RunFinished struct {
 	Latency  time.Duration
 	Totals   edn.Value // {:operations {..} :attempts {..}}
 	Err      *contract.Error
-	// Cache says how the run used the cache of answers; empty: its intent is not
-	// cacheable. CacheRun is the run that gave the answer of a hit.
+	// Cache is one of the Cache constants; empty: the intent of the run is not cacheable. CacheRun
+	// is the run that gave the answer of a hit.
 	Cache, CacheRun string
 	// SessionID is the session to which the run adds SessionTurns, a vector of maps with
 	// :role and :text; empty: none. A store that keeps sessions adds them in the transaction

@@ -253,8 +253,8 @@ func (r *run) wake() {
 	}
 }
 
-// Records returns the present records of a run. The caller may append to the
-// slice, but not change its elements. The error is nil.
+// Records returns the present records of a run. The caller may append to the slice, but not change
+// its elements. The error is always nil.
 func (m *Memory) Records(id string) ([]Record, error) {
 	m.mu.Lock()
 	r := m.runs[id]

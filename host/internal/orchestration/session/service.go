@@ -45,8 +45,8 @@ type Service struct {
 	accessed map[string]time.Time // not yet in the store
 	inUse    map[string]int       // runs by session
 	grown    map[string]struct{}  // sessions whose runs ended since the last Summarize
-	// own are, if the store is shared, the sessions with a run on this host since its plugins
-	// were told to quit.
+	// own holds, if the store is shared, the sessions that have had a run on this host since the
+	// model servers for them were last stopped.
 	own map[string]struct{}
 }
 
@@ -67,8 +67,8 @@ func New(store Store, rules Rules, plugins Plugins, now func() time.Time) *Servi
 	return s
 }
 
-// Share notes that other hosts use the store, too. It must be called before the first
-// operation. The runs of the other hosts are not known here, see Cool.
+// Share declares that other hosts use the store, too. It must be called before the first operation.
+// The runs of the other hosts are not known here, see Cool.
 func (s *Service) Share() { s.shared = true }
 
 // Configure sets the rules of later operations.
@@ -262,8 +262,8 @@ func (s *Service) Get(ctx context.Context, who Caller, id string) (Session, *con
 	return found, nil
 }
 
-// Owner returns the principal of a session, which does not count as an access; empty if the session
-// does not exist. The error is session/invalid-id or session/store-unavailable.
+// Owner returns the principal of a session; empty if the session does not exist. It does not count
+// as an access. The error is session/invalid-id or session/store-unavailable.
 func (s *Service) Owner(ctx context.Context, id string) (string, *contract.Error) {
 	if err := checkID(id); err != nil {
 		return "", err

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Session is a session without its variables and turns. Times have milliseconds.
+// Session is a session without its variables and turns. Times have millisecond precision.
 type Session struct {
 	ID, Owner string
 	// Version counts the updates, from 1.

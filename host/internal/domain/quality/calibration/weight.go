@@ -6,9 +6,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Weight is what the grades of a judge count for, as its calibration allows
-// (JDG-005, JDG-011). The zero value is that of a judge that was never
-// calibrated.
+// Weight decides by the calibration of a judge whether it is called and whether its grades can
+// reject an answer (JDG-005, JDG-011). The zero value is that of a judge that was never calibrated.
 type Weight struct {
 	// Standing is empty or Uncalibrated without a calibration.
 	Standing Standing
@@ -17,7 +16,8 @@ type Weight struct {
 	// CapID is the calibrated capability. Key identifies everything else that
 	// determines grades besides task and answer. Empty means unknown.
 	CapID, Key string
-	// Reason is why a drifted or worthless judge is not called.
+	// Reason is the reason why a drifted or worthless judge is not called; empty for other
+	// standings.
 	Reason string
 }
 
@@ -38,12 +38,12 @@ func (r *Record) Weight(j *registry.Judge, now time.Time) Weight {
 	return w
 }
 
-// Drift returns why the calibrated capability must not be called, or "" if it
-// may be.
+// Drift returns the reason why the calibrated capability must not be called: the judge has drifted.
+// It is empty if the judge has not.
 func (w Weight) Drift() string { return w.reason(Drifted) }
 
-// Worthless returns why no capability is called as this judge, or "" if they
-// are.
+// Worthless returns the reason why the judge must not be called at all: its verdicts contain no
+// information. It is empty if they do contain some.
 func (w Weight) Worthless() string { return w.reason(Worthless) }
 
 func (w Weight) reason(s Standing) string {
