@@ -294,7 +294,8 @@ func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
 	return policy.Merge(*base, *own)
 }
 
-// Demand returns the binding request of a call under the merged layer l, without State.
+// Demand returns the policy.Demand of a call under the merged layer l. Permits, State and StandIn
+// are not set.
 func (e *Env) Demand(n *Node, l *policy.Layer) policy.Demand {
 	d := policy.Demand{Registry: e.Registry, Intent: n.Intent, CapID: n.CapID, Layer: l}
 	if e.Routing != nil {

@@ -69,8 +69,8 @@ func (c *checker) faces(n *Node, name string) bool {
 	return n.Layer == nil || !n.Layer.Checks.Base.Set || c.env.base(n.Intent).Must.Has(name)
 }
 
-// inheritedMusts returns the must checks of the layers below the nodes of an
-// intent that call a capability or that nothing provides.
+// inheritedMusts returns those must checks of the weaker layers of an intent that call a capability
+// or that nothing provides.
 func (c *checker) inheritedMusts(intent string) []string {
 	if list, ok := c.mustOf[intent]; ok {
 		return list

@@ -22,7 +22,7 @@ type Limits struct {
 	PathSteps int
 }
 
-// DefaultLimits are the limits of a host that configures none.
+// DefaultLimits returns the limits of a host that configures none.
 func DefaultLimits() Limits {
 	return Limits{
 		Nodes: 1000, RunNodes: 10_000, Levels: 16, MaxParallel: 64, MapItems: 1000,

@@ -101,7 +101,7 @@ func (r *Rule) Value() edn.Value {
 // matches the whole namespace; an exact name takes precedence.
 type Rules map[string]Rule
 
-// For returns the rule for a name. If it returns false, access is denied.
+// For returns the rule for a name. It returns false if there is none; access is then denied.
 func (r Rules) For(name string) (Rule, bool) {
 	if rule, ok := r[name]; ok {
 		return rule, true

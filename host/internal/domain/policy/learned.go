@@ -41,7 +41,7 @@ type Learned struct {
 	Bucket                             string
 }
 
-// Of returns the prior of a capability.
+// Of returns the prior of a capability: its entry in Priors, else Prior.
 func (l *Learned) Of(capID string) Prior {
 	if p, ok := l.Priors[capID]; ok {
 		return p

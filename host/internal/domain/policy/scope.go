@@ -152,7 +152,8 @@ type Scoped struct {
 // not narrowed. Scopes are immutable.
 type Scopes []Scoped
 
-// ScopesOf makes scopes; several scopes of one effect meet.
+// ScopesOf returns the scopes of a list in any order; several scopes of one effect are combined
+// with Meet.
 func ScopesOf(list ...Scoped) Scopes {
 	var out Scopes
 	for _, s := range list {

@@ -9,9 +9,9 @@ import (
 // (GATE-009).
 var verdictKeys = [...]string{"ok?", "accepted?", "pass?", "legal?", "valid?", "applies?", "tests/pass?"}
 
-// CapabilityInput returns the `:input` of the call of a capability check: the
-// request's input, the answer and the check's parameters merged in this order,
-// plus the whole input and answer under their own keys.
+// CapabilityInput returns the `:input` of the call of a capability check: the request's input, the
+// answer and the check's parameters merged in this order, plus the whole request under
+// :check/request and the answer under :check/result.
 func CapabilityInput(c *Check, s Subject) edn.Value {
 	var b edn.MapBuilder
 	for _, part := range [...]edn.Value{s.Request.Key("input"), s.Result, c.Params} {

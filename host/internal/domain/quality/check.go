@@ -42,8 +42,7 @@ func SeverityOf(name string) Severity {
 	return Should
 }
 
-// Tier orders checks by cost: the first tier with a failed must is the last
-// that runs.
+// Tier orders checks by cost. If a must of a tier fails, later tiers do not run.
 type Tier uint8
 
 // The tiers of EVAL-040.
@@ -145,19 +144,19 @@ type Outcome struct {
 	Findings      []Finding
 }
 
-// Passed is the outcome of a check without objections.
+// Passed returns the outcome of a check without objections.
 func Passed() Outcome { return Outcome{Pass: true} }
 
-// NotApplicable is the outcome of a check that does not apply to the subject;
-// note is the reason.
+// NotApplicable returns the outcome of a check that does not apply to the subject; note is the
+// reason.
 func NotApplicable(note string) Outcome {
 	return Outcome{Pass: true, NotApplicable: true, Findings: []Finding{{Message: note}}}
 }
 
-// Failed is the outcome of a check that objects.
+// Failed returns the outcome of a check that objects.
 func Failed(fs ...Finding) Outcome { return Outcome{Findings: fs} }
 
-// Errored is the outcome of a check that could not run.
+// Errored returns the outcome of a check that could not run: a failure with the code CheckError.
 func Errored(message string) Outcome {
 	return Failed(Finding{Code: CheckError, Message: message})
 }
@@ -299,7 +298,7 @@ func (s *Set) Languages() *text.Packs {
 	return s.languages
 }
 
-// Check returns the check with this name; ok is false if there is none.
+// Check returns the check with this name; false if there is none.
 func (s *Set) Check(name string) (*Check, bool) {
 	c, ok := s.byName[name]
 	return c, ok
@@ -318,8 +317,8 @@ func (s *Set) Declarations() []registry.Check {
 	return out
 }
 
-// Gate is one check of a call. Check is nil for a judge and for an unknown
-// name, which always fails.
+// Gate is one check or judge of a call. Check is nil for a judge and for an unknown name; a gate
+// with an unknown name always fails.
 type Gate struct {
 	Name     string
 	Severity Severity
@@ -328,7 +327,7 @@ type Gate struct {
 	Judge string
 }
 
-// JudgeGate returns the gate of a judge. No check can have its name.
+// JudgeGate returns the gate of a judge. Its name is judge/NAME, which no check can have.
 func JudgeGate(name string, severity Severity) Gate {
 	return Gate{Name: "judge/" + name, Severity: severity, Judge: name}
 }
@@ -344,9 +343,9 @@ func (g *Gate) Tier() Tier {
 	return g.Check.Tier()
 }
 
-// Gates returns the checks of a call in the order in which they run: by tier,
-// musts before shoulds, by name. A name in both lists is must. With an
-// out-schema, schema-valid is always a must (GATE-007).
+// Gates returns the gates of the checks of a call in the order in which they run: by tier, musts
+// before shoulds, by name. A name in both lists is must. With an out-schema, schema-valid is always
+// a must (GATE-007).
 func (s *Set) Gates(must, should []string, schemaEffective bool) []Gate {
 	gates := make([]Gate, 0, len(must)+len(should)+1)
 	add := func(name string, sev Severity) {

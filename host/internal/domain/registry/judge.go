@@ -57,7 +57,7 @@ type Task struct {
 	Call, Result, Done, Env, Other edn.Value
 	// Author describes the author of the result.
 	Author edn.Value
-	// Sample is the number of the question among several about one task.
+	// Sample is the number of this grade among those requested for one task, Seed its random seed.
 	Sample, Seed int64
 	// AllowSameFamily permits a model to judge answers of its own model family.
 	AllowSameFamily bool

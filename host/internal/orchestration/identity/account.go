@@ -126,7 +126,7 @@ type Settings struct {
 // Basic are the settings of logins with a password.
 type Basic struct {
 	Enabled  bool          // a request may carry login and password
-	Remember time.Duration // how long a verified login is accepted without hashing
+	Remember time.Duration // time for which a verified login is accepted without hashing
 	MinBytes int           // minimum length of a new password
 	// Memory, in KiB, and Time are the parameters of argon2id.
 	Memory, Time uint32

@@ -345,7 +345,7 @@ func asContract(err error) *contract.Error {
 type remembered struct {
 	key   [sha256.Size]byte
 	mu    sync.Mutex
-	byKey map[[sha256.Size]byte]time.Time // until when
+	byKey map[[sha256.Size]byte]time.Time // expiry
 }
 
 const maxRemembered = 1024

@@ -61,7 +61,7 @@ var interruptAnswered = kindOf(KindInterruptAnswered, true,
 	reference("answer", func(x *InterruptAnswered) *Ref { return &x.Answer }).optional("a person or a default gave one"),
 )
 
-// Interrupt is an interrupt that waits for its answer.
+// Interrupt is an open question of a run to a person.
 type Interrupt struct {
 	Record // with the body *InterruptOpened
 	CapID  string

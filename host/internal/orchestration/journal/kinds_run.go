@@ -106,7 +106,7 @@ var runStarted = kindOf(KindRunStarted, false,
 const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
-	ResumedLease   = "lease"   // another host lost its lease on the run; why is unknown
+	ResumedLease   = "lease"   // another host lost its lease on the run, for an unknown reason
 	// ResumedDecision: it was suspended or had failed, and a caller continued it.
 	ResumedDecision = "decision"
 	ResumedKey      = "key"   // it had failed, and a request with its idempotency key continued it
@@ -166,7 +166,7 @@ type RunResumed struct {
 	TraceParent string
 }
 
-// Reopens reports whether the resume reopens a failed run: only then it has a deadline.
+// Reopens reports whether the resume reopens a failed run: only then does it have a deadline.
 func (x *RunResumed) Reopens() bool { return !x.DeadlineAt.IsZero() }
 
 func (x *RunResumed) retries() bool { return x.Why == ResumedRetry }

@@ -134,7 +134,7 @@ func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Erro
 		}
 		done, failure := s.freezeUnused(ctx, candidate, by)
 		switch {
-		case failure != nil: // the others are frozen all the same
+		case failure != nil: // continue with the others
 			err = failure
 		case done:
 			if ours(candidate.ID) {

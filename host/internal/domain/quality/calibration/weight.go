@@ -6,8 +6,9 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Weight decides by the calibration of a judge whether it is called and whether its grades can
-// reject an answer (JDG-005, JDG-011). The zero value is that of a judge that was never calibrated.
+// Weight holds what the calibration of a judge permits: whether it is called, and whether its
+// grades can reject an answer (JDG-005, JDG-011). The zero value is that of a judge that was never
+// calibrated.
 type Weight struct {
 	// Standing is empty or Uncalibrated without a calibration.
 	Standing Standing
@@ -38,12 +39,12 @@ func (r *Record) Weight(j *registry.Judge, now time.Time) Weight {
 	return w
 }
 
-// Drift returns the reason why the calibrated capability must not be called: the judge has drifted.
-// It is empty if the judge has not.
+// Drift returns the reason why the calibrated capability of a drifted judge must not be called;
+// empty for any other judge.
 func (w Weight) Drift() string { return w.reason(Drifted) }
 
-// Worthless returns the reason why the judge must not be called at all: its verdicts contain no
-// information. It is empty if they do contain some.
+// Worthless returns the reason why a worthless judge must not be called, whatever its capability;
+// empty for any other judge.
 func (w Weight) Worthless() string { return w.reason(Worthless) }
 
 func (w Weight) reason(s Standing) string {
