@@ -209,7 +209,8 @@ func condOfView(v edn.Value) edn.Value {
 	})
 }
 
-// wordOfView returns the keyword that a string names.
+// wordOfView returns the keyword that a string names, with or without a leading colon. Any other
+// value is returned unchanged.
 func wordOfView(v edn.Value) edn.Value {
 	text, ok := v.AsString()
 	if !ok {

@@ -152,10 +152,11 @@ func (w *Worst) endsWithin(limits ...time.Duration) {
 // answer and its findings.
 const toldTokens = (2*64<<10 + 8<<10) / 3
 
-// WithinBudget compares the worst case of a plan with the limits of the request and the
-// budgets. It returns CHECK-023 findings, which are errors if budgets reject by the worst
-// case, and CHECK-046 for limited dimensions without bound or price. Each limit is reported
-// once. positions is the plan whose text gives the positions; nil: findings have none.
+// WithinBudget compares the worst case of a plan with the limits of the request and the budgets. It
+// returns a CHECK-023 finding for each limit that the worst case exceeds, and a CHECK-046 warning
+// for each limited dimension without bound or price. If budgets reject by the worst case, all are
+// CHECK-023 errors. Each limit is reported once. positions is the plan whose text gives the
+// positions; nil: findings have none.
 func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 	limits := env.Budgets.Around(env.Request.Budget)
 	if limits.IsZero() {

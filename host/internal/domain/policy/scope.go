@@ -69,7 +69,8 @@ func meetBound(a, b effects.Bound) effects.Bound {
 	return effects.Bound{N: min(a.N, b.N), Set: true}
 }
 
-// meetWord returns the empty word for two different words.
+// meetWord returns the word that is set; if both are set and differ, the empty word, which is
+// narrower than either.
 func meetWord(a, b effects.Word) effects.Word {
 	switch {
 	case !a.Set:

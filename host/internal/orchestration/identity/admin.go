@@ -333,9 +333,9 @@ func (s *Service) Tokens(ctx context.Context, who string) ([]Token, *contract.Er
 	return all, nil
 }
 
-// RevokeToken deletes the token with an id, or with a text that contains its id (see IDOf),
-// and returns it. With dry the change is checked, but not written. The error is not-found
-// if there is none.
+// RevokeToken deletes the token with an id, or with a text that contains its id (see IDOf), and
+// returns it. With dry the change is checked, but not written. The error is not-found if there is
+// none, or journal/unavailable.
 func (s *Service) RevokeToken(ctx context.Context, id string, dry bool) (t Token, err *contract.Error) {
 	if known, ok := IDOf(id); ok {
 		id = known

@@ -311,8 +311,8 @@ func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Tur
 	return turns, cut, failed("read session "+id, failure)
 }
 
-// Append adds the turns of a run to a session. It does nothing if the session does not
-// exist any more; see Appended.
+// Append adds the turns of a run to a session. It does nothing if the session does not exist any
+// more; see Appended. The error is session/store-unavailable.
 func (s *Service) Append(ctx context.Context, to Identity, turns []Turn) *contract.Error {
 	return failed("append to session "+to.ID, s.store.Update(ctx, to.ID, func(st Stored) (Change, error) {
 		return Appended(st, to, turns, s.clock()), nil
