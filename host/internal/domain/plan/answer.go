@@ -2,9 +2,8 @@ package plan
 
 import "github.com/fermenthq/ferment/sdk/edn"
 
-// answer finds the node whose slot, or a text of it, is the whole input of the last
-// executed emit (STR-001). Node of the result is -1 if there is no such node, or if a
-// condition decides which emit is the last.
+// answer returns the call or inline plan whose result, or one text of it, is the whole input of the
+// last emit (STR-001). Node is -1 if there is no such node, or if the last emit has a condition.
 func (p *Plan) answer() Answer {
 	none := Answer{Node: -1}
 	emit := -1
@@ -28,7 +27,7 @@ func (p *Plan) answer() Answer {
 	return Answer{Node: ref.slot, Key: key}
 }
 
-// whole returns the slot that a template consists of, also under :final alone;
+// whole returns the slot of a template that is one slot alone or a map of only :final and one slot;
 // nil for any other template.
 func (t *Template) whole() *slotRef {
 	if t.Constant() || len(t.slots) != 1 {
@@ -59,7 +58,7 @@ func textStep(steps []step) (key string, ok bool) {
 
 var keyOut = edn.K("out")
 
-// textKeys are the keys of SLOT-008.
+// textKeys are the keys under which a result may hold its text (SLOT-008).
 var textKeys = keySet{"text", "content", "summary", "answer", "explanation", "code", "patch"}
 
 // Answers returns the nodes whose slots, or a part of them, are the inputs of the emits of

@@ -252,7 +252,8 @@ func (e *Env) candidates(n *Node) []string {
 	return d.List()
 }
 
-// base returns the merged layers below a node.
+// base returns the layers weaker than the own layer of a node, merged: the policies of the intent
+// and the layer of the request. It is cached and must not be changed.
 func (e *Env) base(intent string) *policy.Layer {
 	if l, ok := e.bases[intent]; ok {
 		return l
@@ -283,8 +284,8 @@ func (e *Env) choice(n *Node) *policy.Layer {
 	return e.scratch
 }
 
-// Written returns the merged layers of a node: the layers below it and own, which may be
-// nil.
+// Written returns the merged layer of a node: the policies of the intent, the layer of the request,
+// and own, the layer of the node itself, which may be nil.
 func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
 	base := e.base(intent)
 	if own == nil {
@@ -293,7 +294,8 @@ func (e *Env) Written(intent string, own *policy.Layer) policy.Layer {
 	return policy.Merge(*base, *own)
 }
 
-// Demand returns the binding request of a call under the merged layer l, without State.
+// Demand returns the policy.Demand of a call under the merged layer l. Permits, State and StandIn
+// are not set.
 func (e *Env) Demand(n *Node, l *policy.Layer) policy.Demand {
 	d := policy.Demand{Registry: e.Registry, Intent: n.Intent, CapID: n.CapID, Layer: l}
 	if e.Routing != nil {

@@ -69,8 +69,8 @@ func (c *checker) faces(n *Node, name string) bool {
 	return n.Layer == nil || !n.Layer.Checks.Base.Set || c.env.base(n.Intent).Must.Has(name)
 }
 
-// inheritedMusts returns the must checks of the layers below the nodes of an
-// intent that call a capability or that nothing provides.
+// inheritedMusts returns those must checks of the weaker layers of an intent that call a capability
+// or that nothing provides.
 func (c *checker) inheritedMusts(intent string) []string {
 	if list, ok := c.mustOf[intent]; ok {
 		return list
@@ -99,8 +99,7 @@ func (c *checker) judgeable(n *Node, l *policy.Layer, check *registry.Check) boo
 	return len(authors) == 0 || slices.ContainsFunc(authors, func(author string) bool { return c.judged(check, author) })
 }
 
-// judged reports whether any capability may serve a check of an answer
-// (GATE-009).
+// judged reports whether any capability may serve a check of an answer of author (GATE-009).
 func (c *checker) judged(check *registry.Check, author string) bool {
 	l := policy.CheckLayer(c.env.Registry, check, author)
 	d := policy.Demand{Registry: c.env.Registry, Intent: check.Intent, Layer: &l}

@@ -79,7 +79,8 @@ func (c *checker) literal(p *Plan, n *Node, in *wanted) {
 // fitter decides whether a template can fit a schema with some values of its slots. To be
 // fast, it treats parts that it does not examine as fitting.
 type fitter struct {
-	// slot reports whether slot i of the template may fit a schema. Nil: each slot may fit any schema.
+	// slot reports whether slot i of the template may fit a schema. Nil: each slot may fit any
+	// schema.
 	slot func(i int, s *schema.Schema) bool
 }
 

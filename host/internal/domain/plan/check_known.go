@@ -160,7 +160,7 @@ func (c *checker) slotCandidates(pl *place, n *Node) (ids []string) {
 	return ids
 }
 
-// isCandidate reports whether a value is a known capability or a list of known
+// isCandidate reports whether a value is a known capability, or with list a collection of known
 // capabilities.
 func (c *checker) isCandidate(v edn.Value, list bool) bool {
 	if !list {

@@ -75,7 +75,7 @@ func (c *checker) parallel(p *Plan, n *Node, l *policy.Layer) {
 	}
 }
 
-// intent reports an unknown intent.
+// intent reports an unknown intent. It returns whether the registry has the intent of the node.
 func (c *checker) intent(p *Plan, n *Node) bool {
 	if n.Intent == "" || n.Fn && n.Intent == fnIntent {
 		return false
@@ -103,7 +103,8 @@ func (c *checker) capability(path []edn.Value, id, what string) bool {
 	return false
 }
 
-// capabilities checks the pinned capability and the listed candidates.
+// capabilities checks the pinned capability and the listed candidates. It returns whether all are
+// known.
 func (c *checker) capabilities(p *Plan, n *Node) bool {
 	ok := n.CapID == "" || c.capability(p.path(n.Index, kCapID), n.CapID, "capability")
 	if n.Layer != nil && n.Layer.Candidates.Set {
@@ -367,9 +368,9 @@ func (p *Plan) narrowKeys(n *Node) []narrowKey {
 	return out
 }
 
-// effectsOnly reports a call as an effect error if all of its candidates are rejected for
-// disallowed effects. Effects that only :requires excludes count as a mismatch of the
-// candidates.
+// effectsOnly reports an effect error and returns true if all candidates of a call were rejected
+// for disallowed effects. It returns false if only :requires excludes the effect: that is a
+// mismatch of the candidates.
 func (c *checker) effectsOnly(p *Plan, n *Node, l *policy.Layer, rejected []policy.Rejection) bool {
 	for _, r := range rejected {
 		if r.Reason != policy.ReasonEffects {

@@ -20,7 +20,7 @@ const (
 	Warning
 )
 
-// String returns the word that a finding line shows.
+// String returns "error" or "warning".
 func (s Severity) String() string {
 	if s == Error {
 		return "error"
@@ -149,8 +149,8 @@ func FindingsError(fs []Finding, source contract.Source) *contract.Error {
 	return e
 }
 
-// FindingsOf returns the findings of an error of FindingsError, with their
-// positions in the text of the plan; nil if it holds none.
+// FindingsOf returns the findings in the details of a plan/invalid error that FindingsError made,
+// with their positions in the text of the plan, which may be nil. It returns nil for other errors.
 func FindingsOf(e *contract.Error, text *edn.Positions) []Finding {
 	if e.Type != "plan/invalid" {
 		return nil

@@ -35,7 +35,7 @@ type Result struct {
 	FailureType string
 	Recover     bool
 	Meta        edn.Value
-	// Run is `:plan/run`.
+	// Run is the value of :plan/run.
 	Run edn.Value
 	// Failure is the typed form of Error, used as the cause of later errors.
 	Failure *contract.Error
@@ -47,8 +47,8 @@ type Slot struct {
 	value edn.Value
 	res   *Result
 	// weight is an upper bound of the size of any part of the value. For a result it is
-	// computed only when the slot is set in a frame, because most results are read by no
-	// node.
+	// computed only when the slot is set in a frame, because most results are
+	// never read.
 	weight int
 	// shown is the exposed value for emits if a plain value holds whole slots,
 	// nil if it is the value itself (IR-009).

@@ -15,7 +15,7 @@ const (
 
 var edgeNames = [...]string{"slot", "when", "needs", "effects", "answer"}
 
-// String returns the reason as drawings show it.
+// String returns the name of the reason: slot, when, needs, effects or answer.
 func (k EdgeKind) String() string { return edgeNames[k] }
 
 // Edge is the constraint that node To starts only after node From is committed, skipped, or

@@ -14,15 +14,15 @@ type Limits struct {
 	Retries    int
 	Fallbacks  int
 	Repairs    int
-	// Width bounds the candidates of a race or tournament that start together,
-	// Hedges the hedges of a slow one.
+	// Width bounds the candidates that a race or tournament starts together, Hedges the hedges of
+	// one call.
 	Width, Hedges int
 	// PathSteps bounds a slot path; values are not deeper than the reader's
 	// limit.
 	PathSteps int
 }
 
-// DefaultLimits are the limits of a host that configures none.
+// DefaultLimits returns the limits of a host that configures none.
 func DefaultLimits() Limits {
 	return Limits{
 		Nodes: 1000, RunNodes: 10_000, Levels: 16, MaxParallel: 64, MapItems: 1000,

@@ -120,7 +120,7 @@ func showPath(path []edn.Value) string {
 	return edn.Vector(path...).String()
 }
 
-// suggest returns the end of a message that has a nearest name.
+// suggest returns the text that appends a nearest name to a message, "" if near is nil.
 func suggest(near edn.Value) string {
 	if near.IsNil() {
 		return ""

@@ -21,10 +21,9 @@ func WithLimits(l Limits) Option { return func(ps *parser) { ps.limits = l } }
 // plan.
 func Depth(levels int) Option { return func(ps *parser) { ps.depth = levels } }
 
-// Parse parses a plan value. Positions may be nil. The findings cover
-// everything that the value alone shows; Check includes them in its own. The
-// plan is nil only if the value is not a plan at all, and must not run if any
-// finding is an error.
+// Parse parses a plan value. Positions may be nil. The findings cover everything that the value
+// alone shows; Check includes them in its own. The plan is nil only if v is not a map with a vector
+// or list under :nodes. It must not run if any finding is an error.
 func Parse(v edn.Value, pos *edn.Positions, opts ...Option) (*Plan, []Finding) {
 	ps := &parser{limits: DefaultLimits()}
 	for _, o := range opts {
@@ -317,7 +316,8 @@ func (ps *parser) badKey(check string, near edn.Value, format string, args ...an
 	}
 }
 
-// badAgain reports an error about the key at the end of the current path, which repeats the key under first.
+// badAgain reports an error about the key at the end of the current path, which repeats the key
+// under first.
 func (ps *parser) badAgain(first []edn.Value, format string, args ...any) {
 	if !ps.full(Error) {
 		ps.badKey(checkDuplicate, edn.Nil(), format+"; first at %s", append(args, ps.at.describe(first))...)

@@ -12,7 +12,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// eachKey parses the entries of a map with known keys.
+// eachKey parses the entries of a map with known keys. An unknown key is reported, and its value is
+// also parsed as that of the key that it resembles most (see guess), if the map lacks that key.
 func (np *nodeParser) eachKey(v edn.Value, known []string, read func(name string, val edn.Value)) {
 	if v.Kind() != edn.KindMap {
 		np.wrong(v, "a map")

@@ -11,7 +11,7 @@ import (
 type Env struct {
 	// Registry holds everything that a plan can name; it must not be nil.
 	Registry *registry.Registry
-	// Policies are the layers below the request; nil means none.
+	// Policies are the configured layers, which are weaker than Request; nil means none.
 	Policies *policy.Book
 	// Request is the layer that nodes inherit from the request. Its zero value
 	// restricts nothing.

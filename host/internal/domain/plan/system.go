@@ -59,8 +59,8 @@ func originOf(pl *place) *origin {
 // Author is the kind of author of a plan.
 type Author uint8
 
-// The kinds of author. ByTrusted is a capability whose plugin has the operation
-// prompt/override, so that it may set a system prompt; ByCapability is any other
+// The kinds of author. ByCaller is the caller of the act. ByTrusted is a capability whose plugin
+// has the operation prompt/override, so that it may set a system prompt; ByCapability is any other
 // capability.
 const (
 	ByCaller Author = iota
@@ -276,8 +276,8 @@ func (c *checker) intentOf(n *Node) string {
 }
 
 // asksModel reports whether a language model is among the candidates of a node. An absent
-// capability counts as one, because its kind is unknown: a plan is rejected where the key of
-// a model is missing, too.
+// capability counts as one, because its kind is unknown: a plan that is rejected where a model runs
+// is rejected also where the API key of the model is missing.
 func (c *checker) asksModel(n *Node) bool {
 	ids := []string{n.ToolID}
 	if n.Op == OpCall {

@@ -9,13 +9,12 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// FromJSON converts the JSON view v to its plan (VAL-006). A string becomes a
-// keyword where a node, a slot, a condition or a handle has one; the input of a
-// call or a tool is coerced by the schema of its intent. All other values are
-// kept: the input of an emit that is one string is that text; a slot is
-// {"slot/id": "name"} there, or ":name". Elements of a slot path become
-// keywords, which also match the string keys of a JSON answer. A value that is
-// not a plan is returned unchanged, for Parse to report.
+// FromJSON converts the JSON view v to its plan (VAL-006). A string becomes a keyword where a node,
+// a slot, a condition or a handle has one; the input of a call or a tool is coerced by the schema
+// of its intent. All other values are kept. A string that is the input of an emit, or is under its
+// :final, names a slot if it begins with a colon and is text otherwise. Elements of a slot path
+// become keywords, which also match the string keys of a JSON answer. A value that is not a plan is
+// returned unchanged, for Parse to report.
 func FromJSON(v edn.Value, reg *registry.Registry) edn.Value {
 	if !v.IsMap() {
 		return v
@@ -177,7 +176,8 @@ func slotOfView(v edn.Value) edn.Value {
 	return v
 }
 
-// emitOfView returns the input of an emit: a string with a colon names a slot, as the whole input or under :final.
+// emitOfView returns the input of an emit: a string with a colon names a slot, as the whole input
+// or under :final.
 func emitOfView(v edn.Value) edn.Value {
 	if v.IsMap() {
 		return with(v, kFinal, func(final edn.Value) edn.Value {
@@ -209,7 +209,8 @@ func condOfView(v edn.Value) edn.Value {
 	})
 }
 
-// wordOfView returns the keyword that a string names.
+// wordOfView returns the keyword that a string names, with or without a leading colon. Any other
+// value is returned unchanged.
 func wordOfView(v edn.Value) edn.Value {
 	text, ok := v.AsString()
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Authorization decides, before a one-node plan runs, whether the effects of its candidates
-// leave the call any candidate. It is immutable and may be shared by all acts with the same
+// Authorization decides, before a one-node plan runs, whether the effect rules permit the caller at
+// least one candidate of the call. It is immutable and may be shared by all acts with the same
 // plan.
 type Authorization struct {
 	node     *Node
@@ -33,9 +33,9 @@ func Authorize(p *Plan, env Env) *Authorization {
 // called.
 func (a *Authorization) Harmless() bool { return a.harmless }
 
-// Withheld returns the binding of the call, and true if every candidate is rejected for
-// effects that the caller may not use. Such a call cannot succeed later, because the
-// rejection does not depend on readiness.
+// Withheld returns the binding of the call, and true if every candidate is rejected for effects
+// that the caller may not use. Such a call cannot succeed later, because the rejection does not
+// depend on readiness. If Harmless is true, the result is the zero Binding and false.
 func (a *Authorization) Withheld(env Env, input edn.Value) (policy.Binding, bool) {
 	if a.harmless {
 		return policy.Binding{}, false

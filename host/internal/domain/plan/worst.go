@@ -96,7 +96,7 @@ func (w *Worst) gap(d policy.Dimension, g Gap) {
 	}
 }
 
-// plus adds another cost.
+// plus adds the amounts and the open dimensions of o, but not its Wall and Depth.
 func (w *Worst) plus(o *Worst) {
 	w.Amounts = w.Amounts.Plus(o.Amounts)
 	for d, g := range o.Open {
@@ -124,7 +124,7 @@ func (w *Worst) times(n int64) {
 	w.Amounts = w.Amounts.Times(n)
 }
 
-// within applies limits: a limited dimension has a bound.
+// within lowers the amounts to the limits; a limited dimension is no longer open.
 func (w *Worst) within(l policy.Limits) {
 	for _, d := range policy.Dimensions() {
 		if !l.Bounds(d) {
@@ -152,10 +152,11 @@ func (w *Worst) endsWithin(limits ...time.Duration) {
 // answer and its findings.
 const toldTokens = (2*64<<10 + 8<<10) / 3
 
-// WithinBudget compares the worst case of a plan with the limits of the request and the
-// budgets. It returns CHECK-023 findings, which are errors if budgets reject by the worst
-// case, and CHECK-046 for limited dimensions without bound or price. Each limit is reported
-// once. positions is the plan whose text gives the positions; nil: findings have none.
+// WithinBudget compares the worst case of a plan with the limits of the request and the budgets. It
+// returns a CHECK-023 finding for each limit that the worst case exceeds, and a CHECK-046 warning
+// for each limited dimension without bound or price. If budgets reject by the worst case, all are
+// CHECK-023 errors. Each limit is reported once. positions is the plan whose text gives the
+// positions; nil: findings have none.
 func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 	limits := env.Budgets.Around(env.Request.Budget)
 	if limits.IsZero() {

@@ -209,8 +209,8 @@ func limitsOf(pol *policy.Policy) policy.Limits {
 	return l
 }
 
-// dearest sums, for each dimension, the tried most expensive candidates. Candidates that
-// are not ready are skipped, so any of them may be tried.
+// dearest sums, for each dimension, the amounts of its tried most expensive candidates (all of them
+// if there are fewer). Candidates that are not ready are skipped, so any of them may be tried.
 func dearest(each []Worst, tried int) Worst {
 	var out Worst
 	for _, d := range policy.Dimensions() {
@@ -409,8 +409,8 @@ func (c *worst) judge(pol *policy.Policy, intent string, author *registry.Capabi
 	return after(first, more)
 }
 
-// after adds the costs of two sequential steps. Wall is -1 if one of them has no bound in
-// time.
+// after returns the costs of a followed by b. Wall is -1, no bound, if that of a is negative or
+// that of b is 0 or negative.
 func after(a, b Worst) Worst {
 	wall := a.Wall + b.Wall
 	if a.Wall < 0 || b.Wall <= 0 {

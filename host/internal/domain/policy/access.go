@@ -16,7 +16,7 @@ const (
 	RoleAdmin     = "role/admin"
 )
 
-// BuiltinRoles are the roles that need no block, sorted.
+// BuiltinRoles returns the roles that exist without a role block in the configuration, sorted.
 func BuiltinRoles() []string {
 	return []string{RoleAdmin, RoleAnonymous, RoleAny, RoleOperator, RoleUser}
 }
@@ -101,7 +101,7 @@ func (r *Rule) Value() edn.Value {
 // matches the whole namespace; an exact name takes precedence.
 type Rules map[string]Rule
 
-// For returns the rule for a name. If it returns false, access is denied.
+// For returns the rule for a name. It returns false if there is none; access is then denied.
 func (r Rules) For(name string) (Rule, bool) {
 	if rule, ok := r[name]; ok {
 		return rule, true

@@ -206,7 +206,7 @@ func (a Amounts) Exceeds(b Amounts, d Dimension) bool { return a.exceeds(b, d) }
 // Has reports whether the amount of a dimension is not zero.
 func (a Amounts) Has(d Dimension) bool { return a.has(d) }
 
-// Count returns the amount of a dimension other than USD.
+// Count returns the amount of a dimension other than USD, 0 for USD.
 func (a Amounts) Count(d Dimension) int64 {
 	if d < USD {
 		return a.n[d]
@@ -214,7 +214,8 @@ func (a Amounts) Count(d Dimension) int64 {
 	return 0
 }
 
-// AmountsOf is the inverse of Value. A missing or invalid amount counts as zero.
+// AmountsOf reads the map of Value. A missing or invalid amount counts as zero, also an amount of
+// USD that Value wrote as the text of a fraction.
 func AmountsOf(v edn.Value) Amounts {
 	var a Amounts
 	for _, d := range Dimensions() {
@@ -228,7 +229,7 @@ func AmountsOf(v edn.Value) Amounts {
 	return a
 }
 
-// Value returns a map from bare dimension to number, without zeros.
+// Value returns a map from the bare name of a dimension to its amount, without zeros.
 func (a Amounts) Value() edn.Value {
 	var m edn.MapBuilder
 	for _, d := range Dimensions() {

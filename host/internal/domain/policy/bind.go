@@ -28,7 +28,8 @@ type Rejection struct {
 	Reason string
 	// Why is the underlying error of an availability reason, else nil.
 	Why *contract.Error
-	// Detail is what the filter compared (missing effect, schema, tag).
+	// Detail is the value that did not fit: the intent, the result type, the effect, or the schema
+	// or kind of the capability. It is empty for tags and availability.
 	Detail string
 	// Denied is the error of Permits, nil if another filter rejected the
 	// candidate.
@@ -38,7 +39,8 @@ type Rejection struct {
 // Unavailable gives the reason why a matching capability cannot be used now.
 // The zero value means that it is available.
 type Unavailable struct {
-	// Reason is one of the last four filter reasons, "" if available.
+	// Reason is ReasonNotReady, ReasonQuarantined, ReasonBreaker or ReasonBudget, or "" if the
+	// capability is available.
 	Reason string
 	Why    *contract.Error
 }

@@ -44,8 +44,8 @@ type ScopeBudget struct {
 // DefaultSoft is the default of ScopeBudget.Soft.
 var DefaultSoft = edn.MustRead("0.8")
 
-// AtLeast reports whether calls of unknown price are permitted: every block
-// that limits money must permit them.
+// AtLeast reports whether calls of unknown price are permitted: a block permits them, and no block
+// that limits money forbids them.
 func (b *Budgets) AtLeast() bool {
 	if b == nil {
 		return false
@@ -67,7 +67,7 @@ func (b *Budgets) RefuseWorst() bool {
 	return b != nil && (b.Tenant.RefuseWorst || b.User.RefuseWorst || b.Run.RefuseWorst)
 }
 
-// Any reports whether there is any block.
+// Any reports whether any of the three blocks is defined.
 func (b *Budgets) Any() bool {
 	return b != nil && (b.Tenant.Written || b.User.Written || b.Run.Written)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Caller is a principal as rules see it.
+// Caller holds the properties of a principal that access rules use.
 type Caller struct {
 	Roles []string // qualified and without colon; a limit of the credential does not shorten it
 	// Narrow is the limit of the credential that the caller presented; nil: the credential

@@ -156,7 +156,8 @@ func (g *Grant) OnUnknown(in *registry.Intent, c *registry.Capability) string {
 	return careful[at]
 }
 
-// Admits reports whether any call may have the effect: the rules permit it, and its scope is enabled.
+// Admits reports whether any call of the caller may have the effect: the rules permit it, and its
+// scope is enabled.
 func (g *Grant) Admits(effect string) bool {
 	if _, _, ok := g.rule(effect); !ok {
 		return false

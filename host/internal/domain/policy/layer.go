@@ -47,7 +47,7 @@ type Val[T any] struct {
 	Origin Origin
 }
 
-// Of makes a written value.
+// Of returns a Val that is set to v.
 func Of[T any](v T, from Origin) Val[T] { return Val[T]{V: v, Set: true, Origin: from} }
 
 // Or returns the value, or d if it was not written.
@@ -173,7 +173,7 @@ type Requires struct {
 // Layer holds the policy values written in one place. Unwritten values are the
 // zero value; the zero Layer is the identity of Merge.
 type Layer struct {
-	// Candidates are capability ids in order; the nearest layer wins.
+	// Candidates are capability ids in order; the strongest layer that sets them wins.
 	Candidates Val[[]string]
 	// Fallbacks are appended to whatever candidates are used.
 	Fallbacks Names
@@ -183,7 +183,8 @@ type Layer struct {
 	// replay writes it.
 	Swap map[string]string
 
-	// SameCapMax and FallbackMax bound retries of one candidate and switches.
+	// SameCapMax bounds the retries of one candidate, FallbackMax the further candidates that are
+	// tried.
 	SameCapMax  Val[int]
 	FallbackMax Val[int]
 	// Backoff and MaxBackoff bound the delay between attempts of one candidate.
@@ -239,7 +240,7 @@ type Layer struct {
 
 	// Effects are the allowed effects; the sets of all layers intersect.
 	Effects Val[[]string]
-	// Scopes narrow these effects; the scopes of all layers meet.
+	// Scopes narrow these effects; those of all layers are combined with MeetAll.
 	Scopes   Scopes
 	Requires Requires
 	// Conflicts are the keys of Requires to which layers gave different
@@ -277,8 +278,9 @@ func FieldsOf(v edn.Value, from Origin) Fields {
 
 var kTemperature = edn.K("temperature")
 
-// SetBudget sets a budget as written. The temperature in it is an option, not a
-// limit: the nearest value wins, not the smallest.
+// SetBudget sets Budget to the limits of v, the :budget of a request or a node. A :temperature in v
+// sets Temperature instead: it is an option, not a limit, so the value of the strongest layer wins,
+// not the smallest.
 func (l *Layer) SetBudget(v edn.Value, from Origin) {
 	if t, ok := v.Get(kTemperature); ok {
 		l.Temperature = Of(t, from)

@@ -23,7 +23,8 @@ type Prior struct{ Passes, Fails float64 }
 type LearnedLayer struct {
 	Prior  Val[Prior]
 	Priors map[string]Prior // by capability, in place of Prior
-	// Explore is the share of decisions with a uniform first choice.
+	// Explore is the share of decisions, 0 to 1, that choose the first candidate uniformly at
+	// random.
 	Explore Val[float64]
 	// HalfLife is the age at which an outcome counts half.
 	HalfLife                  Val[time.Duration]
@@ -40,7 +41,7 @@ type Learned struct {
 	Bucket                             string
 }
 
-// Of returns the prior of a capability.
+// Of returns the prior of a capability: its entry in Priors, else Prior.
 func (l *Learned) Of(capID string) Prior {
 	if p, ok := l.Priors[capID]; ok {
 		return p
@@ -54,7 +55,7 @@ func (l *LearnedLayer) over(weak *LearnedLayer) *LearnedLayer {
 		return cmp.Or(l, weak)
 	}
 	priors := weak.Priors
-	if l.Prior.Set { // that of every capability
+	if l.Prior.Set { // it applies to every capability
 		priors = nil
 	}
 	out := &LearnedLayer{

@@ -129,7 +129,7 @@ func (l Limits) Exceeded(spent, want Amounts) (Dimension, bool) {
 	return 0, false
 }
 
-// Value returns a map from :max-dimension to number.
+// Value returns the limits as a map with keys such as :max-usd; unlimited dimensions are absent.
 func (l Limits) Value() edn.Value {
 	var m edn.MapBuilder
 	for _, d := range Dimensions() {

@@ -58,8 +58,8 @@ var AdminOperations = []string{
 	"admin/token-revoke", "admin/unlock-user",
 }
 
-// PluginOperations are the operations that plugins check: the host tells them
-// which of these the caller may do.
+// PluginOperations are the operations that plugins check themselves. The host sends with each call
+// those of them that the caller may do.
 var PluginOperations = []string{AdminWorkspaces}
 
 // ShippedOperationRules returns the default rules for operations, used where

@@ -8,7 +8,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// The strategies.
+// The strategies (ATT-004). Cascade tries the candidates one after another. Race starts several and
+// takes the first answer that passes. Hedge starts another one if an answer is late. Tournament
+// takes the best of several answers.
 const (
 	Cascade    = "cascade"
 	Race       = "race"
@@ -16,7 +18,7 @@ const (
 	Tournament = "tournament"
 )
 
-// The orderings.
+// The orderings of the candidates of a call.
 const (
 	Declared     = "declared"
 	QualityAware = "quality-aware"

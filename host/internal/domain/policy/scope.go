@@ -69,7 +69,8 @@ func meetBound(a, b effects.Bound) effects.Bound {
 	return effects.Bound{N: min(a.N, b.N), Set: true}
 }
 
-// meetWord returns the empty word for two different words.
+// meetWord returns the word that is set; if both are set and differ, the empty word, which is
+// narrower than either.
 func meetWord(a, b effects.Word) effects.Word {
 	switch {
 	case !a.Set:
@@ -152,7 +153,8 @@ type Scoped struct {
 // not narrowed. Scopes are immutable.
 type Scopes []Scoped
 
-// ScopesOf makes scopes; several scopes of one effect meet.
+// ScopesOf returns the scopes of a list in any order; several scopes of one effect are combined
+// with Meet.
 func ScopesOf(list ...Scoped) Scopes {
 	var out Scopes
 	for _, s := range list {

@@ -31,7 +31,7 @@ type Book struct {
 // (RTE-003).
 type RouterRules struct {
 	Capability, Intent map[string]string
-	IntentDefault      map[string]string // replace built-in names only
+	IntentDefault      map[string]string // used only in place of a built-in name
 }
 
 // Layers returns the layers of an intent and a role, in order, without absent
@@ -59,7 +59,9 @@ func (b *Book) RoleNames() []string {
 	return out
 }
 
-// The rules that determine a role, strongest first (RTE-003).
+// The rules that determine a role or a model key (RTE-003). RoleOf and ModelOf apply them in this
+// order: call, capability, capability in the router block, intent, intent in the router block,
+// default of the intent in the router block, built-in, default.
 const (
 	RuleCall       = "call" // request or node
 	RuleCapability = "capability"
@@ -76,7 +78,7 @@ const (
 	RuleRouterDefaultModel    = "router/intent-default-model-key"
 )
 
-// DefaultRole is the role of an intent without a configured or builtin role.
+// DefaultRole is the role of an intent without a configured or built-in role.
 const DefaultRole = "voice"
 
 // builtinRoles are the results of builtinRole.
@@ -200,8 +202,8 @@ func (b *Book) ModelOf(asked edn.Value, intent string, c *registry.Capability, i
 	return edn.Text(name), rule
 }
 
-// IsModelKey reports whether a text can be a model key: a name, or "provider/name" with
-// both parts.
+// IsModelKey reports whether a text can be a model key: a name, or "provider/name" with both parts,
+// of at most 256 bytes and without spaces.
 func IsModelKey(s string) bool {
 	if s == "" || len(s) > maxModelKey || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' }) {
 		return false

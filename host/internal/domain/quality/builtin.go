@@ -80,7 +80,8 @@ func finishOf(s Subject) string {
 	return finish
 }
 
-// CutShort reports whether the model of an answer stopped at its limit of tokens.
+// CutShort reports whether the model of an answer stopped at its limit of tokens. meta is the
+// :invoke/meta of the answer, out its :out.
 func CutShort(meta, out edn.Value) bool {
 	return finishOf(Subject{Meta: meta, Result: out}) == finishLength
 }

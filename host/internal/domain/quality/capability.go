@@ -9,9 +9,9 @@ import (
 // (GATE-009).
 var verdictKeys = [...]string{"ok?", "accepted?", "pass?", "legal?", "valid?", "applies?", "tests/pass?"}
 
-// CapabilityInput returns the `:input` of the call of a capability check: the
-// request's input, the answer and the check's parameters merged in this order,
-// plus the whole input and answer under their own keys.
+// CapabilityInput returns the `:input` of the call of a capability check: the request's input, the
+// answer and the check's parameters merged in this order, plus the whole request under
+// :check/request and the answer under :check/result.
 func CapabilityInput(c *Check, s Subject) edn.Value {
 	var b edn.MapBuilder
 	for _, part := range [...]edn.Value{s.Request.Key("input"), s.Result, c.Params} {
@@ -27,9 +27,9 @@ func CapabilityInput(c *Check, s Subject) edn.Value {
 	return b.Map()
 }
 
-// Interpret parses the answer (`:out`) of a capability check: a boolean, a
-// collection of findings, or a map whose first present verdict key decides.
-// Anything else is a check/error finding.
+// Interpret parses the answer (`:out`) of a capability check: a boolean, a collection of findings,
+// or a map whose first present verdict key decides. Anything else is a check/error finding. The
+// check registry.TestsPass also fails if the answer counts less than one test under :passed.
 func Interpret(c *Check, out edn.Value, s Subject) Outcome {
 	o := interpret(out)
 	if ran, counted := out.Key("passed").AsInt(); c.Name == registry.TestsPass && o.Pass && counted && ran < 1 {

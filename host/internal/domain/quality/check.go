@@ -14,7 +14,7 @@ import (
 // SchemaValid is the check that is always a must if the call has an out-schema.
 const SchemaValid = "schema-valid"
 
-// CheckError is the finding of a check that could not run (GATE-009, 010).
+// CheckError is the Code of the finding for a check that could not run (GATE-009, 010).
 const CheckError = "check/error"
 
 // Severity is the consequence of a failed check.
@@ -26,7 +26,7 @@ const (
 	Should
 )
 
-// String returns the name that records use.
+// String returns "must" or "should".
 func (s Severity) String() string {
 	if s == Must {
 		return "must"
@@ -42,8 +42,7 @@ func SeverityOf(name string) Severity {
 	return Should
 }
 
-// Tier orders checks by cost: the first tier with a failed must is the last
-// that runs.
+// Tier orders checks by cost. If a must of a tier fails, later tiers do not run.
 type Tier uint8
 
 // The tiers of EVAL-040.
@@ -145,19 +144,19 @@ type Outcome struct {
 	Findings      []Finding
 }
 
-// Passed is the outcome of a check without objections.
+// Passed returns the outcome of a check without objections.
 func Passed() Outcome { return Outcome{Pass: true} }
 
-// NotApplicable is the outcome of a check that does not apply to the subject;
-// note is the reason.
+// NotApplicable returns the outcome of a check that does not apply to the subject; note is the
+// reason.
 func NotApplicable(note string) Outcome {
 	return Outcome{Pass: true, NotApplicable: true, Findings: []Finding{{Message: note}}}
 }
 
-// Failed is the outcome of a check that objects.
+// Failed returns the outcome of a check that objects.
 func Failed(fs ...Finding) Outcome { return Outcome{Findings: fs} }
 
-// Errored is the outcome of a check that could not run.
+// Errored returns the outcome of a check that could not run: a failure with the code CheckError.
 func Errored(message string) Outcome {
 	return Failed(Finding{Code: CheckError, Message: message})
 }
@@ -260,9 +259,9 @@ type Set struct {
 // NewSet is NewSetIn with the built-in languages.
 func NewSet(checks ...Check) (*Set, error) { return NewSetIn(nil, checks...) }
 
-// NewSetIn joins the built-in checks with those of a configuration, which
-// replace built-ins of the same name. The built-in checks judge texts in the
-// given languages (nil: the built-in ones). A duplicate check is an error.
+// NewSetIn joins the built-in checks with those of a configuration, which replace built-ins of the
+// same name. The built-in checks judge texts in the given languages (nil: the built-in ones). The
+// error is for a check without a name, a duplicate one, or one of an unknown built-in.
 func NewSetIn(languages *text.Packs, checks ...Check) (*Set, error) {
 	s := &Set{byName: make(map[string]*Check), languages: languages}
 	for _, c := range Builtins(languages) {
@@ -299,7 +298,7 @@ func (s *Set) Languages() *text.Packs {
 	return s.languages
 }
 
-// Check returns the check with this name.
+// Check returns the check with this name; false if there is none.
 func (s *Set) Check(name string) (*Check, bool) {
 	c, ok := s.byName[name]
 	return c, ok
@@ -318,8 +317,8 @@ func (s *Set) Declarations() []registry.Check {
 	return out
 }
 
-// Gate is one check of a call. Check is nil for a judge and for an unknown
-// name, which always fails.
+// Gate is one check or judge of a call. Check is nil for a judge and for an unknown name; a gate
+// with an unknown name always fails.
 type Gate struct {
 	Name     string
 	Severity Severity
@@ -328,7 +327,7 @@ type Gate struct {
 	Judge string
 }
 
-// JudgeGate returns the gate of a judge. No check can have its name.
+// JudgeGate returns the gate of a judge. Its name is judge/NAME, which no check can have.
 func JudgeGate(name string, severity Severity) Gate {
 	return Gate{Name: "judge/" + name, Severity: severity, Judge: name}
 }
@@ -344,9 +343,9 @@ func (g *Gate) Tier() Tier {
 	return g.Check.Tier()
 }
 
-// Gates returns the checks of a call in the order in which they run: by tier,
-// musts before shoulds, by name. A name in both lists is must. With an
-// out-schema, schema-valid is always a must (GATE-007).
+// Gates returns the gates of the checks of a call in the order in which they run: by tier, musts
+// before shoulds, by name. A name in both lists is must. With an out-schema, schema-valid is always
+// a must (GATE-007).
 func (s *Set) Gates(must, should []string, schemaEffective bool) []Gate {
 	gates := make([]Gate, 0, len(must)+len(should)+1)
 	add := func(name string, sev Severity) {

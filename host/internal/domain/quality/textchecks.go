@@ -125,7 +125,7 @@ func (c *said) outcome(remarks []text.Remark) Outcome {
 	return Failed(fs...)
 }
 
-// characters counts a span in code points.
+// characters returns the start and the end of a span of s in code points.
 func characters(s string, span text.Span) [2]int {
 	begin := utf8.RuneCountInString(s[:span.Start])
 	return [2]int{begin, begin + utf8.RuneCountInString(span.In(s))}

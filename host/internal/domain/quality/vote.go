@@ -7,10 +7,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// JudgeFailed is the finding of a judge that gave no grade (JDG-005).
+// JudgeFailed is the Code of the finding for a judge that gave no grade (JDG-005).
 const JudgeFailed = "judge/failed"
 
-// LowGrade is the finding of a judge whose grade is too low.
+// LowGrade is the Code of the finding for a judge whose grade is too low.
 const LowGrade = "judge/low-score"
 
 // Ballot collects the grades of one judge for one answer (JDG-008). A sufficient first

@@ -31,8 +31,8 @@ type Intent struct {
 	// OnUnknown is the action for a call of class once whose outcome is unknown; empty: the
 	// value of the scopes of its effects.
 	OnUnknown string
-	// Cacheable permits answers from the cache. CacheScope says who shares a cached answer:
-	// one principal, one tenant, or all callers.
+	// Cacheable permits answers from the cache. CacheScope is the group of callers that share a
+	// cached answer: one principal, one tenant, or all.
 	Cacheable  bool
 	CacheScope string
 	// Quality overrides the quality settings of the capabilities.

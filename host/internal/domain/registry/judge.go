@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Judge declares who grades answers, by which rubric, and how far the grades
-// are trusted. It runs last among the gates of the intents that use it.
+// Judge declares how answers are graded: the intent that is called, the rubric, and the trust in
+// the grades. Its gate runs last among the gates of the intents that use it.
 type Judge struct {
 	// Name is how intents name the judge.
 	Name string
@@ -49,15 +49,15 @@ type Judge struct {
 // Scale returns the scale of the rubric, nil if there is no rubric.
 func (j *Judge) Scale() edn.Value { return j.Rubric.Key("scale") }
 
-// Task is what a judge grades. All fields but Sample, Seed and AllowSameFamily are maps or
-// nil.
+// Task holds the material that a judge grades. All fields but Sample, Seed and AllowSameFamily are
+// maps or nil.
 type Task struct {
 	// Call is the request and Result its answer. Done is the :done of the request, Env the
 	// :task/env of a labelled answer. If Other is set, the judge compares the two answers.
 	Call, Result, Done, Env, Other edn.Value
 	// Author describes the author of the result.
 	Author edn.Value
-	// Sample is the number of the question among several about one task.
+	// Sample is the number of this grade among those requested for one task, Seed its random seed.
 	Sample, Seed int64
 	// AllowSameFamily permits a model to judge answers of its own model family.
 	AllowSameFamily bool

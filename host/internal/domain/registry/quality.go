@@ -14,7 +14,7 @@ type Quality struct {
 	// MinPassRate is the minimum share of answers that pass their gates; 0 means no
 	// minimum. To recover, the share must exceed it by Hysteresis.
 	MinPassRate, Hysteresis Share
-	// Action is one of the actions.
+	// Action is one of the Action constants.
 	Action string
 	// SwapTo is the capability that replaces a swapped one; empty: the next
 	// edition of its plugin.

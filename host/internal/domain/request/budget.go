@@ -181,8 +181,8 @@ func negative(key, amount edn.Value) *contract.Fault {
 	return &f
 }
 
-// Value returns the budget as a map, each limit under its first name; unset limits are
-// absent.
+// Value returns the budget as a map, each limit under its key with the prefix max-; unset limits
+// are absent.
 func (b Budget) Value() edn.Value {
 	var m edn.MapBuilder
 	for _, key := range budgetKeys {
@@ -195,8 +195,8 @@ func (b Budget) Value() edn.Value {
 	return m.Map()
 }
 
-// Raises returns the first key, by name, under which b allows more than the
-// ceiling does, or "".
+// Raises returns the first key, by name, under which b allows more than the ceiling does, or "". A
+// limit that only one of them sets is not compared.
 func (b Budget) Raises(ceiling Budget) string {
 	for _, key := range budgetKeys {
 		if l := b.limit(key); l != nil && l.above(*ceiling.limit(key)) {

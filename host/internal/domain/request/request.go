@@ -12,9 +12,8 @@ import (
 // maxDeadlineMS bounds every time of a request, in milliseconds.
 const maxDeadlineMS = 86_400_000
 
-// Deadlines are the default deadlines of requests, and the longest deadline that a request
-// may set (RUN-006). A zero field has its default: two minutes, a quarter of an hour, a
-// day.
+// Deadlines are the default deadlines of requests, and the longest deadline that a request may set
+// (RUN-006). A zero field has its default: 2 minutes, 15 minutes, 24 hours.
 type Deadlines struct {
 	Usual    time.Duration // of a request whose caller waits
 	Accepted time.Duration // of one with :response/type :accepted

@@ -273,7 +273,8 @@ func (s *shape) reconcile(topCap, streams edn.Value, typed bool) {
 	}
 }
 
-// require reports the keys that are missing in the map m found under parent.
+// require reports the first of the keys that is missing in the map m found under parent. Another
+// kind of value is not reported.
 func (s *shape) require(m, parent edn.Value, keys ...edn.Value) {
 	if m.Kind() != edn.KindMap {
 		return

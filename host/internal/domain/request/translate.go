@@ -79,11 +79,11 @@ func Envelope(v edn.Value, trace string) edn.Value {
 	), trace)
 }
 
-// maxIntent is the maximum length in bytes of what IntentOf returns.
+// maxIntent is the maximum length in bytes of an intent that IntentOf returns.
 const maxIntent = 128
 
-// IntentOf returns the intent that a request names, in whatever form it came; empty if it names none,
-// if the name is not a keyword, or if it has more than 128 bytes.
+// IntentOf returns the intent that a request in the form of the contract or of version 0.3 names;
+// empty if it names none, if the name is not a keyword, or if it has more than 128 bytes.
 func IntentOf(v edn.Value) string {
 	named := v.Key("task").Key("intent")
 	if IsV03(v) {

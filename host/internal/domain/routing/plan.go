@@ -22,12 +22,12 @@ type PlanCheck struct {
 	nodes  int
 }
 
-// Check returns an error for a plan that has too many nodes or a node other than
-// call, let, emit or plan; that has a call with candidates from a slot, of a router,
-// of a capability that is not an accepted candidate of its intent, or beyond the
-// bounds of its intent (those of the act for its own intent, else those of the
-// configuration); or that emits something else than the answer of a call of the
-// act's own intent (RTE-005, RTE-006). c serves one call of Check.
+// Check returns a route/decide-failed error for a plan that has too many nodes or a node other than
+// call, let, emit or plan; that has a call with candidates from a slot, of a router, of a
+// capability that is not an accepted candidate of its intent, or beyond the bounds of its intent
+// (those of the act for its own intent, else those of the configuration); or that emits something
+// else than the answer of a call of the act's own intent (RTE-005, RTE-006). c serves one call of
+// Check.
 func (c *PlanCheck) Check(p *plan.Plan) *contract.Error {
 	if err := c.walk(p); err != nil {
 		return err

@@ -61,7 +61,7 @@ func (p Path) Apply(c Change, numbers []Number) Path {
 // Tail is the treatment of the turns after a changed one.
 type Tail string
 
-// The tails.
+// The tails: later turns are removed or kept.
 const (
 	Cut  Tail = "cut"  // they are removed from the path, because they answered something else
 	Keep Tail = "keep" // they stay and are marked as stale

@@ -37,9 +37,9 @@ type Delegated struct {
 	by    Call
 }
 
-// Delegate creates the conversation of a delegation, with the task as its first turn, or
-// returns the existing one of the same delegation. The conversation is archived, so that
-// lists omit it.
+// Delegate creates the conversation of a delegation, with the task as its first turn, or returns
+// the existing one of the same delegation. The conversation is archived, so that lists omit it. The
+// errors are those of :conversation/spawn, such as conversation/too-large for a depth above 3.
 func (s *Service) Delegate(ctx context.Context, d Delegation) (out Delegated, err *contract.Error) {
 	task, err := messagesOf(d.Input)
 	if err != nil {
@@ -77,9 +77,9 @@ func (s *Service) Delegate(ctx context.Context, d Delegation) (out Delegated, er
 }
 
 // Return commits the messages of the answer of the called agent to the conversation of the
-// delegation. It returns the response for the first agent, whose :out also has the text of
-// the last message and the id of the conversation. Repeating it commits nothing new. The
-// error is schema/invalid if the answer is not a map.
+// delegation. It returns the response for the first agent, whose :out also has the text of the last
+// message and the id of the conversation. Repeating it commits nothing new. The error is
+// schema/invalid if the answer is not a map, or one of :conversation/append.
 func (s *Service) Return(ctx context.Context, d Delegated, response edn.Value) (edn.Value, *contract.Error) {
 	out := response.Key("result").Key("out")
 	if !out.IsMap() {

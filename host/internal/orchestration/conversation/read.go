@@ -16,9 +16,9 @@ const (
 	history = 100 // commits
 )
 
-// get returns a conversation with its path, of the current or an earlier version: the whole
-// path, the last :window turns, or at most :limit turns after the turn :after. :messages? false
-// leaves out messages and drafts. With :turn/id it returns the alternatives of that turn instead.
+// get returns a conversation with its path, of the current or an earlier version: the whole path,
+// the last :window turns, or at most :limit turns after the turn :after. :messages? false leaves
+// out messages and drafts. With :turn/id it returns the alternatives of that turn instead.
 func (s *Service) get(ctx context.Context, c *Call) (out edn.Value, err *contract.Error) {
 	err = s.read(ctx, c, text(c.Input, keyID), func(st state) error {
 		b := st.value()
@@ -86,7 +86,8 @@ func (st state) pathInto(b *edn.MapBuilder, version int64, input edn.Value) erro
 	return nil
 }
 
-// part returns the positions in the path between which the turns are that an input asks for.
+// part returns the range [from, to) of the path that an input asks for: the last :window turns, or
+// with :after those after that turn; of these at most the first :limit. The error is that of Index.
 func part(path turns.Path, input edn.Value) (from, to int, err *contract.Error) {
 	to = len(path)
 	if n, ok := input.Key("window").AsInt(); ok && n >= 0 && n < int64(to) {

@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// AgentIntent is the intent of agents.
+// AgentIntent is the intent that agents serve.
 const AgentIntent = "agent/run"
 
 const modelIntent = "model/chat"
@@ -363,9 +363,11 @@ func (at *answerAt) turn() string {
 }
 
 // Resolve returns the input of an agent call. An input without a conversation is returned
-// unchanged. Otherwise the conversation must be one of the caller, and the input gets the
-// turn that the agent answers, which must be on the path (CNV-014). If it has no :messages,
-// it gets those of the conversation, of at most the last :window turns (CNV-013).
+// unchanged. Otherwise the conversation must be one of the caller, and the input gets the turn that
+// the agent answers, which must be on the path (CNV-014). If it has no :messages, it gets those of
+// the conversation, of at most the last :window turns (CNV-013). The errors include
+// conversation/not-found, conversation/turn-not-in-path, and conversation/invalid-message for a
+// conversation without messages.
 func (s *Service) Resolve(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	id := text(c.Input, keyID)
 	if id == "" {

@@ -70,7 +70,7 @@ type Summary struct {
 	At    time.Time
 }
 
-// Change is what Update stores. The zero Change stores nothing.
+// Change is a change of one conversation for Update to store. The zero Change stores nothing.
 type Change struct {
 	// Set is the conversation with its new version and number of turns; nil: unchanged.
 	// Commit is the commit of that version.
@@ -119,6 +119,7 @@ type Reader interface {
 	Commits(most int) ([]Commit, error)
 	// Drafts returns all drafts, oldest first.
 	Drafts() ([]Draft, error)
+	// Summaries returns all stored summaries, also those that do not fit the path any more.
 	Summaries() ([]Summary, error)
 	// Of returns a Reader of another conversation, in Update of the same state.
 	Of(id string) (Reader, error)
@@ -151,5 +152,5 @@ type Store interface {
 	Sweep(ctx context.Context) (Swept, error)
 }
 
-// Swept counts what Sweep deleted.
+// Swept counts the spans and contents that Sweep deleted.
 type Swept struct{ Spans, Contents int64 }

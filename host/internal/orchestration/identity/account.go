@@ -44,7 +44,7 @@ type Token struct {
 	Expires time.Time
 }
 
-// TokenKind says how a token is sent. A token that is sent in another way is rejected.
+// TokenKind is the way in which a token is sent. A token that is sent in another way is rejected.
 type TokenKind string
 
 // The kinds of tokens.
@@ -63,8 +63,8 @@ type Accounts struct {
 	Roles   []Role // by name
 }
 
-// Change is what Store.Update writes. Drop holds user ids, DropToken token ids and DropRole
-// role names.
+// Change is a change of the accounts for Store.Update to write. Drop holds user ids, DropToken
+// token ids and DropRole role names.
 type Change struct {
 	Put       []User // new and changed users
 	Drop      []string
@@ -126,7 +126,7 @@ type Settings struct {
 // Basic are the settings of logins with a password.
 type Basic struct {
 	Enabled  bool          // a request may carry login and password
-	Remember time.Duration // how long a verified login is accepted without hashing
+	Remember time.Duration // time for which a verified login is accepted without hashing
 	MinBytes int           // minimum length of a new password
 	// Memory, in KiB, and Time are the parameters of argon2id.
 	Memory, Time uint32

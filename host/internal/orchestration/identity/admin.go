@@ -126,7 +126,8 @@ func (set *Settings) grantable(roles []string, created []Role) *contract.Error {
 	return nil
 }
 
-// SetPassword changes the password of a user and deletes its browser and session tokens.
+// SetPassword changes the password of a user and deletes its browser and session tokens. The errors
+// include invalid-request for an unacceptable password, user/not-found and auth/busy.
 func (s *Service) SetPassword(ctx context.Context, set *Settings, who, password string) (User, *contract.Error) {
 	b, err := acceptable(password, set.Basic.MinBytes)
 	if err != nil {
@@ -156,7 +157,8 @@ func (s *Service) shutOut(ctx context.Context, set *Settings, who string, dry bo
 	return s.alterWith(ctx, set, who, dry, change, func(t *Token) bool { return t.Kind != ForPrograms })
 }
 
-// Forgive clears the counters of failed logins of an account, on this host only.
+// Forgive clears the counters of failed logins of an account, on this host only. The errors are
+// those of User.
 func (s *Service) Forgive(ctx context.Context, who string) (User, *contract.Error) {
 	u, err := s.User(ctx, who)
 	if err == nil {
@@ -311,8 +313,8 @@ func (set *Settings) knownIntents(names []string) *contract.Error {
 	return nil
 }
 
-// Tokens returns the tokens of a user, or all tokens if who is empty, newest first. Expired
-// tokens for programs are listed for 30 days.
+// Tokens returns the tokens of a user, or all tokens if who is empty, newest first. Expired tokens
+// for programs are listed for 30 days. The errors are those of User.
 func (s *Service) Tokens(ctx context.Context, who string) ([]Token, *contract.Error) {
 	d, err := s.current(ctx)
 	if err != nil {
@@ -331,9 +333,9 @@ func (s *Service) Tokens(ctx context.Context, who string) ([]Token, *contract.Er
 	return all, nil
 }
 
-// RevokeToken deletes the token with an id, or with a text that contains its id (see IDOf),
-// and returns it. With dry the change is checked, but not written. The error is not-found
-// if there is none.
+// RevokeToken deletes the token with an id, or with a text that contains its id (see IDOf), and
+// returns it. With dry the change is checked, but not written. The error is not-found if there is
+// none, or journal/unavailable.
 func (s *Service) RevokeToken(ctx context.Context, id string, dry bool) (t Token, err *contract.Error) {
 	if known, ok := IDOf(id); ok {
 		id = known

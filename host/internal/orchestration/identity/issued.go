@@ -60,7 +60,7 @@ func (s *Service) Bearer(ctx context.Context, set *Settings, text string) (Princ
 	}
 	claimed, ok := claimedIssuer(text)
 	if !ok {
-		return s.Token(ctx, set, text) // its error says what a token looks like
+		return s.Token(ctx, set, text) // its error describes the form of a token
 	}
 	i := slices.IndexFunc(set.Issuers, func(by Issuer) bool { return by.URL == claimed })
 	if i < 0 {

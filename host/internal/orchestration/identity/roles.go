@@ -34,7 +34,8 @@ func (a *Accounts) withIncluded(roles []string) []string {
 	return roles
 }
 
-// Roles returns the created roles, sorted by name. The slice must not be changed.
+// Roles returns the created roles, sorted by name. The slice must not be changed. The error is
+// auth/busy if the store cannot be read.
 func (s *Service) Roles(ctx context.Context) ([]Role, *contract.Error) {
 	d, err := s.current(ctx)
 	if err != nil {
@@ -46,10 +47,10 @@ func (s *Service) Roles(ctx context.Context) ([]Role, *contract.Error) {
 // RolesOf returns the roles of a user (see Accounts.RolesOf).
 func (s *Service) RolesOf(set *Settings, u *User) []string { return s.now.Load().RolesOf(set, u) }
 
-// CreateRole creates a role. The error is role/in-use for the name of a role that exists, and
-// for one that users or tokens still have from an earlier configuration: they would get the
-// roles that the new role includes. The other errors are role/invalid-role, user/unknown-role and
-// user/invalid-role.
+// CreateRole creates a role. The error is role/in-use for the name of a role that exists, and for
+// one that users or tokens still have from an earlier configuration: they would get the roles that
+// the new role includes. The other errors are role/invalid-role, user/unknown-role,
+// user/invalid-role and journal/unavailable.
 func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, *contract.Error) {
 	r.Includes, r.Created = sorted(r.Includes), time.Now().UTC().Truncate(time.Millisecond)
 	short := strings.TrimPrefix(r.Name, "role/")
@@ -79,9 +80,9 @@ func (s *Service) CreateRole(ctx context.Context, set *Settings, r Role) (Role, 
 	return r, err
 }
 
-// DeleteRole deletes a created role and returns it. The errors are role/in-use if a user or
-// token has it, role/not-found, and role/invalid-role for a role of the configuration. With
-// dry the change is checked, but not written.
+// DeleteRole deletes a created role and returns it. The errors are role/in-use if a user or token
+// has it, role/not-found, role/invalid-role for a role of the configuration, and
+// journal/unavailable. With dry the change is checked, but not written.
 func (s *Service) DeleteRole(ctx context.Context, set *Settings, name string, dry bool) (out Role, err *contract.Error) {
 	err = s.update(ctx, dry, func(a *Accounts) (Change, *contract.Error) {
 		i := slices.IndexFunc(a.Roles, func(r Role) bool { return r.Name == name })

@@ -35,7 +35,7 @@ type Service struct {
 	verified remembered
 }
 
-// directory is the accounts in memory, indexed. It is immutable.
+// directory holds the accounts in memory with indexes. It is immutable.
 type directory struct {
 	Accounts
 	read   time.Time
@@ -64,7 +64,8 @@ func (d *directory) principal(set *Settings, u *User) Principal {
 	return Principal{Name: u.ID, Type: u.Type, Login: u.Login, Tenant: u.Tenant, Roles: t.byUser[u.ID]}
 }
 
-// Open returns a service with the accounts of a store.
+// Open returns a service with the accounts of a store. The error is that of the store, or of the
+// source of random numbers.
 func Open(ctx context.Context, store Store) (*Service, error) {
 	s := &Service{store: store, random: rand.Reader, hashes: newHashes(), failed: newAttempts()}
 	s.verified.byKey = map[[sha256.Size]byte]time.Time{}
@@ -107,7 +108,8 @@ func (s *Service) readAll(ctx context.Context, at time.Time) (*directory, error)
 	return d, nil
 }
 
-// current returns the accounts, at most freshFor old.
+// current returns the accounts; with a shared store they are at most freshFor old. The error is
+// auth/busy if they cannot be read.
 func (s *Service) current(ctx context.Context) (*directory, *contract.Error) {
 	d := s.now.Load()
 	if !s.store.Shared() || time.Since(d.read) < freshFor {
@@ -286,8 +288,8 @@ func (s *Service) hash(ctx context.Context, set *Settings, password []byte) (tex
 	return text, err
 }
 
-// update changes the accounts and reloads them, or with dry only calls change. Each change
-// also deletes expired tokens.
+// update changes the accounts and reloads them, or with dry only calls change. Each change also
+// deletes expired tokens. The error is that of change, or journal/unavailable.
 func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (Change, *contract.Error)) *contract.Error {
 	decide := func(a Accounts) (Change, error) {
 		c, refused := change(&a)
@@ -325,7 +327,7 @@ func (s *Service) update(ctx context.Context, dry bool, change func(*Accounts) (
 	return asContract(err)
 }
 
-// keepExpired is how long an expired token for programs is still listed.
+// keepExpired is the time for which an expired token for programs is still listed.
 const keepExpired = 30 * 24 * time.Hour
 
 func asContract(err error) *contract.Error {
@@ -345,7 +347,7 @@ func asContract(err error) *contract.Error {
 type remembered struct {
 	key   [sha256.Size]byte
 	mu    sync.Mutex
-	byKey map[[sha256.Size]byte]time.Time // until when
+	byKey map[[sha256.Size]byte]time.Time // expiry
 }
 
 const maxRemembered = 1024

@@ -118,10 +118,11 @@ func (s *Service) extend(ctx context.Context, id string, until time.Time, by tim
 	})
 }
 
-// OpenSession creates the token of a session and deletes its earlier one. The caller must
-// own the session. It returns the text of the token, of which only a hash is stored, and
-// its expiry. The error is auth/not-configured if session tokens are disabled, or
-// auth/forbidden for a caller without an account.
+// OpenSession creates the token of a session and deletes its earlier one. The caller must own the
+// session. It returns the text of the token, of which only a hash is stored, and its expiry. The
+// errors include auth/not-configured if session tokens are disabled, auth/forbidden for a caller
+// without an account, auth/unauthorized if the user was locked or its credential deleted meanwhile,
+// and journal/unavailable.
 func (s *Service) OpenSession(ctx context.Context, set *Settings, p *Principal, session string) (string, time.Time, *contract.Error) {
 	switch {
 	case len(set.Sessions.Operations) == 0:
@@ -148,7 +149,7 @@ func (s *Service) OpenSession(ctx context.Context, set *Settings, p *Principal, 
 	return text, t.Expires, err
 }
 
-// CloseSession deletes the token of a session, if there is one.
+// CloseSession deletes the token of a session, if there is one. The error is journal/unavailable.
 func (s *Service) CloseSession(ctx context.Context, session string) *contract.Error {
 	return s.update(ctx, false, func(a *Accounts) (Change, *contract.Error) {
 		return Change{DropToken: ofSession(a, session)}, nil
@@ -168,8 +169,9 @@ func ofSession(a *Accounts, session string) (ids []string) {
 // the oldest one.
 const maxBrowsers = 32
 
-// LogIn creates a browser token for a user that was identified by password, and returns its
-// text and its expiry.
+// LogIn creates a browser token for a user that was identified by password, and returns its text
+// and its expiry. The errors include auth/unauthorized if the user was locked meanwhile, and
+// journal/unavailable.
 func (s *Service) LogIn(ctx context.Context, set *Settings, p *Principal) (string, time.Time, *contract.Error) {
 	t := Token{Kind: ForBrowser, Owner: p.Name}
 	text, err := s.issue(ctx, &t, set.BrowserTTL, func(a *Accounts, c *Change) *contract.Error {
@@ -196,7 +198,7 @@ func (s *Service) Browser(ctx context.Context, set *Settings, text string) (Prin
 	return p, err
 }
 
-// LogOut deletes the token of a principal.
+// LogOut deletes the token of a principal. The error is journal/unavailable.
 func (s *Service) LogOut(ctx context.Context, p *Principal) *contract.Error {
 	return s.update(ctx, false, func(*Accounts) (Change, *contract.Error) {
 		return Change{DropToken: []string{p.Token}}, nil

@@ -104,6 +104,8 @@ func (c *column[T]) fault(x *T) bool {
 	return wanted && !has || has && !wanted && c.exactly
 }
 
+// always makes a column that is present in every record. bad, which may be nil, reports an invalid
+// value.
 func always[T any](key, schema string, put func(x *T) edn.Value, bad func(x *T) bool) column[T] {
 	return column[T]{key: key, schema: schema, put: put, bad: bad}
 }
@@ -119,7 +121,7 @@ func field[T, F any](c column[T], at func(x *T) *F, parse func(v edn.Value) (F, 
 	return c
 }
 
-// text is a name or sentence that is not empty.
+// text makes a column for a string; the empty string is absent.
 func text[T any](key string, at func(x *T) *string) column[T] {
 	return field(column[T]{
 		key: key, schema: tStr,
@@ -128,13 +130,14 @@ func text[T any](key string, at func(x *T) *string) column[T] {
 	}, at, edn.Value.AsString)
 }
 
+// keyword makes a column for the name of a keyword; the empty name is absent.
 func keyword[T any](key string, at func(x *T) *string) column[T] {
 	c := field(text(key, at), at, edn.Value.AsKeyword)
 	c.schema, c.put = tKw, func(x *T) edn.Value { return Keyword(*at(x)) }
 	return c
 }
 
-// enum is a keyword out of a list.
+// enum makes a column for a keyword out of a list.
 func enum[T any](key string, at func(x *T) *string, names ...string) column[T] {
 	c := keyword(key, at)
 	c.schema = "[:enum :" + strings.Join(names, " :") + "]"
@@ -142,21 +145,21 @@ func enum[T any](key string, at func(x *T) *string, names ...string) column[T] {
 	return c
 }
 
-// hash is a canonical hash.
+// hash makes a column for a canonical hash.
 func hash[T any](key string, at func(x *T) *string) column[T] {
 	c := text(key, at)
 	c.schema, c.bad, c.covers = tHash, func(x *T) bool { return !isHash(*at(x)) }, true
 	return c
 }
 
-// reference is the hash of a value that is stored with the record.
+// reference makes a column for the hash of a value that is stored with the record.
 func reference[T any](key string, at func(x *T) *Ref) column[T] {
 	c := fingerprint(key, at)
 	c.ref = at
 	return c
 }
 
-// fingerprint is the hash of a value that is not stored.
+// fingerprint makes a column for the hash of a value that is not stored.
 func fingerprint[T any](key string, at func(x *T) *Ref) column[T] {
 	return column[T]{
 		key: key, schema: tHash,
@@ -170,7 +173,7 @@ func fingerprint[T any](key string, at func(x *T) *Ref) column[T] {
 	}
 }
 
-// ordinal is a number from 1; 0 means absent.
+// ordinal makes a column for a number from 1; 0 is absent.
 func ordinal[T any](key string, at func(x *T) *int) column[T] {
 	return field(column[T]{
 		key: key, schema: tOrdinal,
@@ -179,7 +182,7 @@ func ordinal[T any](key string, at func(x *T) *int) column[T] {
 	}, at, asInt)
 }
 
-// number is any integer.
+// number makes a column for any integer.
 func number[T any](key string, at func(x *T) *int) column[T] {
 	return field(always(key, tInt, func(x *T) edn.Value { return edn.Int(int64(*at(x))) }, nil), at, asInt)
 }
@@ -189,14 +192,14 @@ func asInt(v edn.Value) (int, bool) {
 	return int(n), ok
 }
 
-// count is a number from 0.
+// count makes a column for a number from 0.
 func count[T any](key string, at func(x *T) *int) column[T] {
 	c := number(key, at)
 	c.schema, c.bad = tCount, func(x *T) bool { return *at(x) < 0 }
 	return c
 }
 
-// duration is a duration in milliseconds; a negative one is written as 0.
+// duration makes a column for a duration in milliseconds; a negative one is written as 0.
 func duration[T any](key string, at func(x *T) *time.Duration) column[T] {
 	c := always(key, tCount, func(x *T) edn.Value { return edn.Int(max(0, at(x).Milliseconds())) }, nil)
 	return field(c, at, func(v edn.Value) (time.Duration, bool) {
@@ -205,16 +208,17 @@ func duration[T any](key string, at func(x *T) *time.Duration) column[T] {
 	})
 }
 
-// spent is a duration that is absent if it is below a millisecond.
+// spent makes a column for a duration that is absent if it is below a millisecond.
 func spent[T any](key, when string, at func(x *T) *time.Duration) column[T] {
 	return duration(key, at).only(when, func(x *T) bool { return *at(x) >= time.Millisecond })
 }
 
+// flag makes a column for a boolean that is always present.
 func flag[T any](key string, at func(x *T) *bool) column[T] {
 	return field(always(key, tBool, func(x *T) edn.Value { return edn.Bool(*at(x)) }, nil), at, edn.Value.AsBool)
 }
 
-// mark is a flag that is present only if it is set.
+// mark makes a column that is present, with value, only if the Go field is true.
 func mark[T any](key, when string, value bool, at func(x *T) *bool) column[T] {
 	return field(column[T]{
 		key: key, schema: "[:enum " + edn.Bool(value).String() + "]", when: when,
@@ -226,13 +230,13 @@ func mark[T any](key, when string, value bool, at func(x *T) *bool) column[T] {
 	})
 }
 
-// amounts are counts and money by dimension; nil is none.
+// amounts makes a column for counts and money by dimension; nil is written as an empty map.
 func amounts[T any](key string, at func(x *T) *edn.Value) column[T] {
 	return field(always(key, tAmount, func(x *T) edn.Value { return orEmpty(*at(x)) },
 		func(x *T) bool { return !isAmount(*at(x)) }), at, anything)
 }
 
-// mapping is a map; nil is an empty one.
+// mapping makes a column for a map; nil is written as an empty map.
 func mapping[T any](key string, at func(x *T) *edn.Value) column[T] {
 	return field(always(key, tMap, func(x *T) edn.Value { return orEmpty(*at(x)) },
 		func(x *T) bool { return !isMapOrNone(*at(x)) }), at, anything)
@@ -240,7 +244,7 @@ func mapping[T any](key string, at func(x *T) *edn.Value) column[T] {
 
 func anything(v edn.Value) (edn.Value, bool) { return v, true }
 
-// value is data; nil is absent.
+// value makes a column for any value that good accepts; nil is absent.
 func value[T any](key, schema string, at func(x *T) *edn.Value, good func(edn.Value) bool) column[T] {
 	return field(column[T]{
 		key: key, schema: schema,
@@ -250,7 +254,7 @@ func value[T any](key, schema string, at func(x *T) *edn.Value, good func(edn.Va
 	}, at, anything)
 }
 
-// list is a vector; good checks its elements and may be nil.
+// list makes a column for a vector. good checks its elements; nil accepts all.
 func list[T, E any](
 	key, schema string, at func(x *T) *[]E, encode func(E) edn.Value, parse func(edn.Value) (E, bool), good func(E) bool,
 ) column[T] {
@@ -300,7 +304,7 @@ func keywords[T any](key string, at func(x *T) *[]string) column[T] {
 	return field(c, at, func(v edn.Value) ([]string, bool) { return elements(v, edn.KindSet, edn.Value.AsKeyword) })
 }
 
-// decisions are decisions about operations, each with its rule and reason.
+// decisions makes the column for decisions about operations, each with its rule and reason.
 func decisions[T any](at func(x *T) *[]edn.Value) column[T] {
 	return list("access", `[:vector [:map [:what :any] [:rule :any] [:reason :any]]]`, at, same, anything, isDecision)
 }
@@ -333,7 +337,7 @@ func failure[T any](key string, at func(x *T) **contract.Error) column[T] {
 	})
 }
 
-// ofError is a column that repeats the key name of an error. It is written and not read.
+// ofError makes a column that repeats the key name of an error. It is written and not read.
 func ofError[T any](key, name string, at func(x *T) **contract.Error) column[T] {
 	c := failure(key, at)
 	c.schema, c.put, c.take = tKw, func(x *T) edn.Value { return (*at(x)).Value().Key(name) }, nil

@@ -67,7 +67,7 @@ type Place struct {
 	Failed    *NodeFailed
 	Plan      *PlanResolved // the newest
 	Resolved  *NodeResolved // the newest
-	First     *NodeResolved // the oldest since the node was last made to run anew
+	First     *NodeResolved // the oldest since the place was last forgotten (see forget)
 	Attempts  []*Tried      // in the order of their start
 	// Decided is the decision about a request of a plugin to the host; nil: none. Diverges
 	// is set if a decision permits the requests of the call to differ from the recorded

@@ -38,7 +38,7 @@ type View uint8
 // The views of a stream.
 const (
 	// ViewEvents are the events of plugins and candidates: states of processes, breakers, swaps,
-	// quality. It has no record of the audit trail, which another operation permits.
+	// quality. The audit trail is not part of it, because reading that needs another operation.
 	ViewEvents View = iota
 	// ViewAudit is the audit trail: actions with their principals (TEL-002).
 	ViewAudit
@@ -70,16 +70,16 @@ type HostPage struct {
 	More    bool   // the limit was reached; more records may be available
 }
 
-// HostAfter returns the records of a view after a cursor, at most limit of them. An
-// empty cursor is a negative HostQuery.After. Without a later record it blocks until one
-// is appended or ctx is done; it then returns an empty page without error. Errors are
+// HostAfter returns the records of a view after a cursor, at most limit of them. An empty cursor is
+// a negative HostQuery.After. Without a later record it blocks until one is appended. If ctx is
+// done before that, it returns an empty page with a cursor, and no error. Errors are
 // stream/bad-cursor, stream/cursor-ahead, stream/gone and those of the stream.
 func HostAfter(ctx context.Context, s HostStream, v View, cursor string, limit int) (HostPage, *contract.Error) {
 	after, err := parseHostCursor(cursor)
 	if err != nil {
 		return HostPage{}, err
 	}
-	// The end of ctx ends the waiting, not a read that can be answered.
+	// ctx limits only the wait for new records; a read of stored ones is completed.
 	reading := context.WithoutCancel(ctx)
 	for {
 		more := s.More()

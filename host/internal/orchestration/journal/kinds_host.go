@@ -189,7 +189,7 @@ const (
 )
 
 // AuthEvent records a login, a request that was denied, or one that was permitted to reach objects
-// of others.
+// of other callers.
 type AuthEvent struct {
 	Event     string
 	User      string
@@ -303,13 +303,13 @@ var configReloaded = kindOf(KindConfigReloaded, false,
 	list("actions", tMaps, func(x *ConfigReloaded) *[]edn.Value { return &x.Actions }, same, anything, isMap),
 )
 
-// access has the decisions by which an action was permitted or denied (AUTH-013). Records of earlier
-// versions have none.
+// access makes the column for the decisions by which an action was permitted or denied (AUTH-013).
+// Records of earlier versions have none.
 func access[T any](at func(x *T) *[]edn.Value) column[T] {
 	return decisions(at).only("an operation was decided", func(x *T) bool { return len(*at(x)) > 0 })
 }
 
-// names is a set of strings.
+// names makes a column for a set of strings.
 func names[T any](key string, at func(x *T) *[]string) column[T] {
 	c := always(key, `[:set :string]`, func(x *T) edn.Value {
 		all := make([]edn.Value, len(*at(x)))

@@ -61,7 +61,7 @@ var interruptAnswered = kindOf(KindInterruptAnswered, true,
 	reference("answer", func(x *InterruptAnswered) *Ref { return &x.Answer }).optional("a person or a default gave one"),
 )
 
-// Interrupt is an interrupt that waits for its answer.
+// Interrupt is an open question of a run to a person.
 type Interrupt struct {
 	Record // with the body *InterruptOpened
 	CapID  string
@@ -99,7 +99,7 @@ func OpenInterrupts(records []Record) []Interrupt {
 	return open
 }
 
-// Value returns the interrupt for people who answer it.
+// Value returns the interrupt as the map that is shown to the people who may answer it.
 func (i Interrupt) Value() edn.Value {
 	o := i.Body.(*InterruptOpened)
 	var b edn.MapBuilder

@@ -11,7 +11,7 @@ import (
 // strict replay creates no run and needs no mode.
 const ReplayFill = "fill"
 
-// RunAccepted starts a run: caller, request and configuration.
+// RunAccepted is the first record of a run: its caller, request and configuration.
 type RunAccepted struct {
 	Principal     string
 	PrincipalType string
@@ -106,7 +106,7 @@ var runStarted = kindOf(KindRunStarted, false,
 const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
-	ResumedLease   = "lease"   // another host lost its lease on the run; why is unknown
+	ResumedLease   = "lease"   // another host lost its lease on the run, for an unknown reason
 	// ResumedDecision: it was suspended or had failed, and a caller continued it.
 	ResumedDecision = "decision"
 	ResumedKey      = "key"   // it had failed, and a request with its idempotency key continued it
@@ -166,7 +166,7 @@ type RunResumed struct {
 	TraceParent string
 }
 
-// Reopens reports whether the resume reopens a failed run: only then it has a deadline.
+// Reopens reports whether the resume reopens a failed run: only then does it have a deadline.
 func (x *RunResumed) Reopens() bool { return !x.DeadlineAt.IsZero() }
 
 func (x *RunResumed) retries() bool { return x.Why == ResumedRetry }
@@ -283,8 +283,8 @@ type RunFinished struct {
 	Latency  time.Duration
 	Totals   edn.Value // {:operations {..} :attempts {..}}
 	Err      *contract.Error
-	// Cache says how the run used the cache of answers; empty: its intent is not
-	// cacheable. CacheRun is the run that gave the answer of a hit.
+	// Cache is one of the Cache constants; empty: the intent of the run is not cacheable. CacheRun
+	// is the run that gave the answer of a hit.
 	Cache, CacheRun string
 	// SessionID is the session to which the run adds SessionTurns, a vector of maps with
 	// :role and :text; empty: none. A store that keeps sessions adds them in the transaction

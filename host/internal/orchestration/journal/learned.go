@@ -36,7 +36,7 @@ const learnedSpec = `[:map {:closed true} [:counts [:vector [:map {:closed true}
 	`[:propensity [:number {:min 0 :max 1}]] [:seed {:optional true} ` + tHash + `] [:bucket {:optional true} :string] ` +
 	`[:cold? {:optional true} [:enum true]]]`
 
-// learned is the column of a decision; nil is absent.
+// learned makes the column for a decision of learned dispatch; nil is absent.
 func learned[T any](key string, at func(x *T) **Learned) column[T] {
 	return field(column[T]{
 		key: key, schema: learnedSpec,
@@ -71,7 +71,7 @@ func (l *Learned) Value() edn.Value {
 	return b.Map()
 }
 
-// rounded is a number with a number of decimals.
+// rounded returns v as a decimal with the given number of places.
 func rounded(v float64, decimals int) edn.Value {
 	out, err := edn.ParseDecimal(strconv.FormatFloat(v, 'f', decimals, 64))
 	if err != nil {

@@ -59,7 +59,7 @@ func (m *Mask) Learn(s *schema.Schema, v edn.Value) {
 		return
 	}
 	s.Replace(v, schema.Secret, func(path []edn.Value, found edn.Value) edn.Value {
-		keys := []edn.Value{edn.K("input"), edn.K("out")} // of the places of a whole value
+		keys := []edn.Value{edn.K("input"), edn.K("out")} // the keys of a whole value
 		if len(path) > 0 {
 			keys = path[len(path)-1:]
 		}
@@ -228,7 +228,7 @@ func (m *Mask) Record(rec Record) (Record, error) {
 			out = out.Assoc(key, edn.Text(hash))
 			continue
 		}
-		// Fields that are text or errors stay what they are.
+		// Fields that are text or errors keep their type: a secret in them is replaced by text.
 		name, _ := key.AsKeyword()
 		if masked := m.mask(v, v.Kind() != edn.KindString && name != "error"); !edn.Equal(masked, v) {
 			out = out.Assoc(key, masked)

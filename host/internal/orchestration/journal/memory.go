@@ -50,8 +50,8 @@ var (
 	_ Opener  = (*Memory)(nil)
 )
 
-// Observer is called with every record, in the order of its run, once cursors return it.
-// Observe must not block. past returns the present records of the run, for a run that an
+// Observer is called with every record, in the order of Seq within a run, once cursors return the
+// record. Observe must not block. past returns the records of the run so far, for a run that an
 // earlier process began; it may be nil.
 type Observer interface {
 	Observe(rec Record, past func() []Record)
@@ -253,8 +253,8 @@ func (r *run) wake() {
 	}
 }
 
-// Records returns the present records of a run. The caller may append to the
-// slice, but not change its elements. The error is nil.
+// Records returns the present records of a run. The caller may append to the slice, but not change
+// its elements. The error is always nil.
 func (m *Memory) Records(id string) ([]Record, error) {
 	m.mu.Lock()
 	r := m.runs[id]

@@ -27,7 +27,7 @@ type Record struct {
 // Body is the content of one kind of record. Only this package can define
 // kinds, so every kind is in the table.
 type Body interface {
-	// Kind names the record.
+	// Kind returns the kind of the record.
 	Kind() Kind
 	// describe returns the description of the kind.
 	describe() description
@@ -203,7 +203,7 @@ func Keyword(name string) edn.Value {
 	return k
 }
 
-// put has helpers that omit absent keys.
+// put adds keys to a map and omits those without a value.
 type put struct{ b *edn.MapBuilder }
 
 func (p put) kw(key, name string) {

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/schema"
 )
 
-// Version is the value of :v. A change of the table below needs a new version.
+// Version is the value of :v. A change of the columns of a kind needs a new version.
 const Version = 1
 
 // Kind names a kind of record, without the leading colon.
@@ -84,7 +84,7 @@ var descriptions = []description{
 	actFinished, authEvent, sessionAction, adminAction, configReloaded, pluginTransition,
 }
 
-// byKind finds the description of a kind; kinds are their rows for documentation.
+// byKind maps a kind to its description; kinds are the rows of the documentation.
 var (
 	byKind = make(map[Kind]description, len(descriptions))
 	kinds  = rows()

@@ -270,9 +270,8 @@ func (a Account) Totals() edn.Value {
 // Executed reports whether any attempt of the run was dispatched.
 func (a Account) Executed() bool { return len(a.view.attempts) > 0 }
 
-// Quality returns the :quality of a run whose answer is not that of one call: all must
-// gates passed, and the lowest score of the committed nodes. It is nil if no node has a
-// score.
+// Quality returns the :quality of a run whose answer is not that of one call: :must-pass? true, and
+// as :score the lowest score of the committed nodes. It is nil if no node has a score.
 func Quality(records []Record) edn.Value {
 	var lowest Score
 	for _, rec := range records {

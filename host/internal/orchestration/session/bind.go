@@ -54,9 +54,9 @@ func (w Warning) Value() edn.Value {
 	return b.Map()
 }
 
-// Left returns the warning about a binding that is left out for a reason. If the binding
-// is required, it returns an error instead: of with the detail var, or invalid-request
-// if of is nil.
+// Left returns the warning about a binding that is left out for a reason. If the binding is
+// required, it returns an error instead: the argument of with the detail :var, or invalid-request
+// if that is nil.
 func (b Binding) Left(reason string, of *contract.Error) (Warning, *contract.Error) {
 	if b.Required {
 		if of == nil {

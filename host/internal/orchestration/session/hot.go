@@ -20,6 +20,7 @@ const (
 	ByIdleTTL
 )
 
+// String returns the name of the cause in answers: caller, manager/hot-limit or manager/idle-ttl.
 func (by FrozenBy) String() string {
 	return [...]string{"caller", "manager/hot-limit", "manager/idle-ttl"}[by]
 }
@@ -91,10 +92,10 @@ func (s *Service) Count(ctx context.Context) (hot, warm int, err *contract.Error
 // for them. Sessions in use stay hot. Cool continues after a failure: cooled are the
 // sessions that were frozen, err is one of the failures.
 //
-// With a shared store, Rules.MaxHot is the limit of the sessions with runs on this host.
-// Another session may be in use on another host, which writes that to the store within
-// Rules.IdleTTL; it is frozen after twice that time without an access. The plugins of this
-// host are also told about sessions that another host has frozen or deleted.
+// With a shared store, Rules.MaxHot is the limit of the sessions with runs on this host. Another
+// session may be in use on another host, which writes that to the store within Rules.IdleTTL; it is
+// frozen after twice that time without an access. Cool also stops the model servers on this host
+// for sessions that another host has frozen or deleted.
 func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Error) {
 	hot, failure := s.store.Hot(ctx)
 	if failure != nil {
@@ -133,7 +134,7 @@ func (s *Service) Cool(ctx context.Context) (cooled []Cooled, err *contract.Erro
 		}
 		done, failure := s.freezeUnused(ctx, candidate, by)
 		switch {
-		case failure != nil: // the others are frozen all the same
+		case failure != nil: // continue with the others
 			err = failure
 		case done:
 			if ours(candidate.ID) {

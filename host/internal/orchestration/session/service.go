@@ -45,8 +45,8 @@ type Service struct {
 	accessed map[string]time.Time // not yet in the store
 	inUse    map[string]int       // runs by session
 	grown    map[string]struct{}  // sessions whose runs ended since the last Summarize
-	// own are, if the store is shared, the sessions with a run on this host since its plugins
-	// were told to quit.
+	// own holds, if the store is shared, the sessions that have had a run on this host since the
+	// model servers for them were last stopped.
 	own map[string]struct{}
 }
 
@@ -67,8 +67,8 @@ func New(store Store, rules Rules, plugins Plugins, now func() time.Time) *Servi
 	return s
 }
 
-// Share notes that other hosts use the store, too. It must be called before the first
-// operation. The runs of the other hosts are not known here, see Cool.
+// Share declares that other hosts use the store, too. It must be called before the first operation.
+// The service does not see the runs of the other hosts; see Cool.
 func (s *Service) Share() { s.shared = true }
 
 // Configure sets the rules of later operations.
@@ -226,9 +226,9 @@ func (s *Service) set(ctx context.Context, who Caller, ref Ref, doing string, no
 	})
 }
 
-// Delete deletes a session with its variables and turns, stops the model servers that
-// plugins run for it, and returns its last state. If a plugin fails to stop them, the
-// session is deleted nevertheless and the error is returned.
+// Delete deletes a session with its variables and turns, stops the model servers that plugins run
+// for it, and returns its last state. If a plugin fails to stop them, the session is deleted
+// nevertheless and the error is returned. Other errors are those of Thaw.
 func (s *Service) Delete(ctx context.Context, who Caller, ref Ref) (Session, *contract.Error) {
 	var last Session
 	_, err := s.update(ctx, who, ref, "delete session", func(st Stored, _ time.Time) (Change, *contract.Error) {
@@ -262,8 +262,8 @@ func (s *Service) Get(ctx context.Context, who Caller, id string) (Session, *con
 	return found, nil
 }
 
-// Owner returns the principal of a session, which does not count as an access; empty if the session
-// does not exist. The error is session/invalid-id or session/store-unavailable.
+// Owner returns the principal of a session; empty if the session does not exist. It does not count
+// as an access. The error is session/invalid-id or session/store-unavailable.
 func (s *Service) Owner(ctx context.Context, id string) (string, *contract.Error) {
 	if err := checkID(id); err != nil {
 		return "", err
@@ -278,9 +278,10 @@ func (s *Service) Owner(ctx context.Context, id string) (string, *contract.Error
 // maxList is the maximum number of sessions that one List returns.
 const maxList = 200
 
-// List returns sessions with an id after the given one, ordered by id: those of the
-// caller, or of all principals if who.Any is set. next is the value of after for the
-// next page; empty if there are no more. The limit is at most maxList; 0 means maxList.
+// List returns sessions with an id after the given one, ordered by id: those of the caller, or of
+// all principals if who.Any is set. next is the value of after for the next page; empty if there
+// are no more. The limit is at most maxList; 0 means maxList. The error is
+// session/store-unavailable.
 func (s *Service) List(ctx context.Context, who Caller, after string, limit int) (page []Session, next string, err *contract.Error) {
 	if limit <= 0 || limit > maxList {
 		limit = maxList
@@ -297,8 +298,8 @@ func (s *Service) List(ctx context.Context, who Caller, after string, limit int)
 	return page, next, failed("list sessions", failure)
 }
 
-// Turns returns the turns of a session that its summary does not cover and that fit
-// into the window of the rules, oldest first, and whether earlier ones were cut.
+// Turns returns the turns of a session that its summary does not cover and that fit into the window
+// of the rules, oldest first, and whether earlier ones were cut. The errors are those of Get.
 func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Turn, cut bool, err *contract.Error) {
 	of, err := s.Get(ctx, who, id)
 	if err != nil {
@@ -310,8 +311,8 @@ func (s *Service) Turns(ctx context.Context, who Caller, id string) (turns []Tur
 	return turns, cut, failed("read session "+id, failure)
 }
 
-// Append adds the turns of a run to a session. It does nothing if the session does not
-// exist any more; see Appended.
+// Append adds the turns of a run to a session. It does nothing if the session does not exist any
+// more; see Appended. The error is session/store-unavailable.
 func (s *Service) Append(ctx context.Context, to Identity, turns []Turn) *contract.Error {
 	return failed("append to session "+to.ID, s.store.Update(ctx, to.ID, func(st Stored) (Change, error) {
 		return Appended(st, to, turns, s.clock()), nil
@@ -328,10 +329,10 @@ func Appended(st Stored, to Identity, turns []Turn, now time.Time) Change {
 	return Change{Session: &after, Turns: turns}
 }
 
-// Vars returns the named variables of a session, ordered by key, and the session.
-// Without keys it returns all variables that the policy permits to read; a named
-// variable that it does not permit is an error. Missing and expired variables are left
-// out. The variables are read after the session and may be newer than its version.
+// Vars returns the named variables of a session, ordered by key, and the session. Without keys it
+// returns all variables that the policy permits to read; a named variable that it does not permit
+// is an error. Missing and expired variables are left out. The variables are read after the session
+// and may be newer than its version. Other errors are those of Get.
 func (s *Service) Vars(ctx context.Context, who Caller, ref Ref, keys []string) (Session, []Var, *contract.Error) {
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)
@@ -348,8 +349,10 @@ func (s *Service) Vars(ctx context.Context, who Caller, ref Ref, keys []string) 
 	return of, vars, failed("read session "+ref.ID, failure)
 }
 
-// Put writes all variables or none. A ttl of 0 selects the default of their classes. If the
-// rules refuse variables, the error lists all of them.
+// Put writes all variables or none. A ttl of 0 selects the default of their classes. If the rules
+// refuse variables, the error has the type of the first check that failed (a type in session.vars)
+// and lists all refused variables. Other errors are session/invalid-id, session/not-found,
+// session/version-conflict and session/store-unavailable.
 func (s *Service) Put(ctx context.Context, who Caller, ref Ref, vars map[string]edn.Value, ttl time.Duration) (Session, *contract.Error) {
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)
@@ -365,8 +368,8 @@ func (s *Service) Put(ctx context.Context, who Caller, ref Ref, vars map[string]
 	})
 }
 
-// Drop deletes all named variables or none; without keys all variables of the session.
-// It returns the keys of those that existed. A refused variable is an error, as in Put.
+// Drop deletes all named variables or none; without keys all variables of the session. It returns
+// the keys of those that existed. The errors are those of Put.
 func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) (of Session, dropped []string, err *contract.Error) {
 	rules := s.rules.Load()
 	a := rules.Policy.Effective(ref.Operation, ref.Intent)
@@ -394,7 +397,7 @@ func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) 
 // once in Rules.IdleTTL.
 func (s *Service) Upkeep(ctx context.Context) (int, *contract.Error) {
 	s.mu.Lock()
-	if s.shared { // other hosts see in this way that the session is in use
+	if s.shared { // so that other hosts see that the session is in use
 		for id := range s.inUse {
 			s.accessed[id] = s.clock()
 		}
@@ -412,7 +415,7 @@ func (s *Service) Upkeep(ctx context.Context) (int, *contract.Error) {
 	return n, failed("delete expired session variables", err)
 }
 
-// keepAccessed puts access times that could not be written back for the next Upkeep.
+// keepAccessed keeps access times that could not be written, for the next Upkeep.
 func (s *Service) keepAccessed(accessed map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

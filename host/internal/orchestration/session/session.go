@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Session is a session without its variables and turns. Times have milliseconds.
+// Session is a session without its variables and turns. Times have millisecond precision.
 type Session struct {
 	ID, Owner string
 	// Version counts the updates, from 1.
@@ -22,7 +22,8 @@ type Session struct {
 	Accessed time.Time
 	FrozenAt time.Time
 	ThawedAt time.Time // zero: never
-	// Notes is a map with any of the keys of NoteKeys.
+	// Notes is a map with any of the keys of NoteKeys, and the key by which the session records how
+	// many turns the summary covers.
 	Notes edn.Value
 }
 
@@ -187,8 +188,8 @@ func (s Session) frozen(now time.Time, by FrozenBy) Session {
 	return s
 }
 
-// equal reports whether a change from s to o is not an update: both are equal in Frozen
-// and Notes.
+// equal reports whether s and o have equal Frozen and Notes. A change between equal sessions is not
+// an update.
 func (s Session) equal(o Session) bool {
 	return s.Frozen == o.Frozen && s.Notes.Equal(o.Notes)
 }

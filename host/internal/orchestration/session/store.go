@@ -22,12 +22,12 @@ type Store interface {
 	Hot(ctx context.Context) ([]Session, error)
 	// Count returns the number of sessions.
 	Count(ctx context.Context) (int, error)
-	// Vars returns the named variables of a session, all without names, ordered by
-	// key. They include expired ones.
+	// Vars returns the variables of a session with these keys, or all if no key is given, ordered
+	// by key. They include expired ones.
 	Vars(ctx context.Context, id string, keys ...string) ([]Var, error)
 	// Turns returns the last turns of a session, at most the number most, oldest first.
 	Turns(ctx context.Context, id string, most int) ([]Turn, error)
-	// Purge deletes the variables of all sessions that expired at a time, and returns
+	// Purge deletes the variables of all sessions that have expired at the time at, and returns
 	// their number.
 	Purge(ctx context.Context, at time.Time) (int, error)
 	// Touch sets the access times of sessions by their id. A time before the stored one is

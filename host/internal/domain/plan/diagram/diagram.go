@@ -19,7 +19,7 @@ type Diagram struct {
 	Edges []Edge
 }
 
-// Node is a box.
+// Node is one node of the plan, drawn as a box.
 type Node struct {
 	ID string
 	// Op is the operation without colon. Of is the intent of a call or the id
@@ -74,7 +74,8 @@ func Of(prog *plan.Program, env plan.Env) *Diagram {
 	return d
 }
 
-// implied reports whether a node also waits for another one through a third.
+// implied returns a function that reports whether node to waits for node from also through a third
+// node.
 func implied(g *plan.Graph) func(from, to int) bool {
 	before := make([][]bool, g.Len())
 	return func(from, to int) bool {

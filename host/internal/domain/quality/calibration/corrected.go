@@ -18,11 +18,11 @@ func (e Estimate) Value() edn.Value {
 // rounds is the number of bootstrap rounds of an interval.
 const rounds = 1000
 
-// Corrected estimates the share of good answers if the judge passed passed of of answers.
-// It corrects for the errors of the judge (JDG-010). The interval accounts for the sampling
-// of the answers and of the anchors; equal arguments give equal intervals. ok is false if
-// there are no answers, or if the judge is no better than chance: then the share that
-// passed contains no information.
+// Corrected estimates the share of good answers among those that a judge has graded: of is their
+// number, passed the number of those that it passed. It corrects for the errors of the judge
+// (JDG-010). The interval accounts for the sampling of the answers and of the anchors; equal
+// arguments give equal intervals. ok is false if there are no answers, or if the judge is no better
+// than chance: then the share that passed contains no information.
 func (r Record) Corrected(passed, of int, seed uint64) (e Estimate, ok bool) {
 	if of <= 0 || passed < 0 || passed > of || r.Good == 0 || r.Bad == 0 || r.Sensitivity+r.Specificity <= 1 {
 		return Estimate{}, false

@@ -24,8 +24,8 @@ const (
 	sigmas      = 3
 )
 
-// Faults returns the biases that the figures show, in the order of the names in Fault; nil
-// if there are none. drift is the accepted loss of kappa.
+// Faults returns the biases that the figures show, in the order of the names in Fault; nil if there
+// are none. drift is the limit for Drifted.
 func (r Record) Faults(drift float64) []Fault {
 	var out []Fault
 	add := func(name, format string, args ...any) {

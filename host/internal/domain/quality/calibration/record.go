@@ -119,9 +119,9 @@ func (m Measured) Known() bool { return m.Of > 0 }
 // Hash returns the hash by which verdicts refer to the record.
 func (r Record) Hash() string { return edn.Hash(r.Value()) }
 
-// Since appends the previous record to Course. If judge, capability, anchors and ScoreMin
-// are the same, the kappa of the first calibration stays the baseline, so that gradual
-// drift is noticed too. before may be nil.
+// Since appends the previous record to Course. If judge key, capability, anchors and ScoreMin are
+// the same, the kappa of the first calibration stays the baseline, so that gradual drift is noticed
+// too. before may be nil.
 func (r Record) Since(before *Record) Record {
 	r = r.Anew(before)
 	if before == nil || before.Anchors != r.Anchors || before.Key != r.Key || before.Capability != r.Capability ||

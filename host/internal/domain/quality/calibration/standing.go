@@ -96,8 +96,8 @@ func (r *Record) byChance() float64 {
 	return math.Sqrt(chance / (n * (1 - chance)))
 }
 
-// Other reports whether the record belongs to another capability than the one that the
-// judge names.
+// Other reports whether the record belongs to another capability than the one that the judge names.
+// It is false if the judge names none.
 func (r *Record) Other(j *registry.Judge) bool {
 	return j.Capability != "" && r.Capability != j.Capability
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/fermenthq/ferment/host/internal/domain/registry"
 )
 
-// Weight is what the grades of a judge count for, as its calibration allows
-// (JDG-005, JDG-011). The zero value is that of a judge that was never
+// Weight holds what the calibration of a judge permits: whether it is called, and whether its
+// grades can reject an answer (JDG-005, JDG-011). The zero value is that of a judge that was never
 // calibrated.
 type Weight struct {
 	// Standing is empty or Uncalibrated without a calibration.
@@ -17,7 +17,8 @@ type Weight struct {
 	// CapID is the calibrated capability. Key identifies everything else that
 	// determines grades besides task and answer. Empty means unknown.
 	CapID, Key string
-	// Reason is why a drifted or worthless judge is not called.
+	// Reason is the reason why a drifted or worthless judge is not called; empty for other
+	// standings.
 	Reason string
 }
 
@@ -38,12 +39,12 @@ func (r *Record) Weight(j *registry.Judge, now time.Time) Weight {
 	return w
 }
 
-// Drift returns why the calibrated capability must not be called, or "" if it
-// may be.
+// Drift returns the reason why the calibrated capability of a drifted judge must not be called;
+// empty for any other judge.
 func (w Weight) Drift() string { return w.reason(Drifted) }
 
-// Worthless returns why no capability is called as this judge, or "" if they
-// are.
+// Worthless returns the reason why a worthless judge must not be called, whatever its capability;
+// empty for any other judge.
 func (w Weight) Worthless() string { return w.reason(Worthless) }
 
 func (w Weight) reason(s Standing) string {

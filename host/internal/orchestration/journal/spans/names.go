@@ -5,7 +5,8 @@ package spans
 // here and nowhere else.
 const Conventions = "1.41.0"
 
-// Attributes and events of the conventions.
+// Attributes, events and their values: those of the conventions (error, gen_ai), and those of this
+// project (ferment).
 const (
 	AttrError             = "error.type"
 	attrOperationName     = "gen_ai.operation.name"
@@ -56,7 +57,7 @@ const (
 	attrResponse          = "ferment.response"
 )
 
-// Metrics of the conventions, and their attributes.
+// Metrics of the conventions, and the attributes of metrics.
 const (
 	MetricTokens    = "gen_ai.client.token.usage"
 	MetricModelTime = "gen_ai.client.operation.duration"

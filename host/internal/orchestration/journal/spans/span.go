@@ -74,12 +74,14 @@ type Sink interface {
 	Event(e *Event)
 }
 
-// RunContext returns the context of the span of a run in one of its epochs.
+// RunContext returns the context of the span of a run in one of its epochs. It ignores the trace
+// context of the caller, whose trace id the spans of epoch 1 have; see CallContext.
 func RunContext(run string, epoch int) Context {
 	return Context{Trace: traceOf(run, epoch), Span: runSpan(run, epoch)}
 }
 
-// AttemptContext returns the context of the span of an attempt.
+// AttemptContext returns the context of the span of an attempt. Like RunContext, it ignores the
+// trace context of the caller.
 func AttemptContext(run string, epoch int, path edn.Value, attempt int) Context {
 	return Context{Trace: traceOf(run, epoch), Span: attemptSpan(run, epoch, path, attempt)}
 }

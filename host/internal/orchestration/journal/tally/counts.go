@@ -18,7 +18,7 @@ const (
 	ActErrors                   // error type of acts that did not complete
 	Operations                  // intent or tool, outcome: committed, kept, failed, canceled
 	Attempts                    // capability, intent or tool, outcome
-	ParseFailures               // attempts whose answer was not what the schema or format says
+	ParseFailures               // attempts whose answer does not fit its schema or format
 	Retries                     // further attempts on the same candidate
 	Fallbacks                   // attempts on another candidate than the one before
 	Verdicts                    // gate, severity, verdict: pass, fail, error
@@ -82,8 +82,8 @@ type Counts struct {
 	series map[Name]int
 }
 
-// admit returns the key under which k is counted: k, or one with the labels Other if its
-// name has too many series. known tells that k is counted already.
+// admit returns the key under which k is counted: k, or one with the labels Other if its name has
+// too many series. known reports whether k is counted already.
 func (c *Counts) admit(k Key, known bool) Key {
 	if known || k.Labels[0] == Other {
 		return k

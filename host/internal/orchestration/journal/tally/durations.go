@@ -17,7 +17,7 @@ type Durations struct {
 const (
 	exactBits   = 5
 	exactMillis = 1 << exactBits
-	slotBits    = 4 // slots per power of two, as bits
+	slotBits    = 4 // log2 of the slots per power of two
 )
 
 // slotOf returns the slot of a duration.

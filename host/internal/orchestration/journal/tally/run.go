@@ -224,8 +224,8 @@ func (r *Run) start(rec journal.Record, b *journal.AttemptStarted, to counter) {
 	o.attempts = append(o.attempts, &attempt{AttemptStarted: b})
 }
 
-// attempt returns the newest attempt with a number, nil if there is none. The end
-// of an attempt may follow the end of its operation.
+// attempt returns the operation at the path of a record and its newest attempt with a number; both
+// are nil if there is no such attempt. The end of an attempt may follow the end of its operation.
 func (r *Run) attempt(rec journal.Record, number int) (*operation, *attempt) {
 	o := r.nodes[rec.Path.String()]
 	if o == nil {

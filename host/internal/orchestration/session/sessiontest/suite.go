@@ -42,7 +42,7 @@ func Suite(t *testing.T, open func(t *testing.T) session.Store) {
 	}
 }
 
-// life: what each operation does to the fields of a session (SES-001, SES-002).
+// life: the effect of each operation on the fields of a session (SES-001, SES-002).
 func life(t *testing.T, store session.Store) {
 	ctx, clock := context.Background(), &Clock{At: Start}
 	s := session.New(store, session.Permissive(), nil, clock.Now)
@@ -108,7 +108,7 @@ func life(t *testing.T, store session.Store) {
 	assert.Nil(t, err)
 }
 
-// writers: 16 writers that repeat what conflicts lose no update (SES-004).
+// writers: 16 concurrent writers that retry after a conflict lose no update (SES-004).
 func writers(t *testing.T, store session.Store) {
 	const each = 10
 	ctx, ref := context.Background(), session.Ref{ID: "s"}
@@ -190,7 +190,7 @@ func lifetime(t *testing.T, store session.Store) {
 	assert.Len(t, stored, 2, "a write deletes what has expired")
 }
 
-// turns: appended turns open the session and are cut at borders (SES-002, SES-016).
+// turns: appended turns thaw the session, and the window cuts between turns (SES-002, SES-016).
 func turns(t *testing.T, store session.Store) {
 	ctx, clock := context.Background(), &Clock{At: Start}
 	s := session.New(store, session.Permissive(), nil, clock.Now)
@@ -267,8 +267,8 @@ func reusedID(t *testing.T, store session.Store) {
 	assert.True(t, of.Notes.Key("summary").IsNil())
 }
 
-// notes: the notes of a session have a limit in all; a write that leaves them as they
-// are is not refused for it (SES-001).
+// notes: the total size of the notes of a session is limited; a write that does not change them is
+// accepted (SES-001).
 func notes(t *testing.T, store session.Store) {
 	ctx := context.Background()
 	s := session.New(store, session.Permissive(), nil, (&Clock{At: Start}).Now)
@@ -291,8 +291,7 @@ func notes(t *testing.T, store session.Store) {
 	assert.True(t, of.Value().HasKey("session/summary"))
 }
 
-// pages: a list has pages in the order of ids, and only what is the caller's
-// (SES-021).
+// pages: a list has pages in the order of ids, with only the sessions of the caller (SES-021).
 func pages(t *testing.T, store session.Store) {
 	ctx := context.Background()
 	s := session.New(store, session.Permissive(), nil, (&Clock{At: Start}).Now)
@@ -323,7 +322,7 @@ func pages(t *testing.T, store session.Store) {
 	assert.NotContains(t, err.Hint, "another id")
 }
 
-// access: reading changes the access time alone, and that later (SES-002).
+// access: a read changes only the access time, which is written later (SES-002).
 func access(t *testing.T, store session.Store) {
 	ctx, clock := context.Background(), &Clock{At: Start}
 	s := session.New(store, session.Permissive(), nil, clock.Now)
@@ -344,8 +343,8 @@ func access(t *testing.T, store session.Store) {
 	assert.Equal(t, made, stored)
 }
 
-// allOrNothing: a change that fails writes nothing, and one of a canceled caller is
-// a failure of the store (SES-021).
+// allOrNothing: a change that fails writes nothing; with a canceled context the error is
+// session/store-unavailable (SES-021).
 func allOrNothing(t *testing.T, store session.Store) {
 	ctx := context.Background()
 	s := session.New(store, session.Permissive(), nil, (&Clock{At: Start}).Now)
@@ -363,8 +362,8 @@ func allOrNothing(t *testing.T, store session.Store) {
 	assert.Equal(t, int64(1), of.Version)
 }
 
-// hot: sessions that are not used are frozen, the least recently used ones first,
-// those with a run never; what plugins run for them is stopped (SES-020).
+// hot: sessions that are not used are frozen, the least recently used ones first, those with a run
+// never; the model servers that plugins run for frozen sessions are stopped (SES-020).
 func hot(t *testing.T, store session.Store) {
 	const note = `{:meta {:kept 1}}`
 	ctx, clock := context.Background(), &Clock{At: Start}

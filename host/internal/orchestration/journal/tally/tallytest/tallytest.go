@@ -106,7 +106,7 @@ func (s *Stream) operation(id string, path edn.Value) (failed bool) {
 	s.put(id, path, &journal.NodeResolved{Op: "call", Intent: "a/asked"})
 	capID, anyMust, lastMust := "", false, false
 	for n := range rapid.IntRange(0, 4).Draw(s.t, "attempts") {
-		if n > 0 && rapid.IntRange(0, 4).Draw(s.t, "cut") == 0 { // the host ends and another one goes on
+		if n > 0 && rapid.IntRange(0, 4).Draw(s.t, "cut") == 0 { // crash and resume by another host
 			s.epoch[id]++
 			s.put(id, edn.Nil(), &journal.RunResumed{Host: "h", Boot: "2", Why: journal.ResumedCrash})
 			s.put(id, path, &journal.NodeResolved{Op: "call", Intent: "a/asked"})
@@ -159,7 +159,7 @@ func (s *Stream) outcome(id string, path edn.Value, number int) (must bool) {
 	switch rapid.IntRange(0, 2).Draw(s.t, "how the cost is known") {
 	case 0:
 		end.Usage = edn.MustMap(edn.K("cost-usd"), usd)
-		defer s.put(id, path, settled) // says the same again
+		defer s.put(id, path, settled) // the same cost again
 	case 1:
 		s.put(id, path, settled)
 	case 2:
