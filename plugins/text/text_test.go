@@ -15,13 +15,6 @@ import (
 
 func TestMain(m *testing.M) { sdktest.Main(m, newPlugin()) }
 
-// CONF-007: the plugin passes its profiles.
-func TestConformance(t *testing.T) {
-	o := sdktest.Samples(t, "conformance.edn")
-	o.Config = sdktest.Value(t, "conformance.config.edn")
-	sdktest.Conform(t, newPlugin(), o)
-}
-
 // EMB-003: sentences of the source, in order, with their places.
 func TestSummarize(t *testing.T) {
 	p := sdktest.Serve(t, newPlugin())
