@@ -135,6 +135,18 @@ func TestHTTPAsShown(t *testing.T) {
 	assert.Regexp(t, `(?m)^\{"error":\{.*"type":"invalid-request"`, out)
 }
 
+// TEL-002, TEL-003, as the page on telemetry shows it to an operator: one act is one in the
+// metrics and in the statistics, and the audit trail has who did what.
+func TestTelemetryAsShown(t *testing.T) {
+	out := onFreePort(t, "docs/telemetry.md", "7182")
+	assert.Contains(t, out, `ferment_acts_total{intent="chess/best-move",status="completed"} 1`+"\n")
+	assert.Regexp(t, `(?m)^chess/best-move +1 +1 `, out)
+	assert.Regexp(t, `(?m)^plugin +debug$`, out)
+	for _, action := range []string{"act/finished", "admin/create-user", "admin/token-create", "admin/log-level"} {
+		assert.Regexp(t, `(?m)^\d+ \S+ \S+ uid/\d+ +`+action+` +ok `, out)
+	}
+}
+
 // WS-027, WS-140, as the README shows it, on a copy of this repository: the scan has every file, each file and
 // directory of the examples gets a frame, the frame of a directory lists its entries, that of a Go file has its outline,
 // and the report counts them all.
