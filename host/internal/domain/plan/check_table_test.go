@@ -27,6 +27,8 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :cal :as :x} {:op :emit :input :x}`, []string{`1:15: error CHECK-010 unknown op :cal in [:nodes 0 :op]; nearest is :call`}},
 		{`{:op :emit :inputt 1}`, []string{`1:21: error CHECK-010 unknown key :inputt in [:nodes 0]; nearest is :input`}},
 		{`{:op :emit :input 1 "op" 2}`, []string{`1:30: error CHECK-010 unknown key "op" in [:nodes 0]; nearest is :op`}},
+		{`{:op :call :intnt/zzz :text/respond :input {:prompt "p"}}`, []string{`1:21: error CHECK-010 unknown key :intnt/zzz in [:nodes 0]`}},
+		{`{:op :let :zzzz 1 :as :x} {:op :emit :input :x}`, []string{`1:20: error CHECK-010 unknown key :zzzz in [:nodes 0]`}},
 		{`{:op :let :value 1 :intent :x/y}`, []string{`1:29: error CHECK-010 unknown key :intent in [:nodes 0]`}},
 		// The input under the misspelt key is not reported as missing too.
 		{`{:op :call :intent :text/respond :inputs {:prompt "p"}}`, []string{
@@ -416,6 +418,10 @@ func TestCheckPlanKeys(t *testing.T) {
 		{`{:nodes [] :mod :strict}`, `1:12: error CHECK-010 unknown key :mod in the plan; nearest is :mode`},
 		{`{:nodes [] :mode :eager}`, `1:18: error CHECK-015 wanted :strict, :lazy or :hybrid, got :eager, in [:mode]`},
 		{`{:nodes [] :id 7}`, `1:16: error CHECK-015 wanted a string or a keyword, got 7, in [:id]`},
+		{`{:bindings [1] :nodes [{:op :emit :input {:slot/id :x}}]}`, `1:12: error CHECK-015 wanted a map, got [1], in [:bindings]`},
+		// A binding fills :x, so the reader of it does not wait for the later writer.
+		{`{:bindings {:x 1} :nodes [{:op :let :value [{:slot/id :x} {:slot/id :q}] :as :a} {:op :let :value {:slot/id :x} :as :q} {:op :let :value {:slot/id :a} :as :x} {:op :emit :input {:slot/id :x}}]}`,
+			`1:59: error CHECK-018 slot :q is filled later, by node 1 at 1:113; move the let or use :slot/default`},
 		{`{:nodes [] :bindings [1]}`, `1:22: error CHECK-015 wanted a map, got [1], in [:bindings]`},
 		{`{:nodes [] :bindings {"x" 1}}`, `1:27: error CHECK-015 wanted a keyword as the name of a binding, got "x", in [:bindings "x"]`},
 		{`{:nodes [] :max-parallel 0}`, `1:26: error CHECK-015 wanted an integer from 1 to 64, got 0, in [:max-parallel]`},

@@ -59,7 +59,10 @@ func TestSamplesInDocuments(t *testing.T) {
 				assert.Empty(t, view.Format("sample.hcl", []byte(text)).Diff())
 				_, ds := configtest.LoadWith(t, text, nil, nil)
 				for _, d := range ds {
-					assert.Contains(t, []string{"config/plugin-unknown", "config/unused", "config/overridden", "config/secret-missing", "config/dangling-reference"}, d.Type, d.Text())
+					assert.Contains(t, []string{"config/plugin-unknown", "config/unused", "config/overridden", "config/secret-missing", "config/dangling-reference", "config/missing"}, d.Type, d.Text())
+					if d.Type == "config/missing" {
+						assert.Contains(t, d.Message, `file "tls/`, "only the certificates of the reader are missing")
+					}
 				}
 			})
 		}

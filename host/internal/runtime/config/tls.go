@@ -158,35 +158,43 @@ func (l *loader) checkTime(s *decode.Section, t *TLS, leaf *x509.Certificate) {
 // readTLSFile reads one of the two files. It follows symbolic links, which tools
 // that renew certificates use for the current one.
 func (l *loader) readTLSFile(s *decode.Section, attr, path string, private bool) ([]byte, error) {
-	refuse := func(typ, what, hint string) error {
+	report := func(typ, message, hint, nearest string) error {
 		l.report.Add(diag.Diagnostic{
 			Type:    typ,
-			Message: fmt.Sprintf("%s in http, tls: file %s %s", attr, diag.Quote(l.named(path)), what),
+			Message: attr + " in http, tls: " + message,
 			Range:   s.Attrs[attr].At,
 			Path:    s.PathOf(attr),
 			Hint:    hint,
+			Nearest: nearest,
 		})
 		return errReported
+	}
+	refuse := func(typ, what, hint string) error {
+		return report(typ, fmt.Sprintf("file %s %s", diag.Quote(l.named(path)), what), hint, "")
+	}
+	unreadable := func(err error) error {
+		e := disk.Unreadable(l.named(path), path, err)
+		return report("config/missing", e.Message, e.Hint, e.Nearest)
 	}
 	info, err := disk.Regular(os.Stat(path))
 	switch {
 	case errors.As(err, new(disk.IrregularError)):
-		return nil, refuse("config/type", err.Error(), "")
+		return nil, refuse("config/type", err.Error(), "name a PEM file")
 	case err != nil:
-		return nil, refuse("config/missing", "cannot be read: "+disk.Cause(err), "")
+		return nil, unreadable(err)
 	case info.Size() > MaxTLSFile:
-		return nil, refuse("config/limit", "is larger than "+language.FormatBytes(MaxTLSFile), "")
+		return nil, refuse("config/limit", "is larger than "+language.FormatBytes(MaxTLSFile), "name a PEM file with certificates or a key alone")
 	case private && info.Mode().Perm()&0o007 != 0:
 		return nil, refuse("config/range", "may be read by others", "chmod o= it")
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, refuse("config/missing", "cannot be read: "+disk.Cause(err), "")
+		return nil, unreadable(err)
 	}
 	defer func() { _ = f.Close() }()
 	text, err := io.ReadAll(io.LimitReader(f, MaxTLSFile))
 	if err != nil {
-		return nil, refuse("config/missing", "cannot be read: "+disk.Cause(err), "")
+		return nil, unreadable(err)
 	}
 	return text, nil
 }

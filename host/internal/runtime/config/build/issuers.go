@@ -62,10 +62,11 @@ func (b *builder) empty(s *decode.Section, attrs ...string) {
 	for _, attr := range attrs {
 		if s.Written(attr) && !s.Unread(attr) && s.Text(attr) == "" {
 			b.Report.Add(diag.Diagnostic{
-				Type:    "config/range",
-				Message: s.Node.Title() + ": " + attr + " is empty",
-				Range:   s.Attrs[attr].At,
-				Path:    s.PathOf(attr),
+				Type:     "config/range",
+				Message:  s.Node.Title() + ": " + attr + " is empty",
+				Range:    s.Attrs[attr].At,
+				Path:     s.PathOf(attr),
+				Expected: edn.Text("a text that is not empty"),
 			})
 		}
 	}

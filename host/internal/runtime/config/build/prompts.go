@@ -196,6 +196,7 @@ func (w *writer) pieces(path []string, v decode.Value) []fragmentText {
 			Message: "fragments include each other: " + strings.Join(ring, " -> "),
 			Range:   w.fragments[ring[0]].At,
 			Path:    []string{"prompts", "fragments", ring[0]},
+			Hint:    "remove one of these fragments from another",
 		}
 		for _, member := range ring[1 : len(ring)-1] {
 			d.Related = append(d.Related,
@@ -223,10 +224,6 @@ func (b *builder) promptless(s *decode.Section, book *prompt.Book) {
 	for _, block := range []string{"intent", "capability"} {
 		for _, x := range b.All(block) {
 			if role := x.Text("role"); x.Written("role") && book.Roles[role] == nil {
-				hint := "write one: prompts { roles = { " + decode.SpellKey(role) + " = \"...\" } }"
-				if diag.Nearest(role, known) != "" {
-					hint = ""
-				}
 				b.Report.Fold("role "+role, diag.Diagnostic{
 					Type:     "protocol/invalid",
 					Message:  fmt.Sprintf("%s has the role %s, which has no prompt", x.Node.Title(), diag.Quote(role)),
@@ -235,7 +232,7 @@ func (b *builder) promptless(s *decode.Section, book *prompt.Book) {
 					Expected: diag.Words(known),
 					Found:    edn.Text(role),
 					Nearest:  diag.Nearest(role, known),
-					Hint:     hint,
+					Hint:     writeRole(role, known),
 				})
 			}
 		}
@@ -243,16 +240,27 @@ func (b *builder) promptless(s *decode.Section, book *prompt.Book) {
 	for role, v := range entriesIn(s.Attrs["allowed"]) {
 		if book.Roles[role] == nil {
 			b.protocol(v.At, []string{"prompts", "allowed", role},
-				fmt.Sprintf("allowed names the role %s, which has no prompt", diag.Quote(role)), diag.Nearest(role, known), "")
+				fmt.Sprintf("allowed names the role %s, which has no prompt", diag.Quote(role)), diag.Nearest(role, known), writeRole(role, known))
 		}
 	}
 	for id, v := range entriesIn(s.Attrs["intents"]) {
 		if !b.intentKnown(id) && !b.Report.Doubts("intent", id) {
+			near, hint := diag.Nearest(id, b.intentNames()), ""
+			if near == "" {
+				hint = "remove it, or add the intent: intent " + diag.Quote(id) + " { ... }"
+			}
 			b.protocol(v.At, []string{"prompts", "intents", id},
-				fmt.Sprintf("the layer of intent %s is not used: there is no such intent", diag.Quote(id)),
-				diag.Nearest(id, b.intentNames()), "")
+				fmt.Sprintf("the layer of intent %s is not used: there is no such intent", diag.Quote(id)), near, hint)
 		}
 	}
+}
+
+// writeRole returns the hint for a role without a prompt, empty if a known role is similar.
+func writeRole(role string, known []string) string {
+	if diag.Nearest(role, known) != "" {
+		return ""
+	}
+	return "write one: prompts { roles = { " + decode.SpellKey(role) + " = \"...\" } }"
 }
 
 // misspeltRole reports a layer of an unused role if its name is similar to a role without a layer that is built in or

@@ -82,7 +82,13 @@ func (b *builder) servedRouters(s *decode.Section, set *routing.Settings) {
 	if !s.Flag("meta") || set.Router.Intent != "" || b.intentKnown(routing.DecideIntent) {
 		return
 	}
-	b.routerFault(s, "meta", s.Attrs["meta"].At, "router needs a capability that serves route/decide, and no plugin has one", "", nil)
+	b.Report.Add(diag.Diagnostic{
+		Type:    "router/invalid-config",
+		Message: "router has meta = true, and no plugin has a capability that serves route/decide",
+		Range:   s.Attrs["meta"].At,
+		Path:    append(slices.Clone(s.Node.Path), "meta"),
+		Hint:    "add a plugin with such a capability, or set meta = false",
+	})
 }
 
 // routerRoles reads the roles that the router block gives intents and

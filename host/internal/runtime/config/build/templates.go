@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -32,7 +33,7 @@ func (b *builder) templates(env plan.Env) {
 				Message: fmt.Sprintf("the plan of %s is invalid at %s: %s (%s)", s.Node.Title(), edn.Vector(f.Path...), f.Message, f.Check),
 				Range:   v.At,
 				Path:    append(slices.Clone(s.Node.Path), "plan"),
-				Hint:    f.Hint,
+				Hint:    cmp.Or(f.Hint, "correct the plan: `ferment check` reads one in a file by the same rules"),
 			}
 			if !f.Nearest.IsNil() {
 				d.Nearest = f.Nearest.String()

@@ -156,7 +156,13 @@ func LoadDir(t testing.TB, dir string, opts config.Options) (*config.Config, dia
 	if opts.Describer == nil {
 		opts.Describer = Describer{"chess": Chess(), "stockfish": Chess()}
 	}
-	return config.Load(context.Background(), dir, opts)
+	c, ds := config.Load(context.Background(), dir, opts)
+	for _, d := range ds {
+		if d.Severity == diag.SeverityError && d.Hint == "" && d.Nearest == "" && d.Expected.IsNil() {
+			t.Errorf("an error says neither what was expected nor what to do:\n%s", d.Text())
+		}
+	}
+	return c, ds
 }
 
 // Types returns the types of the errors.

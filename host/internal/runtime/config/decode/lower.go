@@ -502,8 +502,9 @@ func (l *Lowering) nested(blocks []*syntax.Piece, e schema.Entry, path []string,
 				Type: "config/syntax",
 				Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), diag.Counted(e.Props.Labels, "label"),
 					len(blk.Labels)),
-				Range: where,
-				Path:  path,
+				Range:    where,
+				Path:     path,
+				Expected: edn.Text(path[len(path)-1] + strings.Repeat(` "NAME"`, e.Props.Labels) + " { ... }"),
 			})
 			continue
 		}
@@ -621,6 +622,7 @@ func (l *Lowering) conditional(s *schema.Schema, p syntax.Parts, v edn.Value, pa
 				Message: l.subject(here) + " is used only with " + strings.Join(conds, ", "),
 				Range:   a.At(),
 				Path:    here,
+				Hint:    "remove it, or set " + strings.Join(conds, ", "),
 			})
 		case !written && holds && !e.Optional && !e.Props.HasDefault && len(p.Blocks[name]) == 0:
 			l.fail(diag.Diagnostic{

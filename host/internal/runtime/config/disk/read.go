@@ -44,21 +44,34 @@ func ReadConfig(name, path string, most int64) ([]byte, *ReadError) {
 		re.Message = fmt.Sprintf("file %s %s", diag.Quote(name), re.Message)
 		return nil, re
 	}
-	re = &ReadError{
+	re = Unreadable(name, path, err)
+	if re.Hint == nameAFile {
+		re.Hint += ", or begin a configuration with: ferment init"
+	}
+	return nil, re
+}
+
+// nameAFile is the hint for a missing file with no similar name beside it.
+const nameAFile = "name a file that exists"
+
+// Unreadable returns the error for a file that cannot be read: err is that of the system, name the
+// printed form of path.
+func Unreadable(name, path string, err error) *ReadError {
+	e := &ReadError{
 		Type:    "config/include",
 		Message: fmt.Sprintf("file %s cannot be read: %s", diag.Quote(name), Cause(err)),
 		Hint:    "make it readable for the user of the host",
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		re.absent(name, path)
+		e.absent(name, path)
 	}
-	return nil, re
+	return e
 }
 
 // absent sets the message for a missing file: a directory is missing, it is a dangling symbolic link, or the name is
 // misspelt.
 func (e *ReadError) absent(name, path string) {
-	e.Hint = "name a file that exists, or begin a configuration with: ferment init"
+	e.Hint = nameAFile
 	if target, err := os.Readlink(path); err == nil {
 		target = PrintedName(filepath.Dir(path), target)
 		e.Message = fmt.Sprintf("file %s cannot be read: it leads to %s, and there is no such file",

@@ -112,12 +112,16 @@ type gateCompiler struct {
 }
 
 func (c *gateCompiler) add(typ, message string, at hcl.Range) {
-	c.report.Add(diag.Diagnostic{
+	d := diag.Diagnostic{
 		Type:    typ,
 		Message: language.Subject(c.path) + ": " + message,
 		Range:   c.source.Range(at),
 		Path:    c.path,
-	})
+	}
+	if typ == "config/limit" {
+		d.Hint = "divide it into several checks, or compute it in a capability"
+	}
+	c.report.Add(d)
 }
 
 // bounds checks the limits on the source of the expression.

@@ -105,6 +105,7 @@ func (e *Evaluator) Value(expr hcl.Expression, s *diag.Source, path []string) (v
 			Message: over.Error(),
 			Range:   s.Range(expr.Range()),
 			Path:    path,
+			Hint:    "write a smaller expression",
 		})
 		return cty.DynamicVal, false
 	}
@@ -486,8 +487,11 @@ func (e *Evaluator) diagnose(d *hcl.Diagnostic, s *diag.Source, path []string) d
 		out.Type, out.Expected, out.Found = "config/dangling-reference", diag.Words(names), diag.TextOrNil(name)
 		out.Nearest = diag.Nearest(name, names)
 	}
-	if d.Summary == "Invalid operation" || d.Summary == "Operation failed" || d.Summary == "Division by zero" {
+	if d.Summary == "Invalid operation" || d.Summary == "Operation failed" || d.Summary == noDivisor {
 		out.Type = "config/range"
+	}
+	if d.Summary == noDivisor {
+		out.Hint = "divide by a number that is not 0"
 	}
 	return out
 }

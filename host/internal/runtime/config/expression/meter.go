@@ -233,6 +233,8 @@ func (b *branchExpr) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 	return v, diags
 }
 
+const noDivisor = "Division by zero"
+
 // divisor rejects zero, for which the library returns infinity.
 type divisor struct{ hclsyntax.Expression }
 
@@ -243,7 +245,7 @@ func (d *divisor) Value(ctx *hcl.EvalContext) (cty.Value, hcl.Diagnostics) {
 		r := d.Range()
 		return cty.DynamicVal, append(diags, &hcl.Diagnostic{
 			Severity: hcl.DiagError,
-			Summary:  "Division by zero",
+			Summary:  noDivisor,
 			Subject:  &r,
 		})
 	}

@@ -63,7 +63,8 @@ func parseEnv(s *diag.Source, report *diag.Collector) map[string]Variable {
 			add(&envProblem{"config/duplicate", "variable " + key + " is set twice in one file", "keep one of the two",
 				from, end, at})
 		case len(out) >= MaxEnvKeys:
-			add(&envProblem{"config/limit", fmt.Sprintf("more than %d variables in one file", MaxEnvKeys), "", from,
+			add(&envProblem{"config/limit", fmt.Sprintf("more than %d variables in one file", MaxEnvKeys),
+				"delete those that no configuration reads", from,
 				end, -1})
 			return out
 		default:

@@ -192,6 +192,7 @@ func (g *gatherer) list(dir, name string) ([]string, bool) {
 				Type:    "config/include",
 				Message: fmt.Sprintf("directory %s cannot be read: %s", diag.Quote(name), disk.Cause(err)),
 				Range:   &diag.Range{File: name},
+				Hint:    "make it a directory that the user of the host may list",
 			})
 		}
 		return nil, false
@@ -300,6 +301,7 @@ func (g *gatherer) load(full string, from *diag.Range) {
 			Message: fmt.Sprintf("includes are nested more than %d deep", MaxIncludeDepth),
 			Range:   from,
 			Path:    []string{"include"},
+			Hint:    "include these files from a file that is less deep",
 		})
 		return
 	}

@@ -78,6 +78,7 @@ func (r *Reader) readLock() {
 			Message: fmt.Sprintf("the lock file %s cannot be read: %s", diag.Quote(r.locked.name), disk.Cause(err)),
 			Range:   r.Root.Block("ferment").Attrs["lock_file"].At,
 			Path:    []string{"ferment", "lock_file"},
+			Hint:    "make it readable for the user of the host, or write it again: ferment plugin lock",
 		})
 		return
 	}

@@ -203,6 +203,7 @@ var grammar = map[string]production{
 	},
 	"Invalid character":           {expected: aValue},
 	"Invalid expression":          {expected: aValue},
+	"Missing expression":          {expected: aValue},
 	"Missing item separator":      {expected: "a comma between two members, or the closing ]"},
 	"Missing attribute separator": {expected: "a comma or a new line between two attributes, or the closing }"},
 	"Missing attribute value":     {expected: "NAME = VALUE"},

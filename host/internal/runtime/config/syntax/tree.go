@@ -386,6 +386,7 @@ func (g *grower) label(n *Node, b *hcl.Block) bool {
 			}
 			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", diag.Quote(space), n.Spec.Name,
 				diag.Quote(label))
+			d.Hint = "choose another namespace: Ferment defines the names in " + strings.Join(reservedNamespaces, ", ")
 			g.report.Add(d)
 			return false
 		}
