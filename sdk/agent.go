@@ -115,9 +115,10 @@ func messagesOf(in edn.Value) ([]conversation.Message, error) {
 	switch {
 	case list.IsNil() && in.HasKey("conversation/id"):
 		return nil, contract.Errorf("agent/context-incomplete",
-			"the host did not add the :messages of conversation %s", in.Key("conversation/id"))
+			"agent call: the host did not add the :messages of conversation %s", in.Key("conversation/id")).
+			WithHint("send :messages in the place of :conversation/id")
 	case !list.IsVector() && !list.IsList():
-		return nil, at(contract.Errorf("input/invalid", "expected a vector in :messages, found %.80s", list),
+		return nil, at(contract.Errorf("input/invalid", "agent call: expected a vector in :messages, found %.80s", list),
 			edn.K("messages"))
 	}
 	var all []conversation.Message
@@ -173,7 +174,7 @@ func (r *AgentRun) execute(ctx context.Context, k *call, a conversation.Agent) (
 	case s.err != nil:
 		return edn.Nil(), s.err
 	case err != nil:
-		return edn.Nil(), agentError(err)
+		return edn.Nil(), agentError(k.capID, err)
 	}
 	finish := s.finish()
 	var meta edn.MapBuilder
@@ -185,21 +186,23 @@ func (r *AgentRun) execute(ctx context.Context, k *call, a conversation.Agent) (
 	return s.output(finish), nil
 }
 
-// agentError returns the error of a capability for that of an agent.
-func agentError(err error) error {
+// agentError returns the error of the capability id for that of its agent.
+func agentError(id string, err error) error {
 	var typed *contract.Error
 	var invalid *conversation.InvalidError
 	switch isTyped := errors.As(err, &typed); {
 	case errors.Is(err, agent.ErrIterationLimit):
-		return contract.Errorf("agent/iteration-limit", "%w", err)
+		return contract.Errorf("agent/iteration-limit", "run :%s: %w", id, err)
 	case errors.Is(err, agent.ErrToolLoop):
-		return contract.Errorf("agent/tool-loop", "%w", err)
+		return contract.Errorf("agent/tool-loop", "run :%s: %w", id, err)
 	case isTyped && typed.Type == "plan/too-large": // the host counts the requests of a call
-		return contract.Errorf("agent/iteration-limit", "the agent used all requests that one call may make: %w", err)
+		return contract.Errorf("agent/iteration-limit", "run :%s: the agent used all requests that one call may make: %w",
+			id, err)
 	case isTyped:
 		return err
 	case errors.As(err, &invalid):
-		return contract.Errorf("runtime/invalid-result", "%w", err)
+		return contract.Errorf("runtime/invalid-result", "run :%s: %w", id, err).
+			WithHint("let the agent return messages that conversation.New accepts")
 	}
-	return fmt.Errorf("run the agent: %w", err)
+	return fmt.Errorf("run :%s: %w", id, err)
 }

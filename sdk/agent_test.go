@@ -209,7 +209,10 @@ func TestAgentBounds(t *testing.T) {
 				"capability/describe": {solver}, "model/chat": tt.model, "sat/solve": {`{:status :sat}`},
 			}, tools, wire.CallContext{})
 			require.ErrorIs(t, err, contract.OfType(tt.want))
-			assert.Equal(t, contract.ClassRepair, contract.AsError(err).Class)
+			e := contract.AsError(err)
+			assert.Equal(t, contract.ClassRepair, e.Class)
+			assert.NotEmpty(t, e.Hint)
+			assert.Contains(t, e.Message, ":t/helper", "the message names the agent")
 			assert.Len(t, r.asked, tt.asked)
 		})
 	}

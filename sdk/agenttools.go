@@ -72,7 +72,8 @@ func toolNames(all []Callable) ([]string, error) {
 		}
 		if slices.Contains(names[:i], names[i]) {
 			return nil, contract.Errorf("input/invalid",
-				"two tools of the agent have the name :%s: leave one of them out", names[i])
+				"tools of the agent: two have the name :%s, expected different names", names[i]).
+				WithHint("leave one of them out of :tools")
 		}
 	}
 	return names, nil
@@ -120,12 +121,16 @@ func describeTool(c Callable) string {
 // would reject every request that contains it, and a model cannot grant one.
 func readArgs(name, args string) (edn.Value, error) {
 	input, err := edn.ReadString(args)
-	if err != nil || !input.IsMap() {
-		return edn.Nil(), fmt.Errorf("expected a map as the arguments of :%s, found %.80s", name, args)
+	switch {
+	case err != nil:
+		return edn.Nil(), fmt.Errorf("read the arguments of :%s: %w", name, err)
+	case !input.IsMap():
+		return edn.Nil(), fmt.Errorf("read the arguments of :%s: expected a map, found %.80s", name, args)
 	}
 	if ids := contract.Handles(input); len(ids) > 0 {
 		return edn.Nil(), &agent.AbortError{Err: contract.Errorf("auth/forbidden",
-			"the model passed a handle of :%s to the tool :%s; only a request can grant handles", ids[0], name)}
+			"the model passed a handle of :%s to the tool :%s; only a request can grant handles", ids[0], name).
+			WithHint("name the capability in :tools of the request")}
 	}
 	return input, nil
 }

@@ -102,7 +102,7 @@ func (a *attached) serveConn(ctx context.Context, conn net.Conn) {
 		err = json.Unmarshal(line, &hello)
 	}
 	if err != nil {
-		_, _ = fmt.Fprintf(a.console, "connection rejected: no greeting of a host: %v\n", err)
+		_, _ = fmt.Fprintf(a.console, "connection rejected: expected the greeting of a host, a line of JSON: %v\n", err)
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{})
@@ -164,7 +164,7 @@ func (a *attached) serve(
 		return fmt.Sprintf("%d|%d|%s|%s|%s|%s", plugin.CoreProtocolVersion, wire.Protocol,
 			at.Addr.Network(), at.Addr.String(), plugin.ProtocolGRPC, base64.RawStdEncoding.EncodeToString(raw)), closed, nil
 	case <-closed:
-		return "", nil, errors.New("go-plugin did not begin to serve")
+		return "", nil, errors.New("serve the plugin: the gRPC server ended before it listened")
 	}
 }
 

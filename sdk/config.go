@@ -150,4 +150,6 @@ func (c Config[T]) start(ctx context.Context, cfg any) error {
 // refused is the error of a configuration with problems that only Check found.
 type refused struct{ findings []schema.Finding }
 
-func (r *refused) Error() string { return fmt.Sprintf("%d problems", len(r.findings)) }
+func (r *refused) Error() string {
+	return fmt.Sprintf("the configuration has %d problems", len(r.findings))
+}

@@ -116,7 +116,7 @@ func textProps(props *edn.MapBuilder, tag reflect.StructTag) error {
 	if unit, ok := tag.Lookup("unit"); ok {
 		k, err := edn.Keyword(unit)
 		if err != nil {
-			return err
+			return fmt.Errorf("tag unit: %w", err)
 		}
 		props.Key("unit", k)
 	}

@@ -129,7 +129,7 @@ func ExampleHandle() {
 	show(p, `{}`, "demo/polite", `{:prompt "sing" :model :llm/voice}`)
 	// Output:
 	// {:text ":llm/voice heard: please, sing"}
-	// :input/invalid: decode input: edn: decode: at [:model] sdk.Handle: expected a handle such as {:cap/ref :ns/name}, found :llm/voice
+	// :input/invalid: decode input: edn: decode: at [:model] sdk.Handle: read a handle: expected a map such as {:cap/ref :ns/name}, found :llm/voice
 }
 
 // A language model of the host is a model for agents and conversations. In this

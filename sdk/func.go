@@ -2,7 +2,7 @@ package sdk
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -142,7 +142,7 @@ func answerShape[T any]() edn.Value {
 func reader[I any](c *Capability) func(*call) (I, error) {
 	shape, err := schema.Compile(c.in)
 	if err != nil {
-		c.problems = append(c.problems, errors.Join(errors.New("capability "+c.ID()+": the input type has no schema"), err))
+		c.problems = append(c.problems, fmt.Errorf("capability %s: derive the schema of its input: %w", c.ID(), err))
 	}
 	return func(k *call) (I, error) {
 		var in I

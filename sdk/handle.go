@@ -33,7 +33,9 @@ func HandleFrom(v edn.Value) (Handle, error) {
 			return Handle{word}, nil
 		}
 	}
-	return Handle{}, contract.Errorf("input/invalid", "expected a handle such as {:cap/ref :ns/name}, found %.80s", v)
+	return Handle{}, contract.Errorf("input/invalid",
+		"read a handle: expected a map such as {:cap/ref :ns/name}, found %.80s",
+		v)
 }
 
 // MarshalEDN writes the handle; the zero Handle is nil.

@@ -20,7 +20,8 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 	}
 	if !c.Request.IsMap() {
 		return edn.Nil(), contract.Errorf("runtime/protocol",
-			"invoke: the request is not an envelope: expected a map, got %s", c.Request.Kind())
+			"invoke: the request is not an envelope: expected a map, got %s", c.Request.Kind()).
+			WithHint("send a map with :task and :input")
 	}
 	task := c.Request.Key("task")
 	k := &call{
@@ -44,7 +45,9 @@ func (s *Service) Invoke(ctx context.Context, c wire.Call, out *wire.Emitter) (_
 		return edn.Nil(), contract.Errorf("runtime/not-ready", "invoke %s: the plugin is draining", k.capID).
 			WithDetail("reason", edn.K("draining"))
 	case refuseFull:
-		return edn.Nil(), contract.Errorf("runtime/overloaded", "invoke %s: the limit of calls in flight is reached", k.capID)
+		return edn.Nil(), contract.Errorf("runtime/overloaded", "invoke %s: the limit of calls in flight is reached",
+			k.capID).
+			WithHint("try again when a call of the plugin has ended")
 	}
 	defer s.gate.leave(pass)
 	defer s.recovered("invoke "+k.capID, &err)
@@ -72,12 +75,14 @@ func (set *setup) find(k *call) (*served, error) {
 		}
 		if found != nil {
 			return nil, contract.Errorf("runtime/protocol",
-				"invoke: several capabilities serve %s and the request names none", k.intent)
+				"invoke: several capabilities serve %s and the request names none", k.intent).
+				WithHint("name the capability in :cap/id of the :task")
 		}
 		found, k.capID = c, id
 	}
 	if found == nil {
-		return nil, contract.Errorf("unsupported/intent", "invoke: this plugin has no capability for %s", k.intent)
+		return nil, contract.Errorf("unsupported/intent", "invoke: this plugin has no capability for %s", k.intent).
+			WithHint("`ferment plugin inspect` lists the intents of the plugin")
 	}
 	return found, nil
 }
@@ -106,7 +111,7 @@ func failureOf(ctx context.Context, capID string, err error) error {
 		// A context of the author ended, not the context of the call.
 		var e *contract.Error
 		if !errors.As(err, &e) {
-			return contract.Errorf("runtime/invoke-failed", "%s: %s", capID, err)
+			return contract.Errorf("runtime/invoke-failed", "%s: a context of the capability ended: %s", capID, err)
 		}
 	}
 	return typed(err, "runtime/invoke-failed", capID)

@@ -113,8 +113,8 @@ func chatInput(c conversation.Context, o conversation.Options) (edn.Value, error
 	for m := range c.All() {
 		if slices.ContainsFunc(slices.Collect(m.Parts()), isReference) {
 			return edn.Nil(), contract.Errorf("conversation/invalid-message",
-				"message %d has content by reference, which a model cannot read: put the content in its place",
-				len(messages))
+				"ask the model: message %d has content by reference, expected the content itself", len(messages)).
+				WithHint("load the content and put it in the place of the reference")
 		}
 		messages = append(messages, contract.MessageValue(m.WithAttribution(conversation.Attribution{})))
 	}

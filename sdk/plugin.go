@@ -74,7 +74,7 @@ func (p *Plugin) validate() error {
 		all = append(all, fmt.Errorf("plugin name %q: expected a match of %s", p.Name, pluginName))
 	}
 	if p.Version == "" {
-		all = append(all, fmt.Errorf("plugin %s: no version", p.Name))
+		all = append(all, fmt.Errorf("plugin %s: Version is empty, expected one such as 1.0.0", p.Name))
 	}
 	for _, f := range p.Features {
 		if !slices.Contains([]string{FeatureHostCalls, FeatureHotSwap, FeatureMux, FeatureStreaming}, f) {
@@ -95,9 +95,9 @@ func (p *Plugin) validate() error {
 func validateCapabilities(capabilities []Capability) error {
 	var all []error
 	var seen []string
-	for _, c := range capabilities {
+	for i, c := range capabilities {
 		if c.handle == nil {
-			all = append(all, errors.New("a Capability was not made by Func, StreamFunc, PlanFunc or Raw"))
+			all = append(all, fmt.Errorf("capability %d was not made by Func, StreamFunc, PlanFunc, AgentFunc or Raw", i))
 			continue
 		}
 		all = append(all, c.problems...)

@@ -52,7 +52,7 @@ func RefFrom(v edn.Value) (Ref, error) {
 	intent := strings.TrimPrefix(word(v), ":")
 	if _, err := edn.Keyword(intent); err != nil || !strings.Contains(intent, "/") {
 		return Ref{}, contract.Errorf("input/invalid",
-			"expected a handle such as {:cap/ref :ns/name} or an intent such as :model/chat, found %.80s", v)
+			"read a reference: expected a handle such as {:cap/ref :ns/name} or an intent such as :model/chat, found %.80s", v)
 	}
 	return Ref{Intent: intent}, nil
 }

@@ -154,7 +154,7 @@ func handshake(t *testing.T, revisions []int, program []string) string {
 func TestServeWrongPlugin(t *testing.T) {
 	out, code := runByHand(t, "wrong", wire.CookieKey+"="+wire.CookieValue)
 	assert.Equal(t, 1, code)
-	for _, says := range []string{`plugin name "Bad Name"`, "no version", `"no-namespace"`, "demo/twice is declared twice"} {
+	for _, says := range []string{`plugin name "Bad Name"`, "Version is empty", `"no-namespace"`, "demo/twice is declared twice"} {
 		assert.Contains(t, out, says)
 	}
 }

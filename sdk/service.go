@@ -110,7 +110,8 @@ func (s *Service) declare(ctx context.Context, config edn.Value) (p declaration,
 	case s.plugin.Config != nil:
 		form, err := s.plugin.Config.form()
 		if err != nil {
-			return p, contract.Errorf("capability/invalid-metadata", "configuration schema of %s: %w", s.plugin.Name, err)
+			return p, contract.Errorf("capability/invalid-metadata", "configuration schema of %s: %w", s.plugin.Name, err).
+				WithHint("correct the struct of Config.Default, or give Config a Schema")
 		}
 		full.ConfigSchema = edn.MustMap(edn.K("config/v"), edn.Int(1), edn.K("config/schema"), form)
 		if !config.IsNil() {
@@ -189,9 +190,13 @@ func (s *Service) Configure(ctx context.Context, given wire.Setup, host *wire.Ca
 	defer s.recovered("configure", &err)
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
-	if s.setup.Load() != nil || s.closed.Load() {
-		return d, contract.Errorf("runtime/protocol",
-			"configure: the plugin is already configured, or is shutting down")
+	switch {
+	case s.setup.Load() != nil:
+		return d, contract.Errorf("runtime/protocol", "configure: the plugin is already configured").
+			WithHint("start another process for another configuration")
+	case s.closed.Load():
+		return d, contract.Errorf("runtime/protocol", "configure: the plugin is shutting down").
+			WithHint("start another process")
 	}
 	s.level.Set(levelOf(given.LogLevel))
 	next := &setup{given: given, host: host}

@@ -24,7 +24,8 @@ func depthOf(in edn.Value) (int, error) {
 	depth, ok := parent.Key("depth").AsInt()
 	if !ok || depth < 1 || depth > maxDepth {
 		return 0, contract.Errorf("agent/context-incomplete",
-			"expected 1 to %d in :depth under :agent/parent, found %s", maxDepth, parent.Key("depth"))
+			"agent call: expected 1 to %d in :depth under :agent/parent, found %.80s", maxDepth, parent.Key("depth")).
+			WithHint("leave :agent/parent out of the request: the host sets it")
 	}
 	return int(depth), nil
 }

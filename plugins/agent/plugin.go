@@ -66,7 +66,7 @@ func (s agentSettings) capability(label string) (sdk.Capability, error) {
 	var problems []error
 	if _, err := edn.Keyword("agent/" + label); err != nil {
 		problems = append(problems,
-			sdk.Problem("the label of an agent is a name such as assistant", edn.K("agent"), edn.Text(label)))
+			sdk.Problem(fmt.Sprintf("the label %q is not a name such as assistant", label), edn.K("agent"), edn.Text(label)))
 		label = "invalid"
 	}
 	if s.Model != "" && s.ModelIntent != "" {

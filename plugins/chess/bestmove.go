@@ -211,7 +211,7 @@ func (e external) search(ctx context.Context, pos *chess.Position, depth int, mo
 	case ctx.Err() != nil:
 		return found{}, ctx.Err()
 	case err != nil:
-		return found{}, contract.Errorf("runtime/invoke-failed", "chess engine: %w", err).
+		return found{}, contract.Errorf("runtime/invoke-failed", "search with the chess engine: %w", err).
 			WithSource(contract.SourceDownstream)
 	}
 	return found{best: r.Best, pv: r.PV, score: r.Score, mate: r.Mate, depth: r.Depth, nodes: r.Nodes}, nil

@@ -22,7 +22,7 @@ func answerRules(ctx context.Context, in edn.Value) (any, error) {
 func answer[I, O any](ctx context.Context, in edn.Value, fn func(context.Context, I) (O, error)) (any, error) {
 	var typed I
 	if err := edn.Decode(in, &typed); err != nil {
-		return nil, contract.Errorf("input/invalid", "input: %w", err)
+		return nil, contract.Errorf("input/invalid", "read the input: %w", err)
 	}
 	return fn(ctx, typed)
 }

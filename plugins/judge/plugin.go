@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -62,7 +63,7 @@ func newPlugin(random io.Reader) sdk.Plugin {
 
 func check(cfg settings) error {
 	if name, err := edn.Keyword(cfg.Intent); err != nil || name.Namespace() == "" {
-		return sdk.Problem("not an intent: "+cfg.Intent, edn.K("intent"))
+		return sdk.Problem(fmt.Sprintf("%q is not an intent such as model/chat", cfg.Intent), edn.K("intent"))
 	}
 	if cfg.Intent == grade {
 		return sdk.Problem("a judge does not ask itself: name the intent that a model serves, such as model/chat",

@@ -62,7 +62,8 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	if in.pairwise() {
 		other := set.Judge(j.subject(in, in.task.Other))
 		if other.Score == nil {
-			return edn.Nil(), noScore("no rule found the data that it checks in the other answer")
+			return edn.Nil(), noScore("no rule found the data that it checks in the other answer").
+				WithHint("check the sources that the rules name")
 		}
 		choice := compared(said.Score, other.Score)
 		out.total = won(choice)

@@ -93,7 +93,7 @@ func verify(_ context.Context, in verifyIn) (verifyOut, error) {
 func formula(text *string, clauses *[][]int) (*dimacs.Formula, error) {
 	switch {
 	case text != nil && clauses != nil:
-		return nil, refused("clauses", edn.Nil(), "either :dimacs or :clauses, not both")
+		return nil, refused("clauses", edn.K("both"), "either :dimacs or :clauses")
 	case text != nil:
 		f, err := dimacs.Read(*text)
 		if err != nil {

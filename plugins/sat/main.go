@@ -106,7 +106,7 @@ func (p *satPlugin) offer(_ context.Context, cfg settings) (sdk.Offer, error) {
 
 func (p *satPlugin) decide(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
 	if p.solver == nil {
-		return solve.Answer{}, contract.Errorf("provider/not-configured", "%w", p.missing)
+		return solve.Answer{}, contract.Errorf("provider/not-configured", "sat/solver: %w", p.missing)
 	}
 	return p.solver.Run(ctx, f, timeout)
 }

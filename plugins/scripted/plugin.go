@@ -52,7 +52,7 @@ func offer(_ context.Context, s settings) (sdk.Offer, error) {
 func (s settings) text() (text []byte, source string, at edn.Value, err error) {
 	switch {
 	case s.Script != "" && s.Inline != "":
-		return nil, "", at, sdk.Problem("give the script as a file or inline, not both", edn.K("inline"))
+		return nil, "", at, sdk.Problem("script and inline are both set: set one, not both", edn.K("inline"))
 	case s.Inline != "":
 		return []byte(s.Inline), "inline", edn.K("inline"), nil
 	case s.Script == "":
@@ -62,7 +62,7 @@ func (s settings) text() (text []byte, source string, at edn.Value, err error) {
 	info, err := os.Stat(s.Script)
 	switch {
 	case err != nil:
-		return nil, "", at, sdk.Problem(err.Error(), at)
+		return nil, "", at, sdk.Problem("read the script: "+err.Error(), at)
 	case !info.Mode().IsRegular():
 		return nil, "", at, sdk.Problem(fmt.Sprintf("%s is not a regular file", s.Script), at)
 	case info.Size() > maxScript:
@@ -70,7 +70,7 @@ func (s settings) text() (text []byte, source string, at edn.Value, err error) {
 	}
 	text, err = os.ReadFile(s.Script)
 	if err != nil {
-		return nil, "", at, sdk.Problem(err.Error(), at)
+		return nil, "", at, sdk.Problem("read the script: "+err.Error(), at)
 	}
 	return text, s.Script, at, nil
 }

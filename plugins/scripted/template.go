@@ -57,7 +57,8 @@ func fillText(text string, from edn.Value) (string, error) {
 		}
 		path, after, closed := strings.Cut(rest, "}}")
 		if !closed {
-			return "", contract.Errorf("render/syntax", "fill template: a {{ has no closing }} in %q", text)
+			return "", contract.Errorf("render/syntax", "fill template: a {{ has no closing }} in %q", text).
+				WithHint("close the placeholder with }}")
 		}
 		v, ok := reach(from, strings.TrimSpace(path))
 		if !ok {

@@ -77,12 +77,14 @@ func checkSettings(cfg settings) error {
 	var problems []error
 	for name := range cfg.Env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			problems = append(problems, sdk.Problem("not the name of a variable", edn.K("env"), edn.Text(name)))
+			problems = append(problems, sdk.Problem(fmt.Sprintf("%q is not the name of a variable", name), edn.K("env"),
+				edn.Text(name)))
 		}
 	}
 	for i, name := range cfg.PassEnv {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			problems = append(problems, sdk.Problem("not the name of a variable", edn.K("pass-env"), edn.Int(int64(i))))
+			problems = append(problems, sdk.Problem(fmt.Sprintf("%q is not the name of a variable", name), edn.K("pass-env"),
+				edn.Int(int64(i))))
 		}
 	}
 	return errors.Join(problems...)

@@ -89,7 +89,11 @@ func copyError(err error, dir string) error {
 	if !errors.As(err, &large) && !errors.As(err, &unreadable) {
 		return err
 	}
-	return contract.Errorf("input/invalid", "dir: %w", err).
+	hint := "make the directory readable for the plugin, or name another one"
+	if large != nil {
+		hint = "name a smaller directory, or raise max_files or max_bytes in the config block of the plugin"
+	}
+	return contract.Errorf("input/invalid", "dir: %w", err).WithHint(hint).
 		WithDetail("path", edn.Vector(edn.K("dir"))).
 		WithDetail("got", edn.Text(dir))
 }

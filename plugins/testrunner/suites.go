@@ -122,7 +122,8 @@ func (r *runner) test(ctx context.Context, in request) (tested, error) {
 
 func startError(err *suite.StartError, in request) error {
 	if len(in.Command) == 0 {
-		return contract.Errorf("effects/runtime-missing", "%w", err)
+		return contract.Errorf("effects/runtime-missing", "test %s: %w", in.Dir, err).
+			WithHint("install Go, or set PATH in env of the plugin")
 	}
 	return contract.Errorf("input/invalid", "command: %w", err).WithDetail("path", edn.Vector(edn.K("command")))
 }
@@ -153,10 +154,12 @@ func (r *runner) command(in request, report string) (suite.Spec, error) {
 	}
 	path, err := program.Find(command[0], in.Dir, r.env)
 	if err != nil && len(in.Command) > 0 {
-		return suite.Spec{}, refused("command", edn.Text(command[0]), "a program that can be found in :dir or PATH")
+		return suite.Spec{}, refused("command", edn.Text(command[0]),
+			"a program that can be found in :dir or PATH ("+reasonOf(err)+")")
 	}
 	if err != nil {
-		return suite.Spec{}, contract.Errorf("effects/runtime-missing", "find the go command: not in the PATH of the tests").
+		return suite.Spec{}, contract.Errorf("effects/runtime-missing",
+			"find the go command in the PATH of the tests: %w", err).
 			WithHint("install Go, or set PATH in env of the plugin")
 	}
 	return suite.Spec{

@@ -94,14 +94,15 @@ func languagesOf(cfg settings) (*text.Packs, error) {
 func checkRoutes(cfg settings) error {
 	for _, intent := range slices.Sorted(maps.Keys(cfg.Routes)) {
 		if !named(intent) {
-			return sdk.Problem("not an intent: "+intent, edn.K("route"), edn.Text(intent))
+			return sdk.Problem(fmt.Sprintf("%q is not an intent such as text/respond", intent), edn.K("route"), edn.Text(intent))
 		}
 		if id := cfg.Routes[intent].Capability; !named(id) {
-			return sdk.Problem("not the id of a capability: "+id, edn.K("route"), edn.Text(intent), edn.K("capability"))
+			return sdk.Problem(fmt.Sprintf("%q is not the id of a capability such as llm/fast", id), edn.K("route"),
+				edn.Text(intent), edn.K("capability"))
 		}
 	}
 	if cfg.Default != "" && !named(cfg.Default) {
-		return sdk.Problem("not the id of a capability: "+cfg.Default, edn.K("default"))
+		return sdk.Problem(fmt.Sprintf("%q is not the id of a capability such as llm/fast", cfg.Default), edn.K("default"))
 	}
 	return nil
 }

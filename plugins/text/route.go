@@ -44,7 +44,7 @@ func (r router) answer(ctx context.Context, in edn.Value) (any, error) {
 	}
 	var typed classifyIn
 	if err := edn.Decode(in, &typed); err != nil {
-		return nil, contract.Errorf("input/invalid", "input: %w", err)
+		return nil, contract.Errorf("input/invalid", "read the input: %w", err)
 	}
 	return r.classify(typed)
 }
@@ -111,7 +111,7 @@ func (r router) decide(in edn.Value) (edn.Value, error) {
 	}
 	id, err := edn.Keyword(capability)
 	if err != nil {
-		return edn.Nil(), fmt.Errorf("route table: %w", err)
+		return edn.Nil(), fmt.Errorf("route :%s by the table: capability: %w", intent, err)
 	}
 	return edn.MustMap(edn.K("cap/id"), id), nil
 }

@@ -97,7 +97,7 @@ func (z summarizer) summarize(ctx context.Context, in summarizeIn) (summarizeOut
 func sourceOf(in summarizeIn) (source string, at []any, err error) {
 	switch {
 	case in.Text != nil && in.Frames != nil:
-		return "", nil, refused("either :text or :frames, not both", edn.Nil(), "frames")
+		return "", nil, refused("either :text or :frames", edn.K("both"), "frames")
 	case in.Text != nil:
 		at, source = []any{"text"}, *in.Text
 	case in.Frames != nil:

@@ -99,9 +99,9 @@ func TestClassifyAndDecide(t *testing.T) {
 // A table with impossible names is rejected with its place.
 func TestConfigIsChecked(t *testing.T) {
 	for config, says := range map[string]string{
-		`{:default "voice"}`:                             "not the id of a capability: voice",
-		`{:route {"text/respond" {:capability "a b"}}}`:  "not the id of a capability: a b",
-		`{:route {"respond" {:capability "llm/voice"}}}`: "not an intent: respond",
+		`{:default "voice"}`:                             `"voice" is not the id of a capability`,
+		`{:route {"text/respond" {:capability "a b"}}}`:  `"a b" is not the id of a capability`,
+		`{:route {"respond" {:capability "llm/voice"}}}`: `"respond" is not an intent`,
 	} {
 		var cfg settings
 		require.NoError(t, edn.Decode(edn.MustRead(config), &cfg))

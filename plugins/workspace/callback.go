@@ -38,7 +38,8 @@ func (r *request) rank(ctx context.Context, name string, candidates []view.Frame
 		IDs []string `edn:"ids"`
 	}
 	if err := answer.Decode(&out); err != nil {
-		return nil, contract.Errorf("provider/error", "the intent :%s did not return :ids: %w", name, err)
+		return nil, contract.Errorf("provider/error", "the intent :%s did not return :ids: %w", name, err).
+			WithHint("let the intent answer with {:ids [\"FRAME\" ..]}")
 	}
 	return out.IDs, nil
 }

@@ -115,7 +115,8 @@ func (r *request) named(ctx context.Context, name string) (seq uint64, err error
 				return nil
 			}
 		}
-		return contract.Errorf("seq/unknown", "the workspace has no snapshot of this name").WithOp("snapshot", name)
+		return contract.Errorf("seq/unknown", "the workspace has no snapshot of this name").WithOp("snapshot", name).
+			WithHint("the intent workspace/snapshot lists the snapshots")
 	})
 	return seq, err
 }

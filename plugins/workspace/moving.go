@@ -240,7 +240,8 @@ func readBundle(content io.Reader, name, want string) (*store.Bundle, error) {
 	sum := hash.Sum(nil)
 	switch {
 	case want != "" && want != "b3:"+hex.EncodeToString(sum):
-		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, not %s", sum, want)
+		return nil, contract.Errorf("import/invalid", "the bytes have the hash b3:%x, expected %s", sum, want).
+			WithOp("import", name)
 	case in.read == 0:
 		return nil, contract.Errorf("import/invalid", "the file is empty, expected an export of a workspace").
 			WithOp("import", name)
@@ -280,7 +281,8 @@ func (r *request) readExport(name string, use func(io.Reader) error) error {
 		f, err = os.Open(name)
 	}
 	if err != nil {
-		return contract.Errorf("import/invalid", "%w", err).WithOp("import", name)
+		return contract.Errorf("import/invalid", "%w", scan.WithoutPath(err)).WithOp("import", name).
+			WithHint("name an export file that the plugin may read")
 	}
 	defer func() { _ = f.Close() }()
 	return use(f)

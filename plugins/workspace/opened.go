@@ -10,6 +10,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/watch"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -44,14 +45,14 @@ func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, 
 	defer func() { _ = root.Close() }()
 	info, err := root.Lstat(filepath.FromSlash(path))
 	if err != nil {
-		return nil, err
+		return nil, scan.WithoutPath(err) // the caller names the path
 	}
 	if !info.Mode().IsRegular() {
 		return nil, contract.Errorf("generate/binary", "it is not a regular file").WithOp("read", store.Shown(path))
 	}
 	f, err := root.Open(filepath.FromSlash(path))
 	if err != nil {
-		return nil, err
+		return nil, scan.WithoutPath(err)
 	}
 	defer func() { _ = f.Close() }()
 	return io.ReadAll(io.LimitReader(f, limit+1))

@@ -44,7 +44,7 @@ type common struct {
 func (s *server) serve(ctx context.Context, i *intent, in edn.Value, out *sdk.Stream) (edn.Value, error) {
 	running := s.run.Load()
 	if running == nil {
-		return edn.Nil(), contract.Errorf("runtime/not-ready", "the plugin is not configured")
+		return edn.Nil(), contract.Errorf("runtime/not-ready", "intent :%s: the plugin is not configured", i.name)
 	}
 	end := s.meter.begin(ctx, i.name)
 	answer, err := s.answer(ctx, running, i, in, out)
@@ -94,7 +94,7 @@ func (r *request) check(ctx context.Context) error {
 		return invalidInput(findings)
 	}
 	if err := edn.Decode(r.in, &r.common); err != nil {
-		return contract.Errorf("input/invalid", "%w", err)
+		return contract.Errorf("input/invalid", "decode the input of :%s: %w", r.intent.name, err)
 	}
 	return r.authorize(ctx)
 }

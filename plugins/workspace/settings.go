@@ -87,13 +87,15 @@ func checkSettings(cfg settings) error {
 	}
 	for i, root := range cfg.AllowedRoots {
 		if !filepath.IsAbs(root) {
-			problems = append(problems, sdk.Problem("the path is not absolute", edn.K("allowed-roots"), edn.Int(int64(i))))
+			problems = append(problems, sdk.Problem(fmt.Sprintf("the path %q is not absolute", root), edn.K("allowed-roots"),
+				edn.Int(int64(i))))
 		}
 	}
 	if cfg.DefaultAgent != "" {
 		if _, declared := cfg.Agents[cfg.DefaultAgent]; !declared && !builtIn(cfg.DefaultAgent) {
 			problems = append(problems,
-				sdk.Problem(fmt.Sprintf("unknown agent %q", cfg.DefaultAgent), edn.K("default-agent")))
+				sdk.Problem(fmt.Sprintf("unknown agent %q: expected the label of an agent block or a built-in agent",
+					cfg.DefaultAgent), edn.K("default-agent")))
 		}
 	}
 	for i, pattern := range cfg.NeverSend {

@@ -128,7 +128,8 @@ func (c *Client) actRequest(envelope edn.Value, call Call) (request, error) {
 	if call.JSON {
 		var err error
 		if q.body, err = edn.WriteJSON(envelope); err != nil {
-			return q, contract.Errorf("invalid-request", "the request cannot be written as JSON: %w", err)
+			return q, contract.Errorf("invalid-request", "write the request as JSON: %w", err).
+				WithHint("send it as EDN")
 		}
 		q.sent = typeJSON
 	}

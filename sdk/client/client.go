@@ -66,7 +66,8 @@ func New(server string, options ...Option) (*Client, error) {
 		if err == nil {
 			server = u.Redacted()
 		}
-		return nil, contract.Errorf("invalid-request", "connect to %q: expected a URL such as http://127.0.0.1:7180", server)
+		return nil, contract.Errorf("invalid-request", "connect to %q: expected a URL such as http://127.0.0.1:7180", server).
+			WithHint("give scheme, host and port, without a user, query or fragment")
 	}
 	c := &Client{base: strings.TrimSuffix(u.String(), "/")}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -101,7 +102,7 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 			socket).
 			WithHint("use --local, or run as the user of the daemon")
 	case err != nil:
-		return nil, fmt.Errorf("reach the daemon: %w", err)
+		return nil, fmt.Errorf("connect to the daemon: %w", err)
 	}
 	_ = conn.Close()
 	admin := &adminToken{file: tokenFile}
@@ -231,7 +232,8 @@ func read(ctx context.Context, resp *http.Response) (edn.Value, error) {
 // foreign is the error for a server that is not a daemon.
 func foreign(resp *http.Response) error {
 	return contract.Errorf("runtime/protocol", "%s answers, but not as a daemon of this version: %s with content type %.60q",
-		resp.Request.URL.Host, resp.Status, resp.Header.Get("Content-Type"))
+		resp.Request.URL.Host, resp.Status, resp.Header.Get("Content-Type")).
+		WithHint("check the URL; if a daemon is there, compare \"ferment version\" of both")
 }
 
 // send sends a request whose response is one value.

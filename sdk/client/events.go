@@ -176,7 +176,8 @@ func events(ctx context.Context, resp *http.Response, show func(Event) error) (e
 			e.Name = string(value)
 		case "data":
 			if e.Data, err = edn.Read(value, edn.WithLimits(edn.Stored)); err != nil {
-				return edn.Nil(), contract.Errorf("runtime/protocol", "the daemon sent an event that is not EDN: %w", err)
+				return edn.Nil(), contract.Errorf("runtime/protocol", "the daemon sent an event that is not EDN: %w", err).
+					WithHint("client and daemon may differ in version: compare \"ferment version\" of both")
 			}
 			if err := show(e); err != nil {
 				return edn.Nil(), err

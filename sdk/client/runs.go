@@ -26,7 +26,7 @@ func (w *Word) UnmarshalEDN(text []byte) error {
 		name, ok = v.AsString()
 	}
 	if !ok {
-		return fmt.Errorf("expected a keyword, got %s", v.Kind())
+		return fmt.Errorf("expected a keyword or a string, got %.80s", v)
 	}
 	*w = Word(name)
 	return nil

@@ -104,14 +104,15 @@ func (p Policy) Validate() error {
 	switch p.Network {
 	case "", Offline:
 		if len(p.ConnectPorts)+len(p.BindPorts) > 0 {
-			return policyError("ports are set, but the network is none")
+			return policyError("connect ports %v and bind ports %v are set, but the network is none: expected loopback or ports",
+				p.ConnectPorts, p.BindPorts)
 		}
 	case Loopback, Ports:
 	default:
 		return policyError("unknown network %q: expected none, loopback or ports", p.Network)
 	}
 	if slices.Contains(p.ConnectPorts, 0) {
-		return policyError("port 0 is not a port to connect to: expected 1 to 65535")
+		return policyError("connect port 0: expected 1 to 65535")
 	}
 	for _, list := range [][]string{p.ReadPaths, p.ListPaths, p.WritePaths, p.ExecPaths} {
 		for _, path := range list {

@@ -71,7 +71,7 @@ func (p Policy) Check(s Support) []Gap {
 	rank := p.Level.Rank()
 	if rank >= Limits.Rank() {
 		lacks(!s.Rlimits, LayerLimits, "resource limits are not supported on %s", s.System)
-		lacks(!s.NoNewPrivs, LayerPrivileges, "privileges cannot be given up for good on %s", s.System)
+		lacks(!s.NoNewPrivs, LayerPrivileges, "privileges cannot be dropped permanently on %s", s.System)
 		// A process without children of its own cannot exceed the number: the
 		// filter rejects new ones.
 		alone := p.Level == Strict && s.Seccomp && !p.runs()
@@ -83,12 +83,13 @@ func (p Policy) Check(s Support) []Gap {
 	if p.Level == Strict {
 		switch {
 		case s.LandlockABI == 0:
-			lacks(true, LayerFiles, "the kernel has no Landlock: files and ports cannot be held")
+			lacks(true, LayerFiles, "the kernel has no Landlock: files and ports cannot be restricted")
 		case s.LandlockABI < abiTruncate:
-			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on files can be protected from being emptied",
+			lacks(true, LayerFiles, "Landlock has revision %d, expected at least %d, which protects files from truncation",
 				s.LandlockABI, abiTruncate)
 		case s.LandlockABI < abiTCP && !p.offline():
-			lacks(true, LayerFiles, "Landlock has revision %d, and only from %d on ports can be held", s.LandlockABI, abiTCP)
+			lacks(true, LayerFiles, "Landlock has revision %d, expected at least %d, which restricts ports", s.LandlockABI,
+				abiTCP)
 		}
 		lacks(!s.Seccomp, LayerCalls, "system calls cannot be filtered on this kernel and architecture")
 	}
@@ -119,8 +120,8 @@ func (p Policy) Weaknesses(s Support) []Weakness {
 			found = append(found, Weakness{name, text})
 		}
 	}
-	open(!p.offline(), "port-only", "TCP is held to ports, not to addresses")
-	open(p.Network == Ports && !s.UDP(), "udp-open", "UDP is not held to ports (Landlock revision 10 would)")
+	open(!p.offline(), "port-only", "TCP is restricted to ports, not to addresses")
+	open(p.Network == Ports && !s.UDP(), "udp-open", "UDP is not restricted to ports (Landlock revision 10 would)")
 	open(!s.Signals(), "signals-open", "processes of the same user can be signalled (Landlock revision 6 would refuse)")
 	open(!s.AbstractSockets(), "abstract-sockets-open",
 		"abstract unix sockets can be reached (Landlock revision 6 would refuse)")

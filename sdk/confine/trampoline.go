@@ -3,6 +3,7 @@ package confine
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -111,7 +112,7 @@ func (p *Prepared) Outcome(limit time.Duration) error {
 	text, err := readAll(p.status)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline was not ready within " + limit.String())}
+		return &Error{Layer: LayerProgram, Err: fmt.Errorf("the start in isolation took longer than %s", limit)}
 	case err != nil:
 		return &Error{Layer: LayerProgram, Err: err}
 	case len(text) == 0:
@@ -119,7 +120,8 @@ func (p *Prepared) Outcome(limit time.Duration) error {
 	}
 	var r report
 	if err := json.Unmarshal(text, &r); err != nil {
-		return &Error{Layer: LayerProgram, Err: errors.New("the trampoline ended without a readable report")}
+		return &Error{Layer: LayerProgram,
+			Err: fmt.Errorf("the start in isolation failed, and its report cannot be read: %w", err)}
 	}
 	return r.err()
 }

@@ -85,7 +85,7 @@ func (s Start) Prepare() (*Prepared, error) {
 func handOver(text []byte) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("pass the policy to the trampoline: %w", err)}
+		return nil, &Error{Layer: LayerPolicy, Err: fmt.Errorf("pass the policy to the new process: %w", err)}
 	}
 	go func() {
 		_, _ = w.Write(text)

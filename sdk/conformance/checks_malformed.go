@@ -175,7 +175,7 @@ func (b *bench) errorEvent(ctx context.Context, in Instance, r *pluginv1.InvokeR
 	}
 	failure := event.GetError()
 	if failure == nil {
-		return edn.Nil(), want("an error event", "%T", event.GetEvent())
+		return edn.Nil(), want("an error event", "an event without :error")
 	}
 	v, err := wire.DecodePayload(failure, blobs)
 	if err != nil {

@@ -127,7 +127,7 @@ func TestRunOutcomes(t *testing.T) {
 
 	report = Run(t.Context(), InProcess(sdk.Plugin{}), Options{Only: regexp.MustCompile("bare")})
 	require.Len(t, report.Results, 1)
-	assert.Contains(t, report.Results[0].Observed, "no version")
+	assert.Contains(t, report.Results[0].Observed, "Version is empty")
 }
 
 // Generated samples fit their schemas, as far as supported.

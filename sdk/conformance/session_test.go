@@ -46,7 +46,7 @@ func TestPluginThatDoesNotGetFar(t *testing.T) {
 		"core 2":      {Process([]string{"/bin/sh", "-c", "echo '2|1|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "build it with a current library", "", "core/start/protocol"},
 		"open":        {Process([]string{"/bin/sh", "-c", "echo '1|1|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "the host requires mutual TLS", "", "core/start/protocol"},
 		"newer":       {Process([]string{"/bin/sh", "-c", "echo '1|7|unix|/x|grpc|'; exec cat"}, nil), "core/start/certificate", "upgrade the host", "", "core/start/protocol"},
-		"no version":  {InProcess(sdk.Plugin{Name: "x"}), "core/describe/bare", "no version", "", ""},
+		"no version":  {InProcess(sdk.Plugin{Name: "x"}), "core/describe/bare", "Version is empty", "", ""},
 		"needs words": {InProcess(refuses), "core/describe/metadata", "model", "", "core/describe/bare"},
 		"start fails": {InProcess(fails), "core/configure/agrees", "the model is not there", "", "core/configure/bad-config"},
 		"never ready": {InProcess(idle), "core/health/ready", "it is not after", "", "core/health/at-once"},

@@ -30,7 +30,7 @@ func accessErrors() []Row {
 			"the ledger cannot be read", "try again later"),
 
 		row("effects/invalid-input", ClassStop, SourceRequest, false, 400,
-			"the call of an effect tool is wrong", "correct the field that the details name"),
+			"the call of an effect tool is wrong", "correct the input where the message says"),
 		row("effects/missing-required", ClassStop, SourceRequest, false, 403,
 			"the call needs an effect that the request does not declare", "declare it under :effects :allowed"),
 		row("effects/scope-denied", ClassStop, SourceRequest, false, 403,

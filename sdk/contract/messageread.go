@@ -2,6 +2,7 @@ package contract
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/fermenthq/ferment/sdk/conversation"
@@ -121,7 +122,7 @@ func (r *messageReader) readCalls(list edn.Value) *Error {
 		return nil
 	}
 	if !list.IsVector() && !list.IsList() {
-		return invalidMessage(path(kCalls), "the calls of a message are a vector").Err()
+		return invalidMessage(path(kCalls), "the calls of a message are a vector").Expecting(edn.K("vector"), list).Err()
 	}
 	i := int64(0)
 	for v := range list.Elems() {
@@ -133,7 +134,7 @@ func (r *messageReader) readCalls(list edn.Value) *Error {
 			return invalidMessage(append(at, kArgs), "the arguments of a call are a map").Expecting(kMap, args).Err()
 		}
 		if _, twice := r.open[c.ID]; twice {
-			return invalidMessage(append(at, kID), "two calls have the same id").Err()
+			return invalidMessage(append(at, kID), "two calls of the message have the id "+strconv.Quote(c.ID)).Err()
 		}
 		r.order, r.open[c.ID], r.where[c.ID] = append(r.order, c.ID), c, at
 		i++
@@ -175,7 +176,7 @@ func (r *messageReader) part(v edn.Value, at []edn.Value) (conversation.Part, *E
 			s, ok = identifier(value), true
 		}
 		if !ok && !value.IsNil() {
-			return nil, invalidMessage(append(at, edn.K(key)), "a key of a part has another kind").
+			return nil, invalidMessage(append(at, edn.K(key)), "the key of a part has a value of the wrong kind").
 				Expecting(kString, value).Err()
 		}
 		text[key] = s
@@ -206,7 +207,8 @@ func (r *messageReader) part(v edn.Value, at []edn.Value) (conversation.Part, *E
 	case "tool-call":
 		c, known := r.open[text["id"]]
 		if !known {
-			return nil, invalidMessage(append(at, kID), "the message has no such call, or its place is taken").Err()
+			return nil, invalidMessage(append(at, kID),
+				"the content places the call "+strconv.Quote(text["id"])+", which the message lacks or has placed before").Err()
 		}
 		delete(r.open, text["id"])
 		return c, nil

@@ -108,7 +108,7 @@ func checkResult(v, result edn.Value, want ResultRules) (edn.Value, *Error) {
 	typ, _ := result.Get(kType)
 	name, _ := typ.AsKeyword()
 	if !allowed(name, want.CanProduce) {
-		return edn.Value{}, invalidResult(reasonTypeNotAllowed, "the result is of no type that is allowed here",
+		return edn.Value{}, invalidResult(reasonTypeNotAllowed, "the type of the result is not allowed here",
 			path(kResult, kType)).
 			Expecting(producible(want.CanProduce), typ).Err()
 	}

@@ -50,9 +50,9 @@ func ParseScore(v edn.Value, rules ScoreRules) (*big.Rat, *Error) {
 	score := new(big.Rat).Sub(raw, low)
 	score.Quo(score, new(big.Rat).Sub(high, low))
 	if score.Sign() < 0 || score.Cmp(big.NewRat(1, 1)) > 0 {
-		hint := "name the scale of the rubric, such as [0 10]"
+		hint := "name the scale in the rubric, such as [0 10]"
 		if !rules.Scale.IsNil() {
-			hint = "the scale of the rubric is " + rules.Scale.String()
+			hint = "let the judge answer on the scale " + rules.Scale.String() + ", or change the scale of the rubric"
 		}
 		return nil, Errorf("judge/score-out-of-range", "the judge gave the score %s, outside of %s to %s", plainRat(raw),
 			plainRat(low), plainRat(high)).WithHint(hint)
@@ -71,7 +71,8 @@ func (r ScoreRules) ends() (low, high *big.Rat, e *Error) {
 	high, hok := last.AsNumber()
 	if !lok || !hok || r.Scale.Len() != 2 || low.Cmp(high) >= 0 {
 		return nil, nil, Errorf("judge/rubric-invalid",
-			"the scale of the rubric is %s; expected [worst best] with worst below best", r.Scale)
+			"the scale of the rubric is %s; expected [worst best] with worst below best", r.Scale).
+			WithHint("write two numbers, such as [0 10]")
 	}
 	return low, high, nil
 }

@@ -41,7 +41,8 @@ func (t Tool) Work(input edn.Value, s *Scope) (Work, *contract.Error) {
 	name := scopeWord(input.Key("connection"))
 	switch {
 	case name == "":
-		return Work{}, InvalidInput("schema", t, "expected the name of a connection in :connection")
+		return Work{}, InvalidInput("schema", t, "expected the name of a connection in :connection, found a value of kind %s",
+			input.Key("connection").Kind())
 	case !slices.Contains(s.Connections.V, name):
 		return Work{}, Denied("connection-not-allowed", t,
 			"the connection %q is not one of the allowed connections: %s", name,
@@ -81,12 +82,11 @@ func (t Tool) statementForms(input edn.Value) ([]edn.Value, *contract.Error) {
 	case t.ID != "db/exec":
 		return nil, InvalidInput("schema", t, "the :statements are for :db/exec; a query has one :sql")
 	case input.HasKey("sql") || input.HasKey("parameters"):
-		return nil, InvalidInput("schema", t, "the input has both :statements and :sql or :parameters")
+		return nil, InvalidInput("schema", t, "the input has :statements and also :sql or :parameters, expected one form")
 	case several.Kind() != edn.KindVector && several.Kind() != edn.KindList:
-		return nil, InvalidInput("schema", t, "the :statements are not a list")
+		return nil, InvalidInput("schema", t, "expected a list in :statements, found a value of kind %s", several.Kind())
 	case several.Len() == 0 || several.Len() > MaxStatements:
-		return nil, InvalidInput("schema", t, "there are %d :statements; 1 to %d are accepted", several.Len(),
-			MaxStatements)
+		return nil, InvalidInput("schema", t, "expected 1 to %d :statements, found %d", MaxStatements, several.Len())
 	}
 	return slices.Collect(several.Elems()), nil
 }
@@ -94,8 +94,11 @@ func (t Tool) statementForms(input edn.Value) ([]edn.Value, *contract.Error) {
 func (t Tool) statement(form edn.Value) (Statement, *contract.Error) {
 	text, ok := form.Key("sql").AsString()
 	switch {
-	case !ok || strings.TrimSpace(text) == "":
-		return Statement{}, InvalidInput("schema", t, "the :sql is not a text with a statement")
+	case !ok:
+		return Statement{}, InvalidInput("schema", t, "expected a statement as text in :sql, found a value of kind %s",
+			form.Key("sql").Kind())
+	case strings.TrimSpace(text) == "":
+		return Statement{}, InvalidInput("schema", t, "expected a statement in :sql, found a blank text")
 	case len(text) > MaxSQL:
 		return Statement{}, InvalidInput("schema", t, "the :sql has %d bytes, the limit is %d", len(text), MaxSQL)
 	case strings.ContainsRune(text, 0):
@@ -107,7 +110,7 @@ func (t Tool) statement(form edn.Value) (Statement, *contract.Error) {
 	case v.IsNil():
 		return s, nil
 	case v.Kind() != edn.KindVector && v.Kind() != edn.KindList:
-		return s, InvalidInput("schema", t, "the :parameters are not a list")
+		return s, InvalidInput("schema", t, "expected a list in :parameters, found a value of kind %s", v.Kind())
 	case v.Len() > MaxParameters:
 		return s, InvalidInput("schema", t, "the statement has %d :parameters, the limit is %d", v.Len(), MaxParameters)
 	}

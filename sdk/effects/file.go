@@ -24,15 +24,18 @@ type Place struct {
 func (t Tool) Place(input edn.Value, s *Scope) (Place, *contract.Error) {
 	name, ok := input.Key("path").AsString()
 	switch {
-	case !ok || name == "":
-		return Place{}, InvalidInput("schema", t, "the :path is not a text")
+	case !ok:
+		return Place{}, InvalidInput("schema", t, "expected a text in :path, found a value of kind %s",
+			input.Key("path").Kind())
+	case name == "":
+		return Place{}, InvalidInput("schema", t, "the :path is empty, expected a path relative to the root")
 	case strings.ContainsRune(name, 0):
 		return Place{}, InvalidInput("path/invalid", t, "the path %q contains a NUL character", name)
 	case slashpath.IsAbs(name):
 		return Place{}, Denied("path-outside-root", t, "the path %q is absolute, expected a path relative to the root",
 			name)
 	case slices.Contains(strings.Split(name, "/"), ".."):
-		return Place{}, Denied("path-outside-root", t, "the path %q contains \"..\"", name)
+		return Place{}, Denied("path-outside-root", t, "the path %q contains \"..\", expected a path below the root", name)
 	}
 	p := Place{Path: slashpath.Clean(name)}
 	var err *contract.Error
@@ -55,11 +58,12 @@ func (t Tool) root(input edn.Value, s *Scope) (string, *contract.Error) {
 	name, ok := optionalText(input, "root")
 	switch {
 	case !ok:
-		return "", InvalidInput("schema", t, "the :root is not a text")
+		return "", InvalidInput("schema", t, "expected a text in :root, found a value of kind %s", input.Key("root").Kind())
 	case name != "":
 		name = slashpath.Clean(name)
 		if !slices.Contains(s.Roots.V, name) {
-			return "", Denied("path-outside-local-root", t, "%q is not a root of the scope: %s", name, listed(s.Roots.V))
+			return "", Denied("path-outside-local-root", t, "the root %q is not one of the roots of the scope: %s", name,
+				listed(s.Roots.V))
 		}
 		return name, nil
 	case len(s.Roots.V) == 0:
@@ -77,7 +81,7 @@ func (t Tool) permitWrite(input edn.Value, s *Scope) *contract.Error {
 	case err != nil:
 		return err
 	case p.Path == ".":
-		return Denied("not-regular", t, "the path is the root itself")
+		return Denied("not-regular", t, "the path %q is the root itself, expected a file below it", p.Path)
 	case input.Key("append?").Truthy() && !s.Append.V:
 		return Denied("append-not-allowed", t, "the scope does not allow :append?")
 	case input.Key("mkdirs?").Truthy() && s.MkDirs.Set && !s.MkDirs.V:
@@ -95,12 +99,13 @@ func (t Tool) permitWrite(input edn.Value, s *Scope) *contract.Error {
 func (t Tool) Content(input edn.Value) ([]byte, *contract.Error) {
 	text, ok := input.Key("content").AsString()
 	if !ok {
-		return nil, InvalidInput("schema", t, "the :content is not a text")
+		return nil, InvalidInput("schema", t, "expected a text in :content, found a value of kind %s",
+			input.Key("content").Kind())
 	}
 	if name, _ := input.Key("encoding").AsKeyword(); name == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, InvalidInput("content/invalid", t, "the :content is not base64")
+			return nil, InvalidInput("content/invalid", t, "decode the :content as base64: %w", err)
 		}
 		return data, nil
 	}

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -40,11 +41,12 @@ func (t Tool) Target(input edn.Value, s *Scope) (Target, *contract.Error) {
 	}
 	text, ok := input.Key("url").AsString()
 	if !ok {
-		return Target{}, InvalidInput("schema", t, "the :url is not a text")
+		return Target{}, InvalidInput("schema", t, "expected a text in :url, found a value of kind %s",
+			input.Key("url").Kind())
 	}
 	u, err := url.Parse(text)
-	if err != nil {
-		return Target{}, InvalidInput("url/invalid", t, "the :url cannot be read")
+	if err != nil { // its text may have parts of a password
+		return Target{}, InvalidInput("url/invalid", t, "the :url cannot be parsed, expected the form https://host/path")
 	}
 	return t.TargetURL(method, u, s)
 }
@@ -57,11 +59,11 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.
 	}
 	switch {
 	case u.Scheme == "" || u.Opaque != "":
-		return invalid("is not absolute")
+		return invalid("is not absolute, expected the form https://host/path")
 	case u.User != nil:
-		return invalid("contains a user name: use a header with a secret")
+		return invalid("contains a user name, expected credentials in a header with a secret")
 	case u.Hostname() == "":
-		return invalid("has no host")
+		return invalid("has no host, expected the form https://host/path")
 	}
 	scheme := strings.ToLower(u.Scheme)
 	if !slices.Contains(s.Schemes.V, scheme) || scheme != "https" && scheme != "http" {
@@ -69,11 +71,11 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.
 			listed(s.Schemes.V))
 	}
 	if strings.Contains(u.Host, "%") {
-		return invalid("has an address with a zone")
+		return invalid("has an address with a zone, expected one without %")
 	}
 	host, problem := cleanHost(u.Hostname())
 	if problem != "" || strings.HasPrefix(host, "*") {
-		return invalid("has a host that cannot be resolved: write the name in ASCII")
+		return invalid(fmt.Sprintf("has the host %q, expected a name in ASCII or an address", u.Hostname()))
 	}
 	out := Target{Method: method, URL: u, Host: host, Port: 443}
 	if scheme == "http" {
@@ -82,7 +84,7 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.
 	if p := u.Port(); p != "" {
 		n, err := strconv.Atoi(p)
 		if err != nil || n < 1 || n > 65535 {
-			return invalid("has no port 1..65535")
+			return invalid(fmt.Sprintf("has the port %q, expected 1 to 65535", p))
 		}
 		out.Port = n
 	}
@@ -91,10 +93,10 @@ func (t Tool) TargetURL(method string, u *url.URL, s *Scope) (Target, *contract.
 			listed(s.Hosts.V))
 	}
 	if !slices.Contains(s.Ports.V, out.Port) {
-		return Target{}, Denied("port-not-allowed", t, "the port %d is not one of the allowed ports", out.Port)
+		return Target{}, Denied("port-not-allowed", t, "the port %d is not one of the allowed ports: %v", out.Port, s.Ports.V)
 	}
 	if a, err := netip.ParseAddr(host); err == nil && !AddressAllowed(a, s) {
-		return Target{}, Denied("address-not-allowed", t, "the address %s is not public", a)
+		return Target{}, Denied("address-not-allowed", t, "the address %s is not public, and the scope does not allow it", a)
 	}
 	return out, nil
 }

@@ -57,14 +57,19 @@ func (t Tool) Program(input edn.Value, s *Scope) (Program, *contract.Error) {
 
 func (t Tool) argv(input edn.Value) ([]string, *contract.Error) {
 	v := input.Key("command")
-	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList || v.Len() == 0 {
-		return nil, InvalidInput("schema", t, "the :command is not an argument vector; a string is never split")
+	switch {
+	case v.Kind() != edn.KindVector && v.Kind() != edn.KindList:
+		return nil, InvalidInput("schema", t,
+			"expected a vector of arguments in :command, found a value of kind %s; a string is never split", v.Kind())
+	case v.Len() == 0:
+		return nil, InvalidInput("schema", t, "the vector in :command is empty, expected a command and its arguments")
 	}
 	argv := make([]string, 0, v.Len())
 	for m := range v.Elems() {
 		a, ok := m.AsString()
 		if !ok {
-			return nil, InvalidInput("schema", t, "argument %d of :command is not a text", len(argv))
+			return nil, InvalidInput("schema", t, "argument %d of :command is a value of kind %s, expected a text", len(argv),
+				m.Kind())
 		}
 		if strings.ContainsRune(a, 0) {
 			return nil, InvalidInput("argument/invalid", t, "argument %d of :command contains a NUL character",
@@ -124,16 +129,17 @@ func (t Tool) directory(input edn.Value, s *Scope) (dir, within string, err *con
 	dir, ok := optionalText(input, "cwd")
 	switch {
 	case !ok:
-		return "", "", InvalidInput("schema", t, "the :cwd is not a text")
+		return "", "", InvalidInput("schema", t, "expected a text in :cwd, found a value of kind %s", input.Key("cwd").Kind())
 	case dir == "" && len(s.AllowCWD.V) == 1:
 		return s.AllowCWD.V[0], s.AllowCWD.V[0], nil
 	case dir == "" && len(s.AllowCWD.V) > 1:
 		return "", "", InvalidInput("cwd/ambiguous", t,
 			"the scope allows several working directories, name one as :cwd: %s", listed(s.AllowCWD.V))
 	case dir == "":
-		return "", "", Denied("cwd-not-allowed", t, "the scope allows no working directory")
+		return "", "", Denied("cwd-not-allowed", t, "the input has no :cwd, and the scope allows no working directory")
 	case !slashpath.IsAbs(dir) || strings.ContainsRune(dir, 0):
-		return "", "", Denied("cwd-not-allowed", t, "the working directory %q is not absolute", dir)
+		return "", "", Denied("cwd-not-allowed", t,
+			"the working directory %q is not an absolute path without NUL characters", dir)
 	}
 	dir = slashpath.Clean(dir)
 	for _, d := range s.AllowCWD.V {
@@ -149,13 +155,14 @@ func (t Tool) environment(input edn.Value, s *Scope) (map[string]string, *contra
 	env := map[string]string{}
 	v := input.Key("env")
 	if !v.IsNil() && v.Kind() != edn.KindMap {
-		return nil, InvalidInput("schema", t, "the :env is not a map")
+		return nil, InvalidInput("schema", t, "expected a map in :env, found a value of kind %s", v.Kind())
 	}
 	for key, val := range v.Entries() {
 		name := scopeWord(key)
 		text, ok := val.AsString()
 		if !ok || name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(text, 0) {
-			return nil, InvalidInput("schema", t, "the variable %s of :env is not a text", key)
+			return nil, InvalidInput("schema", t,
+				"the variable %.80s of :env: expected a name without =, a text, and no NUL characters", key)
 		}
 		if !slices.Contains(s.EnvPass.V, name) {
 			return nil, Denied("env-not-allowed", t, "the variable %s is not one of the allowed variables: %s", name,

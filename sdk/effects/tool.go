@@ -1,7 +1,6 @@
 package effects
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -78,7 +77,7 @@ func (t Tool) Permit(input edn.Value, s *Scope) *contract.Error {
 
 // Denied returns the error of a call outside its scope.
 func Denied(reason string, t Tool, format string, args ...any) *contract.Error {
-	return contract.Errorf("effects/scope-denied", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
+	return contract.Errorf("effects/scope-denied", ":%s: "+format, append([]any{t.ID}, args...)...).
 		WithDetail("reason", edn.K(reason)).
 		WithDetail("effect", edn.K(t.Effect)).
 		WithDetail("tool/id", edn.K(t.ID))
@@ -86,7 +85,7 @@ func Denied(reason string, t Tool, format string, args ...any) *contract.Error {
 
 // InvalidInput returns the error of a call that no scope could allow.
 func InvalidInput(reason string, t Tool, format string, args ...any) *contract.Error {
-	return contract.Errorf("effects/invalid-input", ":%s: %s", t.ID, fmt.Sprintf(format, args...)).
+	return contract.Errorf("effects/invalid-input", ":%s: "+format, append([]any{t.ID}, args...)...).
 		WithDetail("reason", edn.K(reason)).
 		WithDetail("tool/id", edn.K(t.ID))
 }

@@ -1,6 +1,7 @@
 package effects
 
 import (
+	"encoding/base64"
 	"net/netip"
 	"strings"
 	"testing"
@@ -144,6 +145,14 @@ func TestToolsDecideByInputAndScope(t *testing.T) {
 			assert.NotContains(t, err.Message, "pass@", "a password of an URL is not repeated")
 		}
 	}
+}
+
+// An error of an input keeps its cause.
+func TestErrorsKeepTheirCauses(t *testing.T) {
+	write, _ := ToolNamed("fs/write-file")
+	_, err := write.Content(edn.MustRead(`{:content "*" :encoding :base64}`))
+	var corrupt base64.CorruptInputError
+	require.ErrorAs(t, err, &corrupt)
 }
 
 // An address embedded in another form is checked as the embedded address.

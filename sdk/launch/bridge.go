@@ -24,7 +24,7 @@ const bridgeWait = 24 * time.Hour
 // bridgeMain is the bridge process.
 func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) != 1 {
-		_, _ = fmt.Fprintln(stderr, "attach: want the socket where the plugin waits")
+		_, _ = fmt.Fprintf(stderr, "attach: expected one argument, the socket where the plugin waits, found %d\n", len(args))
 		return 2
 	}
 	conn, err := net.DialTimeout("unix", args[0], time.Second)
@@ -58,7 +58,7 @@ func bridgeMain(args []string, getenv func(string) string, stdin io.Reader, stdo
 	case <-hostGone:
 		return 0
 	case <-pluginGone:
-		_, _ = fmt.Fprintln(stderr, "attach: the plugin is gone")
+		_, _ = fmt.Fprintln(stderr, "attach: the plugin closed the connection")
 		return 1
 	}
 }

@@ -109,13 +109,13 @@ func (c *compiler) head(s *Schema, spec edn.Value) (word string, rest []edn.Valu
 	}
 	if spec.Kind() != edn.KindVector || spec.Len() == 0 {
 		c.add("write a keyword like :string or a vector like [:vector :string]",
-			"a schema is a keyword or a vector that begins with one")
+			"a schema is a keyword or a vector that begins with one, got %.80s", spec)
 		return "", nil, 0
 	}
 	head, _ := spec.Nth(0)
 	w, ok := head.AsKeyword()
 	if !ok {
-		c.addAt(0, "", "a schema vector begins with a type keyword")
+		c.addAt(0, "", "a schema vector begins with a type keyword, got %.80s", head)
 		return "", nil, 0
 	}
 	for e := range spec.Elems() {
@@ -178,7 +178,7 @@ func (c *compiler) children(s *Schema, rest []edn.Value, first int) {
 
 func (c *compiler) inner(s *Schema, rest []edn.Value, first, least, most int, what string) {
 	if len(rest) < least || len(rest) > most {
-		c.add("", ":%s takes %s", s.kind, what)
+		c.add("", ":%s takes %s, got %d", s.kind, what, len(rest))
 		return
 	}
 	for i, form := range rest {
@@ -228,7 +228,7 @@ func byName(entries []Entry) []sortedEntry {
 func (c *compiler) entry(form edn.Value) (Entry, bool) {
 	n := form.Len()
 	if form.Kind() != edn.KindVector || n < 2 || n > 3 {
-		c.add("", "a map entry is [key schema] or [key properties schema]")
+		c.add("", "a map entry is [key schema] or [key properties schema], got %.80s", form)
 		return Entry{}, false
 	}
 	key, _ := form.Nth(0)
@@ -273,12 +273,12 @@ func (c *compiler) enumMembers(s *Schema, rest []edn.Value, first int) {
 
 func (c *compiler) regexp(s *Schema, rest []edn.Value, first int) {
 	if len(rest) != 1 {
-		c.add("", ":re takes one string, the pattern")
+		c.add("", ":re takes one string, the pattern, got %d values", len(rest))
 		return
 	}
 	text, ok := rest[0].AsString()
 	if !ok {
-		c.addAt(first, "", "the pattern of :re is a string")
+		c.addAt(first, "", "the pattern of :re is a string, got %.80s", rest[0])
 		return
 	}
 	if len(text) > maxPatternSize {
@@ -313,12 +313,12 @@ func instructions(pattern string) int {
 
 func (c *compiler) reference(s *Schema, rest []edn.Value, first int) {
 	if len(rest) != 1 {
-		c.add("", ":ref takes one keyword, the name of a schema")
+		c.add("", ":ref takes one keyword, the name of a schema, got %d values", len(rest))
 		return
 	}
 	name, ok := rest[0].AsKeyword()
 	if !ok {
-		c.addAt(first, "", "the name of :ref is a keyword")
+		c.addAt(first, "", "the name of :ref is a keyword, got %.80s", rest[0])
 		return
 	}
 	s.refName = name

@@ -87,7 +87,7 @@ func (im *importer) schema(v edn.Value) edn.Value {
 		return edn.Vector(edn.K("not"), edn.K("any"))
 	}
 	if v.Kind() != edn.KindMap {
-		im.add("", "a JSON Schema is an object or a boolean")
+		im.add("", "a JSON Schema is an object or a boolean, got %.80s", v)
 		return edn.K("any")
 	}
 	im.unsupported(v)
@@ -154,7 +154,7 @@ func (im *importer) list(word string, v edn.Value) (out []edn.Value) {
 	im.push(jsonKeyOf(edn.Text(word)))
 	defer im.pop()
 	if v.Kind() != edn.KindVector || v.Len() == 0 {
-		im.add("", "should be a non-empty array of schemas")
+		im.add("", "should be a non-empty array of schemas, got %.80s", v)
 		return []edn.Value{edn.K("any")}
 	}
 	for i, kid := range v.All() {
@@ -255,7 +255,7 @@ func (im *importer) types(v edn.Value) (types []string) {
 		}
 	}
 	if !t.IsNil() && len(types) == 0 {
-		im.add("", "type should be a name or an array of names")
+		im.add("", "type should be a name or an array of names, got %.80s", t)
 	}
 	return types
 }

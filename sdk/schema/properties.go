@@ -63,7 +63,7 @@ func (c *compiler) schemaProps(s *Schema, m edn.Value) {
 // entryProps reads the property map of a map entry.
 func (c *compiler) entryProps(e *Entry, m edn.Value) {
 	if m.Kind() != edn.KindMap {
-		c.add("", "the properties of a map entry are a map")
+		c.add("", "the properties of a map entry are a map, got %.80s", m)
 		return
 	}
 	for key, val := range m.Entries() {
@@ -80,12 +80,12 @@ func (c *compiler) entryProps(e *Entry, m edn.Value) {
 		case name == "labels":
 			n, ok := val.AsInt()
 			if !ok || n < 0 || n > math.MaxInt32 {
-				c.add("", "should be a whole number that is not negative")
+				c.add("", "should be a whole number that is not negative, got %.80s", val)
 			}
 			e.Props.Labels = int(n)
 		case name == "when":
 			if val.Kind() != edn.KindMap || val.Len() == 0 {
-				c.add("", "should be a map of sibling keys to values")
+				c.add("", "should be a map of sibling keys to values, got %.80s", val)
 			}
 			e.Props.When = val
 		default:
@@ -124,7 +124,7 @@ func (c *compiler) commonProp(p *Props, name string, val edn.Value) {
 	case "unit":
 		p.Unit, _ = val.AsKeyword()
 		if !slices.Contains(units, p.Unit) {
-			c.add("", "should be :path, :ms, :bytes, :decimal or :capability")
+			c.add("", "should be :path, :ms, :bytes, :decimal or :capability, got %.80s", val)
 		}
 	case "default":
 		p.Default, p.HasDefault = val, true
@@ -140,7 +140,7 @@ func (c *compiler) commonProp(p *Props, name string, val edn.Value) {
 func (c *compiler) truth(val edn.Value) bool {
 	b, ok := val.AsBool()
 	if !ok {
-		c.add("", "should be true or false")
+		c.add("", "should be true or false, got %.80s", val)
 	}
 	return b
 }
@@ -148,7 +148,7 @@ func (c *compiler) truth(val edn.Value) bool {
 func (c *compiler) text(val edn.Value) string {
 	s, ok := val.AsString()
 	if !ok {
-		c.add("", "should be a string")
+		c.add("", "should be a string, got %.80s", val)
 	}
 	return s
 }
@@ -158,7 +158,7 @@ func (c *compiler) limit(s *Schema, name string, val edn.Value) {
 	if s.numeric() {
 		b, ok := newBound(val)
 		if !ok {
-			c.add("", "should be a number")
+			c.add("", "should be a number, got %.80s", val)
 			return
 		}
 		if name == "min" {
@@ -170,7 +170,7 @@ func (c *compiler) limit(s *Schema, name string, val edn.Value) {
 	}
 	n, ok := val.AsInt()
 	if !ok || n < 0 || n > math.MaxInt32 {
-		c.add("", "should be a whole number that is not negative")
+		c.add("", "should be a whole number that is not negative, got %.80s", val)
 		return
 	}
 	if name == "min" {

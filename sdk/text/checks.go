@@ -338,10 +338,10 @@ func (p *Packs) CheckDetail(s, request, language string) []Remark {
 	var out []Remark
 	if asked["example"] && !strings.ContainsAny(trimmed, "`\"“”„«»:0123456789\n") &&
 		!p.matched(trimmed, language)["shows"] {
-		out = append(out, Remark{whole, "an example was asked for and there is none", "add an example"})
+		out = append(out, Remark{whole, "an example was requested and the text has none", "add an example"})
 	}
 	if asked["detail"] && !asked["brevity"] && chars < detailChars && sentences < detailSentences {
-		out = append(out, Remark{whole, "detail was asked for and the text has one short sentence",
+		out = append(out, Remark{whole, "detail was requested and the text has one short sentence",
 			"explain it in several sentences"})
 	}
 	return out

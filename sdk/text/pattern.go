@@ -294,7 +294,7 @@ func parseWord(word string) ([]atom, error) {
 				"write " + strings.Replace(part, a.letters, folded, 1)}
 		case strings.ContainsFunc(a.letters, notOfWord):
 			return nil, &patternError{word, fmt.Sprintf("%q holds more than letters and digits", word),
-				"letters and digits, with _ for what stands between two words", ""}
+				"letters and digits, with _ between two words", ""}
 		}
 		out = append(out, a)
 	}

@@ -78,7 +78,8 @@ func ReadAttachRecord(path string) (AttachRecord, error) {
 	}
 	v, err := edn.Read(text, edn.WithLimits(edn.Config))
 	if err != nil {
-		return AttachRecord{}, contract.Errorf("input/invalid", "attach record %s: %w", path, err)
+		return AttachRecord{}, contract.Errorf("input/invalid", "read attach record %s: %w", path, err).
+			WithHint("let the plugin write it: " + AttachEnv + "=" + path)
 	}
 	var r AttachRecord
 	r.Plugin, _ = v.Key("plugin").AsString()
@@ -89,8 +90,10 @@ func ReadAttachRecord(path string) (AttachRecord, error) {
 	r.PID = int(pid)
 	if n, _ := v.Key("attach/v").AsInt(); n != attachVersion || r.Plugin == "" || r.Socket == "" || r.Nonce == "" {
 		return AttachRecord{},
-			contract.Errorf("input/invalid", "attach record %s: expected a map with :attach/v %d, :plugin, :socket and :nonce",
-				path, attachVersion)
+			contract.Errorf("input/invalid",
+				"attach record %s: expected a map with :attach/v %d, :plugin, :socket and :nonce, found :attach/v %s, "+
+					":plugin %q and :socket %q", path, attachVersion, v.Key("attach/v"), r.Plugin, r.Socket).
+				WithHint("let the plugin write it: " + AttachEnv + "=" + path)
 	}
 	if _, err := os.Stat(r.Socket); errors.Is(err, fs.ErrNotExist) {
 		return AttachRecord{},

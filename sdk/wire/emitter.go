@@ -82,7 +82,8 @@ func (e *Emitter) send(
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.answered {
-		return contract.Errorf("runtime/internal", "emit: the call is already answered")
+		return contract.Errorf("runtime/internal", "emit: the call is already answered").
+			WithHint("send all parts before the function of the capability returns")
 	}
 	for _, b := range blobs {
 		if err := e.sendLocked(&pluginv1.InvokeEvent{Event: &pluginv1.InvokeEvent_Blob{Blob: b}}); err != nil {

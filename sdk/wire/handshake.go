@@ -107,7 +107,7 @@ func Incompatible(plugin, host []int) *contract.Error {
 	}
 	return contract.Errorf("runtime/protocol",
 		"the plugin speaks protocol %s, the host %s: upgrade %s",
-		revisions(plugin), revisions(host), older)
+		revisions(plugin), revisions(host), older).WithHint("upgrade " + older)
 }
 
 // Offer is the parsed handshake line of a plugin.
@@ -127,7 +127,7 @@ func (o Offer) Check() error {
 	case o.Core != plugin.CoreProtocolVersion:
 		return contract.Errorf("runtime/protocol",
 			"the plugin speaks version %d of go-plugin's protocol, the host %d: build it with a current library", o.Core,
-			plugin.CoreProtocolVersion)
+			plugin.CoreProtocolVersion).WithHint("build the plugin with a current library")
 	case o.Version != Protocol:
 		return Incompatible([]int{o.Version}, []int{Protocol})
 	case o.Protocol == "":

@@ -102,7 +102,7 @@ func newCertificate(now time.Time) (tls.Certificate, []byte, error) {
 func PluginTLS(host []byte) (provider func() (*tls.Config, error), raw []byte, err error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(host) {
-		return nil, nil, errors.New("the host sent no certificate")
+		return nil, nil, errors.New("serve the plugin: the host sent no certificate in PEM form")
 	}
 	cert, _, err := newCertificate(time.Now())
 	if err != nil {

@@ -62,7 +62,8 @@ func encodePayload(enc Encoding, v edn.Value, out extraction) (*pluginv1.Payload
 		size += len(b.Body)
 	}
 	if size > MaxMessage {
-		return nil, nil, contract.Errorf("runtime/protocol", "encode payload: %d bytes, the limit is %d", size, MaxMessage)
+		return nil, nil, contract.Errorf("runtime/protocol", "encode payload: %d bytes, the limit is %d", size, MaxMessage).
+			WithHint("send less in one message")
 	}
 	return &pluginv1.Payload{Encoding: string(enc), Body: body}, out.blobs, nil
 }
@@ -74,7 +75,8 @@ func write(enc Encoding, v edn.Value) ([]byte, error) {
 	case JSON:
 		body, err := edn.WriteJSON(v)
 		if err != nil {
-			return nil, contract.Errorf("runtime/protocol", "encode payload: %w", err)
+			return nil, contract.Errorf("runtime/protocol", "encode payload: %w", err).
+				WithHint("give the keys names that differ in JSON")
 		}
 		return body, nil
 	}
@@ -180,7 +182,8 @@ func (x *extraction) take(v edn.Value) (edn.Value, error) {
 				return v, true, nil
 			}
 			if reserved(tag) {
-				return v, true, contract.Errorf("runtime/invalid-result", "encode payload: the tag #%s is reserved", tag)
+				return v, true, contract.Errorf("runtime/invalid-result", "encode payload: the tag #%s is reserved", tag).
+					WithHint("leave the tag out: only the host sets it")
 			}
 		}
 		return v, false, nil
@@ -190,7 +193,7 @@ func (x *extraction) take(v edn.Value) (edn.Value, error) {
 func (x *extraction) blob(v edn.Value, s string) (edn.Value, error) {
 	if len(s) > MaxString {
 		return edn.Nil(), contract.Errorf("runtime/protocol", "encode payload: a string of %d bytes, the limit is %d",
-			len(s), MaxString)
+			len(s), MaxString).WithHint("send a shorter text")
 	}
 	hash := edn.Hash(v)
 	known := slices.ContainsFunc(x.blobs, func(b *pluginv1.Blob) bool { return b.Hash == hash })

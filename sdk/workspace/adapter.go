@@ -121,7 +121,7 @@ func (a Adapter) WriteContext(ctx context.Context, node string, f NewFrame) (Wri
 	if f.Meta != nil {
 		meta, err := sdk.Encode(f.Meta)
 		if err != nil {
-			return Written{}, contract.Errorf("input/invalid", "metadata of the frame: %w", err)
+			return Written{}, contract.Errorf("input/invalid", "write a frame of %s: encode its metadata: %w", node, err)
 		}
 		in.Key("meta", meta)
 	}
@@ -185,7 +185,7 @@ func (a Adapter) written(ctx context.Context, intent string, in *edn.MapBuilder)
 	w := Written{Existing: out.Key("frame/existing?").Truthy(), Attribution: out.Key("attribution")}
 	var known bool
 	if w.ID, known = out.Key("frame/id").AsString(); !known {
-		return Written{}, contract.Errorf("runtime/protocol", ":%s: the answer has no :frame/id", intent)
+		return Written{}, contract.Errorf("runtime/protocol", ":%s: the answer has no :frame/id, expected a text", intent)
 	}
 	seq, _ := out.Key("seq").AsInt()
 	w.Seq = uint64(seq)

@@ -249,7 +249,7 @@ func TestRulesThatAreNotRules(t *testing.T) {
 	require.Error(t, err)
 	e := contract.AsError(err)
 	assert.Equal(t, "effects/runtime-failed", e.Type)
-	assert.Contains(t, e.Message, "bad rules: no directory")
+	assert.Contains(t, e.Message, "apply the rules of the worker: no directory")
 	assert.Equal(t, ":unknown", e.Details.Key("effect/state").String(), "a call that changes something may have been made")
 	task.Tool, _ = effects.ToolNamed("fs/read-file")
 	_, err = crew(t, 0).Run(t.Context(), task)

@@ -41,7 +41,7 @@ func Main(in io.Reader, out io.Writer, hold Hold) int {
 		return 0 // prestarted and not needed
 	}
 	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "no rules:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "read the rules of the worker:", err)
 		return 2
 	}
 	answer := edn.Nil()
@@ -52,7 +52,7 @@ func Main(in io.Reader, out io.Writer, hold Hold) int {
 		v, err := receive(in)
 		if err != nil {
 			held.Close()
-			_, _ = fmt.Fprintln(os.Stderr, "no call:", err)
+			_, _ = fmt.Fprintln(os.Stderr, "read the call of the worker:", err)
 			return 2
 		}
 		go func() { // no more input follows: its end means that the parent has gone
@@ -63,7 +63,7 @@ func Main(in io.Reader, out io.Writer, hold Hold) int {
 		held.Close()
 	case errors.As(err, &failed):
 	default:
-		_, _ = fmt.Fprintln(os.Stderr, "bad rules:", err)
+		_, _ = fmt.Fprintln(os.Stderr, "apply the rules of the worker:", err)
 		return 2
 	}
 	reply := edn.MustMap(edn.K("out"), answer)
@@ -90,7 +90,7 @@ func Confine(t effects.Tool, p confine.Policy, strict bool) *contract.Error {
 // Unheld returns the error of a call that the kernel cannot confine to its
 // scope.
 func Unheld(t effects.Tool, err error) *contract.Error {
-	e := contract.Errorf("effects/not-enforceable", ":%s: the call cannot be confined to its scope: %s", t.ID, err)
+	e := contract.Errorf("effects/not-enforceable", ":%s: the call cannot be confined to its scope: %w", t.ID, err)
 	var fault *confine.Error
 	if errors.As(err, &fault) {
 		e = e.WithDetail("layer", edn.Text(string(fault.Layer)))

@@ -45,7 +45,7 @@ func Open(s Settings) (db *DB, stored *result.Stored, fault *result.Fault) {
 	if err == nil {
 		var info fs.FileInfo
 		if info, err = os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-			return nil, nil, result.Faultf(result.Missing, "the path is not a regular file")
+			return nil, nil, result.Faultf(result.Missing, "the path %s is not a regular file", s.Path)
 		}
 	}
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -53,7 +53,7 @@ func Open(s Settings) (db *DB, stored *result.Stored, fault *result.Fault) {
 	case missing && !(s.Write && s.DDL):
 		return nil, nil, result.Faultf(result.Missing, "the file %s does not exist", s.Path)
 	case err != nil && !missing:
-		return nil, nil, result.Faultf(result.Missing, "the file cannot be opened: %s", cause(err))
+		return nil, nil, result.Faultf(result.Missing, "open the file %s: %s", s.Path, cause(err))
 	}
 	flags := int32(sqlite3.SQLITE_OPEN_READONLY)
 	if s.Write {
@@ -144,7 +144,7 @@ func syncDir(dir string) *result.Fault {
 		err = errors.Join(d.Sync(), d.Close())
 	}
 	if err != nil {
-		return result.Faultf(result.Lost, "the directory of the file cannot be synced: %s", cause(err))
+		return result.Faultf(result.Lost, "sync the directory %s of the file: %s", dir, cause(err))
 	}
 	return nil
 }
@@ -172,7 +172,8 @@ func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *
 	}
 	defer sqlite3.Xsqlite3_finalize(db.tls, statement)
 	if db.rights&rightWrite == 0 && sqlite3.Xsqlite3_stmt_readonly(db.tls, statement) == 0 {
-		return result.Faultf(result.NotAllowed, "the statement is not a read")
+		return result.Faultf(result.NotAllowed,
+			"the statement changes the database, expected one that reads: use :db/exec for it")
 	}
 	if fault := db.bind(statement, s.Parameters); fault != nil {
 		return fault
@@ -195,7 +196,7 @@ func (db *DB) Commit(_ context.Context, s result.Stored) *result.Fault {
 		return fault
 	}
 	if sqlite3.Xsqlite3_changes64(db.tls, db.db) != 1 {
-		return result.Faultf(result.NotAllowed, "the call has removed its own key")
+		return result.Faultf(result.NotAllowed, "the statements removed the row of this call from the table %s", effectsTable)
 	}
 	if _, fault := db.exec("COMMIT"); fault != nil {
 		fault.Unsure = fault.Kind == result.Lost

@@ -113,7 +113,8 @@ func (n *native) prepare(sql string) (uintptr, *result.Fault) {
 		if second != 0 || rc != sqlite3.SQLITE_OK {
 			sqlite3.Xsqlite3_finalize(n.tls, second)
 			sqlite3.Xsqlite3_finalize(n.tls, statement)
-			return 0, result.Faultf(result.NotAllowed, "the text contains more than one statement")
+			return 0, result.Faultf(result.NotAllowed, "the text contains more than one statement, expected one: "+
+				"put several into :statements of :db/exec")
 		}
 		rest = next
 	}

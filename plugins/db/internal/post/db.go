@@ -102,8 +102,7 @@ WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER') AND (rolsuper OR rolcr
 	if row[0] == "" {
 		return nil
 	}
-	return result.Faultf(result.Unheld, "its role has the rights of %s, which go beyond the database: "+
-		"give the connection a role that has only the rights that calls need", row[0])
+	return result.Faultf(result.Unheld, "its role has the rights of %s, which go beyond the database", row[0])
 }
 
 // clientCheck is the first version of the server that notices that its client is
@@ -154,7 +153,8 @@ func (db *DB) beginWrite(ctx context.Context) (*result.Stored, *result.Fault) {
 		return nil, fault
 	}
 	if row == nil {
-		return nil, result.Faultf(result.Busy, "the key of the call was removed at this moment")
+		return nil, result.Faultf(result.Busy, "the row of this call was removed from the table %s meanwhile",
+			result.EffectsTable)
 	}
 	return &result.Stored{Statements: row[0], Answer: row[1]}, nil
 }
@@ -268,7 +268,8 @@ func (db *DB) Commit(ctx context.Context, s result.Stored) *result.Fault {
 		return fault
 	}
 	if row == nil {
-		return result.Faultf(result.NotAllowed, "the call has removed its own key")
+		return result.Faultf(result.NotAllowed, "the statements removed the row of this call from the table %s",
+			result.EffectsTable)
 	}
 	if _, fault = db.exec(ctx, "COMMIT"); fault != nil {
 		fault.Unsure = fault.Kind == result.Lost || fault.Kind == result.Late

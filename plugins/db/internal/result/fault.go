@@ -50,14 +50,20 @@ func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 		e = effects.Denied("max-bytes", t, "%s", where)
 	case Constraint:
 		e = effects.InvalidInput("sql/constraint", t, "%s", where)
-	case Busy, Lost:
-		e = contract.Errorf("effects/runtime-failed", ":%s: %s", t.ID, where)
+	case Busy:
+		e = contract.Errorf("effects/runtime-failed", ":%s: %s", t.ID, where).WithHint("send the call again")
+	case Lost:
+		e = contract.Errorf("effects/runtime-failed", ":%s: %s", t.ID, where).
+			WithHint("check that the database runs, and the connection in the effects block of ferment.hcl")
 	case Missing:
-		e = contract.Errorf("effects/runtime-missing", ":%s: %s", t.ID, where)
+		e = contract.Errorf("effects/runtime-missing", ":%s: %s", t.ID, where).
+			WithHint("correct the connection in the effects block of ferment.hcl")
 	case Late:
-		e = contract.Errorf("timeout/hard", ":%s: %s", t.ID, where)
+		e = contract.Errorf("timeout/hard", ":%s: %s", t.ID, where).
+			WithHint("allow more time with :timeout-ms, or with timeout of the scope in ferment.hcl")
 	case Unheld:
-		e = contract.Errorf("effects/not-enforceable", ":%s: %s", t.ID, where)
+		e = contract.Errorf("effects/not-enforceable", ":%s: %s", t.ID, where).
+			WithHint("give the connection a role that has only the rights that calls need")
 	default:
 		e = effects.InvalidInput("sql/invalid", t, "%s", where)
 	}
@@ -65,7 +71,8 @@ func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 		e = e.WithDetail("db/code", edn.Text(f.Code))
 	}
 	if f.Unsure {
-		e = e.WithDetail("effect/state", edn.K("unknown"))
+		e = e.WithDetail("effect/state", edn.K("unknown")).
+			WithHint("look at the database before you send the statements again")
 	}
 	return e.WithDetail("connection", edn.Text(connection))
 }

@@ -78,7 +78,7 @@ func (t *Task) open(ctx context.Context, c Connection, wait time.Duration) (data
 		})
 		return db, stored, fault
 	}
-	return nil, nil, result.Faultf(result.Missing, "unknown driver %q", c.Driver)
+	return nil, nil, result.Faultf(result.Missing, "unknown driver %q, expected sqlite or postgres", c.Driver)
 }
 
 // Close ends the transaction.
@@ -163,7 +163,7 @@ func repeated(stored result.Stored, statements string) (edn.Value, *result.Fault
 	}
 	out, err := edn.ReadString(stored.Answer, edn.WithLimits(edn.Stored))
 	if err != nil {
-		return edn.Nil(), result.Faultf(result.Lost, "the stored answer of the call cannot be read")
+		return edn.Nil(), result.Faultf(result.Lost, "read the stored answer of the call: %s", err)
 	}
 	return out.AssocKey("repeated?", edn.Bool(true)), nil
 }

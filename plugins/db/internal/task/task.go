@@ -60,7 +60,7 @@ func (t *Task) Parts() (worker.Task, *contract.Error) {
 	}
 	c, ok := t.Connections[work.Connection]
 	if !ok {
-		return worker.Task{}, result.Faultf(result.Missing, "the configuration has no such connection").
+		return worker.Task{}, result.Faultf(result.Missing, "the configuration has no connection of this name").
 			Error(t.Tool, work.Connection)
 	}
 	return worker.Task{Tool: t.Tool, Rules: t.rules(c), Call: edn.MustMap(edn.K("input"), t.Input)}, nil

@@ -69,7 +69,8 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 func (c *call) post(ctx context.Context, path string, body []byte) (leave func(), failed *contract.Error) {
 	if err := c.provider.Gate.Enter(ctx); err != nil {
 		if errors.Is(err, transport.ErrFull) {
-			return nil, c.fail(failure.QueueFull, "the queue of waiting calls is full")
+			return nil, c.fail(failure.QueueFull, "the queue of waiting calls is full").
+				WithHint("try again later, or raise max_in_flight or queue in the config block of the plugin")
 		}
 		return nil, c.fault(&transport.Fault{Kind: waiting(err), Text: "the call ended while it waited in the queue"})
 	}
@@ -155,8 +156,9 @@ const leastLimit = 4096
 func (c *call) encode() ([]byte, *contract.Error) {
 	q, m := c.question, c.model
 	if len(q.Tools) > 0 && !m.Preset.Tools {
-		return nil, c.fail(failure.NotConfigured,
-			"preset %s has no tools: set quirks { tools = true } if this server has them", m.Preset.Name)
+		return nil, c.fail(failure.NotConfigured, "preset %s has no tools, and the request has %d", m.Preset.Name,
+			len(q.Tools)).
+			WithHint("set quirks { tools = true } in the model block if this server has them")
 	}
 	r := &chat.Request{
 		Model: m.wire(), Messages: q.Messages, Tools: q.Tools, Choice: q.Choice, Options: q.Options, Context: m.Context,
@@ -185,7 +187,8 @@ func (c *call) encode() ([]byte, *contract.Error) {
 		output, ok := q.Shape.Ask(m.Structured, m.Preset)
 		if !ok {
 			return nil, c.fail(failure.Unsayable,
-				"the schema %s cannot be asked for with structured = %q", q.Shape.Name, m.Structured)
+				"the schema %s cannot be requested with structured = %q", q.Shape.Name, m.Structured).
+				WithHint("set structured = \"auto\" in the model block")
 		}
 		r.Output, c.form = output, output.Form
 		if c.form != chat.Native {
@@ -195,15 +198,19 @@ func (c *call) encode() ([]byte, *contract.Error) {
 	encoded, err := dialect.Encode(m.Preset, r)
 	var unsayable *dialect.Unsayable
 	if errors.As(err, &unsayable) {
-		return nil, c.fail(failure.Unsayable, "the format %s cannot express the request: %s",
-			m.Preset.Dialect, unsayable.What)
+		return nil, c.fail(failure.Unsayable, "the format %s cannot express the request: %s", m.Preset.Dialect,
+			unsayable.What).
+			WithHint("change the request, or use a provider of another format")
 	}
 	if err != nil {
-		return nil, c.fail(failure.RequestInvalid, "the request cannot be written as JSON: %v", err)
+		return nil, c.fail(failure.RequestInvalid, "write the request as JSON: %v", err).
+			WithHint("change the value in the request that JSON cannot hold")
 	}
 	if len(encoded.Dropped) > 0 && m.StrictOptions {
 		names := strings.Join(encoded.Dropped, ", ")
-		return nil, c.fail(failure.Unsayable, "the format %s has no %s", m.Preset.Dialect, names)
+		return nil, c.fail(failure.Unsayable, "the format %s cannot express the options %s, and strict_options is set",
+			m.Preset.Dialect, names).
+			WithHint("leave the options out, or remove strict_options from the model block")
 	}
 	if len(encoded.Body) > MaxRequest {
 		return nil, question.Beyond("the request has %d bytes, the limit is %d", len(encoded.Body), MaxRequest)
@@ -291,6 +298,7 @@ func (c *call) refused(ctx context.Context) *contract.Error {
 			// The next attempt is another request, without the field.
 			return c.provider.Report.Error(failure.ProviderError, known,
 				"the model does not take %s, which is left out from now on (status %d)", field, c.head.Status).
+				WithHint("send the request again").
 				WithDetail("options/refused", edn.K(field))
 		}
 	}

@@ -32,10 +32,10 @@ func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 		return edn.Nil(), c.fail(failure.ProviderError, "the model stopped with %q", a.FinishWord)
 	case a.Finish == chat.Refused || a.Refusal.Len() > 0:
 		e := c.fail(failure.Refused, "the model refused to answer")
-		if a.Category != "" {
-			e = e.WithDetail("category", edn.Text(c.provider.Report.Scrub.Clean(a.Category)))
+		if a.Category == "" {
+			return edn.Nil(), e.WithHint("change the request, or use another model")
 		}
-		return edn.Nil(), e
+		return edn.Nil(), e.WithDetail("category", edn.Text(c.provider.Report.Scrub.Clean(a.Category)))
 	case len(c.losses()) > 0 && !c.tolerated(structured):
 		return edn.Nil(), c.fail(failure.Truncated, "the answer may have lost a part: %s", strings.Join(c.losses(), ", "))
 	case structured && a.Finish == chat.Length:
@@ -63,6 +63,7 @@ func (c *call) empty() *contract.Error {
 		return c.fail(failure.Empty, "the answer has no text")
 	}
 	e := c.fail(failure.Empty, "the limit of tokens was used up before the first word of the answer").
+		WithHint("raise :max-tokens, or lower the reasoning effort").
 		WithDetail("finish", edn.K(string(chat.Length)))
 	room := int64(0)
 	if limit := c.request.Options.MaxTokens; c.question.Options.MaxTokens > 0 {
@@ -165,7 +166,7 @@ func (c *call) shaped(text string) (edn.Value, *contract.Error) {
 		return v, nil
 	case !problem.Parsed:
 		return edn.Nil(), c.raw(c.fail(failure.FormatDrift, "the answer contains no value that fits the schema %s",
-			name))
+			name).WithHint("the detail :raw has the answer; try again, or use a model with structured output"))
 	}
 	e := c.fail(failure.SchemaInvalid, "the answer does not fit the schema %s: %s", name, problem.Findings[0])
 	return edn.Nil(), c.raw(e.WithDetail("findings", schema.Findings(problem.Findings)))

@@ -23,10 +23,14 @@ func (p *Provider) embed(ctx context.Context, m *Model, request edn.Value, out S
 		request: &chat.Request{Model: m.wire(), Messages: q.Messages},
 	}
 	if m.Preset.EmbedPath == "" {
-		return edn.Nil(), c.fail(failure.Unsayable, "the format %s has no embeddings", m.Preset.Dialect)
+		return edn.Nil(), c.fail(failure.Unsayable, "the format %s has no embeddings", m.Preset.Dialect).
+			WithHint("use a provider with embeddings for this intent")
 	}
 	body, failed := dialect.EncodeEmbed(m.Preset.Dialect, m.wire(), texts, dims)
-	if failed != nil || len(body) > MaxRequest {
+	if failed != nil {
+		return edn.Nil(), c.fail(failure.RequestInvalid, "write the request as JSON: %v", failed)
+	}
+	if len(body) > MaxRequest {
 		return edn.Nil(), question.Beyond("the request has %d bytes, the limit is %d", len(body), MaxRequest)
 	}
 	leave, err := c.post(ctx, m.Preset.EmbedPath, body)

@@ -56,14 +56,14 @@ type row struct {
 func (r Row) Said(model string) string {
 	said, known := map[Row]string{
 		Foreign:         "no model answers at this address",
-		ModelNotFound:   "the model " + model + " is not there",
+		ModelNotFound:   "the provider has no model " + model,
 		AuthFailed:      "the key is refused",
 		QuotaExhausted:  "the quota is used up",
 		RateLimited:     "too many requests",
-		Overloaded:      "overloaded",
+		Overloaded:      "the provider is overloaded",
 		ContextExceeded: "the request is longer than the model can read",
 		Refused:         "the request was refused",
-		Timeout:         "timed out",
+		Timeout:         "the provider reported a timeout",
 	}[r]
 	if !known {
 		return "failed"

@@ -9,7 +9,7 @@ import (
 const MaxFrame = 1 << 20
 
 // ErrTooLarge means that a frame exceeds MaxFrame.
-var ErrTooLarge = errors.New("an event is over 1 MiB")
+var ErrTooLarge = errors.New("an event of the answer is longer than 1 MiB, the limit")
 
 // Frame is one part of a stream.
 type Frame struct {

@@ -92,7 +92,8 @@ func madeArgs(call conversation.Call, at []edn.Value) ([]byte, *contract.Error) 
 		text, err = edn.WriteJSON(args)
 	}
 	if err != nil {
-		return nil, invalid(append(at, edn.K("tool/calls")), "the arguments of %q should be a map that JSON can hold", call.ID)
+		return nil, invalid(append(at, edn.K("tool/calls")),
+			"the arguments of %q should be a map that JSON can hold: %w", call.ID, err)
 	}
 	if len(text) > MaxArgs {
 		return nil, Beyond("the arguments of a call have %d bytes, the limit is %d", len(text), MaxArgs)

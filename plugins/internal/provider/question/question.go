@@ -2,7 +2,6 @@ package question
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,13 +101,14 @@ func composed(prompt edn.Value) bool { return prompt.HasKey("messages") }
 
 func invalid(path []edn.Value, format string, args ...any) *contract.Error {
 	where := append([]edn.Value{edn.K("input")}, path...)
-	return contract.Errorf("input/invalid", "%s: %s", edn.Vector(where...), fmt.Sprintf(format, args...)).
+	return contract.Errorf("input/invalid", "%s: "+format, append([]any{edn.Vector(where...)}, args...)...).
 		WithDetail("path", edn.Vector(where...))
 }
 
 // Beyond returns the error for a request that exceeds a limit.
 func Beyond(format string, args ...any) *contract.Error {
 	return contract.Errorf("provider/request-invalid", format, args...).WithSource(contract.SourceRequest).
+		WithHint("send less in one request").
 		WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
 }
 
@@ -202,15 +202,15 @@ func (q *Question) readTools(list edn.Value) *contract.Error {
 		}
 		form, err := schema.ReadForm(form)
 		if err != nil {
-			return invalid(append(here, edn.K("in-schema")), "is not a schema: %s", err)
+			return invalid(append(here, edn.K("in-schema")), "is not a schema: %w", err)
 		}
 		compiled, err := schema.Compile(form)
 		if err != nil {
-			return invalid(append(here, edn.K("in-schema")), "is not a schema: %s", err)
+			return invalid(append(here, edn.K("in-schema")), "is not a schema: %w", err)
 		}
 		text, err := edn.WriteJSON(compiled.JSONSchema())
 		if err != nil {
-			return invalid(append(here, edn.K("in-schema")), "has no JSON Schema: %s", err)
+			return invalid(append(here, edn.K("in-schema")), "has no JSON Schema: %w", err)
 		}
 		description, _ := v.Key("description").AsString()
 		q.Args[id] = compiled

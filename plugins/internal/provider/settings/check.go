@@ -226,7 +226,7 @@ func (m Model) check(s Settings, label, block string) []error {
 	for _, name := range slices.Sorted(maps.Keys(m.Options.Extra)) {
 		if slices.Contains(dialect.OwnFields(s.PresetOf(), m.Options.ReasoningEffort), name) {
 			where := append(slices.Clone(at), edn.K("options"), edn.K("extra"), edn.Text(name))
-			all = append(all, sdk.Problem("hides a field that the plugin sets itself", where...))
+			all = append(all, sdk.Problem("replaces a field that the plugin sets itself: remove it", where...))
 		}
 	}
 	return append(all, m.Price.check(at)...)
@@ -263,7 +263,7 @@ func (p Price) check(at []edn.Value) []error {
 	where := append(slices.Clone(at), edn.K("price"))
 	switch {
 	case p.Free && (written > 0 || p.Listed != ""):
-		all = append(all, sdk.Problem("says that the model is free and what it costs", where...))
+		all = append(all, sdk.Problem("has free = true and also amounts: keep one of the two", where...))
 	case written > 0 && (p.Input.IsNil() || p.Output.IsNil()):
 		all = append(all, sdk.Problem("should have both input and output: with one of them no cost is known", where...))
 	}

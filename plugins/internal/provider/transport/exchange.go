@@ -358,12 +358,12 @@ func (x *Exchange) timer() (Timer, Kind) {
 
 func overdue(kind Kind) *Fault {
 	return &Fault{kind, map[Kind]string{
-		NoConnection: "no connection in time",
-		Late:         "the first part of the answer did not come in time",
-		Silent:       "the provider went silent",
-		Stalled:      "the answer stalled",
+		NoConnection: "no connection within timeouts.connect",
+		Late:         "the first part of the answer did not come within timeouts.first_token",
+		Silent:       "the provider was silent for the time of timeouts.silence",
+		Stalled:      "no further part of the answer came within timeouts.stall",
 		Lingered:     "nothing follows the answer",
-		TooLong:      "the whole answer took too long",
+		TooLong:      "the whole answer took longer than timeouts.total",
 	}[kind]}
 }
 

@@ -33,7 +33,7 @@ func (c *Client) Reach(ctx context.Context) *Fault {
 		_ = conn.Close() // nothing was sent
 		return nil
 	case ctx.Err() != nil:
-		return &Fault{NoConnection, "no connection in time"}
+		return &Fault{NoConnection, "no connection within timeouts.connect"}
 	}
 	return &Fault{NoConnection, explain(err)}
 }

@@ -19,6 +19,9 @@ type Grades struct {
 	Reasons map[string]string
 }
 
+// formHint is the hint of an answer that does not have the requested form.
+const formHint = "use a judge model that answers in the requested form"
+
 // ReadGrades parses the answer to Grade: a score for each criterion.
 func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
 	criteria, err := c.criteriaIn(out)
@@ -76,7 +79,7 @@ func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 		choice, ok := choiceOf(said)
 		if !ok {
 			return Choices{}, contract.Errorf("judge/no-score", "criterion %s: expected first, second or same, found %s", name,
-				score.Excerpt(said.String()))
+				score.Excerpt(said.String())).WithHint(formHint)
 		}
 		if e := exactly(said, "reason", "better"); e != nil {
 			return Choices{}, contract.Errorf(e.Type, "criterion %s: %s", name, e.Message).
@@ -165,8 +168,8 @@ func spoken(out edn.Value) (edn.Value, *contract.Error) {
 // reason may be absent.
 func exactly(v edn.Value, keys ...string) *contract.Error {
 	if !v.IsMap() {
-		return contract.Errorf("judge/no-score", "expected an object with %s, found %s", strings.Join(keys, " and "),
-			score.Excerpt(v.String()))
+		return contract.Errorf("judge/no-score", "the judge wrote %s, expected an object with %s", score.Excerpt(v.String()),
+			strings.Join(keys, " and ")).WithHint(formHint)
 	}
 	for key := range v.Entries() {
 		name, ok := key.AsString()
@@ -174,13 +177,14 @@ func exactly(v edn.Value, keys ...string) *contract.Error {
 			name, _ = key.AsKeyword()
 		}
 		if !slices.Contains(keys, name) {
-			return contract.Errorf("judge/no-score", "unexpected key %s, expected %s", score.Excerpt(key.String()),
-				strings.Join(keys, " and "))
+			return contract.Errorf("judge/no-score", "the judge wrote the key %s, expected %s", score.Excerpt(key.String()),
+				strings.Join(keys, " and ")).WithHint(formHint)
 		}
 	}
 	for _, name := range keys {
 		if name != "reason" && under(v, name).IsNil() {
-			return contract.Errorf("judge/no-score", "%s is missing in %s", name, score.Excerpt(v.String()))
+			return contract.Errorf("judge/no-score", "the judge wrote %s, which has no %s", score.Excerpt(v.String()), name).
+				WithHint(formHint)
 		}
 	}
 	return nil

@@ -87,7 +87,7 @@ func terms(f *form) check {
 func forbidden(f *form) check {
 	list := phrases(f.texts("any"))
 	if len(list) == 0 && !f.v.HasKey("any") {
-		f.bad("any", "expected a vector of texts")
+		f.bad("any", "expected a vector of texts, found nothing")
 	}
 	return func(x Subject) Outcome {
 		fold := folded(x.Text)
@@ -153,7 +153,7 @@ func (f *form) count(key string) int {
 func sections(f *form) check {
 	titles := f.texts("titles")
 	if len(titles) == 0 && !f.v.HasKey("titles") {
-		f.bad("titles", "expected a vector of texts")
+		f.bad("titles", "expected a vector of texts, found nothing")
 	}
 	return func(x Subject) Outcome {
 		heads := map[string]bool{}

@@ -105,7 +105,8 @@ func makers() map[string]func(*form) check {
 func Parse(v edn.Value) (Set, error) {
 	p := &problems{}
 	if !v.IsVector() && !v.IsList() || v.Len() == 0 || v.Len() > maxRules {
-		p.add(fmt.Sprintf("expected a vector of 1 to %d rules, such as [{:rule :length :min 10}]", maxRules))
+		p.add(fmt.Sprintf("expected a vector of 1 to %d rules, such as [{:rule :length :min 10}], found %s", maxRules,
+			score.Excerpt(v.String())))
 		return Set{}, rubric.Invalid(p.list)
 	}
 	kinds := makers()

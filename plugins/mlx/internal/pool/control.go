@@ -75,8 +75,8 @@ func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 		s := p.slots[session]
 		if s == nil {
 			if len(p.slots) >= maxFrozen {
-				err = contract.Errorf("runtime/overloaded", "%d sessions are frozen individually, the maximum",
-					maxFrozen).WithSource(contract.SourceDownstream)
+				err = contract.Errorf("runtime/overloaded", "freeze the model server of a session: %d are frozen, the maximum",
+					maxFrozen).WithSource(contract.SourceDownstream).WithHint("thaw one of them with :model/thaw")
 				return
 			}
 			s = &slot[S]{session: session, machine: worker.New(p.record, now), used: now}

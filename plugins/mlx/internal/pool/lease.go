@@ -36,7 +36,8 @@ func (p *Pool[S]) Acquire(ctx context.Context, session string, waiting func()) (
 		p.follow(now)
 		if len(p.waiting) > p.set.Queue+p.loadable() && p.drop(t) {
 			t.err = contract.Errorf("runtime/overloaded", "%d calls wait for a model server, the maximum",
-				len(p.waiting)).WithSource(contract.SourceDownstream)
+				len(p.waiting)).WithSource(contract.SourceDownstream).
+				WithHint("try again later, or raise queue in the config block of the plugin")
 			close(t.done)
 		}
 	})

@@ -108,7 +108,7 @@ func (p *Plan) Locate() (string, *contract.Error) {
 	case errors.As(err, &why):
 		err = why.Err
 	}
-	return "", p.unavailable("%s: %s", name, err)
+	return "", p.unavailable("%s: %w", name, err)
 }
 
 func (p *Plan) unavailable(format string, args ...any) *contract.Error {
@@ -139,13 +139,13 @@ func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *co
 	switch {
 	case len(busy) == 0:
 		return 0, contract.Errorf("model/port-in-use", "all %d ports are used by other model servers of this plugin",
-			len(p.Ports))
+			len(p.Ports)).WithHint("stop one of them with :model/quit, or lower max_workers")
 	case denied(why):
 		return 0, p.unavailable("the system does not permit it to listen on port %d of 127.0.0.1", busy[0]).
 			WithHint("grant it with isolation { network = \"loopback\" }, without ports or with those of this server")
 	case !errors.Is(why, syscall.EADDRINUSE):
-		return 0, contract.Errorf("model/start-failed", "listen on port %d of 127.0.0.1 for the model server: %s",
-			busy[len(busy)-1], bare(why))
+		return 0, contract.Errorf("model/start-failed", "listen on port %d of 127.0.0.1 for the model server: %w",
+			busy[len(busy)-1], bare(why)).WithHint("set another port in the config block of the plugin")
 	}
 	return 0, inUse(busy...)
 }

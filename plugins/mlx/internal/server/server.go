@@ -88,7 +88,7 @@ func (p *Plan) notStarted(err error) *contract.Error {
 	}
 	for _, here := range []error{syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.ENOEXEC, syscall.ENOTDIR, syscall.ELOOP} {
 		if errors.Is(err, here) {
-			e := p.unavailable("%s: %s", p.Command(0)[0], why)
+			e := p.unavailable("%s: %w", p.Command(0)[0], why)
 			if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EPERM) {
 				e = e.WithHint("if the program runs outside of the plugin, grant it: " +
 					"isolation { exec = [\"PROGRAM\"] }")
@@ -97,10 +97,10 @@ func (p *Plan) notStarted(err error) *contract.Error {
 		}
 	}
 	if errors.Is(err, syscall.ENOMEM) {
-		return contract.Errorf("model/out-of-memory", "the model server %s could not be started: %s", p.Command(0)[0],
-			why)
+		return contract.Errorf("model/out-of-memory", "start the model server %s: %w", p.Command(0)[0], why)
 	}
-	return contract.Errorf("model/start-failed", "the model server %s could not be started: %s", p.Command(0)[0], why)
+	return contract.Errorf("model/start-failed", "start the model server %s: %w", p.Command(0)[0], why).
+		WithHint("check command in the config block of the plugin")
 }
 
 func (s *Server) read(stream launch.Stream, from io.ReadCloser) {

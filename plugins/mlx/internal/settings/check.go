@@ -46,7 +46,8 @@ func (s Settings) Check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.HasPrefix(name, "PLUGIN_") {
-			add("cannot be the name of a variable for the server", edn.K("env"), edn.Text(name))
+			add("is not a name of a variable for the server: expected one without = and NUL that does not begin with PLUGIN_",
+				edn.K("env"), edn.Text(name))
 		} else if strings.ContainsRune(s.Env[name], 0) {
 			add("contains a NUL character", edn.K("env"), edn.Text(name))
 		}

@@ -117,7 +117,8 @@ func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Durat
 
 // fault is the error for a misbehaving program.
 func (e External) fault(format string, args ...any) error {
-	return contract.Errorf("provider/error", "%s: %w", filepath.Base(e.Path), fmt.Errorf(format, args...))
+	return contract.Errorf("provider/error", "run the solver %s: %w", filepath.Base(e.Path), fmt.Errorf(format, args...)).
+		WithHint("check solver, path and args in the config block of the plugin")
 }
 
 // checked completes a model and evaluates the formula under it.
@@ -156,7 +157,7 @@ func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
 
 func (e External) wrong(format string, args ...any) error {
 	return contract.Errorf("runtime/invalid-result", "the model of %s is wrong: %w", filepath.Base(e.Path),
-		fmt.Errorf(format, args...))
+		fmt.Errorf(format, args...)).WithHint("use another solver: this one answers with wrong models")
 }
 
 // execute runs the program to its end and returns its exit code and output.
@@ -164,7 +165,7 @@ func (e External) wrong(format string, args ...any) error {
 func (e External) execute(ctx context.Context, c launch.Command, input []byte) (int, []byte, error) {
 	p, err := launch.Start(c)
 	if err != nil {
-		return 0, nil, contract.Errorf("provider/not-configured", "solver: %w", err)
+		return 0, nil, contract.Errorf("provider/not-configured", "start the solver %s: %w", filepath.Base(e.Path), err)
 	}
 	out, problems := &bounded{left: maxOutput}, &bounded{left: 4 << 10}
 	var pipes sync.WaitGroup

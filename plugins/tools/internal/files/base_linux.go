@@ -34,7 +34,8 @@ func Open(t effects.Tool, p effects.Place, makeDirs bool) (*Base, *contract.Erro
 	}
 	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, contract.Errorf("effects/runtime-failed", ":%s: open the root %s: %w", t.ID, p.Root, err)
+		return nil, contract.Errorf("effects/runtime-failed", ":%s: open the root %s: %w", t.ID, p.Root, err).
+			WithHint("check the roots of the scope in ferment.hcl")
 	}
 	b := &Base{tool: t, fd: root, rest: ".", shown: p.Path}
 	if p.Allow == "." {
@@ -122,7 +123,7 @@ func (b *Base) explain(doing string, err error) *contract.Error {
 		return effects.InvalidInput("path/not-found", t, "the directory %q does not exist", slashpath.Dir(b.shown)).
 			WithHint("set :mkdirs? true in the input to create it")
 	case errors.Is(err, unix.ENOENT):
-		return effects.InvalidInput("path/not-found", t, "%q does not exist", b.shown)
+		return effects.InvalidInput("path/not-found", t, "the path %q does not exist", b.shown)
 	case errors.Is(err, unix.ELOOP):
 		return effects.Denied("symlink", t, "%q is a symbolic link, or contains one that is not allowed here", b.shown)
 	case errors.Is(err, unix.EXDEV):
@@ -134,9 +135,9 @@ func (b *Base) explain(doing string, err error) *contract.Error {
 	case errors.Is(err, unix.ENOTDIR):
 		return effects.Denied("not-regular", t, "a parent of %q is not a directory", b.shown)
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
-		return effects.Denied("path-not-allowed", t, "the system refuses to %s %q: %s", doing, b.shown, err)
+		return effects.Denied("path-not-allowed", t, "the system refuses to %s %q: %w", doing, b.shown, err)
 	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EINVAL):
-		return effects.InvalidInput("path/invalid", t, "the path %q is not valid on this system: %s", b.shown, err)
+		return effects.InvalidInput("path/invalid", t, "the path %q is not valid on this system: %w", b.shown, err)
 	}
 	return contract.Errorf("effects/runtime-failed", ":%s: %s %q: %w", t.ID, doing, b.shown, err)
 }
@@ -194,7 +195,7 @@ func (b *Base) kind(st *unix.Stat_t) *contract.Error {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return effects.Denied("not-regular", b.tool, "%q is not a regular file", b.shown)
 	case st.Nlink > 1:
-		return effects.Denied("not-regular", b.tool, "%q has %d names (hard links)", b.shown, st.Nlink)
+		return effects.Denied("not-regular", b.tool, "%q has %d names (hard links), expected 1", b.shown, st.Nlink)
 	}
 	return nil
 }

@@ -58,7 +58,9 @@ func (r *Runner) command(p *effects.Program, s *effects.Scope) (launch.Command, 
 	var c launch.Command
 	program, err := filepath.EvalSymlinks(p.Command)
 	if err != nil {
-		return c, contract.Errorf("effects/runtime-missing", ":%s: the program %s: %s", r.Tool.ID, p.Command, cause(err))
+		return c, contract.Errorf("effects/runtime-missing", ":%s: find the program %s: %s", r.Tool.ID, p.Command,
+			cause(err)).
+			WithHint("install it, or correct allow_commands of the scope in ferment.hcl")
 	}
 	if info, err := os.Stat(program); err != nil || !info.Mode().IsRegular() {
 		return c, effects.Denied("command-not-allowed", r.Tool, "%s is not a regular file", p.Command)
@@ -141,7 +143,8 @@ func (r *Runner) notStarted(p *effects.Program, err error) *contract.Error {
 	if as(err, &held) && held.Layer != confine.LayerProgram {
 		return worker.Unheld(r.Tool, err)
 	}
-	return contract.Errorf("effects/process-failed", ":%s: %s does not start: %s", r.Tool.ID, p.Command, cause(err)).
+	return contract.Errorf("effects/process-failed", ":%s: start %s: %s", r.Tool.ID, p.Command, cause(err)).
+		WithHint("check that the program can be executed on this machine").
 		WithSource(contract.SourceDownstream)
 }
 
@@ -233,7 +236,8 @@ func (r *Runner) await(
 			}
 		case <-timeout.C:
 			stop(p)
-			return contract.Errorf("timeout/hard", ":%s: %s ran longer than %s", r.Tool.ID, program.Command, program.Timeout)
+			return contract.Errorf("timeout/hard", ":%s: %s ran longer than %s", r.Tool.ID, program.Command, program.Timeout).
+				WithHint("allow more time with :timeout-ms, or with timeout of the scope in ferment.hcl")
 		case <-ctx.Done():
 			stop(p)
 			return contract.AsError(context.Cause(ctx))

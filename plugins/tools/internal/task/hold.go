@@ -103,14 +103,15 @@ func (t *Task) holdRequest() (held, *contract.Error) {
 	if t.CAFile != "" {
 		pem, err := os.ReadFile(t.CAFile)
 		if err != nil {
-			return held{}, contract.Errorf("effects/runtime-missing", ":%s: read the certificates: %w", t.Tool.ID, err)
+			return held{}, contract.Errorf("effects/runtime-missing", ":%s: read the certificates: %w", t.Tool.ID, err).
+				WithHint("correct ca_file in the config block of the plugin")
 		}
 		if h.roots, err = x509.SystemCertPool(); err != nil {
 			h.roots = x509.NewCertPool()
 		}
 		if !h.roots.AppendCertsFromPEM(pem) {
 			return held{}, contract.Errorf("effects/runtime-missing", ":%s: %s contains no certificate in PEM form",
-				t.Tool.ID, t.CAFile)
+				t.Tool.ID, t.CAFile).WithHint("correct ca_file in the config block of the plugin")
 		}
 	}
 	p := confine.Policy{Network: confine.Ports, Limits: confine.ResourceLimits{OpenFiles: 64, FileSize: 1}}

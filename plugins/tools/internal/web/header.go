@@ -132,7 +132,8 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 	s, ok := c.Secrets[name]
 	switch {
 	case !ok || s.Value == "":
-		return "", effects.InvalidInput("secret/unknown", c.Tool, "unknown secret %q", name)
+		return "", effects.InvalidInput("secret/unknown", c.Tool, "the configuration has no secret %q", name).
+			WithHint("declare it in the effects block of ferment.hcl, or correct its name")
 	case s.Header != "" && !strings.EqualFold(s.Header, header):
 		return "", effects.Denied("secret-not-allowed", c.Tool, "the secret %q is not allowed in the header %q", name,
 			header)
@@ -168,7 +169,7 @@ func (c *Client) body(input edn.Value) (*string, *contract.Error) {
 	if word(input.Key("encoding")) == "base64" {
 		data, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, effects.InvalidInput("content/invalid", c.Tool, "the :body is not base64")
+			return nil, effects.InvalidInput("content/invalid", c.Tool, "decode the :body as base64: %w", err)
 		}
 		text = string(data)
 	}

@@ -86,7 +86,7 @@ func (c *Client) follow(
 		}
 		_ = response.Body.Close()
 		if int64(len(way)) == most {
-			return edn.Nil(), c.stray("more than %d redirects", most)
+			return edn.Nil(), c.stray("the server answered with more than %d redirects", most)
 		}
 		next, err := c.redirect(target, response.StatusCode, where)
 		if err != nil {
@@ -119,11 +119,11 @@ func redirected(status int) bool {
 func (c *Client) redirect(from effects.Target, status int, where string) (effects.Target, *contract.Error) {
 	u, err := url.Parse(where)
 	if err != nil {
-		return effects.Target{}, c.stray("a redirect to an invalid URL")
+		return effects.Target{}, c.stray("the server redirects to an invalid URL")
 	}
 	u = from.URL.ResolveReference(u)
 	if from.URL.Scheme == "https" && !strings.EqualFold(u.Scheme, "https") {
-		return effects.Target{}, c.stray("a redirect from https to another scheme")
+		return effects.Target{}, c.stray("the server redirects from https to the scheme %q", u.Scheme)
 	}
 	method := from.Method
 	if status == 303 && method != "HEAD" || (status == 301 || status == 302) && method == "POST" {
@@ -133,7 +133,7 @@ func (c *Client) redirect(from effects.Target, status int, where string) (effect
 	if refused == nil {
 		return target, nil
 	}
-	e := c.stray("a redirect: %s", refused.Message)
+	e := c.stray("the server redirects: %s", strings.TrimPrefix(refused.Message, ":"+c.Tool.ID+": "))
 	if because, ok := refused.Details.Key("reason").AsKeyword(); ok {
 		e = e.WithDetail("because", edn.K(because))
 	}
@@ -227,7 +227,8 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 // the URL, so only its kind is used.
 func (c *Client) failed(ctx context.Context, target effects.Target, err error) *contract.Error {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
-		return c.unsure(contract.Errorf("timeout/hard", ":%s: %s did not answer in time", c.Tool.ID, target.Host))
+		return c.unsure(contract.Errorf("timeout/hard", ":%s: %s did not answer in time", c.Tool.ID, target.Host).
+			WithHint("allow more time with :timeout-ms, or with timeout of the scope in ferment.hcl"))
 	}
 	what := "the connection failed"
 	var cert *tls.CertificateVerificationError
@@ -241,6 +242,6 @@ func (c *Client) failed(ctx context.Context, target effects.Target, err error) *
 	case errors.As(err, &op) && op.Op == "dial":
 		what = "no connection: " + op.Err.Error()
 	}
-	return c.unsure(contract.Errorf("effects/runtime-failed", ":%s: %s port %d: %s", c.Tool.ID, target.Host,
-		target.Port, what))
+	return c.unsure(contract.Errorf("effects/runtime-failed", ":%s: connect to %s port %d: %s", c.Tool.ID, target.Host,
+		target.Port, what).WithHint("check the host, the port and the network of this machine"))
 }

@@ -148,6 +148,7 @@ func TestHostileRequests(t *testing.T) {
 			}
 			if err != nil {
 				assert.NotContains(t, err.Value().String(), "canary-value")
+				assert.LessOrEqual(t, strings.Count(err.Message, ":net/http-request: "), 1, "%s", err.Message)
 				state, _ := err.Details.Key("effect/state").AsKeyword()
 				assert.Equal(t, row.requests > 0, state == "unknown", "what was sent may have been done")
 			}

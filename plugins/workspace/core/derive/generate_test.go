@@ -255,6 +255,8 @@ func TestGenerateErrors(t *testing.T) {
 		w.model = func(context.Context, Call) (*Answer, error) { return nil, contract.Errorf(cause, "no") }
 		e := failure(want)
 		assert.Equal(t, cause, e.Cause.Type)
+		assert.Contains(t, e.Message, e.Cause.Message)
+		assert.Equal(t, e.Cause.Hint, e.Hint, "what helps is what helps against the cause")
 		assert.Equal(t, contract.SourceDownstream, e.Source)
 		assert.Equal(t, want == "provider/request-failed" || want == "provider/error" && e.Cause.Retryable, e.Retryable, cause)
 	}

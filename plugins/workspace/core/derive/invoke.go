@@ -65,7 +65,8 @@ func textOf(a *Answer) (string, error) {
 			return text, nil
 		}
 	}
-	return "", contract.Errorf("provider/error", "the answer has no string :text")
+	return "", contract.Errorf("provider/error", "the answer has no text in :text").
+		WithHint("let the intent answer with {:text \"..\"}")
 }
 
 // families are the provider errors of the host's types that name no family.
@@ -112,7 +113,12 @@ func providerError(ctx context.Context, path string, err error) error {
 	if typ == "" {
 		typ = "provider/error"
 	}
-	out := contract.Errorf(typ, "the call failed").WithOp("generate", store.Shown(path)).WithCause(cause).WithSource(contract.SourceDownstream)
+	out := contract.Errorf(typ, "the call of the model failed: %s", cause.FullMessage()).WithOp("generate",
+		store.Shown(path)).
+		WithCause(cause).WithSource(contract.SourceDownstream)
+	if cause.Hint != "" {
+		out = out.WithHint(cause.Hint)
+	}
 	retry := cause.Retryable
 	switch typ {
 	case "provider/request-failed":

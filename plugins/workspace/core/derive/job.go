@@ -293,7 +293,7 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 	}
 	x, ok := extract.Get(j.producer)
 	if !ok {
-		return contract.Errorf("input/invalid", "unknown producer %q", j.producer).
+		return contract.Errorf("input/invalid", "unknown producer %q, expected one such as %s", j.producer, extract.Auto).
 			WithOp("derive", store.Shown(j.item.Path))
 	}
 	data, err := e.source(ctx, j.item.Path, j.now)

@@ -195,17 +195,19 @@ func (e *Engine) Commit(ctx context.Context, r CommitRequest) (*store.Put, uint6
 	}
 	if err != nil {
 		return nil, 0, contract.Errorf("input/invalid", "the recipe of the ticket cannot be read: %w", err).
+			WithHint("make the ticket again with :phase :prepare").
 			WithDetail("path", edn.Vector(edn.K("ticket")))
 	}
 	if c.prompt, c.acceptTruncated = t.Prompt, r.AcceptTruncated; t.Prompt != "" && e.o.Store.Scheme.Bytes([]byte(t.Prompt)) != c.Prompt {
 		return nil, 0, contract.Errorf("input/invalid",
 			"the hash of the prompt in the ticket differs from the hash in its recipe").
+			WithHint("make the ticket again with :phase :prepare").
 			WithDetail("path", edn.Vector(edn.K("ticket")))
 	}
 	j := &job{agent: t.Agent, producer: FromModel, call: c}
 	j.item = Item{Path: t.Path, Type: t.Type}
 	moved := contract.Errorf("frame/basis-mismatch", "the inputs changed after the ticket was made").
-		WithOp("generate", store.Shown(t.Path))
+		WithOp("generate", store.Shown(t.Path)).WithHint("make the ticket again with :phase :prepare")
 	err = e.o.Store.View(ctx, store.Latest, func(v *store.Snapshot) error {
 		_, _, err := e.lookCall(ctx, v, j)
 		if err == nil && e.basisOf(j) != t.Basis {

@@ -47,7 +47,8 @@ func (e *Engine) Regenerate(ctx context.Context, r RegenerateRequest) (*Regenera
 	g.work.deltas, g.work.concurrency = r.Deltas, r.Concurrency
 	if !r.Policy.IsNil() {
 		if !r.CreateMissing {
-			return nil, contract.Errorf("input/invalid", ":policy is for the frames that :missing :create makes").
+			return nil, contract.Errorf("input/invalid", ":policy is set without :missing :create").
+				WithHint("set :missing :create, or leave :policy out").
 				WithDetail("path", edn.Vector(edn.K("policy")))
 		}
 		if _, err := policy.Parse(r.Policy, e.registry); err != nil {

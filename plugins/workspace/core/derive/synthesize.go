@@ -152,7 +152,8 @@ func (e *Engine) parseSynthesis(r SynthesizeRequest) (*policy.Policy, store.Sele
 	if r.Type == store.EveryType {
 		sel.Into = cmp.Or(r.Into, "all")
 	} else if r.Into != "" {
-		return nil, sel, contract.Errorf("input/invalid", ":into is for the frame type %q only", store.EveryType).WithDetail("path", edn.Vector(edn.K("into")))
+		return nil, sel, contract.Errorf("input/invalid", ":into requires the frame type %q, found %q",
+			store.EveryType, r.Type).WithDetail("path", edn.Vector(edn.K("into")))
 	}
 	return p, sel, store.CheckFrameType(sel.Result())
 }

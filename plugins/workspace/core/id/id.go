@@ -144,7 +144,7 @@ func (x *ID) UnmarshalText(text []byte) error {
 func Parse(kind Kind, text string) (ID, error) {
 	x, err := parse(text)
 	if err == nil && x.kind != kind {
-		return ID{}, About(invalid("kind", "it has the kind %q; %q is expected", x.kind, kind), text)
+		return ID{}, About(invalid("kind", "it begins with %q, expected an id that begins with %q", x.kind, kind), text)
 	}
 	return x, err
 }

@@ -137,7 +137,8 @@ func (w *writer) transaction(d Draft, batch uint64) (Transaction, error) {
 // record encodes a record, in a new segment if the last one is full.
 func (w *writer) record(kind byte, payload []byte) (Place, error) {
 	if len(payload) > MaxPayload {
-		return Place{}, contract.Errorf("limit/exceeded", "a record of %d bytes is larger than %d", len(payload), MaxPayload)
+		return Place{}, contract.Errorf("limit/exceeded", "a record has %d bytes, the limit is %d", len(payload), MaxPayload).
+			WithHint("write less in one transaction")
 	}
 	at := Cursor{w.at.Segment, w.at.Offset, w.log.o.SegmentSize}
 	if at.full(len(payload)) {

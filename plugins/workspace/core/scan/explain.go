@@ -160,7 +160,7 @@ func listsOn(root *os.Root, dir string) (lists []*ignore.List, err error) {
 		}
 		text, err := readRules(root, path)
 		if err != nil {
-			return nil, contract.Errorf("ignore/invalid", "%w", err).WithOp("ignore", shown(path))
+			return nil, contract.Errorf("ignore/invalid", "%w", WithoutPath(err)).WithOp("ignore", shown(path))
 		}
 		lists = append(lists, ignore.Parse(path, dir, text))
 	}

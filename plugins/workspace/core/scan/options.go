@@ -1,6 +1,8 @@
 package scan
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -184,4 +186,14 @@ func (o *Options) workers() int {
 		return o.Workers
 	}
 	return runtime.NumCPU()
+}
+
+// WithoutPath returns the error of the system behind a *fs.PathError, for a message that
+// names the path itself.
+func WithoutPath(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
 }

@@ -49,7 +49,9 @@ type Imported struct {
 // also get new ids.
 func (tx *Tx) Import(b *Bundle, on OnConflict) (*Imported, error) {
 	if b.Scheme != tx.store.Scheme {
-		return nil, contract.Errorf("import/invalid", "the export has the scheme %s, the workspace %s", b.Scheme, tx.store.Scheme).WithOp("import", "")
+		return nil, contract.Errorf("import/invalid", "the export has the scheme %s, the workspace %s", b.Scheme,
+			tx.store.Scheme).
+			WithOp("import", "").WithHint("import it into a workspace of the same scheme")
 	}
 	if on != ConflictFail && on != KeepLocal && on != Resample {
 		return nil, contract.Errorf("input/invalid", "%q is not one of fail, keep-local, resample", string(on)).WithOp("import", "")

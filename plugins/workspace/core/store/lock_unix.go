@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -27,7 +28,7 @@ func InUse(dir string) bool {
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, contract.Errorf("store/io", "%w", err).WithOp("store: lock", path)
+		return nil, contract.Errorf("store/io", "%w", scan.WithoutPath(err)).WithOp("store: lock", path)
 	}
 	if err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 		return f, nil

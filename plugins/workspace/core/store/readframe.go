@@ -210,6 +210,7 @@ func (v *Snapshot) cursor(text string) (from int, err error) {
 	}
 	if err != nil || from < 0 || seq != v.seq {
 		return 0, contract.Errorf("input/invalid", "the cursor does not belong to the state %d", v.seq).
+			WithHint("begin the list again without :cursor").
 			WithOp("list frames", "")
 	}
 	return from, nil

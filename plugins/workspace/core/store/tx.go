@@ -61,7 +61,9 @@ func (tx *Tx) addAs(r log.Record, apply func(*index, log.Place) error) error {
 // PutTree makes t the current tree and returns the changes.
 func (tx *Tx) PutTree(t *tree.Tree) (*tree.Changes, error) {
 	if t.Scheme != tx.store.Scheme {
-		return nil, contract.Errorf("workspace/exists", "the store has the scheme %s, not %s", tx.store.Scheme, t.Scheme)
+		return nil, contract.Errorf("workspace/exists", "put the tree: the store has the scheme %s, the tree %s",
+			tx.store.Scheme,
+			t.Scheme)
 	}
 	older, err := tx.Tree()
 	if err != nil {

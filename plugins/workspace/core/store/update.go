@@ -122,7 +122,7 @@ func (s *Store) Preview(ctx context.Context, run func(*Tx) error) error {
 }
 
 func errClosed(dir string) error {
-	return contract.Errorf("store/io", "the store is closed").WithOp("store", dir)
+	return contract.Errorf("store/io", "the store is closed").WithOp("store", dir).WithHint("send the request again")
 }
 
 // write runs transactions until the store is closed.

@@ -124,7 +124,8 @@ func asNotFound(err error) error {
 	if e.Type != "path/not-in-tree" {
 		return err
 	}
-	return contract.Errorf("node/not-found", "%s", e.Message).WithOp(e.Op, e.Object).WithDetails(e.Details)
+	return contract.Errorf("node/not-found", "%s", e.Message).WithOp(e.Op, e.Object).WithDetails(e.Details).
+		WithHint(e.Hint)
 }
 
 // add adds the frames of one node.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -39,7 +40,7 @@ func ListFrom(input edn.Value) (r ListRequest, err error) {
 	if v := input.Key("basis/id"); !v.IsNil() {
 		text, _ := v.AsString()
 		if r.Filter.Basis, err = id.Parse(id.Basis, text); err != nil {
-			return r, invalid(at("basis/id"), "%.80s is not the id of a basis", v)
+			return r, invalid(at("basis/id"), "%.80s is not the id of a basis: %s", v, contract.AsError(err).Message)
 		}
 	}
 	r.Filter.Limit, err = pageLimit(input)
@@ -68,7 +69,7 @@ func pageLimit(input edn.Value) (int, error) {
 	}
 	n, err := number([]edn.Value{edn.K("limit")}, v, store.MaxPage)
 	if err == nil && n == 0 {
-		err = invalid([]edn.Value{edn.K("limit")}, "a page has at least one entry")
+		err = invalid([]edn.Value{edn.K("limit")}, "a page has at least one entry, found 0")
 	}
 	return n, err
 }
