@@ -816,7 +816,7 @@ func TestUnheld(t *testing.T) {
 		{name: "no Landlock", machine: noLandlock, needs: []string{"process/run"}, effects: []string{"fs/read"}, what: []string{"fs/read", "process/run"}, says: "the kernel has no Landlock"},
 		{name: "no filter", machine: with(func(s *confine.Support) { s.Seccomp = false }), needs: []string{"fs/read"}, what: []string{"fs/read"}, says: "system calls cannot be filtered"},
 		{name: "no Linux", machine: bare, effects: []string{"fs/write"}, what: []string{"fs/write"}, says: "plan9"},
-		{name: "ports on an older kernel", machine: older, needs: []string{"net/connect"}, change: func(s *Settings) { s.Isolation.Network = confine.Ports }, what: []string{"net/connect"}, says: "ports can be held"},
+		{name: "ports on an older kernel", machine: older, needs: []string{"net/connect"}, change: func(s *Settings) { s.Isolation.Network = confine.Ports }, what: []string{"net/connect"}, says: "which restricts ports"},
 		{name: "files on an older kernel", machine: older, needs: []string{"fs/read"}},
 		{name: "nothing to hold", machine: bare},
 		{name: "narrowed away", machine: bare, needs: []string{"process/run"}, change: func(s *Settings) { s.Needs = []string{} }},
