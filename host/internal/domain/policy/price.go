@@ -91,12 +91,12 @@ const maxOut = 1 << 43
 func MostOut(c *registry.Capability, budget edn.Value) (n int64, ok bool) {
 	n, ok = int64(c.Limits.MaxTokens), c.Limits.MaxTokens > 0
 	if asked, limited := budget.Key("max-tokens").AsInt(); limited && (!ok || asked < n) {
-		n, ok = min(asked, maxOut), true
+		n, ok = asked, true
 	}
-	if ok {
-		n += int64(c.Limits.HeadroomTokens)
+	if !ok {
+		return 0, false
 	}
-	return n, ok
+	return min(n, maxOut) + int64(c.Limits.HeadroomTokens), true
 }
 
 // messageTokens is the number of tokens of the frame of one message.
