@@ -91,7 +91,8 @@ func (h *hostSide) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter
 	}
 	if parent == nil {
 		return edn.Nil(), contract.Errorf("auth/forbidden",
-			"plugin %s: request to the host: %q is not the id of a call in flight", h.plugin, call.Context.CallID)
+			"plugin %s: request to the host: %q is not the id of a call in flight", h.plugin, call.Context.CallID).
+			WithHint("make requests to the host only within a call, with its id")
 	}
 	run = parent.call.Run
 	if n := len(parent.call.Stack) + 1; n > h.depth() {
@@ -138,7 +139,8 @@ func (c *inFlight) begin() (n int, err *contract.Error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.over:
-		return 0, contract.Errorf("auth/forbidden", "the call that the request belongs to has ended")
+		return 0, contract.Errorf("auth/forbidden", "the call that the request belongs to has ended").
+			WithHint("make requests to the host before the call is answered")
 	case c.asked == wire.MaxHostCallsPerCall:
 		return 0, contract.Errorf("plan/too-large", "the call has made %d requests to the host, which is the limit", wire.MaxHostCallsPerCall)
 	}

@@ -27,7 +27,8 @@ func confine(f *flight) *contract.Error {
 		return nil // the recorded run that an act replays was permitted
 	}
 	return contract.Errorf("auth/forbidden", "the credential is for the session %s, and :session/id of the act is %q",
-		n.Session, f.request.SessionID)
+		n.Session, f.request.SessionID).
+		WithHint("name that session, or use another credential")
 }
 
 // bindSession is the step that reads the session of a request and fills the fields that

@@ -129,7 +129,8 @@ func (s *Service) OpenSession(ctx context.Context, set *Settings, p *Principal, 
 		return "", time.Time{}, contract.Errorf("auth/not-configured", "session tokens are disabled: auth.session_token lists no operations").
 			WithHint("set auth { session_token { operations = [...] } }")
 	case p.Login == "":
-		return "", time.Time{}, contract.Errorf("auth/forbidden", "session tokens are for users of this host, and the caller is %s", p.Name)
+		return "", time.Time{}, contract.Errorf("auth/forbidden", "session tokens are for users of this host, and the caller is %s", p.Name).
+			WithHint("log in as a user of the host")
 	}
 	t := Token{Kind: ForSession, Owner: p.Name, Session: session}
 	text, err := s.issue(ctx, &t, set.Sessions.IdleTTL, func(a *Accounts, c *Change) *contract.Error {

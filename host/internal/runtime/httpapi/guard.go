@@ -143,13 +143,15 @@ func (x *exchange) identifyOperator(shown []string) *contract.Error {
 	}
 	switch {
 	case !known:
-		return contract.Errorf("auth/forbidden", "admin socket: the kernel did not report the user of the caller")
+		return contract.Errorf("auth/forbidden", "admin socket: the kernel did not report the user of the caller").
+			WithHint("run the command on the machine of the daemon, outside of other containers")
 	case peer.uid != ownUID() && peer.uid != 0:
 		return contract.Errorf("auth/forbidden",
 			"admin socket: the caller has uid %d, expected the uid of the daemon (%d) or root", peer.uid, ownUID()).
 			WithHint("run the command as the user of the daemon")
 	case peer.contained:
-		return contract.Errorf("auth/forbidden", "the admin socket does not accept requests of plugins and of programs that they start")
+		return contract.Errorf("auth/forbidden", "the admin socket does not accept requests of plugins and of programs that they start").
+			WithHint("a plugin makes requests of its own as host calls within a call")
 	}
 	token, ok := "", false
 	if len(shown) == 1 {

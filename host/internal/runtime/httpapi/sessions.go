@@ -312,7 +312,8 @@ func (x *exchange) tokenOf(a *Action, body, result edn.Value) (edn.Value, *contr
 	case !body.Key("token?").Truthy():
 		return result, nil
 	case text(result, "session/owner") != x.who.Name:
-		return edn.Nil(), contract.Errorf("auth/forbidden", "the session %s belongs to another caller, so it has no token for this one", id)
+		return edn.Nil(), contract.Errorf("auth/forbidden", "the session %s belongs to another caller, so it has no token for this one", id).
+			WithHint("name a session of your own, or open a new one")
 	}
 	token, until, err := service.OpenSession(x.r.Context(), x.settings.Identity, &x.who, id)
 	if err != nil {
