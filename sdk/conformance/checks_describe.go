@@ -137,7 +137,7 @@ func configureChecks() []Check {
 			Text: "Configure reports an unknown key with its path, and the plugin keeps running",
 			run:  configureBadConfig},
 		{ID: "core/configure/once", Requirements: []string{"CONFIGURE-003"},
-			Text: "a second Configure is refused with an error, and the plugin keeps running",
+			Text: "a second Configure is refused with an error, and the plugin stays ready and answers as before",
 			run:  alone(configureOnce)},
 		{ID: "core/configure/before-invoke", Requirements: []string{"LIFE-001", "HEALTH-003"},
 			Text: "a call before Configure is refused with an error of type :" + notReady + ", and the plugin reports that it is not ready",
@@ -181,11 +181,39 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-func configureOnce(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
-	if again, err := in.Client().Configure(ctx, b.setup(""), nil); err == nil && len(again.Findings) == 0 {
-		return want("an error", "the second Configure succeeded")
+// configureOnce tries the configuration of the run once more, and an empty one. How calls
+// end that do not end as they must is the subject of other checks.
+func configureOnce(ctx context.Context, b *bench, in Instance, d contract.Description) error {
+	var before []known
+	_, _ = within(ctx, b.call/2, func(ctx context.Context) (any, error) {
+		for _, q := range b.questions(d) {
+			if learnt, err := b.learn(ctx, in, []question{q}); err == nil {
+				before = append(before, learnt...)
+			}
+		}
+		return nil, nil
+	})
+	for _, config := range []edn.Value{b.config(), edn.MustMap()} {
+		setup := b.setup("")
+		setup.Config = config
+		if again, err := in.Client().Configure(ctx, setup, nil); err == nil && len(again.Findings) == 0 {
+			return want("an error", "the second Configure succeeded")
+		}
 	}
-	return b.alive(ctx, in, "a second Configure")
+	if err := b.awaitReady(ctx, in); err != nil {
+		return fmt.Errorf("after a second Configure: %w", err)
+	}
+	for _, k := range before {
+		got, err := b.outcomeOf(ctx, in, k.question)
+		if err != nil {
+			return fmt.Errorf("after a second Configure, %s: %w", k.question, err)
+		}
+		changed := repeats(k.capability) || got.refusal != nil && k.was.refusal == nil
+		if changed && !got.passing() && !got.equal(k.was) {
+			return want(fmt.Sprintf("the outcome of %s, also after a second Configure: %s", k.question, k.was), "%s", got)
+		}
+	}
+	return nil
 }
 
 func invokeBeforeConfigure(ctx context.Context, b *bench) error {
