@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -347,6 +349,34 @@ func healthAtOnce(ctx context.Context, b *bench) error {
 		if h.State == wire.HealthUnknown {
 			return want("a known state", "%s", h.State)
 		}
+	}
+	if err := b.probeEnds(ctx, in); err != nil {
+		return err
+	}
+	if _, err := b.configure(ctx, in); err != nil {
+		return nil // another check tests Configure
+	}
+	return b.probeEnds(ctx, in)
+}
+
+// probeEnds makes a probe and waits until the plugin ends it. A client would stop reading
+// at the first state.
+func (b *bench) probeEnds(ctx context.Context, in Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, b.soon)
+	defer cancel()
+	stream, err := pluginv1.NewLifecycleClient(in.Conn()).Health(ctx, &pluginv1.HealthRequest{Once: true})
+	if err != nil {
+		return want("a state at once", "%v", err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		return want(fmt.Sprintf("a state within %s", b.soon), "%v", err)
+	}
+	end := fmt.Sprintf("Health with once ends within %s after one state", b.soon)
+	switch _, err := stream.Recv(); {
+	case err == nil:
+		return want(end, "another state")
+	case !errors.Is(err, io.EOF):
+		return want(end, "%v", err)
 	}
 	return nil
 }
