@@ -9,7 +9,7 @@ import (
 
 // SuiteVersion is the version of the set of checks. Within one version a check
 // never becomes stricter.
-const SuiteVersion = "1.8"
+const SuiteVersion = "1.9"
 
 // Check is one test of a plugin.
 type Check struct {

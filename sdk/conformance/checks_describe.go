@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
+	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
@@ -137,7 +139,7 @@ func configureChecks() []Check {
 			Text: "Configure reports an unknown key with its path, and the plugin keeps running",
 			run:  configureBadConfig},
 		{ID: "core/configure/once", Requirements: []string{"CONFIGURE-003"},
-			Text: "a second Configure is refused with an error, and the plugin keeps running",
+			Text: "a second Configure is refused with an error, and the plugin stays ready and answers as before",
 			run:  alone(configureOnce)},
 		{ID: "core/configure/before-invoke", Requirements: []string{"LIFE-001", "HEALTH-003"},
 			Text: "a call before Configure is refused with an error of type :" + notReady + ", and the plugin reports that it is not ready",
@@ -181,11 +183,39 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-func configureOnce(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
-	if again, err := in.Client().Configure(ctx, b.setup(""), nil); err == nil && len(again.Findings) == 0 {
-		return want("an error", "the second Configure succeeded")
+// configureOnce tries the configuration of the run once more, and an empty one. How calls
+// end that do not end as they must is the subject of other checks.
+func configureOnce(ctx context.Context, b *bench, in Instance, d contract.Description) error {
+	var before []known
+	_, _ = within(ctx, b.call/2, func(ctx context.Context) (any, error) {
+		for _, q := range b.questions(d) {
+			if learnt, err := b.learn(ctx, in, []question{q}); err == nil {
+				before = append(before, learnt...)
+			}
+		}
+		return nil, nil
+	})
+	for _, config := range []edn.Value{b.config(), edn.MustMap()} {
+		setup := b.setup("")
+		setup.Config = config
+		if again, err := in.Client().Configure(ctx, setup, nil); err == nil && len(again.Findings) == 0 {
+			return want("an error", "the second Configure succeeded")
+		}
 	}
-	return b.alive(ctx, in, "a second Configure")
+	if err := b.awaitReady(ctx, in); err != nil {
+		return fmt.Errorf("after a second Configure: %w", err)
+	}
+	for _, k := range before {
+		got, err := b.outcomeOf(ctx, in, k.question)
+		if err != nil {
+			return fmt.Errorf("after a second Configure, %s: %w", k.question, err)
+		}
+		changed := repeats(k.capability) || got.refusal != nil && k.was.refusal == nil
+		if changed && !got.passing() && !got.equal(k.was) {
+			return want(fmt.Sprintf("the outcome of %s, also after a second Configure: %s", k.question, k.was), "%s", got)
+		}
+	}
+	return nil
 }
 
 func invokeBeforeConfigure(ctx context.Context, b *bench) error {
@@ -319,6 +349,34 @@ func healthAtOnce(ctx context.Context, b *bench) error {
 		if h.State == wire.HealthUnknown {
 			return want("a known state", "%s", h.State)
 		}
+	}
+	if err := b.probeEnds(ctx, in); err != nil {
+		return err
+	}
+	if _, err := b.configure(ctx, in); err != nil {
+		return nil // another check tests Configure
+	}
+	return b.probeEnds(ctx, in)
+}
+
+// probeEnds makes a probe and waits until the plugin ends it. A client would stop reading
+// at the first state.
+func (b *bench) probeEnds(ctx context.Context, in Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, b.soon)
+	defer cancel()
+	stream, err := pluginv1.NewLifecycleClient(in.Conn()).Health(ctx, &pluginv1.HealthRequest{Once: true})
+	if err != nil {
+		return want("a state at once", "%v", err)
+	}
+	if _, err := stream.Recv(); err != nil {
+		return want(fmt.Sprintf("a state within %s", b.soon), "%v", err)
+	}
+	end := fmt.Sprintf("Health with once ends within %s after one state", b.soon)
+	switch _, err := stream.Recv(); {
+	case err == nil:
+		return want(end, "another state")
+	case !errors.Is(err, io.EOF):
+		return want(end, "%v", err)
 	}
 	return nil
 }

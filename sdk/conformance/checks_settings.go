@@ -3,7 +3,9 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"unicode"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
@@ -23,8 +25,9 @@ func settingChecks() []Check {
 			Text: "Configure reports a setting of a wrong type with its path, and the plugin keeps running",
 			run:  configureWrongType},
 		{ID: "core/configure/secrets", Requirements: []string{"SECRET-001"},
-			Text: "a secret from Configure appears in no log line, error, answer, state or finding",
-			run:  secretsHidden},
+			Text: fmt.Sprintf("no part of %d characters of a secret from Configure appears in a log line, error, answer, "+
+				"state or finding", secretPart),
+			run: secretsHidden},
 	}
 }
 
@@ -131,19 +134,49 @@ func configureWrongType(ctx context.Context, b *bench) error {
 }
 
 // markedSecret is the text of a secret that the run does not set.
-const markedSecret = "conformance-secret-7f3a9c51e08d"
+const markedSecret = "7f3a9c51e08d4b26a1c5f0937d82e6b4"
+
+// secretPart is the length in bytes of the parts of a secret that the plugin must not
+// reveal, as a mask with too few characters does. secretParts bounds their number.
+const (
+	secretPart  = 8
+	secretParts = 64
+)
+
+// partsOf returns the parts of a secret to search for: each window of secretPart bytes, of
+// a long secret one in several. A part without a digit or without a letter may be a word or
+// a number that occurs elsewhere too.
+func partsOf(secret string) []string {
+	var all []string
+	for at := 0; at+secretPart <= len(secret); at += 1 + len(secret)/secretParts {
+		part := secret[at : at+secretPart]
+		letter := func(r rune) bool { return r < unicode.MaxASCII && unicode.IsLetter(r) }
+		digit := func(r rune) bool { return '0' <= r && r <= '9' }
+		if strings.ContainsFunc(part, letter) && strings.ContainsFunc(part, digit) {
+			all = append(all, part)
+		}
+	}
+	return all
+}
 
 // withSecrets adds a marked text for each secret that the run does not set, and
-// returns what finds all secrets in a text; nil if there are none.
+// returns what finds all secrets and their parts in a text; nil if there are none. A part
+// that the configuration contains too is not searched for.
 func (b *bench) withSecrets(setup wire.Setup, s *schema.Schema) (wire.Setup, *words.Secrets) {
 	hidden := map[string]string{}
+	hide := func(secret string) {
+		hidden[secret] = "[secret]"
+		for _, part := range partsOf(secret) {
+			hidden[part] = "[part of a secret]"
+		}
+	}
 	given := setup.Secrets
 	if given.IsNil() {
 		given = edn.MustMap()
 	}
 	for _, v := range given.Entries() {
 		if text, ok := v.AsString(); ok {
-			hidden[text] = "[secret]"
+			hide(text)
 		}
 	}
 	for _, e := range s.Entries() {
@@ -153,12 +186,14 @@ func (b *bench) withSecrets(setup wire.Setup, s *schema.Schema) (wire.Setup, *wo
 		}
 		given = given.Assoc(path, edn.Text(markedSecret))
 		setup.Config = setup.Config.Assoc(e.Key, edn.Nil())
-		hidden[markedSecret] = "[secret]"
+		hide(markedSecret)
 	}
 	if len(hidden) == 0 {
 		return setup, nil
 	}
 	setup.Secrets = given
+	public := setup.Config.String()
+	maps.DeleteFunc(hidden, func(text, as string) bool { return as != "[secret]" && strings.Contains(public, text) })
 	return setup, words.NewSecrets(hidden)
 }
 

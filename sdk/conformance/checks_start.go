@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -38,7 +39,7 @@ func startChecks() []Check {
 			Text: "started by a host of another protocol revision, the program offers a revision of its own, or fails with a sentence",
 			run:  startProtocol},
 		{ID: "core/start/certificate", Requirements: []string{"START-001", "START-004"}, Process: true,
-			Text: "a peer without the certificate of the host gets no answer",
+			Text: "the certificate of the plugin is its own authority for both roles, and a peer without that of the host gets no answer",
 			run:  startCertificate},
 		{ID: "core/start/stdout", Requirements: []string{"START-005"}, Process: true,
 			Text: "standard output carries the handshake line and nothing else, also while the plugin works",
@@ -192,6 +193,9 @@ func startCertificate(ctx context.Context, b *bench) error {
 	if !ok {
 		return &fault{fmt.Errorf("the address of the plugin is not known")}
 	}
+	if err := ownAuthority(p.offer.Certificate); err != nil {
+		return err
+	}
 	_, stranger, err := selfSigned()
 	if err != nil {
 		return &fault{err}
@@ -211,6 +215,43 @@ func startCertificate(ctx context.Context, b *bench) error {
 		}
 	}
 	return b.alive(ctx, in, "a peer without the certificate of the host")
+}
+
+// ownAuthority checks the certificate of a handshake line. Hosts differ in how much of it
+// they check.
+func ownAuthority(offered string) error {
+	const need = "a certificate for localhost that is its own authority for both roles"
+	der, err := base64.RawStdEncoding.DecodeString(offered)
+	if err != nil {
+		return want("a certificate in base64 without padding", "%v", err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		return want("a certificate that can be read", "%v", err)
+	}
+	switch {
+	case !c.BasicConstraintsValid || !c.IsCA:
+		return want(need, "the basic constraints are not those of a CA")
+	case c.KeyUsage&x509.KeyUsageCertSign == 0:
+		return want(need, "the key usage lacks certificate signing")
+	case c.KeyUsage&x509.KeyUsageDigitalSignature == 0:
+		return want(need, "the key usage lacks digital signature")
+	}
+	if err := c.CheckSignatureFrom(c); err != nil {
+		return want(need, "it is not signed with its own key: %v", err)
+	}
+	own := x509.NewCertPool()
+	own.AddCert(c)
+	for _, role := range []struct {
+		name  string
+		usage x509.ExtKeyUsage
+	}{{"server", x509.ExtKeyUsageServerAuth}, {"client", x509.ExtKeyUsageClientAuth}} {
+		options := x509.VerifyOptions{Roots: own, DNSName: "localhost", KeyUsages: []x509.ExtKeyUsage{role.usage}}
+		if _, err := c.Verify(options); err != nil {
+			return want(need, "as a %s: %v", role.name, err)
+		}
+	}
+	return nil
 }
 
 // strange calls Describe at an address with creds.

@@ -98,6 +98,7 @@ type remote struct {
 	// longest line of its log.
 	sockets string
 	longest atomic.Int64
+	offer   launch.Handshake
 	stdout  printed // standard output after the handshake
 	once    sync.Once
 }
@@ -156,6 +157,7 @@ func (p *remote) start(t process, limit time.Duration) error {
 				}
 			},
 			Accept: func(h launch.Handshake) error {
+				p.offer = h
 				return wire.Offer{Core: h.Core, Version: h.Version, Protocol: h.Protocol, Certificate: h.Certificate}.Check()
 			},
 		})

@@ -88,8 +88,13 @@ func (b *bench) context(q question) wire.CallContext {
 // ask makes a call. The error is the one that the plugin sent, or one of the
 // connection.
 func (b *bench) ask(ctx context.Context, in Instance, q question) (answer, error) {
+	return b.askIn(ctx, in, q, q.request())
+}
+
+// askIn is ask with another envelope.
+func (b *bench) askIn(ctx context.Context, in Instance, q question, envelope edn.Value) (answer, error) {
 	a := answer{question: q}
-	response, err := b.invoke(ctx, in, q, q.request(), func(e wire.Event) {
+	response, err := b.invoke(ctx, in, q, envelope, func(e wire.Event) {
 		if e.Kind == wire.Delta {
 			a.deltas = append(a.deltas, e.Value)
 		}

@@ -68,8 +68,12 @@ func (r Report) Blocked() (by []string, ids map[string][]string) {
 // check by did not run.
 func (r Report) BlockedText(by string) string {
 	for _, res := range r.Results {
-		if res.Blocked == by && res.Observed == (&blocked{by: by, hangs: true}).Error() {
+		switch {
+		case res.Blocked != by:
+		case res.Observed == (&blocked{by: by, hangs: true}).Error():
 			return "not run: calls do not end (" + by + ")"
+		case res.Observed == (&blocked{by: by, late: true}).Error():
+			return "not run: no time is left (" + by + ")"
 		}
 	}
 	return "not run because of " + by

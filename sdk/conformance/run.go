@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,8 +52,10 @@ type Options struct {
 	OnStart  func(Check)
 	OnResult func(Result)
 
-	// Patience multiplies the time limits for the plugin; 0 is 1.
+	// Patience multiplies the time limits for the plugin and for the run; 0 is 1.
 	Patience float64
+
+	limit time.Duration // of the run; 0: runLimit
 }
 
 // Sample is an input for a capability.
@@ -63,6 +66,10 @@ type Sample struct {
 
 // checkLimit bounds one check, so that a hanging plugin costs a known time.
 const checkLimit = 30 * time.Second
+
+// runLimit bounds a run of all checks: with a plugin whose calls take long, but end, most
+// checks use much of their limits. No check begins later.
+const runLimit = 10 * time.Minute
 
 // long scales a duration by Patience.
 func (o Options) long(d time.Duration) time.Duration {
@@ -76,7 +83,8 @@ func (o Options) spend(d time.Duration) time.Duration {
 }
 
 // Run runs the checks in sequence. When ctx ends, the remaining checks are not
-// run and have the status Fault.
+// run and have the status Fault. When the run has taken 10 minutes, times Patience, the
+// remaining checks are not run and fail.
 func Run(ctx context.Context, target Target, opts Options) Report {
 	if opts.Seed == 0 {
 		opts.Seed = rand.Uint64()
@@ -90,11 +98,19 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 	defer session.Close()
 	report.Command = opts.Command.without(session.secrets)
 	report.Plugin, report.Version, report.Profiles = session.Plugin().Name, session.Plugin().Version, session.Profiles()
+	limit := opts.long(cmp.Or(opts.limit, runLimit))
+	var over *Result // of the first check for which no time was left
 	for _, check := range session.Checks() {
 		if opts.OnStart != nil {
 			opts.OnStart(check)
 		}
-		result := session.Take(ctx, check)
+		var result Result
+		if time.Since(began) < limit || ctx.Err() != nil {
+			result = session.Take(ctx, check)
+		} else {
+			result = overtime(check, over, limit)
+			over = cmp.Or(over, &result)
+		}
 		report.Results = append(report.Results, result)
 		if opts.OnResult != nil {
 			opts.OnResult(result)
@@ -102,6 +118,20 @@ func Run(ctx context.Context, target Target, opts Options) Report {
 	}
 	report.Took = time.Since(began)
 	return report
+}
+
+// overtime is the result of a check for which no time was left. The first one says why and
+// blocks the others.
+func overtime(check Check, first *Result, limit time.Duration) Result {
+	r := Result{Check: check, Status: Fail, Expected: fmt.Sprintf("a run of at most %s", limit)}
+	if first != nil {
+		reason := &blocked{by: first.Check.ID, late: true}
+		r.Blocked, r.Observed = reason.by, reason.Error()
+		return r
+	}
+	r.Observed = "not run: no time is left, as calls of the plugin take long; give samples that it answers sooner, " +
+		"or select checks with --run"
+	return r
 }
 
 // RunCheck runs one check by itself.

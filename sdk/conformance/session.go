@@ -240,11 +240,15 @@ func within[T any](ctx context.Context, limit time.Duration, do func(ctx context
 type blocked struct {
 	by    string
 	hangs bool // calls do not end
+	late  bool // the run has reached its limit
 }
 
 func (e *blocked) Error() string {
 	if e.hangs {
 		return "not run: calls do not end, see " + e.by
+	}
+	if e.late {
+		return "not run: no time is left, see " + e.by
 	}
 	return "not run: the plugin does not get this far, see " + e.by
 }

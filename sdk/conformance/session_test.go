@@ -222,3 +222,25 @@ func TestDescriptionsOfLaterStarts(t *testing.T) {
 	}
 	assert.Equal(t, map[string]Status{"core/describe/bare": Pass, "core/describe/pure": Fail}, statuses)
 }
+
+// CONF-006: a run ends when its time is over: the first check that does not run says so,
+// and the others name it.
+func TestRunOfLimitedTime(t *testing.T) {
+	t.Parallel()
+	report := Run(t.Context(), InProcess(sound()), Options{Seed: 1, Profiles: []string{profileCore}, limit: 1})
+	checks := ChecksOf(profileCore)
+	assert.Len(t, report.Results, len(checks))
+	assert.Equal(t, Fail, report.Outcome())
+	by, ids := report.Blocked()
+	assert.Equal(t, []string{checks[0].ID}, by)
+	assert.Len(t, ids[checks[0].ID], len(checks)-1)
+	assert.NotEqual(t, "not run because of "+by[0], report.BlockedText(by[0]))
+	for _, r := range report.Results {
+		assert.Equal(t, Fail, r.Status)
+		assert.Zero(t, r.Took)
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	report = Run(canceled, InProcess(sound()), Options{Seed: 1, Profiles: []string{profileCore}, limit: 1})
+	assert.Equal(t, Fault, report.Outcome(), "a run that is cancelled has no verdict")
+}

@@ -89,7 +89,12 @@ func (o outcome) passing() bool {
 // outcomeOf makes a call. The error means that the call did not end as a call
 // must.
 func (b *bench) outcomeOf(ctx context.Context, in Instance, q question) (outcome, error) {
-	a, err := b.ask(ctx, in, q)
+	return b.outcomeIn(ctx, in, q, q.request())
+}
+
+// outcomeIn is outcomeOf with another envelope.
+func (b *bench) outcomeIn(ctx context.Context, in Instance, q question, envelope edn.Value) (outcome, error) {
+	a, err := b.askIn(ctx, in, q, envelope)
 	if err == nil {
 		return outcome{out: a.out}, nil
 	}
