@@ -185,6 +185,9 @@ func (e *Engine) lookDirectory(ctx context.Context, v *store.Snapshot, j *job) e
 	children := settings.sendable(selected.Children)
 	j.frames = make([]policy.Frame, len(children))
 	for i, c := range children {
+		if j.sel.Binds == store.BindsInputs { // the basis does not hold these
+			c.Node, c.Frame, c.State = id.ID{}, id.ID{}, ""
+		}
 		j.frames[i].Child = c
 	}
 	if j.policy.Intent != "" {

@@ -105,8 +105,8 @@ var contextVerbs = []verb{
 				name:  "order",
 				key:   "order",
 				kind:  kindWord,
-				words: []string{"id", "name"},
-				usage: "order of the children in the text",
+				words: []string{"node", "name"},
+				usage: "order of the children in the text; with --binds inputs always name",
 			},
 			{
 				name:  "binds",
