@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"sync"
@@ -313,13 +314,19 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 
 // source reads a file and verifies that it is what the tree says.
 func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]byte, error) {
+	changed := func(how string) error {
+		return contract.Errorf("frame/basis-mismatch", "the file %s since the last scan", how).
+			WithOp("read", store.Shown(path)).WithHint("scan again")
+	}
 	data, err := e.o.Read(ctx, path, MaxSource)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, changed("was removed")
+	}
 	if err != nil {
 		return nil, contract.Errorf("scan/unreadable", "%w", err).WithOp("read", store.Shown(path))
 	}
 	if e.o.Store.Scheme.Bytes(data) != now.Content {
-		return nil, contract.Errorf("frame/basis-mismatch", "the file changed since the last scan").WithOp("read", store.Shown(path)).
-			WithHint("scan again")
+		return nil, changed("changed")
 	}
 	return data, nil
 }

@@ -176,11 +176,24 @@ func validateText(p *page, out edn.Value) {
 	for f := range warnings.Elems() {
 		p.finding("warning", f)
 	}
-	if !out.Key("valid?").Truthy() {
-		p.line("next: \"ferment workspace repair --dry-run\" shows what can be rebuilt")
+	if next := repairHint(errors); next != "" {
+		p.line("next: %s", next)
 	}
 	p.position(out)
 	p.field("state", p.id(out.Key("state-root")))
+}
+
+// repairHint returns the next step after a check with errors. A repair cannot make a
+// policy deterministic.
+func repairHint(errors edn.Value) string {
+	hint := ""
+	for f := range errors.Elems() {
+		if plain(f.Key("code")) != "synthesis/nondeterministic" {
+			return "\"ferment workspace repair --dry-run\" shows what can be rebuilt"
+		}
+		hint = "make these policies deterministic, or synthesize again without :deterministic?"
+	}
+	return hint
 }
 
 // finding writes one finding of a check: where, what, and its code.
