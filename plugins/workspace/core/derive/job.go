@@ -218,7 +218,7 @@ func (e *Engine) ready(ctx context.Context, v *store.Snapshot, j *job, selected 
 func notReady(dir string, paths []string, what string) *contract.Error {
 	list := make([]edn.Value, 0, min(len(paths), 100))
 	for _, p := range paths[:min(len(paths), 100)] {
-		list = append(list, edn.Text(store.Shown(p)))
+		list = append(list, store.ShownPath(p).Value())
 	}
 	return contract.Errorf("synthesis/child-not-ready", "%d entries %s: %s …", len(paths), what, store.Shown(paths[0])).
 		WithOp("synthesize", store.Shown(dir)).WithDetail("paths", edn.Vector(list...)).

@@ -272,8 +272,8 @@ func ignoreText(p *page, out edn.Value) {
 
 func explainText(p *page, out edn.Value) {
 	rule := ""
-	if source := plain(out.Key("source")); source != "" {
-		rule = name(source)
+	if source := words(out.Key("source")); source != "" {
+		rule = source
 		if n := out.Key("line"); !n.IsNil() {
 			rule += ":" + plain(n)
 		}
@@ -283,7 +283,7 @@ func explainText(p *page, out edn.Value) {
 	case !out.Key("skipped").IsNil():
 		p.line("not ignored, but not in the tree: %s", plain(out.Key("skipped")))
 	case ignored && plain(out.Key("source")) == "built-in":
-		p.line("ignored: %s is never part of the tree", name(plain(out.Key("at"))))
+		p.line("ignored: %s is never part of the tree", words(out.Key("at")))
 	case ignored && rule != "":
 		p.line("ignored by %s", rule)
 	case ignored:
