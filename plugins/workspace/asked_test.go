@@ -301,6 +301,34 @@ func TestChangesOfPathsThatAreNotText(t *testing.T) {
 	assert.Equal(t, `[{:from {:path/b64 "_w"} :to {:path/b64 "_g"}}]`, b.call("workspace/scan", `{}`).Key("renamed").String())
 }
 
+// WS-022: what scans the directory can leave unreadable entries out, as the hint of the
+// error says.
+func TestUnreadableEntriesAreLeftOut(t *testing.T) {
+	b := start(t, map[string]string{"a": "1", "d/b": "1"})
+	b.call("workspace/scan", `{}`)
+	require.NoError(t, os.Chmod(filepath.Join(b.root, "d"), 0))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(b.root, "d"), 0o700) })
+	for intent, input := range map[string]string{
+		"workspace/validate": `{:fs? true MORE}`,
+		"workspace/ignore":   `{:op :add :pattern "x" :dry-run? true MORE}`,
+		"workspace/scan":     `{:dry-run? true MORE}`,
+		"workspace/watch":    `{:workspace "` + b.root + `" :after 0 :max-changes 1 MORE}`,
+	} {
+		if os.Getuid() != 0 && intent != "workspace/watch" { // root can read anything
+			failed := b.failure("scan/unreadable", intent, strings.Replace(input, "MORE", "", 1))
+			assert.Contains(t, failed.Message, "1 entry cannot be read")
+			assert.Contains(t, failed.Hint, ":on-unreadable :skip")
+		}
+		input = strings.Replace(input, "MORE", ":on-unreadable :skip", 1)
+		if intent != "workspace/watch" {
+			b.call(intent, input)
+			continue
+		}
+		_, err := b.p.Do(t.Context(), callOf(intent, input, func(wire.Event) {}))
+		require.NoError(t, err, intent)
+	}
+}
+
 // WS-230: the setting max_batch limits the items of a batch.
 func TestMaxBatch(t *testing.T) {
 	b := start(t, map[string]string{"a": "1"}, func(cfg map[string]any) { cfg["max-batch"] = 2 })

@@ -172,7 +172,7 @@ func (v *validator) drift(ctx context.Context, t *tree.Tree) error {
 	for _, list := range []struct {
 		changes []tree.Change
 		what    string
-	}{{changes.Added, "it is not in the tree"}, {changes.Modified, differs}, {changes.Removed, "it is gone from the disk"}} {
+	}{{changes.Added, "it is not in the tree"}, {changes.Modified, differs}, {changes.Removed, "a scan would remove it"}} {
 		for _, c := range list.changes {
 			v.warn(Finding{Code: DiskDiffers, Path: c.Path, Reason: list.what})
 		}

@@ -106,7 +106,7 @@ func (in *invocation) there(hint string) string {
 
 // inFlags names the flags for keys of a request that a hint names.
 var inFlags = strings.NewReplacer("`", "\"", ":include #{:deleted}", "--include-deleted", ":as-of", "--as-of", ":deadline-ms", "--timeout",
-	":on-unreadable", "--on-unreadable", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
+	":on-unreadable :skip", "--on-unreadable skip", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
 	":agent/id", "--agent", ":expect/head", "--expect-head", ":on-conflict", "--on-conflict", ":force? true", "--force")
 
 // steps are what helps after an error, most of them commands; NODE is the node that the error
