@@ -9,11 +9,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// pathList returns paths as text; one that is not text is quoted.
+// pathList returns paths, each as store.ShownPath (WS-002).
 func pathList(paths []string) edn.Value {
 	list := make([]edn.Value, len(paths))
 	for i, p := range paths {
-		list[i] = edn.Text(store.Shown(p))
+		list[i] = store.ShownPath(p).Value()
 	}
 	return edn.Vector(list...)
 }
@@ -63,6 +63,11 @@ func oneOf[T ~string](r *request, key string, allowed ...T) (T, error) {
 	}
 	return "", invalid(edn.Vector(edn.K(key)), "%s is not one of %s", r.in.Key(key), edn.Keywords(names...)).
 		WithDetail("allowed", edn.Keywords(names...))
+}
+
+// moved returns a renamed path with its former one.
+func moved(from, to string) edn.Value {
+	return edn.MustMap(edn.K("from"), store.ShownPath(from).Value(), edn.K("to"), store.ShownPath(to).Value())
 }
 
 // putPath adds a path as :path, or as :path/b64 if it is not text (WS-002).

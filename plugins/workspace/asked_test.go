@@ -283,6 +283,52 @@ func TestExplainPathThatIsNotText(t *testing.T) {
 	b.fails("input/invalid", "workspace/ignore", `{:op :explain}`)
 }
 
+// WS-002: two names travel as two values in the changes of a scan and of a watch, also if
+// one of them is what the other looks like in quotes.
+func TestChangesOfPathsThatAreNotText(t *testing.T) {
+	const quoted = `"\xff"`
+	b := start(t, map[string]string{"\xff": "1", quoted: "2"})
+	const want = `["." "\"\\xff\"" {:path/b64 "_w"}]`
+	assert.Equal(t, want, b.call("workspace/scan", `{}`).Key("paths").Key("added").String())
+	_, err := b.p.Do(t.Context(), callOf("workspace/watch", `{:workspace "`+b.root+`" :max-changes 1 :after 0}`,
+		func(e wire.Event) {
+			if e.Kind == wire.Delta && e.Value.Key("event").String() == ":change" {
+				assert.Equal(t, want, e.Value.Key("added").String())
+			}
+		}))
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(filepath.Join(b.root, "\xff"), filepath.Join(b.root, "\xfe")))
+	assert.Equal(t, `[{:from {:path/b64 "_w"} :to {:path/b64 "_g"}}]`, b.call("workspace/scan", `{}`).Key("renamed").String())
+}
+
+// WS-022: what scans the directory can leave unreadable entries out, as the hint of the
+// error says.
+func TestUnreadableEntriesAreLeftOut(t *testing.T) {
+	b := start(t, map[string]string{"a": "1", "d/b": "1"})
+	b.call("workspace/scan", `{}`)
+	require.NoError(t, os.Chmod(filepath.Join(b.root, "d"), 0))
+	t.Cleanup(func() { _ = os.Chmod(filepath.Join(b.root, "d"), 0o700) })
+	for intent, input := range map[string]string{
+		"workspace/validate": `{:fs? true MORE}`,
+		"workspace/ignore":   `{:op :add :pattern "x" :dry-run? true MORE}`,
+		"workspace/scan":     `{:dry-run? true MORE}`,
+		"workspace/watch":    `{:workspace "` + b.root + `" :after 0 :max-changes 1 MORE}`,
+	} {
+		if os.Getuid() != 0 && intent != "workspace/watch" { // root can read anything
+			failed := b.failure("scan/unreadable", intent, strings.Replace(input, "MORE", "", 1))
+			assert.Contains(t, failed.Message, "1 entry cannot be read")
+			assert.Contains(t, failed.Hint, ":on-unreadable :skip")
+		}
+		input = strings.Replace(input, "MORE", ":on-unreadable :skip", 1)
+		if intent != "workspace/watch" {
+			b.call(intent, input)
+			continue
+		}
+		_, err := b.p.Do(t.Context(), callOf(intent, input, func(wire.Event) {}))
+		require.NoError(t, err, intent)
+	}
+}
+
 // WS-230: the setting max_batch limits the items of a batch.
 func TestMaxBatch(t *testing.T) {
 	b := start(t, map[string]string{"a": "1"}, func(cfg map[string]any) { cfg["max-batch"] = 2 })

@@ -194,6 +194,7 @@ func (r *request) examine(ctx context.Context, asked *report.Request) error {
 	if err != nil {
 		return err
 	}
+	o.SkipUnreadable = true // the report is about what can be read
 	seen, err := r.ws.Preview(ctx, o)
 	if err != nil {
 		return err

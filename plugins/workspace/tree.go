@@ -198,7 +198,7 @@ func putChanges(out *edn.MapBuilder, c *tree.Changes) {
 		edn.K("added"), changed(c.Added), edn.K("modified"), changed(c.Modified), edn.K("removed"), changed(c.Removed)))
 	var renamed []edn.Value
 	for _, x := range c.Renamed[:min(len(c.Renamed), maxListed)] {
-		renamed = append(renamed, edn.MustMap(edn.K("from"), edn.Text(store.Shown(x.From)), edn.K("to"), edn.Text(store.Shown(x.To))))
+		renamed = append(renamed, moved(x.From, x.To))
 	}
 	out.Key("renamed", edn.Vector(renamed...))
 }
@@ -235,7 +235,7 @@ func inexact(list []git.Inexact) edn.Value {
 	var all []edn.Value
 	for _, x := range list[:min(len(list), maxListed)] {
 		var b edn.MapBuilder
-		b.Key("path", edn.Text(store.Shown(x.Path)))
+		putPath(&b, x.Path)
 		b.Key("reason", edn.K(string(x.Reason)))
 		b.OptText("detail", x.Detail)
 		all = append(all, b.Map())

@@ -194,13 +194,13 @@ func putDecision(out *edn.MapBuilder, d *scan.Decision) {
 		out.Key("source", edn.Nil())
 		return
 	}
-	out.Key("source", edn.Text(store.Shown(d.Source)))
+	out.Key("source", store.ShownPath(d.Source).Value())
 	if d.Line > 0 {
 		out.Key("line", number(d.Line))
 	}
 	out.Key("pattern", edn.Text(d.Pattern))
 	if d.At != "" {
-		out.Key("at", edn.Text(store.Shown(d.At)))
+		out.Key("at", store.ShownPath(d.At).Value())
 	}
 }
 

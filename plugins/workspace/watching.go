@@ -246,7 +246,7 @@ func eventValue(e *watch.Event) edn.Value {
 		b.Key("ancestors", pathList(c.Ancestors))
 		renamed := make([]edn.Value, len(c.Renamed))
 		for i, x := range c.Renamed {
-			renamed[i] = edn.MustMap(edn.K("from"), edn.Text(store.Shown(x.From)), edn.K("to"), edn.Text(store.Shown(x.To)))
+			renamed[i] = moved(x.From, x.To)
 		}
 		b.Key("renamed", edn.Vector(renamed...))
 		b.Key("added/count", number(c.Counts.Added))

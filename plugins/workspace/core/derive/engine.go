@@ -149,7 +149,18 @@ func (e *Engine) policyOf(f *store.Frame) (*policy.Policy, store.Selection, erro
 		p.Order = store.Word(order)
 	}
 	p.Truncate, _ = params.Key("truncate?").AsBool()
+	bindInputs(p, &sel)
 	return p, sel, nil
+}
+
+// bindInputs completes a policy and a selection with store.BindsInputs: the basis holds
+// what the policy reads of each entry, and the order of the text follows from the basis.
+func bindInputs(p *policy.Policy, sel *store.Selection) {
+	if sel.Binds != store.BindsInputs {
+		return
+	}
+	sel.Bound = p.Reads(*sel)
+	p.Order = policy.OrderName
 }
 
 // synthesisRecipe is the recipe that policyOf reads.

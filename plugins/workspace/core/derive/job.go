@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"slices"
 	"sync"
@@ -185,6 +186,9 @@ func (e *Engine) lookDirectory(ctx context.Context, v *store.Snapshot, j *job) e
 	children := settings.sendable(selected.Children)
 	j.frames = make([]policy.Frame, len(children))
 	for i, c := range children {
+		if j.sel.Binds == store.BindsInputs { // the basis does not hold these
+			c.Node, c.Frame, c.State = id.ID{}, id.ID{}, ""
+		}
 		j.frames[i].Child = c
 	}
 	if j.policy.Intent != "" {
@@ -214,7 +218,7 @@ func (e *Engine) ready(ctx context.Context, v *store.Snapshot, j *job, selected 
 func notReady(dir string, paths []string, what string) *contract.Error {
 	list := make([]edn.Value, 0, min(len(paths), 100))
 	for _, p := range paths[:min(len(paths), 100)] {
-		list = append(list, edn.Text(store.Shown(p)))
+		list = append(list, store.ShownPath(p).Value())
 	}
 	return contract.Errorf("synthesis/child-not-ready", "%d entries %s: %s …", len(paths), what, store.Shown(paths[0])).
 		WithOp("synthesize", store.Shown(dir)).WithDetail("paths", edn.Vector(list...)).
@@ -310,13 +314,19 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 
 // source reads a file and verifies that it is what the tree says.
 func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]byte, error) {
+	changed := func(how string) error {
+		return contract.Errorf("frame/basis-mismatch", "the file %s since the last scan", how).
+			WithOp("read", store.Shown(path)).WithHint("scan again")
+	}
 	data, err := e.o.Read(ctx, path, MaxSource)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, changed("was removed")
+	}
 	if err != nil {
 		return nil, contract.Errorf("scan/unreadable", "%w", err).WithOp("read", store.Shown(path))
 	}
 	if e.o.Store.Scheme.Bytes(data) != now.Content {
-		return nil, contract.Errorf("frame/basis-mismatch", "the file changed since the last scan").WithOp("read", store.Shown(path)).
-			WithHint("scan again")
+		return nil, changed("changed")
 	}
 	return data, nil
 }

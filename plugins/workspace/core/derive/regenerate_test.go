@@ -16,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/extract"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/sdktest/proof"
 )
@@ -406,4 +407,33 @@ func TestRerun(t *testing.T) {
 	assert.Empty(t, rerun(w.head("b", "t")))
 	w.edit("a", "2")
 	assert.Empty(t, rerun(a), "its inputs are gone")
+}
+
+// WS-170, WS-172: a file that was edited or removed since the scan is a warning of a
+// validation with rerun, and a failed item of a regeneration that says to scan again.
+func TestRerunOfChangedFiles(t *testing.T) {
+	w := newWorld(t, map[string]string{"a": "1", "b": "1", "c": "1"})
+	for _, p := range []string{"a", "b", "c"} {
+		_, err := w.Generate(background, GenerateRequest{
+			Caller: writer, Targets: []Target{{Path: p}}, Type: "t", Producer: "extract/text",
+		})
+		require.NoError(t, err)
+	}
+	w.mu.Lock()
+	w.files["a"] = "2"
+	delete(w.files, "b")
+	w.mu.Unlock()
+	var drifted []string
+	for _, f := range w.valid(store.DiskDiffers) {
+		drifted = append(drifted, f.Path)
+	}
+	assert.Equal(t, []string{"a", "b"}, drifted)
+	out := w.regenerate("", func(r *RegenerateRequest) { r.Force = true })
+	assert.Equal(t, 2, out.Counts.Failed)
+	for _, item := range out.Items {
+		if item.Outcome == Failed {
+			e := contract.AsError(item.Err)
+			assert.Equal(t, []string{"frame/basis-mismatch", "scan again"}, []string{e.Type, e.Hint})
+		}
+	}
 }

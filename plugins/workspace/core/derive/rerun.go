@@ -11,7 +11,9 @@ import (
 // Rerun returns the content id that the recipe of a frame gives at present, for a
 // validation that compares recipes with stored frames. It returns the absent id
 // if a comparison would prove nothing: the frame is authored or generated, its
-// basis has changed, or its policy can give different texts for equal inputs.
+// basis has changed, or its policy can give different texts for equal inputs. The error
+// is store.ErrDrift if the file is not the one of the tree; any other error states why the
+// recipe cannot be run now.
 func (e *Engine) Rerun(ctx context.Context, v *store.Snapshot, f *store.Frame) (id.ID, error) {
 	if f.Origin != store.Extracted && f.Origin != store.Synthesized || f.Sampled {
 		return id.ID{}, nil
@@ -34,6 +36,8 @@ func (e *Engine) Rerun(ctx context.Context, v *store.Snapshot, f *store.Frame) (
 	case e == nil:
 	case e.Type == "synthesis/child-not-ready":
 		return id.ID{}, nil // the text of an input is not kept any more
+	case e.Type == "frame/basis-mismatch":
+		return id.ID{}, store.ErrDrift
 	default:
 		return id.ID{}, e
 	}

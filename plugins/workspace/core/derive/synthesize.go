@@ -155,5 +155,6 @@ func (e *Engine) parseSynthesis(r SynthesizeRequest) (*policy.Policy, store.Sele
 		return nil, sel, contract.Errorf("input/invalid", ":into requires the frame type %q, found %q",
 			store.EveryType, r.Type).WithDetail("path", edn.Vector(edn.K("into")))
 	}
+	bindInputs(p, &sel)
 	return p, sel, store.CheckFrameType(sel.Result())
 }

@@ -2,7 +2,7 @@ package derive
 
 import (
 	"context"
-	"errors"
+	"io/fs"
 	"maps"
 	"strings"
 	"sync"
@@ -72,7 +72,7 @@ func newWorld(t testing.TB, files map[string]string, change ...func(*world, *Opt
 			defer w.mu.Unlock()
 			text, ok := w.files[path]
 			if !ok {
-				return nil, errors.New("there is no such file")
+				return nil, fs.ErrNotExist
 			}
 			return []byte(text), nil
 		},

@@ -1,9 +1,13 @@
 package scan
 
 import (
+	"encoding/base64"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // shown returns a path for an error message: quoted if it is not plain text,
@@ -21,6 +25,22 @@ func shown(path string) string {
 		}
 	}
 	return path
+}
+
+// pathValue returns a path for a list: one that is not plain text is in base64url (WS-002).
+func pathValue(path string) edn.Value {
+	if text := shown(path); path == "" || text == path {
+		return edn.Text(text)
+	}
+	return edn.MustMap(edn.K("path/b64"), edn.Text(base64.RawURLEncoding.EncodeToString([]byte(path))))
+}
+
+// entries is a number of entries of directories.
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprint(n, " entries")
 }
 
 // maxBrief is the largest number of bytes of a path in a message that says more.

@@ -286,9 +286,9 @@ func (w *walker) finish() (*Result, error) {
 	if len(r.Unreadable) > 0 && !w.SkipUnreadable {
 		var listed []edn.Value
 		for _, p := range r.Unreadable[:min(len(r.Unreadable), maxListed)] {
-			listed = append(listed, edn.Text(shown(p)))
+			listed = append(listed, pathValue(p))
 		}
-		return nil, contract.Errorf("scan/unreadable", "%d entries cannot be read, the first is %s", len(r.Unreadable),
+		return nil, contract.Errorf("scan/unreadable", "%s cannot be read, the first is %s", entries(len(r.Unreadable)),
 			shown(r.Unreadable[0])).
 			WithHint("make them readable, or leave them out with :on-unreadable :skip").
 			WithOp("scan", w.Root).WithDetail("paths", edn.Vector(listed...)).WithDetail("count", edn.Int(int64(len(r.Unreadable))))

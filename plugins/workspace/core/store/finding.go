@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,13 +34,17 @@ type Check struct {
 	// If Disk is nil, the tree is not compared.
 	Disk func(context.Context) (*tree.Tree, error)
 	// Rerun returns the content that the recipe of a frame gives now, absent if
-	// the frame cannot be computed again. It is called for every head of an open
-	// store at the level Full. If Rerun is nil, no frame is computed.
+	// the frame cannot be computed again. Its errors prove nothing about the store:
+	// they are warnings. It is called for every head of an open store at the level
+	// Full. If Rerun is nil, no frame is computed.
 	Rerun func(context.Context, *Snapshot, *Frame) (id.ID, error)
 	// Progress is called with the number of transactions that were verified and
 	// their total. It must be fast.
 	Progress func(done, total int)
 }
+
+// ErrDrift is the error of a rerun whose file is not the one of the tree.
+var ErrDrift = errors.New("the file differs from the tree")
 
 // Code identifies the kind of a finding. It is the name of a keyword.
 type Code string
@@ -80,6 +85,7 @@ const (
 	IndexBehind  Code = "index/behind" // of such a store: it is from before a compaction
 	FileUnknown  Code = "file/unknown"
 	DiskDiffers  Code = "disk/differs"
+	RerunFailed  Code = "rerun/failed" // a recipe cannot be run now
 	AgentUnknown Code = "agent/unknown"
 	TextMissing  Code = "text/dropped" // of a frame by a repair, of a head of the tree also by a compaction
 )

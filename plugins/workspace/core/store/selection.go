@@ -47,7 +47,14 @@ const (
 	StaleFail    Word = "fail"
 
 	BindsNode   Word = "node"   // the basis names the state of the directory
-	BindsInputs Word = "inputs" // it names only the path, and names and contents
+	BindsInputs Word = "inputs" // it names only the path, and the entries by Bound
+
+	BoundName    Word = "name"
+	BoundKind    Word = "kind"
+	BoundType    Word = "type"
+	BoundAgent   Word = "agent"
+	BoundOrigin  Word = "origin"
+	BoundContent Word = "content"
 )
 
 // EveryType is the frame type that matches every type.
@@ -66,6 +73,10 @@ type Selection struct {
 	Children Word   `edn:"children"`
 	OnStale  Word   `edn:"on-stale"`
 	Binds    Word   `edn:"binds"`
+	// Bound is what the basis holds of each frame if Binds is BindsInputs: name, kind
+	// and content, and what else the policy reads. It is a part of the digest of a
+	// policy, so a frame whose recipe lacks it is stale.
+	Bound []Word `edn:"bound,omitempty"`
 }
 
 // Result returns the frame type of the result.
@@ -94,7 +105,7 @@ type Child struct {
 }
 
 // Selected are the inputs of a directory frame, ordered by node id and then by
-// frame id.
+// frame id; with BindsInputs by what the basis holds of them, the name first.
 type Selected struct {
 	Children []Child
 	// Stale is the number of frames that are not fresh, including those that
@@ -115,7 +126,7 @@ func (s *Selected) Inputs(sel Selection, now Version, path, digest string) []Inp
 		list = append(list, Input{Kind: id.InputNode, ID: now.Node})
 	}
 	if sel.Binds == BindsInputs {
-		list = append(list, s.contents()...)
+		list = append(list, s.contents(sel)...)
 	} else {
 		for _, c := range s.Children {
 			list = append(list, Input{Kind: id.InputFrame, ID: c.Frame})
@@ -127,20 +138,48 @@ func (s *Selected) Inputs(sel Selection, now Version, path, digest string) []Inp
 // Context returns the context id of a directory: the names and contents of the
 // selected frames.
 func (s *Selected) Context(scheme id.Scheme) id.ID {
-	return scheme.Context(IDInputs(s.contents()))
+	return scheme.Context(IDInputs(s.contents(Selection{})))
 }
 
 // contents returns names and content ids, ordered by them: the order of node ids
 // would bind the result to more than its inputs.
-func (s *Selected) contents() []Input {
-	list := make([]Input, len(s.Children))
-	for i, c := range s.Children {
-		list[i] = Input{Kind: id.InputChild, ID: c.Content, Text: []byte(c.Name)}
+func (s *Selected) contents(sel Selection) []Input {
+	children := slices.Clone(s.Children)
+	slices.SortFunc(children, sel.compareBound)
+	list := make([]Input, len(children))
+	for i, c := range children {
+		list[i] = Input{Kind: id.InputChild, ID: c.Content, Text: []byte(sel.bound(c))}
 	}
-	slices.SortFunc(list, func(a, b Input) int {
-		return cmp.Or(strings.Compare(string(a.Text), string(b.Text)), a.ID.Compare(b.ID))
-	})
 	return list
+}
+
+// bound is the name of a child, and after a slash, which no name contains, what else
+// the basis holds of it: the kind unless it is a file, type, agent and origin.
+func (s Selection) bound(c Child) string {
+	var facts []string
+	for _, what := range s.Bound {
+		switch what {
+		case BoundKind:
+			if kind := c.Mode.Kind(); kind != id.File.Kind() {
+				facts = append(facts, kind)
+			}
+		case BoundType:
+			facts = append(facts, c.Type)
+		case BoundAgent:
+			facts = append(facts, c.Agent)
+		case BoundOrigin:
+			facts = append(facts, string(c.Origin))
+		}
+	}
+	if len(facts) == 0 {
+		return c.Name
+	}
+	return c.Name + "/" + strings.Join(facts, " ")
+}
+
+// compareBound orders children by what the basis holds of them.
+func (s Selection) compareBound(a, b Child) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(s.bound(a), s.bound(b)), a.Content.Compare(b.Content))
 }
 
 // IDInputs converts inputs to the form of package id.
@@ -189,6 +228,10 @@ func (r *frames) selected(ctx context.Context, dir string, sel Selection, states
 			return nil, err
 		}
 		out.Children = append(out.Children, all...)
+	}
+	if sel.Binds == BindsInputs {
+		slices.SortFunc(out.Children, sel.compareBound)
+		return out, nil
 	}
 	slices.SortFunc(out.Children, func(a, b Child) int {
 		return cmp.Or(a.Node.Compare(b.Node), a.Frame.Compare(b.Frame))

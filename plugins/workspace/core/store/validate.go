@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -155,6 +156,9 @@ func (v *validator) roots(ctx context.Context, q querier, seq uint64) (err error
 	return nil
 }
 
+// differs is the reason of a finding about a file that was edited or removed.
+const differs = "it differs from the tree"
+
 // drift compares the tree with the disk.
 func (v *validator) drift(ctx context.Context, t *tree.Tree) error {
 	if v.check.Disk == nil || t == nil {
@@ -168,7 +172,7 @@ func (v *validator) drift(ctx context.Context, t *tree.Tree) error {
 	for _, list := range []struct {
 		changes []tree.Change
 		what    string
-	}{{changes.Added, "it is not in the tree"}, {changes.Modified, "it differs from the tree"}, {changes.Removed, "it is gone from the disk"}} {
+	}{{changes.Added, "it is not in the tree"}, {changes.Modified, differs}, {changes.Removed, "a scan would remove it"}} {
 		for _, c := range list.changes {
 			v.warn(Finding{Code: DiskDiffers, Path: c.Path, Reason: list.what})
 		}
@@ -192,6 +196,7 @@ func (v *validator) rerun(ctx context.Context, snapshot *Snapshot) error {
 	if err != nil {
 		return err
 	}
+	drifted := "" // the last path with a warning
 	for _, h := range heads {
 		f, err := r.frame(ctx, h.frame)
 		if err != nil {
@@ -199,8 +204,15 @@ func (v *validator) rerun(ctx context.Context, snapshot *Snapshot) error {
 		}
 		content, err := v.check.Rerun(ctx, snapshot, f)
 		switch {
+		case err != nil && context.Cause(ctx) != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, ErrDrift):
+			if v.check.Disk == nil && f.Path != drifted { // else it is reported already
+				drifted = f.Path
+				v.warn(Finding{Code: DiskDiffers, Path: f.Path, Reason: differs})
+			}
 		case err != nil:
-			v.wrong(Finding{Code: Nondeterministic, Seq: f.Seq, Path: f.Path, Frame: f.ID, Reason: err.Error()})
+			v.warn(Finding{Code: RerunFailed, Seq: f.Seq, Path: f.Path, Frame: f.ID, Reason: err.Error()})
 		case !content.IsZero() && content != f.Content:
 			v.wrong(Finding{Code: Nondeterministic, Seq: f.Seq, Path: f.Path, Frame: f.ID,
 				Reason: "the recipe now gives another text"})

@@ -107,7 +107,8 @@ func TestValidateWarnings(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 }
 
-// WS-172: rerun computes the heads again; other text, or a failure, is an error.
+// WS-170, WS-172: rerun computes the heads again; other text is an error, drift from the
+// disk and a recipe that cannot be run are warnings.
 func TestValidateRerun(t *testing.T) {
 	s := furnished(t, create(t, id.B3))
 	called := 0
@@ -115,16 +116,17 @@ func TestValidateRerun(t *testing.T) {
 		called++
 		switch f.Path {
 		case "a":
-			return f.Content, nil
+			return id.ID{}, fmt.Errorf("read: %w", ErrDrift)
 		case "d":
 			return id.B3.Bytes([]byte("other")), nil
 		case "d/b":
 			return id.ID{}, errors.New("failed")
 		}
-		return id.ID{}, nil
+		return f.Content, nil
 	}}
 	r := validate(t, s.Store, check)
-	assert.Equal(t, []string{"synthesis/nondeterministic d", "synthesis/nondeterministic d/b"}, codes(r.Errors))
+	assert.Equal(t, []string{"synthesis/nondeterministic d"}, codes(r.Errors))
+	assert.Equal(t, []string{"disk/differs a", "rerun/failed d/b"}, codes(r.Warnings))
 	assert.Equal(t, 4, called, "every head of a path that is not gone")
 }
 

@@ -26,6 +26,9 @@ func (in *invocation) failed(err error) error {
 	if in.unserved(e) {
 		e, code = in.notServed(e), exit.Environment
 	}
+	if tooLong := in.tooLong(e); tooLong != nil {
+		e, code = tooLong, exit.Code(tooLong)
+	}
 	if in.Format() != "text" {
 		in.Problem(e)
 		return in.Quiet(code)
@@ -43,6 +46,18 @@ func (in *invocation) unserved(e *contract.Error) bool {
 func (in *invocation) notServed(e *contract.Error) *contract.Error {
 	return contract.Errorf("runtime/not-ready", "no capability of the configuration serves :%s", in.verb.name()).
 		WithCause(e).WithHint("add the plugin \"workspace\" to ferment.hcl, or run the command where ferment.hcl has it")
+}
+
+// tooLong returns the error of a frame whose text does not fit into a request, which then
+// never reached the workspace; nil if e is another error.
+func (in *invocation) tooLong(e *contract.Error) *contract.Error {
+	content := cmp.Or(plain(in.input.Key("content")), plain(in.input.Key("content/b64")))
+	code, _ := e.Details.Key("code").AsKeyword()
+	if len(content) <= edn.Body.String || code != "limit-string" && e.Type != "http/too-large" {
+		return nil
+	}
+	return contract.Errorf("frame/too-large", "the text does not fit into a request: %s", e.Message).
+		WithHint("put a shorter text, or several frames")
 }
 
 // failure formats an error: what failed, on which object, why, and the next step.
@@ -106,7 +121,7 @@ func (in *invocation) there(hint string) string {
 
 // inFlags names the flags for keys of a request that a hint names.
 var inFlags = strings.NewReplacer("`", "\"", ":include #{:deleted}", "--include-deleted", ":as-of", "--as-of", ":deadline-ms", "--timeout",
-	":on-unreadable", "--on-unreadable", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
+	":on-unreadable :skip", "--on-unreadable skip", ":max-bytes", "--max-bytes", ":max-frames", "--max-frames", ":children :build", "--recursive",
 	":agent/id", "--agent", ":expect/head", "--expect-head", ":on-conflict", "--on-conflict", ":force? true", "--force")
 
 // steps are what helps after an error, most of them commands; NODE is the node that the error
@@ -141,6 +156,11 @@ var steps = map[string]string{
 // step returns what helps after an error, empty if the node in it is not known.
 func (in *invocation) step(e *contract.Error) string {
 	step := steps[e.Type]
+	if e.Type == "node/not-found" && in.takesNode() && len(in.arguments) > 0 { // it was read as an id
+		if file := in.arguments[0]; isID(file) && in.existing(file) {
+			return fmt.Sprintf("write %s for the file", quoted("./"+file))
+		}
+	}
 	if e.Type == "seq/unknown" {
 		for _, name := range in.arguments {
 			if info, err := os.Stat(filepath.Join(in.Dir, name)); err == nil && info.Mode().IsRegular() && !isFile(name) {
@@ -156,6 +176,12 @@ func (in *invocation) step(e *contract.Error) string {
 		step = strings.Replace(step, "NODE", quoted(node), 1)
 	}
 	return step
+}
+
+// existing reports whether a path exists below the directory where relative paths start.
+func (in *invocation) existing(path string) bool {
+	_, err := os.Lstat(in.at.absolute(path))
+	return err == nil
 }
 
 // failedNode returns the node that an error is about: the argument of the command if that is

@@ -3,6 +3,7 @@ package workspace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -131,6 +132,8 @@ func (s *setting) value(at place) (edn.Value, error) {
 	return s.one(s.given[0], at.textPath)
 }
 
+var errNumber = fmt.Errorf("expected a whole number from 0 to %d", math.MaxInt64)
+
 var errSpan = errors.New("expected a time such as 90s, 15m, 1h30m or 7d")
 
 // one converts one text; path maps a path below the workspace.
@@ -147,9 +150,9 @@ func (s *setting) one(text string, path func(string) (string, error)) (edn.Value
 		}
 		return edn.MustMap(edn.K("cap/ref"), id), nil
 	case kindInt:
-		n, err := strconv.ParseUint(text, 10, 62)
+		n, err := strconv.ParseUint(text, 10, 63)
 		if err != nil {
-			return edn.Nil(), errors.New("expected a whole number that is not negative")
+			return edn.Nil(), errNumber
 		}
 		return edn.Int(int64(n)), nil
 	case kindMillis:

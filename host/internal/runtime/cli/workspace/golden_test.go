@@ -48,6 +48,8 @@ var goldens = []struct{ args, out string }{
 	{"workspace list-deleted", `{:scanned? true :deleted [] ` + at + `}`},
 	{"workspace validate --quick --fs --rerun", `{:valid? true :state-root "` + state1 + `" :nodes 124 :frames 31 :errors [] :warnings [{:code :drift :path "src/a.go" :message "the file changed since the scan"}] ` + at + `}`},
 	{"workspace validate", `{:valid? false :nodes 124 :frames 31 :errors [{:code :store/corrupt :file "log/000001.seg" :seq 17 :frame/id "` + frame1 + `" :message "the record does not match its hash"}] :warnings []}`},
+	{"workspace validate --rerun", `{:valid? false :nodes 2 :frames 1 :errors [{:code :synthesis/nondeterministic :path "src" :message "the recipe now gives another text"}] :warnings [{:code :rerun/failed :path "d" :message "no host is connected"}]}`},
+	{"workspace validate --fs --on-unreadable skip", `{:valid? true :nodes 2 :frames 1 :errors [] :warnings []}`},
 	{"workspace repair --dry-run", `{:would [:rebuild-index :new-log] :lost [{:path "d/a" :frame/id "` + frame1 + `"} {:path/b64 "b2xkL_8" :frame/id "` + frame2 + `"}] ` + at + `}`},
 	{"workspace repair --yes", `{:did [:rebuild-index] :lost [] :quarantined ["log/000001.seg"] ` + at + `}`},
 	{"workspace ignore list", `{:patterns ["*.tmp" "build/"] ` + at + `}`},

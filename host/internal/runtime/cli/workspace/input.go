@@ -26,16 +26,23 @@ func (f fileFailure) Error() string { return f.err.Error() }
 
 func asFile(err error, into *fileFailure) bool { return errors.As(err, into) }
 
-func (in *invocation) readFile(name string) ([]byte, error) {
-	b, err := in.ReadFile(name, edn.Body.Bytes)
+// readFile reads a file, or standard input for "-", of at most limit bytes.
+func (in *invocation) readFile(file string, limit int) ([]byte, error) {
+	b, err := in.ReadFile(file, limit)
 	if err != nil {
 		return nil, fileFailure{err}
 	}
-	if name == "-" && len(b) > edn.Body.Bytes { // what follows was not read
-		return nil, fmt.Errorf("standard input has more than %s", size(edn.Body.Bytes))
+	if len(b) > limit { // what follows was not read
+		if file = name(file); file == "-" {
+			file = "standard input"
+		}
+		return nil, fmt.Errorf("%s has more than %s", file, size(limit))
 	}
 	return b, nil
 }
+
+// maxText is the largest text of a frame that any setting permits (max_frame).
+const maxText = 16 << 20
 
 // text returns the reader of an argument that is the text of one key.
 func text(key string) func(*invocation, edn.Value, []string) (edn.Value, error) {
@@ -66,7 +73,7 @@ func nodeAndFile(in *invocation, input edn.Value, args []string) (edn.Value, err
 	if err != nil {
 		return edn.Nil(), err
 	}
-	content, err := in.readFile(args[1])
+	content, err := in.readFile(args[1], maxText)
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -351,7 +358,7 @@ func composed(in *invocation, input edn.Value) (edn.Value, error) {
 
 // items reads the calls of a batch.
 func items(in *invocation, input edn.Value, args []string) (edn.Value, error) {
-	content, err := in.readFile(args[0])
+	content, err := in.readFile(args[0], edn.Body.Bytes)
 	if err != nil {
 		return edn.Nil(), err
 	}

@@ -16,18 +16,48 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// WS-174: text on standard input that is larger than what is read of it is refused and
-// not cut.
-func TestLargeStandardInput(t *testing.T) {
-	for n, ok := range map[int]bool{edn.Body.Bytes: true, edn.Body.Bytes + 1: false} {
-		in := &invocation{Shell: &Shell{ReadFile: func(string, int) ([]byte, error) { return bytes.Repeat([]byte("x"), n), nil }}}
-		_, err := in.readFile("-")
-		if ok {
-			require.NoError(t, err)
-			continue
+// WS-174: a text that is larger than what is read of it is refused and not cut, from
+// standard input and from a file.
+func TestLargeText(t *testing.T) {
+	for name, shown := range map[string]string{"-": "standard input", "a.txt": "a.txt"} {
+		for n, ok := range map[int]bool{maxText: true, maxText + 1: false} {
+			in := &invocation{Shell: &Shell{ReadFile: func(_ string, limit int) ([]byte, error) {
+				return bytes.Repeat([]byte("x"), min(n, limit+1)), nil
+			}}, at: place{dir: "/", root: "/"}}
+			input, err := nodeAndFile(in, edn.MustMap(), []string{"a", name})
+			if ok {
+				require.NoError(t, err)
+				assert.Len(t, plain(input.Key("content")), n)
+				continue
+			}
+			assert.ErrorContains(t, err, shown+" has more than 16.0 MiB")
 		}
-		assert.ErrorContains(t, err, "standard input has more than 4.0 MiB")
 	}
+}
+
+// WS-220: a text that does not fit into a request is too large, not a malformed request.
+func TestTextBeyondTheRequest(t *testing.T) {
+	_, refused := edn.Read([]byte(`"`+strings.Repeat("x", edn.Body.String+1)+`"`), edn.WithLimits(edn.Body))
+	for _, e := range []*contract.Error{
+		contract.SyntaxError("invalid-request", refused), contract.Errorf("http/too-large", "the body is longer"),
+	} {
+		d := newDesk(t)
+		require.NoError(t, os.WriteFile(filepath.Join(d.root, "long.txt"), bytes.Repeat([]byte("x"), edn.Body.String+1), 0o644))
+		got := d.run(fails(e), "text", "context", "put-frame", "a", "long.txt")
+		assert.Contains(t, got.stderr, ":frame/too-large")
+		assert.Contains(t, got.stderr, "next: put a shorter text")
+		got = d.run(fails(e), "text", "context", "put-frame", "a", "note.txt")
+		assert.Contains(t, got.stderr, ":"+e.Type)
+	}
+}
+
+// WS-185: a NODE that is read as an id can be a file, which the next step names.
+func TestFileThatLooksLikeAnID(t *testing.T) {
+	d := newDesk(t)
+	require.NoError(t, os.WriteFile(filepath.Join(d.root, "deadbeef"), nil, 0o644))
+	missing := fails(contract.Errorf("node/not-found", "no node has the id"))
+	assert.Contains(t, d.run(missing, "text", "context", "get-node", "deadbeef").stderr, "next: write ./deadbeef for the file")
+	assert.NotContains(t, d.run(missing, "text", "context", "get-node", "deadbeee").stderr, "./")
 }
 
 // WS-174: an export that is larger than a request goes out in parts, wherever its file

@@ -88,11 +88,15 @@ var (
 // node adds the keys of a NODE argument to an input: the id for one of hex digits
 // or for what looks like the text form of an id, else the path.
 func (p place) node(input edn.Value, text string) (edn.Value, error) {
-	if likeID.MatchString(text) || digits.MatchString(text) {
+	if isID(text) {
 		return input.AssocKey("node/id", edn.Text(text)), nil
 	}
 	return p.pathInto(input, text)
 }
+
+// isID reports whether a NODE argument is read as an id. A path that looks like one can be
+// written with ./ before it.
+func isID(text string) bool { return likeID.MatchString(text) || digits.MatchString(text) }
 
 // pathInto adds a path to an input, one that is not text as :path/b64 (WS-002).
 func (p place) pathInto(input edn.Value, text string) (edn.Value, error) {

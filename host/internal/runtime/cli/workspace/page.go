@@ -57,7 +57,11 @@ func (p *page) list(mark string, items edn.Value, total int) {
 		if shown == maxListed {
 			break
 		}
-		p.line("  %s %s", mark, words(item))
+		text := words(item)
+		if path, ok := item.AsString(); ok {
+			text = quotedName(path)
+		}
+		p.line("  %s %s", mark, text)
 		shown++
 	}
 	if total = max(total, items.Len()); total > shown && items.Len() > 0 {
@@ -121,13 +125,25 @@ func name(text string) string {
 func pathOf(v edn.Value) string { return encoded(v, "path") }
 
 // encoded formats the name under a key, or under the key with /b64.
-func encoded(v edn.Value, key string) string {
+func encoded(v edn.Value, key string) string { return quotedName(rawName(v, key)) }
+
+// rawName returns the bytes of the name under a key, or under the key with /b64.
+func rawName(v edn.Value, key string) string {
 	if text, ok := v.Key(key + "/b64").AsString(); ok {
 		if b, err := base64.RawURLEncoding.DecodeString(text); err == nil {
-			return name(string(b))
+			return string(b)
 		}
 	}
 	text, _ := v.Key(key).AsString()
+	return text
+}
+
+// quotedName is as name, and quotes also what looks as if it was quoted, so that two
+// names differ.
+func quotedName(text string) string {
+	if strings.HasPrefix(text, `"`) {
+		return strconv.QuoteToASCII(text)
+	}
 	return name(text)
 }
 

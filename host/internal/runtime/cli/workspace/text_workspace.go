@@ -176,11 +176,24 @@ func validateText(p *page, out edn.Value) {
 	for f := range warnings.Elems() {
 		p.finding("warning", f)
 	}
-	if !out.Key("valid?").Truthy() {
-		p.line("next: \"ferment workspace repair --dry-run\" shows what can be rebuilt")
+	if next := repairHint(errors); next != "" {
+		p.line("next: %s", next)
 	}
 	p.position(out)
 	p.field("state", p.id(out.Key("state-root")))
+}
+
+// repairHint returns the next step after a check with errors. A repair cannot make a
+// policy deterministic.
+func repairHint(errors edn.Value) string {
+	hint := ""
+	for f := range errors.Elems() {
+		if plain(f.Key("code")) != "synthesis/nondeterministic" {
+			return "\"ferment workspace repair --dry-run\" shows what can be rebuilt"
+		}
+		hint = "make these policies deterministic, or synthesize again without :deterministic?"
+	}
+	return hint
 }
 
 // finding writes one finding of a check: where, what, and its code.
@@ -259,8 +272,8 @@ func ignoreText(p *page, out edn.Value) {
 
 func explainText(p *page, out edn.Value) {
 	rule := ""
-	if source := plain(out.Key("source")); source != "" {
-		rule = name(source)
+	if source := words(out.Key("source")); source != "" {
+		rule = source
 		if n := out.Key("line"); !n.IsNil() {
 			rule += ":" + plain(n)
 		}
@@ -270,7 +283,7 @@ func explainText(p *page, out edn.Value) {
 	case !out.Key("skipped").IsNil():
 		p.line("not ignored, but not in the tree: %s", plain(out.Key("skipped")))
 	case ignored && plain(out.Key("source")) == "built-in":
-		p.line("ignored: %s is never part of the tree", name(plain(out.Key("at"))))
+		p.line("ignored: %s is never part of the tree", words(out.Key("at")))
 	case ignored && rule != "":
 		p.line("ignored by %s", rule)
 	case ignored:

@@ -3,6 +3,7 @@ package workspace
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -241,6 +242,9 @@ func (in *invocation) build(args []string) error {
 		input = put(input, f.key, v)
 	}
 	if in.reads && in.cmd.Flags().Changed("as-of") {
+		if in.asOf > math.MaxInt64 {
+			return in.usagef("--as-of %d: %w", in.asOf, errNumber)
+		}
 		input = input.AssocKey("as-of", edn.Int(int64(in.asOf)))
 	}
 	if in.verb.dryRun != "" && in.common.dryRun {

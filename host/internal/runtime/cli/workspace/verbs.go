@@ -44,6 +44,15 @@ var (
 	maxFrames = flag{name: "max-frames", key: "max-frames", kind: kindInt, usage: "most frames, at most 1000 (default 100)"}
 )
 
+// onUnreadable is the flag of what scans the directory.
+var onUnreadable = flag{
+	name:  "on-unreadable",
+	key:   "on-unreadable",
+	kind:  kindWord,
+	words: []string{"fail", "skip"},
+	usage: "what to do about unreadable entries (default fail)",
+}
+
 // kw returns a fixed part of an input.
 func kw(key, word string) edn.Value { return edn.MustMap(edn.K(key), edn.K(word)) }
 
@@ -89,13 +98,7 @@ var workspaceVerbs = []verb{
 				words: []string{"build-dirs"},
 				usage: "ignore the usual directories of builds",
 			},
-			{
-				name:  "on-unreadable",
-				key:   "on-unreadable",
-				kind:  kindWord,
-				words: []string{"fail", "skip"},
-				usage: "what to do about unreadable entries",
-			},
+			onUnreadable,
 		},
 		dryRun: "dry-run?", dry: true,
 		text: scanText,
@@ -136,6 +139,7 @@ var workspaceVerbs = []verb{
 		flags: []flag{
 			{name: "quick", usage: "check the chain and the derived files only"},
 			{name: "fs", key: "fs?", usage: "also compare the tree with the disk"},
+			onUnreadable,
 			{name: "rerun", key: "rerun?", usage: "also compute deterministic frames again"},
 		},
 		finish: func(in *invocation, input edn.Value) (edn.Value, error) {
@@ -206,6 +210,7 @@ var workspaceVerbs = []verb{
 				usage: "call this `INTENT` after each batch",
 			},
 			{name: "max-changes", key: "max-changes", kind: kindInt, usage: "end after this many changes"},
+			onUnreadable,
 		},
 		finish:  watchInput,
 		text:    watchText,
@@ -222,6 +227,7 @@ var workspaceVerbs = []verb{
 		short:    "add patterns to the list of the workspace",
 		examples: []string{"'*.tmp' build/", "'*.log' --dry-run"}, agent: writer, fixed: kw("op", "add"),
 		takes: [2]int{1, -1}, args: patterns, dryRun: "dry-run?", dry: true, text: ignoreText,
+		flags: []flag{onUnreadable},
 	},
 	{
 		words:    "workspace ignore remove",
@@ -230,6 +236,7 @@ var workspaceVerbs = []verb{
 		short:    "remove patterns from the list of the workspace",
 		examples: []string{"'*.tmp'"}, agent: writer, fixed: kw("op", "remove"),
 		takes: [2]int{1, -1}, args: patterns, dryRun: "dry-run?", dry: true, text: ignoreText,
+		flags: []flag{onUnreadable},
 	},
 	{
 		words:    "workspace ignore explain",

@@ -39,7 +39,8 @@ var contextVerbs = []verb{
 	{
 		words: "context put-frame", use: "NODE FILE", short: "append a frame to a node",
 		long: "put-frame appends a text about a node. FILE may be - for standard input. The same text again is a success\n" +
-			"that changes nothing.",
+			"that changes nothing. The setting max_frame is the limit of a text; with a daemon it is at most 1 MiB,\n" +
+			"or 768 KiB if it is not UTF-8.",
 		examples: []string{"README.md note.txt --type note", "README.md - --type note --meta ticket=T-9 < note.txt"},
 		takes:    [2]int{2, 2}, args: nodeAndFile, agent: writer,
 		flags: []flag{
@@ -105,8 +106,8 @@ var contextVerbs = []verb{
 				name:  "order",
 				key:   "order",
 				kind:  kindWord,
-				words: []string{"id", "name"},
-				usage: "order of the children in the text",
+				words: []string{"node", "name"},
+				usage: "order of the children in the text; with --binds inputs always name",
 			},
 			{
 				name:  "binds",

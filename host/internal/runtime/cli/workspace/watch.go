@@ -170,7 +170,7 @@ func (w *watcher) notify(v edn.Value) error {
 	add := func(path edn.Value, kind int) {
 		text := plain(path)
 		if path.IsMap() {
-			text = pathOf(path)
+			text = rawName(path, "path")
 		}
 		changes = append(changes, fileChange{URI: fileURI(filepath.Join(w.at.root, filepath.FromSlash(text))), Type: kind})
 	}

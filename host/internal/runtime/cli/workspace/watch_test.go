@@ -94,6 +94,33 @@ func TestWatchLSP(t *testing.T) {
 	}, n.Params.Changes)
 }
 
+// WS-002, WS-165: names that are not text, or look as if they were quoted, are told apart,
+// and their URIs name the files.
+func TestWatchOfNamesThatAreNotText(t *testing.T) {
+	e := answers(`{:changes 1}`)
+	e.events = []edn.Value{delta(`{:kind :workspace :event :change :commit 2 :added [{:path/b64 "_iBxIz8lLnR4dA"} "\"\\xfe\""]
+		:renamed [{:from {:path/b64 "_w"} :to {:path/b64 "bmwKLnR4dA"}}]}`)}
+	d := newDesk(t)
+	got := d.run(e, "text", "workspace", "watch", "-o", "lsp")
+	require.NoError(t, got.err)
+	_, body, _ := strings.Cut(got.stdout, "\r\n\r\n")
+	var n struct {
+		Params struct{ Changes []fileChange }
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &n))
+	root := "file://" + d.root + "/"
+	assert.Equal(t, []fileChange{
+		{root + "%22%5Cxfe%22", fileCreated}, {root + "%FE%20q%23%3F%25.txt", fileCreated},
+		{root + "%FF", fileDeleted}, {root + "nl%0A.txt", fileCreated},
+	}, n.Params.Changes)
+	got = newDesk(t).run(e, "text", "workspace", "watch")
+	assert.Equal(t, `change  transaction 2
+  + "\xfe q#?%.txt"
+  + "\"\\xfe\""
+  > "\xff" -> "nl\n.txt"
+`, got.stdout)
+}
+
 // CLI-004, WS-163: a watch whose call is cut goes on behind the last transaction
 // that it has printed, with growing delay, until it is interrupted; an error of the
 // workspace ends it.

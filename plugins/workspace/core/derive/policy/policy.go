@@ -19,7 +19,8 @@ const (
 	Custom      store.Word = "custom"
 )
 
-// The orders of the text. The basis always has the order of node and frame id.
+// The orders of the text. With store.BindsInputs it is always that of names; else the
+// basis has the order of node and frame id.
 const (
 	OrderNode store.Word = "node"
 	OrderName store.Word = "name"
@@ -278,6 +279,22 @@ func (p *Policy) Value() edn.Value {
 	b.Opt("params", p.Params)
 	b.OptTrue("deterministic?", p.Deterministic && p.Synthesizer == "")
 	return b.Map()
+}
+
+// Reads returns what the text depends on in each selected frame, except ids.
+func (p *Policy) Reads(sel store.Selection) []store.Word {
+	custom := p.Kind == Custom
+	list := []store.Word{store.BoundName, store.BoundKind}
+	if custom || sel.Type == store.EveryType {
+		list = append(list, store.BoundType)
+	}
+	if custom || p.Agents != nil {
+		list = append(list, store.BoundAgent)
+	}
+	if custom || p.Origins != nil {
+		list = append(list, store.BoundOrigin)
+	}
+	return append(list, store.BoundContent)
 }
 
 // Digest returns a hash that identifies the policy, the version of its

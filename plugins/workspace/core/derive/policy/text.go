@@ -201,11 +201,14 @@ func (p *Policy) input(dir string, frames []Frame) edn.Value {
 	return b.Map()
 }
 
-// Value returns the frame as data, for the input of an intent.
+// Value returns the frame as data, for the input of an intent. A frame that was selected
+// with store.BindsInputs has no frame id.
 func (f *Frame) Value() edn.Value {
 	var b edn.MapBuilder
 	b.Key("path", edn.Text(store.Shown(f.Path)))
-	b.Key("frame/id", edn.Text(f.Frame.String()))
+	if !f.Frame.IsZero() {
+		b.Key("frame/id", edn.Text(f.Frame.String()))
+	}
 	b.Key("frame/type", edn.Text(f.Type))
 	b.Key("agent/id", edn.Text(f.Agent))
 	b.Key("content", edn.Text(strings.ToValidUTF8(f.Text, string(utf8.RuneError))))
