@@ -30,9 +30,10 @@ import (
 
 // Bounds of a hub.
 const (
-	maxConcurrent = 64                     // requests that a workspace answers at a time (WS-230)
-	lockPatience  = 200 * time.Millisecond // wait for a process that is about to release a store
+	maxConcurrent = 64          // requests that a workspace answers at a time (WS-230)
+	lockPatience  = time.Second // wait for a process that is about to release a store
 	lockRetry     = 20 * time.Millisecond
+	closePatience = 200 * time.Millisecond // wait for the end of a workspace that was moved
 )
 
 // hub holds the open workspaces of the process. They share nothing but this map
@@ -48,11 +49,12 @@ type hub struct {
 	rebuilt    func() // called for each index that was rebuilt; may be nil
 	git        git.Environment
 
-	mu     sync.Mutex
-	open   map[string]*opened // by root
-	byID   map[string]string  // workspace id to root, of workspaces that were open
-	closed bool
-	moved  sync.WaitGroup // workspaces that removeMoved closes
+	mu       sync.Mutex
+	open     map[string]*opened // by root
+	byID     map[string]string  // workspace id to root, of workspaces that were open
+	closed   bool
+	draining bool           // another process waits for the stores
+	moved    sync.WaitGroup // workspaces that removeMoved closes
 }
 
 func newHub(life context.Context, cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time,
@@ -271,7 +273,7 @@ func (h *hub) removeMoved(at place) bool {
 		defer close(sealed)
 		_ = h.seal(o) // it is logged
 	}()
-	patience := time.NewTimer(lockPatience)
+	patience := time.NewTimer(closePatience)
 	defer patience.Stop()
 	select {
 	case <-sealed:
@@ -307,6 +309,29 @@ func (h *hub) leave(o *opened) {
 	defer h.mu.Unlock()
 	o.users--
 	o.idle = h.now()
+	if h.draining && o.users == 0 {
+		go h.release(place{o.root, o.data})
+	}
+}
+
+// release closes a workspace that has no users.
+func (h *hub) release(at place) { _, _ = h.whileClosed(at, func() error { return nil }) }
+
+// releaseAfter closes each workspace without users from when begin is closed: the process
+// that takes the place of this one needs its store. Requests under way keep theirs.
+func (h *hub) releaseAfter(ctx context.Context, begin <-chan struct{}) {
+	select {
+	case <-begin:
+	case <-ctx.Done():
+		return
+	}
+	h.mu.Lock()
+	h.draining = true
+	all := slices.Collect(maps.Values(h.open))
+	h.mu.Unlock()
+	for _, o := range all {
+		h.release(place{o.root, o.data})
+	}
 }
 
 // load opens a workspace and wakes those that wait for it. One that cannot be
@@ -408,7 +433,7 @@ func (h *hub) sweep(after time.Duration) {
 	}
 	h.mu.Unlock()
 	for _, at := range idle {
-		_, _ = h.whileClosed(at, func() error { return nil })
+		h.release(at)
 	}
 }
 

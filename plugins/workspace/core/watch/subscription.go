@@ -23,6 +23,18 @@ type SubscribeOptions struct {
 	OnChange func(context.Context, *Event) error
 }
 
+// Within returns the options with hooks that run until ctx ends, also if the context of
+// Next has ended.
+func (o SubscribeOptions) Within(ctx context.Context) SubscribeOptions {
+	if run := o.Regenerate; run != nil {
+		o.Regenerate = func(_ context.Context, e *Event) (any, error) { return run(ctx, e) }
+	}
+	if run := o.OnChange; run != nil {
+		o.OnChange = func(_ context.Context, e *Event) error { return run(ctx, e) }
+	}
+	return o
+}
+
 // Subscription is one consumer of a watcher. It must be used by one goroutine.
 type Subscription struct {
 	watcher *Watcher
