@@ -101,6 +101,18 @@ func Lifetime(ctx context.Context) context.Context {
 	return (&scope{plugin: s.plugin, setup: s.setup}).in(s.plugin.life)
 }
 
+// Draining returns a channel that is closed when the host begins to drain the plugin. The
+// host then waits for the calls in flight. A call that does not end by itself, such as a
+// stream of events, should end with runtime/not-ready: its caller goes on in the process
+// that takes the place of this one.
+func Draining(ctx context.Context) <-chan struct{} {
+	s := scopeOf(ctx)
+	if s.plugin == nil {
+		return nil
+	}
+	return s.plugin.draining
+}
+
 // ConfigFrom returns the decoded configuration. It is the zero T before
 // Configure and if the plugin's Config is not a Config[T].
 func ConfigFrom[T any](ctx context.Context) T {

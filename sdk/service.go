@@ -31,6 +31,8 @@ type Service struct {
 	setup       atomic.Pointer[setup] // nil before Configure
 	hooks       sync.WaitGroup
 	life        context.Context // canceled when the plugin ends
+	draining    chan struct{}   // closed when the host begins to drain
+	drained     sync.Once
 	stop        context.CancelCauseFunc
 	closed      atomic.Bool
 }
@@ -77,7 +79,7 @@ func NewService(p Plugin, log *slog.Logger, level *slog.LevelVar) (*Service, err
 	if level == nil {
 		level = new(slog.LevelVar)
 	}
-	s := &Service{plugin: p, log: log, level: level, health: newHealthBoard()}
+	s := &Service{plugin: p, log: log, level: level, health: newHealthBoard(), draining: make(chan struct{})}
 	s.gate.limit.most = p.MaxInFlight
 	s.life, s.stop = context.WithCancelCause(context.Background())
 	return s, nil
@@ -281,6 +283,7 @@ func (s *Service) EndRun(ctx context.Context, run string) (err error) {
 func (s *Service) Drain(ctx context.Context, deadline time.Time, reason string) (int, error) {
 	s.log.Debug("draining", "reason", reason, "in_flight", s.gate.inFlight())
 	s.gate.close()
+	s.drained.Do(func() { close(s.draining) })
 	s.health.set(Status{State: wire.HealthDraining, Reason: "draining"})
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -28,9 +30,10 @@ import (
 
 // Bounds of a hub.
 const (
-	maxConcurrent = 64                     // requests that a workspace answers at a time (WS-230)
-	lockPatience  = 200 * time.Millisecond // wait for a process that is about to release a store
+	maxConcurrent = 64          // requests that a workspace answers at a time (WS-230)
+	lockPatience  = time.Second // wait for a process that is about to release a store
 	lockRetry     = 20 * time.Millisecond
+	closePatience = 200 * time.Millisecond // wait for the end of a workspace that was moved
 )
 
 // hub holds the open workspaces of the process. They share nothing but this map
@@ -46,10 +49,12 @@ type hub struct {
 	rebuilt    func() // called for each index that was rebuilt; may be nil
 	git        git.Environment
 
-	mu     sync.Mutex
-	open   map[string]*opened // by root
-	byID   map[string]string  // workspace id to root, of workspaces that were open
-	closed bool
+	mu       sync.Mutex
+	open     map[string]*opened // by root
+	byID     map[string]string  // workspace id to root, of workspaces that were open
+	closed   bool
+	draining bool           // another process waits for the stores
+	moved    sync.WaitGroup // workspaces that removeMoved closes
 }
 
 func newHub(life context.Context, cfg settings, agents *agent.Set, invoke derive.Invoke, now func() time.Time,
@@ -121,6 +126,7 @@ func (h *hub) acquire(ctx context.Context, name string, how opening, scheme stri
 	if err != nil {
 		return nil, nil, err
 	}
+	h.removeMoved(at)
 	o, first, err := h.enter(at)
 	if err != nil {
 		return nil, nil, err
@@ -192,6 +198,7 @@ var errAgain = errors.New("the workspace was kept closed")
 // whether it ran: it does not if a request uses the workspace. One that is open
 // without users is closed first.
 func (h *hub) whileClosed(at place, run func() error) (ran bool, err error) {
+	h.removeMoved(at)
 	h.mu.Lock()
 	old := h.open[at.root]
 	if old != nil && old.users > 0 || h.closed {
@@ -216,6 +223,7 @@ func (h *hub) whileClosed(at place, run func() error) (ran bool, err error) {
 // ifClosed is whileClosed for a function that may as well use an open workspace:
 // it does not close one.
 func (h *hub) ifClosed(at place, run func() error) (ran bool, err error) {
+	h.removeMoved(at)
 	h.mu.Lock()
 	open := h.open[at.root] != nil
 	h.mu.Unlock()
@@ -223,6 +231,55 @@ func (h *hub) ifClosed(at place, run func() error) (ran bool, err error) {
 		return false, nil
 	}
 	return h.whileClosed(at, run)
+}
+
+// removeAllMoved is removeMoved for all open workspaces: the store of one that was moved
+// can be the one that is to be opened. It reports whether it closed any.
+func (h *hub) removeAllMoved() (any bool) {
+	h.mu.Lock()
+	all := slices.Collect(maps.Values(h.open))
+	h.mu.Unlock()
+	for _, o := range all {
+		any = h.removeMoved(place{o.root, o.data}) || any
+	}
+	return any
+}
+
+// removeMoved closes an open workspace whose directory or store was removed or replaced
+// since it was opened, and waits a moment for the end of that. The next request opens what
+// is there now. The requests of the old workspace fail with store/io. It reports whether
+// it closed one.
+func (h *hub) removeMoved(at place) bool {
+	h.mu.Lock()
+	o := h.open[at.root]
+	h.mu.Unlock()
+	if o == nil || o.inPlace(at) {
+		return false
+	}
+	h.mu.Lock()
+	found := h.open[at.root] == o && !h.closed
+	if found {
+		delete(h.open, at.root)
+		h.moved.Add(1)
+	}
+	h.mu.Unlock()
+	if !found {
+		return false
+	}
+	h.log.Warn("the directory or its store was removed or replaced: what is there now is opened", "workspace", at.root)
+	sealed := make(chan struct{})
+	go func() {
+		defer h.moved.Done()
+		defer close(sealed)
+		_ = h.seal(o) // it is logged
+	}()
+	patience := time.NewTimer(closePatience)
+	defer patience.Stop()
+	select {
+	case <-sealed:
+	case <-patience.C:
+	}
+	return true
 }
 
 // enter counts a user of a workspace. first is true if the caller must load it.
@@ -252,6 +309,29 @@ func (h *hub) leave(o *opened) {
 	defer h.mu.Unlock()
 	o.users--
 	o.idle = h.now()
+	if h.draining && o.users == 0 {
+		go h.release(place{o.root, o.data})
+	}
+}
+
+// release closes a workspace that has no users.
+func (h *hub) release(at place) { _, _ = h.whileClosed(at, func() error { return nil }) }
+
+// releaseAfter closes each workspace without users from when begin is closed: the process
+// that takes the place of this one needs its store. Requests under way keep theirs.
+func (h *hub) releaseAfter(ctx context.Context, begin <-chan struct{}) {
+	select {
+	case <-begin:
+	case <-ctx.Done():
+		return
+	}
+	h.mu.Lock()
+	h.draining = true
+	all := slices.Collect(maps.Values(h.open))
+	h.mu.Unlock()
+	for _, o := range all {
+		h.release(place{o.root, o.data})
+	}
 }
 
 // load opens a workspace and wakes those that wait for it. One that cannot be
@@ -274,7 +354,11 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 	if how == existing && o.created {
 		return notFound(at)
 	}
-	if o.ws, err = core.Open(h.life, at.root, h.options(at, scheme)); err != nil {
+	o.ws, err = core.Open(h.life, at.root, h.options(at, scheme))
+	if errors.Is(err, contract.OfType("store/locked")) && h.removeAllMoved() {
+		o.ws, err = core.Open(h.life, at.root, h.options(at, scheme))
+	}
+	if err != nil {
 		return atPlace(err, at)
 	}
 	h.derive(o)
@@ -349,7 +433,7 @@ func (h *hub) sweep(after time.Duration) {
 	}
 	h.mu.Unlock()
 	for _, at := range idle {
-		_, _ = h.whileClosed(at, func() error { return nil })
+		h.release(at)
 	}
 }
 
@@ -359,8 +443,11 @@ func (h *hub) seal(o *opened) error {
 	if o.ws == nil {
 		return nil
 	}
-	if o.watch != nil {
-		o.watch.Close()
+	o.watching.Lock()
+	w := o.watch
+	o.watching.Unlock()
+	if w != nil {
+		w.Close()
 	}
 	o.uploads.close()
 	err := o.ws.Close()
@@ -384,6 +471,7 @@ func (h *hub) close(context.Context) error {
 		wait.Go(func() { failed <- h.seal(o) })
 	}
 	wait.Wait()
+	h.moved.Wait()
 	close(failed)
 	var problems []error
 	for err := range failed {

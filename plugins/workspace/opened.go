@@ -35,6 +35,17 @@ type opened struct {
 	idle  time.Time // since when there are no users
 }
 
+// inPlace reports whether the workspace is the one that is at a place now. One that is
+// being opened or was not opened is.
+func (o *opened) inPlace(at place) bool {
+	select {
+	case <-o.ready:
+	default:
+		return true
+	}
+	return o.err != nil || o.data == at.data && o.ws.InPlace()
+}
+
 // readFile returns the bytes of a file of the workspace, at most limit and one
 // more. It follows no link out of the directory.
 func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {

@@ -124,6 +124,7 @@ func (s *server) start(ctx context.Context, cfg settings) error {
 	h.rebuilt = func() { s.meter.rebuilds.Add(1) }
 	s.run.Store(&running{cfg: cfg, agents: agents, views: views, hub: h})
 	go h.sweepUntil(sdk.Lifetime(ctx))
+	go h.releaseAfter(sdk.Lifetime(ctx), sdk.Draining(ctx))
 	return nil
 }
 

@@ -45,7 +45,9 @@ func watchTree(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	sub, err := w.Subscribe(ctx, o)
+	events, end := untilDrained(ctx)
+	defer end()
+	sub, err := w.Subscribe(events, o.Within(ctx)) // a regeneration is finished
 	if err != nil {
 		return edn.Nil(), err
 	}
@@ -53,7 +55,7 @@ func watchTree(ctx context.Context, r *request) (edn.Value, error) {
 	most, _ := r.in.Key("max-changes").AsInt()
 	var changes int64
 	for most == 0 || changes < most {
-		e, err := sub.Next(ctx)
+		e, err := sub.Next(events)
 		if err != nil {
 			return edn.Nil(), err
 		}
@@ -66,6 +68,23 @@ func watchTree(ctx context.Context, r *request) (edn.Value, error) {
 		}
 	}
 	return r.stamped(ctx, store.Latest, func(out *edn.MapBuilder) { out.Key("changes", edn.Int(changes)) })
+}
+
+// untilDrained returns a context for waiting that ends also when the host begins to drain
+// the plugin: the process that takes its place needs the store, and goes on behind the last
+// transaction that was sent.
+func untilDrained(ctx context.Context) (context.Context, func()) {
+	draining := sdk.Draining(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-draining:
+			cancel(contract.Errorf("runtime/not-ready", "the process of the plugin is being replaced or stopped").
+				WithOp("watch", "").WithHint("watch again, with :after and the last transaction"))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // watcherOf returns the watcher of the workspace. The first request decides how

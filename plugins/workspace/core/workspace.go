@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type Workspace struct {
 
 	git     git.Environment
 	exclude []string
+	dir     os.FileInfo // of Root
 
 	mu    sync.Mutex // held during a scan
 	known *scan.Result
@@ -93,8 +95,16 @@ func locate(root string, o Options) (*Workspace, string, error) {
 	if data == "" {
 		data = store.DataDir(abs)
 	}
-	return &Workspace{Root: abs, git: o.Git, exclude: excluded(abs, data)}, data, nil
+	dir, err := os.Stat(abs)
+	if err != nil {
+		return nil, "", contract.Errorf("store/io", "%w", scan.WithoutPath(err)).WithOp("workspace", abs)
+	}
+	return &Workspace{Root: abs, git: o.Git, exclude: excluded(abs, data), dir: dir}, data, nil
 }
+
+// InPlace reports whether the directory at Root and its store are those that were opened.
+// If not, the workspace must be closed and opened again. It costs three calls of stat.
+func (w *Workspace) InPlace() bool { return store.SameFile(w.Root, w.dir) && w.Store.InPlace() }
 
 // create makes a store with the configured scheme.
 func create(data, root string, o Options) error {
@@ -131,10 +141,14 @@ func excluded(root, data string) []string {
 	return []string{filepath.ToSlash(rel)}
 }
 
-// Close saves the stat cache and seals the store.
+// Close saves the stat cache and seals the store. If another directory has taken the place
+// of the store, nothing is written.
 func (w *Workspace) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if !w.Store.InPlace() {
+		return w.Store.Close()
+	}
 	return errors.Join(w.save(1), w.Store.Close())
 }
 

@@ -190,6 +190,7 @@ type fake struct {
 	health  wire.Health
 	changed chan struct{}
 	drained chan struct{}
+	once    sync.Once // closes drained
 	ended   []string
 	kept    wire.CallContext // of a call, which may have ended
 }
@@ -328,7 +329,7 @@ func (f *fake) EndRun(_ context.Context, run string) error {
 
 // Drain implements wire.Service.
 func (f *fake) Drain(context.Context, time.Time, string) (int, error) {
-	close(f.drained)
+	f.once.Do(func() { close(f.drained) })
 	return 0, nil
 }
 
@@ -349,6 +350,13 @@ func (f *fake) Invoke(ctx context.Context, call wire.Call, out *wire.Emitter) (e
 	case "hang": // until the caller is gone
 		<-ctx.Done()
 		return edn.Nil(), ctx.Err()
+	case "until-drained": // in the process of a generation; the next one answers
+		if n, _ := input.Key("generation").AsInt(); uint64(n) == f.setup.Generation {
+			<-f.drained
+			if input.Key("refuse?").Truthy() { // as package sdk does after Drain
+				return edn.Nil(), contract.Errorf("runtime/not-ready", "draining").WithDetail("reason", edn.K("draining"))
+			}
+		}
 	case "spend": // until the caller is gone, then reports the usage
 		if err := out.Delta(edn.MustMap(edn.K("text"), edn.Text("begun"))); err != nil {
 			return edn.Nil(), err

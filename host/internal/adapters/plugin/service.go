@@ -121,10 +121,26 @@ func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time
 		s.alive()
 		return v, nil
 	}
+	if s.refused(err) {
+		return edn.Nil(), errClosing
+	}
 	if s.life.Err() == nil && (ctx.Err() != nil || isClosed(c.Stop) || wire.Transport(err)) {
 		s.cutShort()
 	}
 	return edn.Nil(), s.instance.unit.log.cleanse(s.explain(ctx, err))
+}
+
+// refused reports whether the plugin rejected a call because it is being drained: the call
+// was on its way when the drain was announced, and another process may take it.
+func (s *service) refused(err error) bool {
+	var e *contract.Error
+	if !errors.As(err, &e) || e.Type != "runtime/not-ready" {
+		return false
+	}
+	reason, _ := e.Details.Key("reason").AsKeyword()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing && reason == "draining"
 }
 
 // callContext returns the context of a call. Its trace context is the span of its

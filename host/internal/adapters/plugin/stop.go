@@ -55,6 +55,7 @@ func (s *service) awaitIdle(ctx context.Context, settings Settings) bool {
 	if s.inFlight() == 0 {
 		return true
 	}
+	s.announceDrain(ctx, settings)
 	ctx, cancel := context.WithTimeout(ctx, settings.DrainTimeout)
 	defer cancel()
 	deaf := make(chan struct{})
@@ -79,6 +80,20 @@ func (s *service) awaitIdle(ctx context.Context, settings Settings) bool {
 		return false
 	}
 	return true
+}
+
+// announceDrain tells the plugin of the drain while calls are in flight, so that those
+// which do not end by themselves end now. The deadline is behind that of the host: the
+// host cuts calls, with the reason of the stop.
+func (s *service) announceDrain(ctx context.Context, settings Settings) {
+	limit := settings.DrainTimeout + settings.StopGrace
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	deadline := time.Now().Add(limit)
+	go func() {
+		defer cancel()
+		defer context.AfterFunc(s.life, cancel)()
+		_, _ = s.wire.Drain(ctx, deadline, "drain") // stop drains again and reports
+	}()
 }
 
 // cut fails the calls in flight.

@@ -402,6 +402,24 @@ func TestDrain(t *testing.T) {
 	b.to(t, Ready, 3)
 }
 
+// SUP-004, SUP-006: the plugin is told of the drain while calls are in flight. A call that it
+// rejects because of that goes to the process that takes its place.
+func TestDrainIsAnnounced(t *testing.T) {
+	for name, input := range map[string]string{
+		"the call ends":       `{:do "until-drained" :generation 1}`,
+		"the call is refused": `{:do "until-drained" :generation 1 :refuse? true}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := run(t, as("good")).ready()
+			answered := make(chan error, 1)
+			go func() { _, err := b.ask(context.Background(), input); answered <- err }()
+			b.inFlight(1)
+			require.NoError(t, b.Swap(context.Background(), "p", CauseSwap))
+			require.NoError(t, <-answered)
+		})
+	}
+}
+
 // SUP-004: calls that outlast the drain are cut, with the reason.
 func TestDrainTimeout(t *testing.T) {
 	s := as("good")

@@ -3,7 +3,6 @@ package log
 import (
 	"errors"
 	"os"
-	"path/filepath"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -171,9 +170,9 @@ func (w *writer) next() error {
 	}
 	w.file = nil
 	w.at.Segment, w.at.Offset = w.at.Segment+1, 0
-	path := filepath.Join(w.log.dir, SegmentName(w.at.Segment))
+	name := SegmentName(w.at.Segment)
 	err := w.log.o.Faults.do(OpCreate, func() (err error) {
-		w.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		w.file, err = w.log.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 		return err
 	})
 	if err != nil {

@@ -171,7 +171,7 @@ func (l *Log) tidy(older []int, keep bool) error {
 			if keep {
 				return moveAway(path, l.o.Quarantine)
 			}
-			return os.Remove(path)
+			return l.root.Remove(SegmentName(n))
 		})
 		if err != nil {
 			return ioError("remove", SegmentName(n), err)

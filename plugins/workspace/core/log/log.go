@@ -105,6 +105,7 @@ func (f Faults) do(op string, run func() error) error {
 // Log is an open log.
 type Log struct {
 	dir  string
+	root *os.Root // the directory, nil if the log is only read; writes never follow the path
 	o    Options
 	end  Checkpoint // of the last committed transaction
 	file *os.File   // the last segment
@@ -122,10 +123,15 @@ func Open(dir string, o Options) (*Log, *Damage, error) {
 	if o.SegmentSize == 0 {
 		o.SegmentSize = SegmentSize
 	}
-	l := &Log{dir: dir, o: o, files: map[int]*os.File{}}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, ioError("recover", dir, err)
+	}
+	l := &Log{dir: dir, root: root, o: o, files: map[int]*os.File{}}
 	r := reader{dir: dir, alg: o.Alg}
 	damage, err := r.readAll(o.From, o.Replay)
 	if err != nil {
+		_ = root.Close()
 		return nil, nil, ioError("recover", dir, err)
 	}
 	l.end = r.last
@@ -213,27 +219,27 @@ func (l *Log) quarantine() error {
 // cut removes everything behind the last transaction. The last segment goes
 // first, so that an interruption leaves a torn tail again.
 func (l *Log) cut() error {
-	numbers, err := segments(l.dir)
+	numbers, err := l.segments()
 	if err != nil {
 		return err
 	}
 	for i := len(numbers) - 1; i >= 0 && numbers[i] > l.end.Segment; i-- {
-		path := filepath.Join(l.dir, SegmentName(numbers[i]))
-		if err := l.o.Faults.do(OpRemove, func() error { return os.Remove(path) }); err != nil {
+		name := SegmentName(numbers[i])
+		if err := l.o.Faults.do(OpRemove, func() error { return l.root.Remove(name) }); err != nil {
 			return err
 		}
 	}
 	if l.end.Segment > 0 {
-		path := filepath.Join(l.dir, SegmentName(l.end.Segment))
-		if err := l.o.Faults.do(OpTruncate, func() error { return l.truncate(path) }); err != nil {
+		name := SegmentName(l.end.Segment)
+		if err := l.o.Faults.do(OpTruncate, func() error { return l.truncate(name) }); err != nil {
 			return err
 		}
 	}
 	return l.o.Faults.do(OpSyncDir, func() error { return l.o.syncDir(l.dir) })
 }
 
-func (l *Log) truncate(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+func (l *Log) truncate(name string) error {
+	f, err := l.root.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -254,7 +260,7 @@ func (l *Log) openLast() (err error) {
 	if l.end.Segment == 0 {
 		return nil // the first transaction creates it
 	}
-	l.file, err = os.OpenFile(filepath.Join(l.dir, SegmentName(l.end.Segment)), os.O_RDWR, 0)
+	l.file, err = l.root.OpenFile(SegmentName(l.end.Segment), os.O_RDWR, 0)
 	if err == nil {
 		_, err = l.file.Seek(l.end.Offset, 0)
 	}
@@ -273,6 +279,38 @@ func (l *Log) Failed() error { return l.failed }
 // Fail makes the log reject writes with err until it is opened again.
 func (l *Log) Fail(err error) { l.failed = err }
 
+// InPlace reports whether the last segment is the file at its path. It is not if the log
+// was removed or replaced, in which case what was appended is in no log that is found.
+func (l *Log) InPlace() bool {
+	if l.file == nil {
+		return true
+	}
+	now, err := os.Stat(l.file.Name())
+	if err != nil {
+		return false
+	}
+	written, err := l.file.Stat()
+	return err == nil && os.SameFile(now, written)
+}
+
+// segments returns the numbers of the segments of the log, sorted.
+func (l *Log) segments() ([]int, error) {
+	dir, err := l.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := dir.ReadDir(-1)
+	return segmentsOf(entries), errors.Join(err, dir.Close())
+}
+
+// open opens a segment for reading.
+func (l *Log) open(name string) (*os.File, error) {
+	if l.root == nil {
+		return os.Open(filepath.Join(l.dir, name))
+	}
+	return l.root.Open(name)
+}
+
 // Close closes the files.
 func (l *Log) Close() error {
 	l.mu.Lock()
@@ -286,6 +324,9 @@ func (l *Log) Close() error {
 		errs = append(errs, l.file.Close())
 		l.file = nil
 	}
+	if l.root != nil {
+		errs = append(errs, l.root.Close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -296,7 +337,7 @@ func (l *Log) Read(p Place) ([]byte, error) {
 	f := l.files[p.Segment]
 	if f == nil {
 		var err error
-		if f, err = os.Open(filepath.Join(l.dir, SegmentName(p.Segment))); err != nil {
+		if f, err = l.open(SegmentName(p.Segment)); err != nil {
 			l.mu.Unlock()
 			if errors.Is(err, os.ErrNotExist) {
 				return nil, contract.Errorf("store/corrupt", "the segment is missing").WithOp("log: read", SegmentName(p.Segment)).

@@ -55,14 +55,17 @@ func segments(dir string) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	var numbers []int
+	return segmentsOf(entries), nil
+}
+
+func segmentsOf(entries []os.DirEntry) (numbers []int) {
 	for _, e := range entries {
 		if n, ok := segmentNumber(e.Name()); ok {
 			numbers = append(numbers, n)
 		}
 	}
 	slices.Sort(numbers)
-	return numbers, nil
+	return numbers
 }
 
 // reader verifies the records of a log in order.

@@ -111,7 +111,12 @@ func Restart(dir string, o Options, after Checkpoint, last uint64, fill func(*Re
 	if err != nil {
 		return ioError("restart", dir, err)
 	}
-	l := &Log{dir: dir, o: o, files: map[int]*os.File{}}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ioError("restart", dir, err)
+	}
+	defer func() { _ = root.Close() }()
+	l := &Log{dir: dir, root: root, o: o, files: map[int]*os.File{}}
 	l.end = Checkpoint{Chain: after.Chain}
 	if len(numbers) > 0 {
 		l.end.Segment = numbers[len(numbers)-1]

@@ -66,6 +66,9 @@ func (s *Store) Compact(ctx context.Context, actor string, c Compaction) (*Compa
 	}
 	if out.Oldest > 0 {
 		s.settle()
+		if !s.InPlace() {
+			return nil, errReplaced(s.dir)
+		}
 		err = s.log.Tidy()
 	}
 	return out, err
@@ -95,8 +98,8 @@ func (s *Store) previewCompaction(ctx context.Context, c Compaction) (out *Compa
 
 // compact runs in place of a transaction.
 func (s *Store) compact(ctx context.Context, actor string, c Compaction) (out *Compacted, err error) {
-	if err := s.log.Failed(); err != nil {
-		return nil, readOnly(s.dir, err)
+	if err := s.writable(); err != nil {
+		return nil, err
 	}
 	if err := s.index.exec(background, "BEGIN IMMEDIATE"); err != nil {
 		return nil, err
@@ -120,6 +123,9 @@ func (s *Store) compact(ctx context.Context, actor string, c Compaction) (out *C
 		return nil, err
 	}
 	t, err := s.log.Rewrite(func(w *log.Rewriter) error { return s.copyLog(ctx, w, end.Seq, u) }, draft)
+	if replaced := s.checkWritten(); replaced != nil {
+		return nil, replaced
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,9 @@ func Create(dir string, who Identity) error {
 	if err == nil && filepath.Base(filepath.Dir(dir)) == DataParent {
 		err = ignoreAll(filepath.Dir(dir))
 	}
+	if err == nil { // of a store that was there before
+		err = os.RemoveAll(filepath.Join(dir, damageMark))
+	}
 	if err == nil {
 		err = touch(filepath.Join(dir, lockFile))
 	}

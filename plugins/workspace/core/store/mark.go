@@ -34,11 +34,11 @@ func MarkDamage(dir string, r *Report) error {
 
 func writeMark(dir, text string) error {
 	path := filepath.Join(dir, damageMark)
-	if exists(path) {
-		return nil // the first damage that was found
+	if exists(path) || !Exists(dir) {
+		return nil // the first damage that was found is kept; without a store there is none
 	}
-	err := os.MkdirAll(filepath.Dir(path), 0o700)
-	if err == nil {
+	err := os.Mkdir(filepath.Dir(path), 0o700)
+	if err == nil || errors.Is(err, fs.ErrExist) {
 		err = renameio.WriteFile(path, []byte(text), 0o600)
 	}
 	if err == nil {
@@ -65,7 +65,7 @@ func readMark(dir string) error {
 // notice remembers the damage of the log that an error of a read is about. Damage that a
 // follower reads may be a compaction of the other process.
 func (s *Store) notice(err error) {
-	if err == nil || s.follows || !errors.Is(err, contract.OfType("store/corrupt")) {
+	if err == nil || s.follows || !errors.Is(err, contract.OfType("store/corrupt")) || !s.InPlace() {
 		return
 	}
 	e := contract.AsError(err)

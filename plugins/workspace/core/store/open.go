@@ -43,6 +43,7 @@ type Store struct {
 	dir  string
 	o    Options
 	lock *os.File
+	held held
 	// follows means that another process writes the store.
 	follows bool
 	log     *log.Log
@@ -103,6 +104,9 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 		}
 	}()
 	if s.lock, err = takeLock(filepath.Join(dir, lockFile)); err != nil {
+		return nil, err
+	}
+	if err := s.hold(); err != nil {
 		return nil, err
 	}
 	if err := s.identify(text); err != nil { // before anything is written with this identity
@@ -383,7 +387,7 @@ func (s *Store) Close() error {
 
 // sealAll copies the write-ahead log of the index into it and writes the seal.
 func (s *Store) sealAll() error {
-	if s.follows || s.damage != nil || s.log.Failed() != nil {
+	if s.follows || s.damage != nil || s.log.Failed() != nil || s.checkWritten() != nil {
 		return nil // the next open decides from what is on the disk
 	}
 	ctx := context.Background()
@@ -402,6 +406,9 @@ func (s *Store) sealAll() error {
 	hash, err := hashFile(path)
 	if err == nil {
 		err = syncFile(path)
+	}
+	if !s.InPlace() {
+		return nil
 	}
 	if err == nil {
 		err = s.fault(opSeal, func() error { return seal{end: end, index: hash}.write(s.dir) })
@@ -436,6 +443,9 @@ func (s *Store) release() {
 // SaveCache writes the stat cache of a scan result to the store directory, so
 // that later processes need not read unchanged files again.
 func (s *Store) SaveCache(r *scan.Result) error {
+	if !s.InPlace() {
+		return errReplaced(s.dir)
+	}
 	if err := scan.SaveCache(filepath.Join(s.dir, cacheFile), r); err != nil {
 		return asStoreError("save the stat cache", err)
 	}

@@ -66,6 +66,9 @@ func (s *Store) wait(r *request) (seq uint64, err error) {
 		return 0, locked(s.dir, otherWrites)
 	}
 	if damage := s.Damage(); damage != nil {
+		if !s.InPlace() {
+			return 0, errReplaced(s.dir)
+		}
 		return 0, contract.Errorf("store/read-only", "the log is damaged: %w", damage).WithOp("store", s.dir).
 			WithHint("run `ferment workspace validate` and `ferment workspace repair`")
 	}
@@ -184,8 +187,8 @@ func (s *Store) commit(batch []*request) {
 			}
 		}
 	}
-	if err := s.log.Failed(); err != nil {
-		fail(batch, readOnly(s.dir, err))
+	if err := s.writable(); err != nil {
+		fail(batch, err)
 		return
 	}
 	if err := s.index.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
@@ -223,6 +226,17 @@ func (s *Store) commit(batch []*request) {
 	if len(drafts) > 0 {
 		s.news.publish(s.log.End().Seq)
 	}
+}
+
+// writable returns why no transaction can be written, nil if one can.
+func (s *Store) writable() error {
+	if !s.InPlace() {
+		return errReplaced(s.dir)
+	}
+	if err := s.log.Failed(); err != nil {
+		return readOnly(s.dir, err)
+	}
+	return nil
 }
 
 func readOnly(dir string, err error) error {
@@ -291,10 +305,14 @@ func (s *Store) append(ctx context.Context, end log.Checkpoint, drafts []log.Dra
 	if len(drafts) == 0 {
 		return s.index.exec(ctx, "COMMIT")
 	}
-	if _, err := s.log.Append(drafts...); err != nil {
+	_, err := s.log.Append(drafts...)
+	if replaced := s.checkWritten(); replaced != nil {
+		return replaced
+	}
+	if err != nil {
 		return err
 	}
-	err := s.fault(opIndex, func() error {
+	err = s.fault(opIndex, func() error {
 		if found := s.log.Cursor(); found != s.cursor {
 			return fmt.Errorf("the log ends at %v, the index expects %v", found, s.cursor)
 		}

@@ -45,6 +45,9 @@ func (s *Store) Validate(ctx context.Context, check Check) (*Report, error) {
 			v.warn(Finding{Code: Rebuilt, Reason: w})
 		}
 	}
+	if !s.InPlace() {
+		return nil, errReplaced(s.dir)
+	}
 	report := v.done()
 	if !s.follows { // to a follower, a compaction can look like damage
 		if err := MarkDamage(s.dir, report); err != nil {

@@ -44,6 +44,9 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	if err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'seq'").Scan(&end); err != nil {
 		return asStoreError("read", err)
 	}
+	if !s.InPlace() { // the snapshot can be of another index that is at the path now
+		return errReplaced(s.dir)
+	}
 	switch {
 	case asOf == Latest:
 		asOf = end
@@ -57,6 +60,9 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 		}
 	}
 	err = read(&Snapshot{store: s, tx: tx, seq: asOf, latest: asOf == end, cache: newReadCache()})
+	if err != nil && !s.InPlace() {
+		return errReplaced(s.dir)
+	}
 	s.notice(err)
 	return err
 }

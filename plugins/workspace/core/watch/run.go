@@ -29,10 +29,9 @@ type run struct {
 	err   error         // why it ended; to be read after done
 
 	// Only the loop uses these.
-	root      os.FileInfo // of the directory that is watched
-	held      bool        // an overflow was reported, its rescan not yet
-	poll      time.Time   // when to poll next
-	reconcile time.Time   // when to scan everything next
+	held      bool      // an overflow was reported, its rescan not yet
+	poll      time.Time // when to poll next
+	reconcile time.Time // when to scan everything next
 
 	mu        sync.Mutex
 	failure   error // of the last scan
@@ -97,14 +96,14 @@ func (r *run) loop() {
 }
 
 // start scans and watches the tree.
-func (r *run) start() (err error) {
-	if r.root, err = os.Stat(r.workspace.Root); err != nil {
-		return r.lost(err)
-	}
+func (r *run) start() error {
 	r.watches.reset()
 	now := r.o.Clock.Now()
 	r.poll, r.reconcile = now.Add(r.o.Poll), now.Add(r.o.Reconcile)
 	if err := r.scan(batch{all: true}); err != nil {
+		if !r.workspace.InPlace() {
+			return r.lost(nil)
+		}
 		return err
 	}
 	r.sayDegraded()
@@ -172,9 +171,8 @@ func (r *run) sleep(d time.Duration) error {
 // handle brings the tree up to date with a batch. A scan that fails is tried
 // again with the next batch, at the latest when polling. An error ends the run.
 func (r *run) handle(b batch) error {
-	now, err := os.Stat(r.workspace.Root)
-	if err != nil || !os.SameFile(now, r.root) {
-		return r.lost(err)
+	if !r.workspace.InPlace() {
+		return r.lost(nil)
 	}
 	if b.empty() {
 		return nil
@@ -190,12 +188,15 @@ func (r *run) handle(b batch) error {
 		r.watches.reset()
 	}
 	r.watches.drop(b.gone)
-	err = r.scan(b)
+	err := r.scan(b)
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
 	if errors.Is(err, contract.OfType("workspace/not-found")) {
 		return r.lost(err)
+	}
+	if err != nil && !r.workspace.InPlace() {
+		return r.lost(nil)
 	}
 	if r.failed(err); err != nil {
 		r.dirty.restore(b)
@@ -258,10 +259,13 @@ func (r *run) say(n notice, hold bool) {
 	r.timeline.add(n, hold)
 }
 
-// lost is the error of a root that is not there any more.
+// lost is the error of a directory or a store that is no longer in its place.
 func (r *run) lost(why error) error {
 	if why == nil {
-		why = errors.New("another directory is in its place")
+		_, why = os.Stat(r.workspace.Root)
+	}
+	if why == nil {
+		why = errors.New("it or its data directory was removed or replaced")
 	}
 	return contract.Errorf("watch/root-lost", "the directory can no longer be watched: %w", why).
 		WithOp("watch", r.workspace.Root)

@@ -23,6 +23,18 @@ type SubscribeOptions struct {
 	OnChange func(context.Context, *Event) error
 }
 
+// Within returns the options with hooks that run until ctx ends, also if the context of
+// Next has ended.
+func (o SubscribeOptions) Within(ctx context.Context) SubscribeOptions {
+	if run := o.Regenerate; run != nil {
+		o.Regenerate = func(_ context.Context, e *Event) (any, error) { return run(ctx, e) }
+	}
+	if run := o.OnChange; run != nil {
+		o.OnChange = func(_ context.Context, e *Event) error { return run(ctx, e) }
+	}
+	return o
+}
+
 // Subscription is one consumer of a watcher. It must be used by one goroutine.
 type Subscription struct {
 	watcher *Watcher
@@ -140,6 +152,10 @@ func (s *Subscription) gather(ctx context.Context) (w wakes, err error) {
 			err = s.read(ctx, store.Latest)
 			w.committed = s.run.workspace.Store.Committed(s.cursor)
 		}
+		if err != nil && !s.run.workspace.InPlace() {
+			s.run.cancel(s.run.lost(nil)) // its last notice comes next
+			w.committed, err = nil, nil
+		}
 		return w, err
 	}
 }
@@ -161,6 +177,15 @@ func (s *Subscription) wait(ctx context.Context, silence time.Time, w wakes) {
 
 // tell queues a notice, with the changes before it.
 func (s *Subscription) tell(ctx context.Context, n *notice) error {
+	err := s.tellAt(ctx, n)
+	if err != nil && n.kind == RootLost { // the store can be lost with the directory
+		s.queue = append(s.queue, &Event{Kind: RootLost, Commit: s.cursor, Err: n.err})
+		return nil
+	}
+	return err
+}
+
+func (s *Subscription) tellAt(ctx context.Context, n *notice) error {
 	if n.kind != Rescan {
 		if err := s.read(ctx, n.seq); err != nil {
 			return err

@@ -95,9 +95,14 @@ func (w *Watcher) Close() {
 	r := w.run
 	w.closed, w.run, w.users = true, nil, 0
 	w.mu.Unlock()
-	if r != nil {
-		r.stop(errClosed(w.workspace.Root))
+	if r == nil {
+		return
 	}
+	why := errClosed(w.workspace.Root)
+	if !w.workspace.InPlace() {
+		why = r.lost(nil)
+	}
+	r.stop(why)
 }
 
 func errClosed(root string) error {

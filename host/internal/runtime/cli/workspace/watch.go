@@ -29,7 +29,7 @@ const (
 // watch prints the events of a workspace until it is interrupted. After a cut it
 // goes on behind the last transaction that it has printed.
 func watch(in *invocation) error {
-	delay := firstRetry
+	delay, wasCut := firstRetry, false
 	for {
 		w := &watcher{invocation: in, seen: -1}
 		err := w.watch()
@@ -41,9 +41,10 @@ func watch(in *invocation) error {
 			return nil
 		case in.ctx.Err() != nil:
 			return context.Cause(in.ctx)
-		case !w.cut(err) || !in.input.HasKey("after"):
+		case !in.input.HasKey("after"), !w.cut(err) && !(wasCut && errors.Is(err, contract.OfType("store/locked"))):
 			return in.failed(err)
 		}
+		wasCut = true // the process before can still have the store
 		if !in.quiet {
 			in.note("the watch was cut (%s); it goes on in %s", contract.AsError(err).Message, lasted(delay))
 		}

@@ -134,6 +134,9 @@ func TestWatchGoesOn(t *testing.T) {
 			if len(e.requests) == 4 {
 				cancel(interrupted)
 			}
+			if len(e.requests) == 2 {
+				return edn.Nil(), contract.Errorf("store/locked", "the process before still has the store")
+			}
 			return edn.Nil(), contract.Errorf("runtime/crashed", "the plugin ended")
 		}
 		d := newDesk(t)
@@ -149,6 +152,9 @@ func TestWatchGoesOn(t *testing.T) {
 	got := newDesk(t).run(e, "text", "workspace", "watch")
 	assert.Equal(t, 3, got.code)
 	assert.Len(t, e.requests, 1)
+	e = fails(contract.Errorf("store/locked", "another process works on the workspace"))
+	e.events = changes
+	assert.Equal(t, 6, newDesk(t).run(e, "text", "workspace", "watch").code, "it was not cut before")
 	e = fails(contract.Errorf("runtime/crashed", "the plugin ended"))
 	assert.Equal(t, 1, newDesk(t).run(e, "text", "workspace", "watch").code, "nothing was watched yet")
 }

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"github.com/fermenthq/ferment/sdk/contract"
+)
+
+// held identifies the files of an open store. Another directory can take the path of the
+// store at any time, so nothing is written by path before InPlace has compared them.
+type held struct {
+	dir, lock os.FileInfo
+	// replaced means that a commit found another log at the path.
+	replaced atomic.Bool
+}
+
+// hold records the identity of the data directory whose lock was taken.
+func (s *Store) hold() (err error) {
+	if s.held.lock, err = s.lock.Stat(); err == nil {
+		s.held.dir, err = os.Stat(s.dir)
+	}
+	if err != nil {
+		return asStoreError("open", err)
+	}
+	return nil
+}
+
+// InPlace reports whether the data directory at the path of the store is the one that was
+// opened. If it is not, transactions and reads fail with store/io, and Close leaves what
+// is at the path unchanged. It costs two calls of stat.
+func (s *Store) InPlace() bool {
+	if s.follows {
+		return true
+	}
+	return !s.held.replaced.Load() && SameFile(s.dir, s.held.dir) &&
+		SameFile(filepath.Join(s.dir, lockFile), s.held.lock)
+}
+
+// SameFile reports whether the file at a path is the one that info describes.
+func SameFile(path string, info os.FileInfo) bool {
+	now, err := os.Stat(path)
+	return err == nil && info != nil && os.SameFile(now, info)
+}
+
+// checkWritten returns an error if the transactions that were just written are not in the
+// store at the path: they must not be acknowledged. The store then takes no more writes.
+func (s *Store) checkWritten() error {
+	if s.InPlace() && s.log.InPlace() {
+		return nil
+	}
+	s.held.replaced.Store(true)
+	err := errReplaced(s.dir)
+	s.log.Fail(err)
+	return err
+}
+
+func errReplaced(dir string) error {
+	return contract.Errorf("store/io", "the data directory was removed or replaced while the store was open").
+		WithOp("store", dir).WithHint("send the request again")
+}
