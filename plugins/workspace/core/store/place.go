@@ -34,8 +34,13 @@ func (s *Store) InPlace() bool {
 	if s.follows {
 		return true
 	}
-	return !s.held.replaced.Load() && SameFile(s.dir, s.held.dir) &&
-		SameFile(filepath.Join(s.dir, lockFile), s.held.lock)
+	return s.lockInPlace() && SameFile(s.dir, s.held.dir)
+}
+
+// lockInPlace is the part of InPlace that a read repeats: the lock is open, so no other
+// file can have its inode.
+func (s *Store) lockInPlace() bool {
+	return s.follows || !s.held.replaced.Load() && SameFile(filepath.Join(s.dir, lockFile), s.held.lock)
 }
 
 // SameFile reports whether the file at a path is the one that info describes.

@@ -44,7 +44,7 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	if err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'seq'").Scan(&end); err != nil {
 		return asStoreError("read", err)
 	}
-	if !s.InPlace() { // the snapshot can be of another index that is at the path now
+	if !s.lockInPlace() { // the snapshot can be of another index that is at the path now
 		return errReplaced(s.dir)
 	}
 	switch {
