@@ -179,7 +179,11 @@ func (s Selection) bound(c Child) string {
 
 // compareBound orders children by what the basis holds of them.
 func (s Selection) compareBound(a, b Child) int {
-	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(s.bound(a), s.bound(b)), a.Content.Compare(b.Content))
+	return cmp.Or(
+		strings.Compare(a.Name, b.Name),
+		strings.Compare(s.bound(a), s.bound(b)),
+		a.Content.Compare(b.Content),
+	)
 }
 
 // IDInputs converts inputs to the form of package id.

@@ -42,7 +42,8 @@ func TestTextBeyondTheRequest(t *testing.T) {
 		contract.SyntaxError("invalid-request", refused), contract.Errorf("http/too-large", "the body is longer"),
 	} {
 		d := newDesk(t)
-		require.NoError(t, os.WriteFile(filepath.Join(d.root, "long.txt"), bytes.Repeat([]byte("x"), edn.Body.String+1), 0o644))
+		long := bytes.Repeat([]byte("x"), edn.Body.String+1)
+		require.NoError(t, os.WriteFile(filepath.Join(d.root, "long.txt"), long, 0o644))
 		got := d.run(fails(e), "text", "context", "put-frame", "a", "long.txt")
 		assert.Contains(t, got.stderr, ":frame/too-large")
 		assert.Contains(t, got.stderr, "next: put a shorter text")
@@ -56,7 +57,8 @@ func TestFileThatLooksLikeAnID(t *testing.T) {
 	d := newDesk(t)
 	require.NoError(t, os.WriteFile(filepath.Join(d.root, "deadbeef"), nil, 0o644))
 	missing := fails(contract.Errorf("node/not-found", "no node has the id"))
-	assert.Contains(t, d.run(missing, "text", "context", "get-node", "deadbeef").stderr, "next: write ./deadbeef for the file")
+	got := d.run(missing, "text", "context", "get-node", "deadbeef")
+	assert.Contains(t, got.stderr, "next: write ./deadbeef for the file")
 	assert.NotContains(t, d.run(missing, "text", "context", "get-node", "deadbeee").stderr, "./")
 }
 
