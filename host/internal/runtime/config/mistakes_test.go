@@ -53,8 +53,9 @@ type mistake struct {
 	typ      string // without the prefix "config/"
 	line     string // part of the line of the error
 	nearest  string
-	warning  bool // a warning is expected
-	hint     bool // a hint is expected
+	warning  bool   // a warning is expected
+	hint     bool   // a hint is expected
+	says     string // part of the hint
 }
 
 const (
@@ -93,6 +94,9 @@ var mistakes = []mistake{
 	{name: "constraint misspelt", old: "{ max_chars = 1200 }", new: "{ maxchars = 1200 }", typ: "unknown-name", line: "maxchars", nearest: "max_chars", warning: true},
 	{name: "check that refuses and scores", old: `done { must = ["schema-valid", "model-holds"] }`, new: "done {\n    must   = [\"schema-valid\", \"model-holds\"]\n    should = [\"model-holds\"]\n  }", typ: "duplicate", line: "should", warning: true},
 
+	{name: "intent of a role misspelt", old: "ferment {", new: "role \"guest\" {\n  intents = [\"sat/slove\"]\n}\n\nferment {", typ: "dangling-reference", line: "sat/slove", nearest: "sat/solve", warning: true},
+	{name: "namespace of a role misspelt", old: "ferment {", new: "role \"guest\" {\n  intents = [\"chss/*\"]\n}\n\nferment {", typ: "dangling-reference", line: "chss/*", nearest: "chess/*", warning: true},
+
 	// Contradictory settings.
 	{name: "in and out exchanged", old: "in         = \"req/sat.solve\"\n  out        = \"res/sat.solve\"", new: "in         = \"res/sat.solve\"\n  out        = \"req/sat.solve\"", typ: "type", line: `in         = "res/sat.solve"`},
 	{name: "layer of a misspelt role", old: "    router = \"You decide", new: "    ruoter = \"You decide", typ: "protocol/invalid", line: "ruoter", nearest: "router"},
@@ -122,6 +126,10 @@ var mistakes = []mistake{
 	{name: "label with a blank", old: `capability "chess/embedded" {`, new: `capability "chess embedded" {`, typ: "syntax", line: `"chess embedded"`, nearest: "chess/embedded"},
 	{name: "candidate as a keyword", old: `["sat/solver"]`, new: `[":sat/solver"]`, typ: "dangling-reference", line: `":sat/solver"`, nearest: "sat/solver"},
 	{name: "variable of a shell for its name", old: `env_pass = ["PATH"]`, new: `env_pass = ["$PATH"]`, typ: "type", line: `"$PATH"`, nearest: "PATH"},
+	{name: "variable of a shell in a template", old: `["bin/plugins/sat"]`, new: `["${HOME}/sat"]`, typ: "unknown-name", line: "${HOME}", says: `env("HOME")`},
+	{name: "local without its prefix in a template", old: `"${local.provider}/voice"`, new: `"${provider}/voice"`, typ: "unknown-name", line: "${provider}", says: "local.provider"},
+	{name: "path with a variable of a shell", old: `["bin/plugins/sat"]`, new: `["$HOME/bin/sat"]`, typ: "type", line: "$HOME", says: `"${env("HOME")}/bin/sat"`},
+	{name: "path that is a variable of a shell", old: `data_dir  = "var"`, new: `data_dir  = "$DATA"`, typ: "type", line: "$DATA", says: `"${env("DATA")}"`},
 	{name: "variable of another language", old: "enabled  = local.openai", new: "enabled  = var.openai", typ: "unknown-name", line: "var.openai"},
 	{name: "variable of the environment as an attribute", old: `openai    = env("OPENAI_API_KEY", "") != ""`, new: `openai    = env.OPENAI_API_KEY != ""`, typ: "unknown-name", line: "env.OPENAI_API_KEY"},
 	{name: "variable of a shell for a name", old: `env("OPENAI_API_KEY", "")`, new: `env("$OPENAI_API_KEY", "")`, typ: "type", line: "$OPENAI_API_KEY", nearest: "OPENAI_API_KEY"},
@@ -607,6 +615,35 @@ func TestConformHintIsTheCommand(t *testing.T) {
 	}
 }
 
+// ISO-001: the hint for a plugin whose isolation denied a file names the setting that grants it. A program without
+// isolation, and one that may read the file, fails for another reason.
+func TestHintForADeniedFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                     `add "helper.py" to files`,
+		"  isolation { level = \"strict\" }\n": `add "helper.py" to files`,
+		"  files = [\"helper.py\"]\n":          "ferment conform",
+		"  isolation { level = \"none\" }\n":   "ferment conform",
+	} {
+		for _, says := range []string{
+			"PermissionError: [Errno 13] Permission denied: '%s'", "Error: EACCES: permission denied, open '%s'",
+			"open %s: permission denied", "ENOENT: no such file, open '%s'",
+		} {
+			path := configtest.Write(t, "plugin \"x\" {\n  command = [\"./run.sh\"]\n"+text+"}\n")
+			dir := filepath.Dir(path)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "run.sh"), []byte("program"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "helper.py"), []byte("module"), 0o644))
+			ended := contract.Errorf("runtime/start-failed", "it ended; last line: "+says, filepath.Join(dir, "helper.py"))
+			_, ds := config.Load(t.Context(), path, config.Options{Describer: failing{ended}, Env: configtest.NoEnv})
+			require.NotEmpty(t, ds)
+			expected := want
+			if strings.HasPrefix(says, "ENOENT") {
+				expected = "ferment conform"
+			}
+			assert.Contains(t, ds[0].Hint, expected, "%q %s", text, says)
+		}
+	}
+}
+
 // ENV-011: what was expected of the metadata of a plugin is complete, whatever was found.
 func TestExpectedMetadataIsNotCut(t *testing.T) {
 	_, err := contract.ParseCapability(edn.MustRead(`{:cap/id :a/b :cap/kind :solver :cap/version "1" :cap/intents #{:a/b}
@@ -755,6 +792,7 @@ func assertOne(t *testing.T, m mistake, text string, ds diag.Diagnostics) {
 	assert.Contains(t, lines[d.Range.Start.Line-1], m.line, d.Text())
 	assert.Equal(t, m.nearest, d.Nearest, d.Text())
 	assert.NotEqual(t, "", strings.TrimSpace(diag.Plain(d.Expected)), d.Text())
+	assert.Contains(t, d.Hint, m.says, d.Text())
 	assert.False(t, m.hint && d.Hint == "", "says not what to do: %s", d.Text())
 	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
 }
