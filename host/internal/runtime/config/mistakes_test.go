@@ -939,6 +939,24 @@ func TestMisspeltLabelOfOverlay(t *testing.T) {
 	}
 }
 
+// HCL-002, HCL-014: a required attribute that an overlay sets to null is reported at the null, with the value below it.
+func TestNullOfARequiredAttribute(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	dir := layShipped(t, "ferment.hcl", string(raw))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "local/a.hcl"), []byte("plugin \"sat\" {\n  command = null\n}\n"), 0o644))
+	_, ds := config.Load(t.Context(), dir, config.Options{Describer: shippedPlugins(t), Env: configtest.NoEnv, Locking: lock.Ignored})
+	ds = slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityInfo })
+	require.Len(t, ds, 1, diag.NewReport(ds, 0, 1, 0).Text(false))
+	assert.Equal(t, "config/missing", ds[0].Type)
+	assert.Equal(t, "local/a.hcl", ds[0].Range.File)
+	assert.Equal(t, 2, ds[0].Range.Start.Line)
+	assert.NotEmpty(t, ds[0].Hint)
+	require.Len(t, ds[0].Related, 1)
+	assert.Equal(t, "ferment.hcl", ds[0].Related[0].Range.File)
+}
+
 // HCL-019: a literal secret in the config of a disabled plugin is never shown.
 func TestSecretOfDisabledPlugin(t *testing.T) {
 	const secret = "sk-written-out-4711"
