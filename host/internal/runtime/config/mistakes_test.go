@@ -106,6 +106,7 @@ var mistakes = []mistake{
 	{name: "home of a shell", file: effectful, old: `["data"]`, new: `["~/data"]`, typ: "type", line: "~/data"},
 	{name: "arguments beside the program", old: `command = ["bin/plugins/sat"]`, new: `command = ["bin/plugins/sat --verbose"]`, typ: "plugin-unknown", line: "--verbose"},
 	{name: "constraint out of range", old: "{ max_chars = 1200 }", new: "{ max_chars = -3 }", typ: "type", line: "max_chars"},
+	{name: "required key of a rule", old: `{ rule = "pattern"`, new: `{ rle = "pattern"`, typ: "judge/rubric-invalid", line: "rle =", nearest: "rule"},
 	{name: "kind of a rule", old: `{ rule = "pattern"`, new: `{ rule = "patern"`, typ: "judge/rubric-invalid", line: "patern", nearest: "pattern"},
 	{name: "key of a rule", old: `id = "whole", weight = 3`, new: `id = "whole", wieght = 3`, typ: "judge/rubric-invalid", line: "wieght", nearest: "weight"},
 	{name: "weight of a rule", old: `id = "whole", weight = 3`, new: `id = "whole", weight = "three"`, typ: "judge/rubric-invalid", line: "three"},
@@ -728,6 +729,8 @@ var planMistakes = []mistake{
 	{name: "condition inside a condition", file: "failure.edn", old: "{:not {:failed?", new: "{:not {:faled?", typ: "CHECK-015", line: ":faled?", nearest: ":failed?"},
 	{name: "negated condition", file: "failure.edn", old: "{:not {:failed?", new: "{:nt {:failed?", typ: "CHECK-015", line: ":nt"},
 	{name: "number for a keyword", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error 1", typ: "CHECK-015", line: ":on-item-error 1"},
+	{name: "vector for a node", file: "hello.edn", old: ":nodes [{", new: ":nodes [[:op] #_{", typ: "CHECK-015", line: "[:op]"},
+	{name: "key of a slot of an emit", file: "gates.edn", old: "{:slot/path [:move :mate]}", new: "{:slot/pth [:move :mate]}", typ: "CHECK-044", line: ":slot/pth", nearest: ":slot/path"},
 	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep", nearest: ":keep"},
 }
 

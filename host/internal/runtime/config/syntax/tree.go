@@ -470,7 +470,7 @@ func (g *grower) stranger(n *Node, kind, name string, labels []string, at hcl.Ra
 		Message:  fmt.Sprintf("unknown %s %s%s", kind, diag.Quote(name), Within(n)),
 		Range:    g.at(at),
 		Path:     append(slices.Clone(n.Path), name),
-		Expected: diag.Words(names),
+		Expected: diag.Words(slices.Compact(names)), // an attribute and a block may share a name
 		Found:    edn.Text(name),
 		Nearest:  near,
 		Hint:     hint,
