@@ -42,6 +42,7 @@ func causes(all []Finding) []Finding {
 	unread := false
 	damaged, mistyped := map[string]bool{}, map[string]bool{}
 	var misfits []Finding
+	var misspelt [][]edn.Value // paths of maps with a misspelt slot key
 	var writers []lostWriter
 	for _, f := range all {
 		unread = unread || slices.Contains([]string{checkUnknownKey, checkType, checkDuplicate, checkNeverFilled,
@@ -54,6 +55,10 @@ func causes(all []Finding) []Finding {
 			damaged[showPath(f.Path[:len(f.Path)-1])] = true
 		case checkType:
 			mistyped[showPath(f.Path)] = true
+		case checkSlotLike:
+			if !f.Nearest.IsNil() {
+				misspelt = append(misspelt, f.Path)
+			}
 		case checkNeverFits:
 			if f.binding != "" {
 				misfits = append(misfits, f)
@@ -65,7 +70,8 @@ func causes(all []Finding) []Finding {
 		case checkNeverRead:
 			return unread
 		case checkSlotLike:
-			return slices.ContainsFunc(misfits, func(m Finding) bool { return m.isFrom(f.Path) })
+			return slices.ContainsFunc(misfits, func(m Finding) bool { return m.isFrom(f.Path) }) ||
+				slices.ContainsFunc(misspelt, func(m []edn.Value) bool { return isInside(f.Path, m) })
 		case checkNeverFilled:
 			return slices.ContainsFunc(writers, func(w lostWriter) bool { return w.reaches(f.Path) })
 		case checkNeverFits:
@@ -77,11 +83,26 @@ func causes(all []Finding) []Finding {
 	})
 }
 
+// isInside reports whether a path is of a part of the value under another path.
+func isInside(path, outer []edn.Value) bool {
+	return len(path) > len(outer) && comparePaths(path[:len(outer)], outer) == 0
+}
+
 // isFrom reports whether the value that does not fit is the binding under a path.
 func (f Finding) isFrom(path []edn.Value) bool {
 	last := len(path) - 1
 	return last > 0 && edn.Equal(path[last], edn.K(f.binding)) && edn.Equal(path[last-1], edn.K("bindings")) &&
 		len(f.Path) >= last && comparePaths(f.Path[:last-1], path[:last-1]) == 0
+}
+
+// isNode reports whether the finding is about a whole node.
+func (f Finding) isNode() bool {
+	last := len(f.Path) - 1
+	if last < 1 {
+		return false
+	}
+	_, isIndex := f.Path[last].AsInt()
+	return isIndex && (edn.Equal(f.Path[last-1], kNodes) || edn.Equal(f.Path[last-1], edn.K("body")))
 }
 
 // lostWriter is the map with an unknown key that may have been meant to fill a
@@ -111,6 +132,8 @@ func lostWriterOf(f Finding) (lostWriter, bool) {
 		return lostWriter{in: f.Path[:last]}, true
 	case key == "item" || key == "bindings":
 		return lostWriter{in: f.Path[:last], inside: true}, true
+	case f.isNode():
+		return lostWriter{in: f.Path}, true
 	case last > 0 && edn.Equal(f.Path[last-1], edn.K("bindings")):
 		return lostWriter{in: f.Path[:last-1], inside: true}, true
 	}

@@ -149,9 +149,13 @@ func TestCheckTable(t *testing.T) {
 		{`{:op :let :value 1 :as "x"}`, []string{`1:33: error CHECK-015 wanted a keyword, got "x", in [:nodes 0 :as]; nearest is :x`}},
 		{`{:op :let :value 1 :id 7}`, []string{`1:33: error CHECK-015 wanted a string as the id of a node, got 7, in [:nodes 0 :id]`}},
 		{`{:op :emit :input 1 :needs "a"}`, []string{`1:37: error CHECK-015 wanted a vector of node ids, got "a", in [:nodes 0 :needs]`}},
+		{`{:op :let :as :a :value 1 :needs ["zz"]}`, []string{`1:44: error CHECK-015 no node has the id "zz" in [:nodes 0 :needs 0]`}},
+		{`{:op :let :as :a :value 1 :id "first" :needs ["firts"]} {:op :let :as :b :value 1 :id "e1" :needs ["frst"]}`, []string{
+			`1:56: error CHECK-015 no node has the id "firts" in [:nodes 0 :needs 0]`,
+			`1:109: error CHECK-015 no node has the id "frst" in [:nodes 1 :needs 0]; nearest is "first"`}},
 		{`{:op :emit :input 1 :needs ["a" 7]} {:id "b" :op :emit :input 1}`, []string{
 			`1:10: warning CHECK-042 emit n0 is always overwritten by node 1 in [:nodes 0]`,
-			`1:38: error CHECK-015 no node has the id "a" in [:nodes 0 :needs 0]; nearest is "b"`,
+			`1:38: error CHECK-015 no node has the id "a" in [:nodes 0 :needs 0]`,
 			`1:42: error CHECK-015 wanted the id of a node, got 7, in [:nodes 0 :needs 1]`}},
 		{`{:op :emit :input 1 :when "yes"}`, []string{`1:36: error CHECK-015 wanted a condition: a boolean, a slot, or {:failed? k} {:present? k} {:not c} {:and [c]} {:or [c]}, got "yes", in [:nodes 0 :when]`}},
 		{`{:op :emit :input 1 :when {:and :x}}`, []string{`1:42: error CHECK-015 wanted a vector of conditions, got :x, in [:nodes 0 :when :and]`}},

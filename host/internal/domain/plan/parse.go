@@ -234,7 +234,7 @@ func (sc *scope) resolveNeeds(i int, v edn.Value) {
 				return // the invalid id may be the one meant
 			}
 			if !ok {
-				near := nearestID(id, sc.ids)
+				near := sc.nearestID(id, i)
 				sc.badNear(checkType, near, "no node has the id %s in %s", strconv.Quote(id), showPath(sc.cur))
 				return
 			}
@@ -246,8 +246,17 @@ func (sc *scope) resolveNeeds(i int, v edn.Value) {
 	}
 }
 
-func nearestID(id string, ids map[string]int) edn.Value {
-	if near := nearestName(id, slices.Sorted(maps.Keys(ids))); near != "" {
+// nearestID returns the id of another node than node i that is most similar to id, or nil. Ids of
+// one or two characters all resemble each other.
+func (sc *scope) nearestID(id string, i int) edn.Value {
+	const least = 3
+	if len(id) < least {
+		return edn.Nil()
+	}
+	known := slices.DeleteFunc(slices.Sorted(maps.Keys(sc.ids)), func(k string) bool {
+		return len(k) < least || sc.ids[k] == i
+	})
+	if near := nearestName(id, known); near != "" {
 		return edn.Text(near)
 	}
 	return edn.Nil()

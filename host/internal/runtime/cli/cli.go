@@ -487,6 +487,8 @@ func environmentHint(err error) string {
 		return told.Next()
 	case (errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)) && errors.As(err, &file) && file.written:
 		return "name a file in a directory that exists and can be written"
+	case errors.Is(err, os.ErrNotExist) && errors.As(err, &path) && path.Op == "mkdir":
+		return "name a directory whose parent exists and can be written"
 	case errors.Is(err, os.ErrNotExist):
 		return "name a file that exists"
 	case errors.Is(err, os.ErrPermission) && errors.As(err, &path) && path.Op == "mkdir":

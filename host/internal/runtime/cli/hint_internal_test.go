@@ -21,7 +21,7 @@ import (
 func TestEnvironmentHint(t *testing.T) {
 	disk := `"df" shows whether the disk is full or read-only`
 	for cause, want := range map[error]string{
-		syscall.ENOENT: "name a file that exists",
+		syscall.ENOENT: "name a directory whose parent exists",
 		syscall.EACCES: "writable for this user",
 		syscall.EISDIR: "name a file, not a directory",
 		syscall.EROFS:  disk,

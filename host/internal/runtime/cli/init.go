@@ -155,7 +155,7 @@ func vacant(dir string) error {
 // writeProject writes the files and returns the names of those that it
 // created, also with an error.
 func writeProject(dir, program string) ([]string, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(dir); err != nil {
 		return nil, &fileError{err: err, written: true}
 	}
 	var written []string
@@ -176,6 +176,15 @@ func writeProject(dir, program string) ([]string, error) {
 		}
 	}
 	return written, nil
+}
+
+// makeDir creates a directory if it is missing. Missing parents are accessible to this user only,
+// since one of them may be the data directory of an enclosing project (OPS-002).
+func makeDir(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o755)
 }
 
 // lockProject approves the plugin of the new project.

@@ -51,6 +51,28 @@ func TestInit(t *testing.T) {
 	s.stop()
 }
 
+// OPS-002: a directory that a command creates on the way to its file can be the data directory.
+func TestNewDirectoryIsADataDirectory(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"project":   {"init", "var/hello"},
+		"lock file": {"plugin", "lock", "--config", "locked.hcl"},
+		"manual":    {"manual", "--dir", "var/man/man1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := answering(t)
+			w.write("locked.hcl", strings.Replace(testProfile, "profile = \"test\"",
+				"profile = \"test\"\n  lock_file = \"var/ferment.lock.hcl\"", 1))
+			require.NoDirExists(t, filepath.Join(w.dir, "var"))
+			made := w.run(args...)
+			require.Equal(t, 0, made.code, made.stderr)
+			require.DirExists(t, filepath.Join(w.dir, "var"))
+			w.serve().stop()
+		})
+	}
+}
+
 // saidBy returns the text of an answer.
 func saidBy(t *testing.T, got ended) string {
 	t.Helper()

@@ -42,7 +42,7 @@ func (c *command) manualCommand() *cobra.Command {
 
 // writePages writes a page of each command below cmd.
 func (c *command) writePages(cmd *cobra.Command, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(dir); err != nil {
 		return err
 	}
 	name := filepath.Join(dir, pageName(cmd)+".1")

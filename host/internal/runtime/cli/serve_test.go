@@ -391,6 +391,21 @@ func TestServeExitCodes(t *testing.T) {
 	}
 }
 
+// OPS-002: an act without a daemon names the data directory that cannot be created, and the setting.
+func TestActWithoutADataDirectory(t *testing.T) {
+	t.Parallel()
+	w := answering(t)
+	w.write("ferment.hcl", strings.Replace(testProfile+scripted("mine"), "profile = \"test\"", "profile = \"test\"\n  data_dir = \"/proc/ferment\"", 1))
+	got := w.run("act", "t/say", "{}", "-o", "edn")
+	assert.Equal(t, 3, got.code, got.stderr)
+	problem, err := edn.ReadString(got.stderr)
+	require.NoError(t, err)
+	message, _ := problem.Key("error").Key("message").AsString()
+	hint, _ := problem.Key("error").Key("hint").AsString()
+	assert.Contains(t, message, "/proc/ferment")
+	assert.Contains(t, hint, "data_dir")
+}
+
 // CLI-001: a failed start is reported in the format of the log, or in the
 // requested one.
 func TestServeFailureFollowsTheLog(t *testing.T) {

@@ -53,8 +53,9 @@ type mistake struct {
 	typ      string // without the prefix "config/"
 	line     string // part of the line of the error
 	nearest  string
-	warning  bool // a warning is expected
-	hint     bool // a hint is expected
+	warning  bool   // a warning is expected
+	hint     bool   // a hint is expected
+	says     string // part of the hint
 }
 
 const (
@@ -93,6 +94,9 @@ var mistakes = []mistake{
 	{name: "constraint misspelt", old: "{ max_chars = 1200 }", new: "{ maxchars = 1200 }", typ: "unknown-name", line: "maxchars", nearest: "max_chars", warning: true},
 	{name: "check that refuses and scores", old: `done { must = ["schema-valid", "model-holds"] }`, new: "done {\n    must   = [\"schema-valid\", \"model-holds\"]\n    should = [\"model-holds\"]\n  }", typ: "duplicate", line: "should", warning: true},
 
+	{name: "intent of a role misspelt", old: "ferment {", new: "role \"guest\" {\n  intents = [\"sat/slove\"]\n}\n\nferment {", typ: "dangling-reference", line: "sat/slove", nearest: "sat/solve", warning: true},
+	{name: "namespace of a role misspelt", old: "ferment {", new: "role \"guest\" {\n  intents = [\"chss/*\"]\n}\n\nferment {", typ: "dangling-reference", line: "chss/*", nearest: "chess/*", warning: true},
+
 	// Contradictory settings.
 	{name: "in and out exchanged", old: "in         = \"req/sat.solve\"\n  out        = \"res/sat.solve\"", new: "in         = \"res/sat.solve\"\n  out        = \"req/sat.solve\"", typ: "type", line: `in         = "res/sat.solve"`},
 	{name: "layer of a misspelt role", old: "    router = \"You decide", new: "    ruoter = \"You decide", typ: "protocol/invalid", line: "ruoter", nearest: "router"},
@@ -102,6 +106,7 @@ var mistakes = []mistake{
 	{name: "home of a shell", file: effectful, old: `["data"]`, new: `["~/data"]`, typ: "type", line: "~/data"},
 	{name: "arguments beside the program", old: `command = ["bin/plugins/sat"]`, new: `command = ["bin/plugins/sat --verbose"]`, typ: "plugin-unknown", line: "--verbose"},
 	{name: "constraint out of range", old: "{ max_chars = 1200 }", new: "{ max_chars = -3 }", typ: "type", line: "max_chars"},
+	{name: "required key of a rule", old: `{ rule = "pattern"`, new: `{ rle = "pattern"`, typ: "judge/rubric-invalid", line: "rle =", nearest: "rule"},
 	{name: "kind of a rule", old: `{ rule = "pattern"`, new: `{ rule = "patern"`, typ: "judge/rubric-invalid", line: "patern", nearest: "pattern"},
 	{name: "key of a rule", old: `id = "whole", weight = 3`, new: `id = "whole", wieght = 3`, typ: "judge/rubric-invalid", line: "wieght", nearest: "weight"},
 	{name: "weight of a rule", old: `id = "whole", weight = 3`, new: `id = "whole", weight = "three"`, typ: "judge/rubric-invalid", line: "three"},
@@ -122,6 +127,10 @@ var mistakes = []mistake{
 	{name: "label with a blank", old: `capability "chess/embedded" {`, new: `capability "chess embedded" {`, typ: "syntax", line: `"chess embedded"`, nearest: "chess/embedded"},
 	{name: "candidate as a keyword", old: `["sat/solver"]`, new: `[":sat/solver"]`, typ: "dangling-reference", line: `":sat/solver"`, nearest: "sat/solver"},
 	{name: "variable of a shell for its name", old: `env_pass = ["PATH"]`, new: `env_pass = ["$PATH"]`, typ: "type", line: `"$PATH"`, nearest: "PATH"},
+	{name: "variable of a shell in a template", old: `["bin/plugins/sat"]`, new: `["${HOME}/sat"]`, typ: "unknown-name", line: "${HOME}", says: `env("HOME")`},
+	{name: "local without its prefix in a template", old: `"${local.provider}/voice"`, new: `"${provider}/voice"`, typ: "unknown-name", line: "${provider}", says: "local.provider"},
+	{name: "path with a variable of a shell", old: `["bin/plugins/sat"]`, new: `["$HOME/bin/sat"]`, typ: "type", line: "$HOME", says: `"${env("HOME")}/bin/sat"`},
+	{name: "path that is a variable of a shell", old: `data_dir  = "var"`, new: `data_dir  = "$DATA"`, typ: "type", line: "$DATA", says: `"${env("DATA")}"`},
 	{name: "variable of another language", old: "enabled  = local.openai", new: "enabled  = var.openai", typ: "unknown-name", line: "var.openai"},
 	{name: "variable of the environment as an attribute", old: `openai    = env("OPENAI_API_KEY", "") != ""`, new: `openai    = env.OPENAI_API_KEY != ""`, typ: "unknown-name", line: "env.OPENAI_API_KEY"},
 	{name: "variable of a shell for a name", old: `env("OPENAI_API_KEY", "")`, new: `env("$OPENAI_API_KEY", "")`, typ: "type", line: "$OPENAI_API_KEY", nearest: "OPENAI_API_KEY"},
@@ -607,6 +616,35 @@ func TestConformHintIsTheCommand(t *testing.T) {
 	}
 }
 
+// ISO-001: the hint for a plugin whose isolation denied a file names the setting that grants it. A program without
+// isolation, and one that may read the file, fails for another reason.
+func TestHintForADeniedFile(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                     `add "helper.py" to files`,
+		"  isolation { level = \"strict\" }\n": `add "helper.py" to files`,
+		"  files = [\"helper.py\"]\n":          "ferment conform",
+		"  isolation { level = \"none\" }\n":   "ferment conform",
+	} {
+		for _, says := range []string{
+			"PermissionError: [Errno 13] Permission denied: '%s'", "Error: EACCES: permission denied, open '%s'",
+			"open %s: permission denied", "ENOENT: no such file, open '%s'",
+		} {
+			path := configtest.Write(t, "plugin \"x\" {\n  command = [\"./run.sh\"]\n"+text+"}\n")
+			dir := filepath.Dir(path)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "run.sh"), []byte("program"), 0o755))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "helper.py"), []byte("module"), 0o644))
+			ended := contract.Errorf("runtime/start-failed", "it ended; last line: "+says, filepath.Join(dir, "helper.py"))
+			_, ds := config.Load(t.Context(), path, config.Options{Describer: failing{ended}, Env: configtest.NoEnv})
+			require.NotEmpty(t, ds)
+			expected := want
+			if strings.HasPrefix(says, "ENOENT") {
+				expected = "ferment conform"
+			}
+			assert.Contains(t, ds[0].Hint, expected, "%q %s", text, says)
+		}
+	}
+}
+
 // ENV-011: what was expected of the metadata of a plugin is complete, whatever was found.
 func TestExpectedMetadataIsNotCut(t *testing.T) {
 	_, err := contract.ParseCapability(edn.MustRead(`{:cap/id :a/b :cap/kind :solver :cap/version "1" :cap/intents #{:a/b}
@@ -691,6 +729,8 @@ var planMistakes = []mistake{
 	{name: "condition inside a condition", file: "failure.edn", old: "{:not {:failed?", new: "{:not {:faled?", typ: "CHECK-015", line: ":faled?", nearest: ":failed?"},
 	{name: "negated condition", file: "failure.edn", old: "{:not {:failed?", new: "{:nt {:failed?", typ: "CHECK-015", line: ":nt"},
 	{name: "number for a keyword", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error 1", typ: "CHECK-015", line: ":on-item-error 1"},
+	{name: "vector for a node", file: "hello.edn", old: ":nodes [{", new: ":nodes [[:op] #_{", typ: "CHECK-015", line: "[:op]"},
+	{name: "key of a slot of an emit", file: "gates.edn", old: "{:slot/path [:move :mate]}", new: "{:slot/pth [:move :mate]}", typ: "CHECK-044", line: ":slot/pth", nearest: ":slot/path"},
 	{name: "word", file: "map.edn", old: "2 :on-item-error :keep", new: "2 :on-item-error :kep", typ: "CHECK-015", line: ":kep", nearest: ":keep"},
 }
 
@@ -755,6 +795,7 @@ func assertOne(t *testing.T, m mistake, text string, ds diag.Diagnostics) {
 	assert.Contains(t, lines[d.Range.Start.Line-1], m.line, d.Text())
 	assert.Equal(t, m.nearest, d.Nearest, d.Text())
 	assert.NotEqual(t, "", strings.TrimSpace(diag.Plain(d.Expected)), d.Text())
+	assert.Contains(t, d.Hint, m.says, d.Text())
 	assert.False(t, m.hint && d.Hint == "", "says not what to do: %s", d.Text())
 	assert.False(t, d.Expected.IsNil() && d.Hint == "", "says neither what was expected nor what to do: %s", d.Text())
 }
@@ -899,6 +940,24 @@ func TestMisspeltLabelOfOverlay(t *testing.T) {
 			assert.Equal(t, want.nearest, ds[0].Nearest, ds[0].Text())
 		})
 	}
+}
+
+// HCL-002, HCL-014: a required attribute that an overlay sets to null is reported at the null, with the value below it.
+func TestNullOfARequiredAttribute(t *testing.T) {
+	raw, err := os.ReadFile("../../../../ferment.hcl")
+	require.NoError(t, err)
+	dir := layShipped(t, "ferment.hcl", string(raw))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "local/a.hcl"), []byte("plugin \"sat\" {\n  command = null\n}\n"), 0o644))
+	_, ds := config.Load(t.Context(), dir, config.Options{Describer: shippedPlugins(t), Env: configtest.NoEnv, Locking: lock.Ignored})
+	ds = slices.DeleteFunc(ds, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityInfo })
+	require.Len(t, ds, 1, diag.NewReport(ds, 0, 1, 0).Text(false))
+	assert.Equal(t, "config/missing", ds[0].Type)
+	assert.Equal(t, "local/a.hcl", ds[0].Range.File)
+	assert.Equal(t, 2, ds[0].Range.Start.Line)
+	assert.NotEmpty(t, ds[0].Hint)
+	require.Len(t, ds[0].Related, 1)
+	assert.Equal(t, "ferment.hcl", ds[0].Related[0].Range.File)
 }
 
 // HCL-019: a literal secret in the config of a disabled plugin is never shown.

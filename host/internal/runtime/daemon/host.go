@@ -150,6 +150,12 @@ func read(ctx context.Context, o Options) (*Host, *setup.Loaded, error) {
 
 // run starts the plugins of the configuration.
 func (h *Host) run(ctx context.Context, loaded *setup.Loaded, o Options) (err error) {
+	if dir := loaded.Host.DataDir; dir != "" {
+		err = makeDataDir(dir)
+	}
+	if err != nil {
+		return &setup.EnvironmentError{Op: "supervise plugins", Err: err}
+	}
 	h.supervisor, err = plugin.New(plugin.Options{
 		DataDir: loaded.Host.DataDir, Runtime: h.env.Runtime, Reaper: h.env.Reaper, Host: h.env.Host,
 		Describer: h.env.Describer, Sink: sink{o.Transitions, h.recordHealth}, Sampled: o.Sampled,

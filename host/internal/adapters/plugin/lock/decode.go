@@ -181,9 +181,8 @@ func (d *decoding) plugin(b *block) Plugin {
 		if x.labelled && !wordForm.MatchString(x.label) {
 			d.form(x.labelAt, "the label of a capability", "an id such as chess/engine", x.label)
 		}
-		effects := append(contract.Effects(), "none")
 		p.Capabilities = append(p.Capabilities,
-			Capability{ID: x.label, Effects: d.words(x, "effects", effects), Intents: d.words(x, "intents", nil)})
+			Capability{ID: x.label, Effects: d.words(x, "effects", contract.Effects()), Intents: d.words(x, "intents", nil)})
 	}
 	return p
 }
@@ -342,7 +341,11 @@ func (d *decoding) unknown(name, what string, in *block, s *shape, at span) {
 	d.add(p, at.from, at.to)
 }
 
+// missing reports a missing attribute, unless an unknown one resembles it.
 func (d *decoding) missing(b *block, name string) {
+	if slices.ContainsFunc(b.attrs, func(a attr) bool { return contract.Nearest(a.name, []string{name}) != "" }) {
+		return
+	}
 	d.add(Problem{Type: "config/missing", Message: fmt.Sprintf("%s has no %s", b.title(), name),
 		Hint: rewrite}, b.from, b.to)
 }

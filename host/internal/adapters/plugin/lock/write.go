@@ -45,13 +45,14 @@ func Read(name, path string) (f File, there bool, err error) {
 
 // Update replaces the lock file at path by the result of change; the file need not exist. Readers
 // see the old content or the new one, also after a power failure. Concurrent updates of files in
-// one directory are serialized. If change or the write fails, the old file stays unchanged.
+// one directory are serialized. If change or the write fails, the old file stays unchanged. A
+// missing directory becomes accessible to this user only: it may be the data directory (OPS-002).
 //
 // change receives the results of Read: an empty file and false if there is none. It may return err
 // to keep the file, or ignore err to replace it.
 func Update(name, path string, change func(old File, there bool, err error) (File, error)) error {
 	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	release, err := dirlock.Wait(dir)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
@@ -52,6 +53,9 @@ func (p Project) Check() error {
 		wrong = append(wrong,
 			fmt.Sprintf("the name %q is not 1 to %d of a-z and 0-9 in words joined by -, beginning with a letter",
 				p.Name, maxName))
+	}
+	if language.ReservedNamespace(p.Name) {
+		wrong = append(wrong, fmt.Sprintf("the name %q is a namespace of Ferment, choose another", p.Name))
 	}
 	for _, word := range []struct {
 		what, got string

@@ -177,7 +177,7 @@ func TestCheck(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"a": true, "word-count2": true, strings.Repeat("a", 40): true,
 		"": false, "A": false, "2go": false, "a_b": false, "a-": false, "a--b": false, "-a": false, "a/b": false, "a b": false,
-		"a.b": false, "é": false, strings.Repeat("a", 41): false, "a\n": false,
+		"a.b": false, "é": false, "ferment": false, "session": false, "conversation": false, "sessions": true, strings.Repeat("a", 41): false, "a\n": false,
 	} {
 		err := Project{Name: name, Kind: "tool", Lang: Go}.Check()
 		if ok {

@@ -50,12 +50,44 @@ func (b *builder) access() *policy.Access {
 					Found:   edn.Text(name),
 					Hint:    "write its whole name, such as \"text/respond\", or \"text/*\"",
 				})
+				continue
 			}
+			b.permitsNoIntent(s, name, s.Attrs["intents"].Items[i].At)
 		}
 		slices.Sort(names)
 		out.RoleIntents[roleName(s.Label())] = names
 	}
 	return out
+}
+
+// permitsNoIntent warns about a name or pattern in the intents of a role that no intent has (HCL-029).
+func (b *builder) permitsNoIntent(s *decode.Section, name string, at *diag.Range) {
+	known := b.intentNames()
+	matches := func(intent string) bool { return policy.Matches([]string{name}, intent) }
+	if b.blind || slices.ContainsFunc(known, matches) || b.Report.Doubts("intent", name) {
+		return
+	}
+	if strings.HasSuffix(name, "/*") {
+		for i := range known {
+			known[i] = namespace(known[i]) + "/*"
+		}
+		known = slices.Compact(known)
+	}
+	near := diag.Nearest(name, known)
+	if near == "" && b.disabled(name, s) != nil {
+		return
+	}
+	d := diag.Diagnostic{
+		Type:     "config/dangling-reference",
+		Severity: diag.SeverityWarning,
+		Message:  fmt.Sprintf("%s permits the unknown intent %s", s.Node.Title(), diag.Quote(name)),
+		Range:    at,
+		Path:     s.PathOf("intents"),
+		Expected: choices("intent", name, known),
+		Found:    edn.Text(name),
+		Nearest:  near,
+	}
+	b.Report.Fold("intent of roles "+name, d)
 }
 
 // rule reads the rule of an effect or operation. One of a namespace replaces the

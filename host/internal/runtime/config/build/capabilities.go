@@ -131,7 +131,7 @@ func (b *builder) register(p *plugins.Plugin, advertised contract.Capability, s 
 				other = x.Plugin
 			}
 		}
-		b.Report.Fold("plugins "+other+" "+p.Name, diag.Diagnostic{
+		b.Report.Gather("plugins "+other+" "+p.Name, diag.Diagnostic{
 			Type: "config/duplicate",
 			Message: fmt.Sprintf("capability %s is given by plugin %s and by plugin %s", diag.Quote(c.ID), diag.Quote(other),
 				diag.Quote(p.Name)),
@@ -140,7 +140,7 @@ func (b *builder) register(p *plugins.Plugin, advertised contract.Capability, s 
 			Related: []diag.Related{{Range: first, Message: "gives it first"}},
 			Hint: fmt.Sprintf("rename one by a block: capability \"NS/NAME\" with plugin = %q and provides = %q",
 				p.Name, c.Advertised),
-		})
+		}, diag.Related{Range: at, Message: fmt.Sprintf("gives capability %s as well", diag.Quote(c.ID))})
 		return
 	}
 	b.capPlace[c.ID] = at

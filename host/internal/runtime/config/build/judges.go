@@ -280,6 +280,18 @@ func (b *builder) judging(l *policy.Layer, s *decode.Section) {
 	}
 }
 
+// misspelt reports whether a finding is a missing key that an unknown key beside it resembles.
+func misspelt(f schema.Finding, all []schema.Finding) bool {
+	return f.Keys == nil && f.Got.IsNil() && len(f.Path) > 0 && slices.ContainsFunc(all, func(g schema.Finding) bool {
+		last := len(f.Path) - 1
+		if g.Keys == nil || len(g.Path) != len(f.Path) || !edn.Equal(edn.Vector(g.Path[:last]...), edn.Vector(f.Path[:last]...)) {
+			return false
+		}
+		name := func(k edn.Value) string { return language.HCLName(language.ScalarText(k)) }
+		return diag.Nearest(name(g.Path[last]), decode.HCLNames(g.Keys)) == name(f.Path[last])
+	})
+}
+
 // fitted returns the value of an attribute, converted to the schema. It reports the parts that do not fit.
 func (b *builder) fitted(s *decode.Section, attr, typ string, form *schema.Schema) edn.Value {
 	v := s.Attrs[attr]
@@ -287,7 +299,11 @@ func (b *builder) fitted(s *decode.Section, attr, typ string, form *schema.Schem
 		return v.EDN
 	}
 	out := decode.Fit(form, v.EDN)
-	for _, f := range form.Validate(out) {
+	all := form.Validate(out)
+	for _, f := range all {
+		if misspelt(f, all) {
+			continue
+		}
 		name := attr + language.PartName(f.Path)
 		d := diag.Diagnostic{
 			Type:    typ,

@@ -76,7 +76,7 @@ func (d *Decoder) section(n *syntax.Node) *Section {
 				s.Attrs[spec.Name] = v
 				continue
 			case ok && spec.Required:
-				missing = append(missing, spec)
+				d.nulled(n, spec, v)
 				continue
 			case spec.Required:
 				continue // already reported
@@ -140,6 +140,26 @@ func (d *Decoder) missing(n *syntax.Node, lacks []*language.Attr) {
 		Path:     append(slices.Clone(n.Path), lacks[0].Name),
 		Expected: edn.Text(strings.Join(expected, ", ")),
 	}))
+}
+
+// nulled reports a required attribute that a file sets to null, and the values that the null overrides.
+func (d *Decoder) nulled(n *syntax.Node, spec *language.Attr, v Value) {
+	path := append(slices.Clone(n.Path), spec.Name)
+	out := diag.Diagnostic{
+		Type:     "config/missing",
+		Message:  language.Subject(path) + " is null, and it has no default",
+		Range:    v.At,
+		Path:     path,
+		Expected: edn.Text(spec.Type.String()),
+		Hint:     "write a value",
+	}
+	for _, u := range v.Under {
+		out.Related = append(out.Related, diag.Related{Range: u.At, Message: "is overridden by the null"})
+	}
+	if len(v.Under) > 0 {
+		out.Hint = "remove the line, or write a value"
+	}
+	d.Report.Add(out)
 }
 
 // defaults are the parsed defaults of the specification by their text: they are the

@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -68,7 +69,7 @@ func (d *Document) KindOf(s *Section, attr, wanted string) {
 	d.Report.Add(diag.Diagnostic{
 		Type:     "config/type",
 		Message:  fmt.Sprintf("%s names %s, which is %s", attr, diag.Quote(disk.PrintedName(d.Dir, name)), kindOf(info)),
-		Range:    s.Attrs[attr].At,
+		Range:    cmp.Or(s.Attrs[attr].At, s.At()),
 		Path:     append(slices.Clone(s.Node.Path), attr),
 		Expected: edn.Text("the name of " + wanted),
 		Found:    edn.Text(kindOf(info)),

@@ -22,8 +22,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// shellVariable matches a path that begins with a shell variable.
-var shellVariable = regexp.MustCompile(`^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(?:/|$)`)
+// shellVariable matches a path that begins with a shell variable: its name, and the rest of the path.
+var shellVariable = regexp.MustCompile(`(?s)^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(/.*)?$`)
 
 // MaxString is the maximum size of one string in bytes.
 const MaxString = 64 << 10
@@ -297,7 +297,7 @@ func (d *Decoder) readText(t language.Type, s string, out *Value) *problem {
 			return &problem{
 				typ:  "config/type",
 				what: "begins with a variable, which no shell expands here",
-				hint: "write \"${env(" + diag.Quote(name[1]) + ")}" + s[len(name[0]):] + "\"",
+				hint: "write \"${env(" + diag.Quote(name[1]) + ")}" + name[2] + "\"",
 			}
 		}
 		out.file = true

@@ -182,7 +182,7 @@ func (e *Evaluator) Context(expr hcl.Expression, s *diag.Source, path []string) 
 				Expected: diag.Words(names),
 				Found:    diag.TextOrNil(root),
 				Nearest:  nearestVariable(t, names),
-				Hint:     variableHint(t, names),
+				Hint:     e.variableHint(t, s, names),
 			})
 			continue
 		}
@@ -210,13 +210,21 @@ func nearestVariable(t hcl.Traversal, names []string) string {
 	return diag.Nearest(t.RootName(), names)
 }
 
+// intoTemplate matches text that ends with the beginning of an interpolation.
+var intoTemplate = regexp.MustCompile(`\$\{~?\s*$`)
+
 // variableHint returns the hint for an unknown variable.
-func variableHint(t hcl.Traversal, names []string) string {
+func (e *Evaluator) variableHint(t hcl.Traversal, s *diag.Source, names []string) string {
 	root := t.RootName()
 	part, _ := StepName(t)
+	_, isLocal := e.Locals[root]
 	switch lowered := strings.ToLower(root); {
 	case nearestVariable(t, names) != "":
 		return "" // the nearest name is the hint
+	case isLocal:
+		return "write local." + root
+	case len(t) == 1 && intoTemplate.Match(s.Text[:t.SourceRange().Start.Byte]):
+		return fmt.Sprintf("env(%q) reads a variable of the environment, and local.%s a value of a locals block", root, root)
 	case len(t) == 1 && slices.Contains([]string{"true", "yes", "on"}, lowered):
 		return "write true; a text needs quotes: " + diag.Quote(root)
 	case len(t) == 1 && slices.Contains([]string{"false", "no", "off"}, lowered):

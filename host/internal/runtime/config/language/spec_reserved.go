@@ -1,5 +1,7 @@
 package language
 
+import "slices"
+
 // Reserved is a block or attribute that this build rejects because it lacks the
 // feature behind it, or because the feature is configured elsewhere. Nothing is accepted
 // and ignored.
@@ -33,6 +35,12 @@ var reservedTable = []Reserved{
 
 	{path: "http.console", What: "the console"},
 }
+
+// ReservedNamespaces are the namespaces of Ferment. A label that declares a name must not use them (HCL-027).
+var ReservedNamespaces = []string{"ferment", "session", "conversation"}
+
+// ReservedNamespace reports whether a namespace is one of Ferment.
+func ReservedNamespace(name string) bool { return slices.Contains(ReservedNamespaces, name) }
 
 // ReservedAt returns the reserved name at a dotted path; false if the path is not reserved.
 func ReservedAt(path string) (Reserved, bool) {

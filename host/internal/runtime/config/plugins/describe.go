@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/config/language"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/pricelist"
 	"github.com/fermenthq/ferment/host/internal/runtime/config/syntax"
+	"github.com/fermenthq/ferment/sdk/confine"
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/launch"
@@ -363,6 +365,9 @@ func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
 		Hint: fmt.Sprintf("`ferment conform -- %s` shows what it does wrong; enabled = false leaves it out",
 			launch.ShellLine(append([]string{r.runnable(p.Command[0])}, p.Command[1:]...)...)),
 	}
+	if hint := r.denied(p, why); hint != "" {
+		d.Hint = hint
+	}
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type,
 			fmt.Sprintf("plugin %s cannot be used: %s", diag.Quote(p.Name), diag.Sentence(e.Message)),
@@ -378,6 +383,35 @@ func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
 		}
 	}
 	r.leaveOut(p, d)
+}
+
+// accessDenied matches a message about an access that the system denied.
+var accessDenied = regexp.MustCompile(`(?i)permission denied|operation not permitted|EACCES|EPERM`)
+
+// quotedPath matches an absolute path, in quotes or up to a blank, a colon or a comma.
+var quotedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(/[^\s'":,]+)`)
+
+// denied returns the hint for a plugin that ended because it could not read a file which its isolation
+// does not grant; empty for another reason. Without isolation, as in conform, such a plugin works.
+func (r *Reader) denied(p *Plugin, why string) string {
+	if !accessDenied.MatchString(why) || p.Isolation.Level != "" && p.Isolation.Level != confine.Strict {
+		return ""
+	}
+	for _, m := range quotedPath.FindAllStringSubmatch(why, -1) {
+		path := cmp.Or(m[1:]...)
+		info, err := os.Stat(path)
+		if err != nil || path == p.Command[0] || slices.Contains(p.Files, path) {
+			continue
+		}
+		name := diag.Quote(disk.PrintedName(r.Dir, path))
+		if info.Mode().IsRegular() {
+			return fmt.Sprintf("isolated, it reads only its command, files and read_paths: add %s to files, or its directory"+
+				" to read_paths of isolation", name)
+		}
+		return fmt.Sprintf("isolated, it reads only its command, files and read_paths: add %s to read_paths of isolation",
+			name)
+	}
+	return ""
 }
 
 // refused reports the findings of the plugin itself at the values that they are about.

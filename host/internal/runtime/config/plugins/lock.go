@@ -140,6 +140,10 @@ func (r *Reader) programLocked(s *decode.Section, p *Plugin) {
 	for _, d := range entry.CompareProgram(lock.Platform(), disk.PrintedName(r.Dir, p.Command[0]), p.Hashes.Program,
 		p.Hashes.Files) {
 		p.Lock = p.Lock.With(d)
+		if _, known := entry.Binary(lock.Platform()); !known && d.Level == lock.Absent {
+			r.Report.Fold("not locked for this platform", r.lockProblem(s, d)) // often the whole file
+			continue
+		}
 		r.differs(s, d)
 	}
 	p.Startable = p.Startable || r.lockPolicy().MayStart(p.Lock)

@@ -351,9 +351,6 @@ func Within(n *Node) string {
 	return " in " + n.Title()
 }
 
-// reservedNamespaces must not be used in labels that declare a name.
-var reservedNamespaces = []string{"ferment", "session", "conversation"}
-
 func (g *grower) label(n *Node, b *hcl.Block) bool {
 	if n.Spec.Label == language.LabelNone {
 		return true
@@ -381,12 +378,12 @@ func (g *grower) label(n *Node, b *hcl.Block) bool {
 	case language.LabelQualified:
 		if language.IsQualifiedLabel(label) {
 			space, _, _ := strings.Cut(label, "/")
-			if n.Spec.Refers || !slices.Contains(reservedNamespaces, space) {
+			if n.Spec.Refers || !language.ReservedNamespace(space) {
 				return true
 			}
 			d.Message = fmt.Sprintf("the namespace %s of the %s label %s is reserved", diag.Quote(space), n.Spec.Name,
 				diag.Quote(label))
-			d.Hint = "choose another namespace: Ferment defines the names in " + strings.Join(reservedNamespaces, ", ")
+			d.Hint = "choose another namespace: Ferment defines the names in " + strings.Join(language.ReservedNamespaces, ", ")
 			g.report.Add(d)
 			return false
 		}
@@ -473,7 +470,7 @@ func (g *grower) stranger(n *Node, kind, name string, labels []string, at hcl.Ra
 		Message:  fmt.Sprintf("unknown %s %s%s", kind, diag.Quote(name), Within(n)),
 		Range:    g.at(at),
 		Path:     append(slices.Clone(n.Path), name),
-		Expected: diag.Words(names),
+		Expected: diag.Words(slices.Compact(names)), // an attribute and a block may share a name
 		Found:    edn.Text(name),
 		Nearest:  near,
 		Hint:     hint,
