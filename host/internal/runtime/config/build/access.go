@@ -60,7 +60,8 @@ func (b *builder) access() *policy.Access {
 	return out
 }
 
-// permitsNoIntent warns about a name or pattern in the intents of a role that no intent has (HCL-029).
+// permitsNoIntent warns about a name or pattern in the intents of a role that no intent has
+// (HCL-029).
 func (b *builder) permitsNoIntent(s *decode.Section, name string, at *diag.Range) {
 	known := b.intentNames()
 	matches := func(intent string) bool { return policy.Matches([]string{name}, intent) }

@@ -284,7 +284,8 @@ func (b *builder) judging(l *policy.Layer, s *decode.Section) {
 func misspelt(f schema.Finding, all []schema.Finding) bool {
 	return f.Keys == nil && f.Got.IsNil() && len(f.Path) > 0 && slices.ContainsFunc(all, func(g schema.Finding) bool {
 		last := len(f.Path) - 1
-		if g.Keys == nil || len(g.Path) != len(f.Path) || !edn.Equal(edn.Vector(g.Path[:last]...), edn.Vector(f.Path[:last]...)) {
+		if g.Keys == nil || len(g.Path) != len(f.Path) ||
+			!edn.Equal(edn.Vector(g.Path[:last]...), edn.Vector(f.Path[:last]...)) {
 			return false
 		}
 		name := func(k edn.Value) string { return language.HCLName(language.ScalarText(k)) }

@@ -142,7 +142,8 @@ func (d *Decoder) missing(n *syntax.Node, lacks []*language.Attr) {
 	}))
 }
 
-// nulled reports a required attribute that a file sets to null, and the values that the null overrides.
+// nulled reports a required attribute that a file sets to null, and the values that the null
+// overrides.
 func (d *Decoder) nulled(n *syntax.Node, spec *language.Attr, v Value) {
 	path := append(slices.Clone(n.Path), spec.Name)
 	out := diag.Diagnostic{

@@ -22,7 +22,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// shellVariable matches a path that begins with a shell variable: its name, and the rest of the path.
+// shellVariable matches a path that begins with a shell variable: its name, and the rest of the
+// path.
 var shellVariable = regexp.MustCompile(`(?s)^\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?(/.*)?$`)
 
 // MaxString is the maximum size of one string in bytes.

@@ -224,7 +224,8 @@ func (e *Evaluator) variableHint(t hcl.Traversal, s *diag.Source, names []string
 	case isLocal:
 		return "write local." + root
 	case len(t) == 1 && intoTemplate.Match(s.Text[:t.SourceRange().Start.Byte]):
-		return fmt.Sprintf("env(%q) reads a variable of the environment, and local.%s a value of a locals block", root, root)
+		return fmt.Sprintf("env(%q) reads a variable of the environment, and local.%s a value of a locals block", root,
+			root)
 	case len(t) == 1 && slices.Contains([]string{"true", "yes", "on"}, lowered):
 		return "write true; a text needs quotes: " + diag.Quote(root)
 	case len(t) == 1 && slices.Contains([]string{"false", "no", "off"}, lowered):

@@ -36,7 +36,8 @@ var reservedTable = []Reserved{
 	{path: "http.console", What: "the console"},
 }
 
-// ReservedNamespaces are the namespaces of Ferment. A label that declares a name must not use them (HCL-027).
+// ReservedNamespaces are the namespaces of Ferment. A label that declares a name must not use them
+// (HCL-027).
 var ReservedNamespaces = []string{"ferment", "session", "conversation"}
 
 // ReservedNamespace reports whether a namespace is one of Ferment.

@@ -391,8 +391,9 @@ var accessDenied = regexp.MustCompile(`(?i)permission denied|operation not permi
 // quotedPath matches an absolute path, in quotes or up to a blank, a colon or a comma.
 var quotedPath = regexp.MustCompile(`'(/[^']+)'|"(/[^"]+)"|(/[^\s'":,]+)`)
 
-// denied returns the hint for a plugin that ended because it could not read a file which its isolation
-// does not grant; empty for another reason. Without isolation, as in conform, such a plugin works.
+// denied returns the hint for a plugin that ended because it could not read a file which its
+// isolation does not grant; empty for another reason. Without isolation, as in conform, such a
+// plugin works.
 func (r *Reader) denied(p *Plugin, why string) string {
 	if !accessDenied.MatchString(why) || p.Isolation.Level != "" && p.Isolation.Level != confine.Strict {
 		return ""
