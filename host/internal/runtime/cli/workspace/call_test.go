@@ -201,7 +201,7 @@ func TestFailures(t *testing.T) {
 		{"workspace scan", contract.Errorf("scan/unreadable", "1 entry cannot be read").WithDetail("paths", edn.MustRead(`["a\u001B[2Jb"]`)).WithHint("use --on-unreadable skip"), 3,
 			"ferment workspace scan: 1 entry cannot be read (:scan/unreadable)\n  \"a\\x1b[2Jb\"\n  next: use --on-unreadable skip\n"},
 		{"context generate", contract.Errorf("provider/error", "no answer passed").WithCause(contract.Errorf("eval/must-failed", "short")), 1,
-			"ferment context generate: no answer passed (:provider/error)\n  cause: short (:eval/must-failed)\n"},
+			"ferment context generate: no answer passed (:provider/error)\n  cause: short (:eval/must-failed)\n  next: try again later, or use another model\n"},
 		{"workspace compact --yes", contract.Errorf("agent/role-denied", "no"), 4,
 			"ferment workspace compact: no (:agent/role-denied)\n  next: ferment context agents list\n"},
 		{"context batch calls.edn", contract.Errorf("path/not-in-tree", "x").WithDetail("path", edn.Text("no pe")), 5,
@@ -211,7 +211,7 @@ func TestFailures(t *testing.T) {
 		{"context generate id_rsa", contract.Errorf("generate/denied", "x"), 4,
 			"ferment context generate: x (:generate/denied)\n  next: choose another path, or change never_send in the configuration of the workspace\n"},
 		{"context put-frame a note.txt", contract.Errorf("frame/invalid", "node act: the text is not UTF-8"), 2,
-			"ferment context put-frame: the text is not UTF-8 (:frame/invalid)\n  next: \"ferment context put-frame --help\" shows its usage\n"},
+			"ferment context put-frame: the text is not UTF-8 (:frame/invalid)\n  next: correct the frame where the message says\n"},
 		{"workspace status", contract.Errorf("invalid-request", "x").WithDetail("reason", edn.K("intent/not-supported")), 3,
 			"ferment workspace status: no capability of the configuration serves :workspace/status (:runtime/not-ready)\n  cause: x (:invalid-request)\n" +
 				"  next: add the plugin \"workspace\" to ferment.hcl, or run the command where ferment.hcl has it\n"},
