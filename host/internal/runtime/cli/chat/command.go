@@ -405,8 +405,8 @@ func (t *Talk) choosing(_ context.Context, arg string, show func(Event)) error {
 	case arg == "default":
 		t.Model = ""
 	case len(t.Models) > 0 && !slices.Contains(t.Models, arg):
-		return contract.Errorf("cap/not-found", "%s is not a model of this configuration", arg).
-			WithHint("/model lists them").DidYouMean(contract.Nearest(arg, t.Models))
+		return contract.Errorf("cap/not-found", "%s is not a candidate of %s", arg, modelIntent).
+			WithHint("/model lists the candidates; \"ferment chat --model\" has any capability asked").DidYouMean(contract.Nearest(arg, t.Models))
 	default:
 		t.Model = arg
 	}

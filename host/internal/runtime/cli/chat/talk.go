@@ -254,7 +254,10 @@ func (t *Talk) answered(ctx context.Context, intent string, in edn.MapBuilder, s
 	return nil
 }
 
-const agentIntent = "agent/run"
+const (
+	agentIntent = "agent/run"
+	modelIntent = "model/chat"
+)
 
 // change calls an intent that makes a version of the conversation from the one that
 // this talk has seen.

@@ -63,6 +63,23 @@ func TestCostOfRefusedAnswers(t *testing.T) {
 	}, notes)
 }
 
+// A capability that is not a candidate is not called unknown: --model and an earlier choice may
+// name it.
+func TestModelThatIsNoCandidate(t *testing.T) {
+	talk := New(&replies{}, Settings{Model: "m/count", Models: []string{"m/echo"}})
+	var failed *contract.Error
+	for _, line := range []string{"/model m/echo", "/model m/count"} {
+		talk.Do(t.Context(), line, "", func(e Event) {
+			if f, ok := e.(Failed); ok {
+				failed = f.Err
+			}
+		})
+	}
+	require.NotNil(t, failed)
+	assert.Equal(t, "m/echo", talk.Model)
+	assert.Contains(t, failed.Message, "m/count is not a candidate of model/chat")
+}
+
 // CNV-021: only a line that was made from a message without an answer names it.
 func TestDraftsOfLines(t *testing.T) {
 	ok := `{:result {:out {:text "hi" :version 1}}}`
