@@ -21,6 +21,9 @@ type Terminal struct {
 // ends the talk. The error is that of the start of the talk, of the terminal, or of ctx.
 func Run(ctx context.Context, t *Talk, on Terminal) error {
 	ctx, stop := context.WithCancel(ctx)
+	if in, ok := on.In.(file); ok {
+		on.In = &pastes{file: in}
+	}
 	d := &driver{ctx: ctx, talk: t}
 	d.program = tea.NewProgram(app{driver: d, screen: newScreen(style{on.Color}).opens()}, tea.WithContext(ctx), tea.WithoutSignalHandler(),
 		tea.WithInput(on.In), tea.WithOutput(on.Out), tea.WithEnvironment(on.Env))
