@@ -153,7 +153,12 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 		if name != "edit" { // the indent of a text belongs to it
 			arg = strings.TrimSpace(arg)
 		}
-		err = c.run(t, ctx, arg, show)
+		if c.args == "" {
+			err = unwanted(name, arg)
+		}
+		if err == nil {
+			err = c.run(t, ctx, arg, show)
+		}
 	} else {
 		err = contract.Errorf("invalid-request", "there is no command /%s", name).
 			WithHint("/help lists the commands; a message that begins with / is written with //").

@@ -80,6 +80,21 @@ func TestModelThatIsNoCandidate(t *testing.T) {
 	assert.Contains(t, failed.Message, "m/count is not a candidate of model/chat")
 }
 
+// A command without arguments is not executed with one.
+func TestUnwantedArguments(t *testing.T) {
+	for _, c := range commands() {
+		if c.args != "" {
+			continue
+		}
+		r := &replies{}
+		var got []Event
+		New(r, Settings{}).Do(t.Context(), "/"+c.name+" now", "", func(e Event) { got = append(got, e) })
+		require.Len(t, got, 1, c.name)
+		require.IsType(t, Failed{}, got[0], c.name)
+		assert.Equal(t, "invalid-request", got[0].(Failed).Err.Type, c.name)
+	}
+}
+
 // CNV-021: only a line that was made from a message without an answer names it.
 func TestDraftsOfLines(t *testing.T) {
 	ok := `{:result {:out {:text "hi" :version 1}}}`
