@@ -27,8 +27,9 @@ var builtinTable = []struct {
 	{"req/meta", `[{} {:a 1} {1 2}]`, `[nil [] "a"]`},
 	{"req/any", `[{} {:a 1} {"a" 1}]`, `[nil [] :a]`},
 	{"req/plan", `[{:plan {:nodes []}} {:plan {:nodes [{:op :emit}] :id "p"}} {:plan {:nodes ({})} :bindings {}}]`, `[{} {:plan {:nodes {}}} {:plan {:nodes [1]}} {:plan {:nodes []} :x 1}]`},
-	{"req/conversation", `[{} {:title "Hello"} {:conversation/id "c-01" :text "Hello" :model {:cap/ref :llm/voice} :base-version 7} {:model :model/chat :tail :keep :messages [{:role :user}]}]`,
-		`[{:conversation/id 1} {:tail :drop} {:txet "Hello"} {:model "llm/voice"} {:limit 0}]`},
+	{"req/conversation", `[{} {:title "Hello"} {:conversation/id "c-01" :text "Hello" :model {:cap/ref :llm/voice} :base-version 7} {:model :model/chat :tail :keep :messages [{:role :user}]}
+		{:agent :agent/run :tools [:a/b {:cap/ref :c/d}]}]`,
+		`[{:tools [7]} {:conversation/id 1} {:tail :drop} {:txet "Hello"} {:model "llm/voice"} {:limit 0}]`},
 	{"res/conversation", `[{} {:version 1} {:turns []}]`, `[[] "x" 3]`},
 	{"req/chat", `[{:messages [{:role :user :content "a"}]} {:messages ({:role :system})} {:messages [{:role :assistant :tool/calls [{}]} {:role :tool :tool/id "1"}] :tools [{:tool/id :fs/read :in-schema [:map]}] :tool-choice :fs/read}
 		{:messages [{:role :user :content [{:type :text :text "a"} {:type :image :media-type "image/png" :data "AA=="} {:type :image :url "https://a.example/b.png" :cache? true}] :cache? false}] :reasoning :low}

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"iter"
+	"math"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
@@ -36,15 +37,23 @@ func flag(input edn.Value, key string, otherwise bool) bool {
 	return otherwise
 }
 
-// anyVersion is the base version of a change that applies to every version.
-const anyVersion = -1
+// anyVersion is the base version of a change that applies to every version. noVersion is one that
+// no conversation has.
+const (
+	anyVersion = math.MinInt64
+	noVersion  = -1
+)
 
 // base returns the version that the caller expects, anyVersion if the input names none.
 func base(input edn.Value) int64 {
-	if n, ok := input.Key("base-version").AsInt(); ok {
+	v := input.Key("base-version")
+	if v.IsNil() {
+		return anyVersion
+	}
+	if n, ok := v.AsInt(); ok && n > anyVersion {
 		return n
 	}
-	return anyVersion
+	return noVersion
 }
 
 // tail returns the :tail of an input, turns.Cut by default.

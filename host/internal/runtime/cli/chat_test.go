@@ -51,6 +51,7 @@ effects {
           {:stream ["so " "far"] :hang true}]}
  :mine/spare {:kind :llm :intents #{:model/chat} :in-schema :req/chat :out-schema :res/chat
   :steps [{:template {:text "you said: {{input.messages.0.content}}" :finish :stop}}]}
+ :mine/silent {:kind :llm :intents #{:model/chat} :in-schema :req/chat :out-schema :res/chat :steps [{:hang true}]}
  :agent/assistant {:kind :agent :intents #{:agent/run} :in-schema :req/agent.run :out-schema :res/agent.run
   :steps [{:template {:messages [{:role :assistant :content "the agent heard {{input.messages.0.content}}"}] :agent/stop :done}}]}}}`, "questions.txt", "Hello\n"}
 }

@@ -195,6 +195,29 @@ func TestChatOnTerminal(t *testing.T) {
 	s.stop()
 }
 
+// A canceled answer is reported as canceled when the daemon has ended its run.
+func TestChatConfirmsCancellation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, chatWorld(onDisk)...)
+	s := w.serve()
+	e := w.emulate(60, 20, nil, "chat", "c-01", "--model", "mine/silent")
+	ready := "c-01 · mine/silent · /help"
+	e.shows("new conversation c-01", ready, ">")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	e.types("Hello\r")
+	e.shows("> Hello", "working · Ctrl-C cancels", ">")
+	e.types("\x03")
+	e.shows("> Hello", "canceling", ">")
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGCONT))
+	e.shows("> Hello", "canceled: the conversation is as it was before", ready, "> Hello")
+	of := w.say(t, "get", `{:conversation/id "c-01"}`)
+	assert.Zero(t, of.Key("turns").Len())
+	assert.LessOrEqual(t, of.Key("drafts").Len(), 1)
+	e.types("\x03\x03\x03")
+	assert.Equal(t, 0, e.ends())
+	s.stop()
+}
+
 // CNV-021: no message without an answer is lost by a line that is another text: of a
 // script, in place of one of several, or while the message was being answered.
 func TestChatKeepsUnanswered(t *testing.T) {
@@ -277,7 +300,9 @@ func TestChatKeepsText(t *testing.T) {
 	e.shows(ready, "> →all: x", "  →→cc  x →")
 	e.types("\r")
 	e.shows(">     all: x", "          cc  x", "you said:", "    x:", "[2J    y", ready, ">")
-	e.types("\x03")
+	e.types("\x1b[200~A\x1b[31mB\x1b]0;t\x07C\x1b[201~")
+	e.shows(ready, `> A\x1b[31mB\x1b]0;t\x07C`)
+	e.types("\x03\x03")
 	e.shows("Ctrl-C again, or Ctrl-D, ends", ">")
 	e.types("\x03")
 	assert.Equal(t, 0, e.ends())

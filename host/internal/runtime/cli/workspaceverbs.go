@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/runtime/daemon"
 	"github.com/fermenthq/ferment/host/internal/runtime/setup"
 	"github.com/fermenthq/ferment/sdk/client"
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -121,21 +123,46 @@ type intentThere struct {
 	there *client.Client
 }
 
-// Call implements workspace.Caller.
+// Call implements workspace.Caller. Only the response says how a canceled run ended, so Call waits
+// for it, for at most cancelLimit.
 func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
+	if ctx.Err() != nil {
+		return edn.Nil(), context.Cause(ctx)
+	}
+	open, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	accepted := make(chan string, 1)
+	defer context.AfterFunc(ctx, func() {
+		time.AfterFunc(cancelLimit, func() { giveUp(unconfirmed()) })
+		select {
+		case run := <-accepted:
+			_, _ = t.there.Cancel(open, run, "interrupt", 0)
+		case <-open.Done():
+		}
+	})()
+	accept := func(run string) {
+		select {
+		case accepted <- run:
+		default: // it is known
+		}
+	}
 	if show == nil {
-		response, err := t.there.Act(ctx, request, client.Call{Dir: t.env.Dir})
+		response, err := t.there.Act(open, request, client.Call{Dir: t.env.Dir, Accepted: accept})
 		return response.Body, err
 	}
-	run := ""
-	response, err := t.there.Stream(ctx, request, client.Call{Dir: t.env.Dir}, func(e client.Event) error {
-		run, _ = e.Data.Key("run").AsString()
+	response, err := t.there.Stream(open, request, client.Call{Dir: t.env.Dir}, func(e client.Event) error {
+		if run, ok := e.Data.Key("run").AsString(); ok {
+			accept(run)
+		}
 		return show(e.Data)
 	})
-	if err != nil && run != "" && ctx.Err() != nil {
-		t.cancelThere(ctx, t.there, run)
-	}
 	return response.Body, err
+}
+
+// unconfirmed is the error of a canceled call whose end the daemon does not report.
+func unconfirmed() *contract.Error {
+	return contract.Errorf("runtime/not-ready", "the daemon has not confirmed within %s that the run was canceled", cancelLimit).
+		WithHint("the run may go on: \"ferment runs list\" shows how it ended")
 }
 
 // Close implements workspace.Caller.

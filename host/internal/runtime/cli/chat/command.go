@@ -218,7 +218,7 @@ func (t *Talk) previous(version int64) int64 {
 func (t *Talk) undo(ctx context.Context, _ string, show func(Event)) error {
 	to := t.previous(t.version)
 	if to < 0 {
-		return contract.Errorf("invalid-request", "the conversation has no change to undo")
+		return contract.Errorf("invalid-request", "the conversation has no change to undo").WithHint("/branch lists its turns")
 	}
 	if err := t.restore(ctx, to); err != nil {
 		return err
@@ -295,10 +295,7 @@ func (t *Talk) alternatives(ctx context.Context, s turn) (out alternatives, err 
 // listedTurns is how many turns /branch lists.
 const listedTurns = 10
 
-func (t *Talk) branch(ctx context.Context, arg string, show func(Event)) error {
-	if err := unwanted("branch", arg); err != nil {
-		return err
-	}
+func (t *Talk) branch(ctx context.Context, _ string, show func(Event)) error {
 	path, err := t.path(ctx)
 	if err != nil {
 		return err
@@ -405,8 +402,8 @@ func (t *Talk) choosing(_ context.Context, arg string, show func(Event)) error {
 	case arg == "default":
 		t.Model = ""
 	case len(t.Models) > 0 && !slices.Contains(t.Models, arg):
-		return contract.Errorf("cap/not-found", "%s is not a model of this configuration", arg).
-			WithHint("/model lists them").DidYouMean(contract.Nearest(arg, t.Models))
+		return contract.Errorf("cap/not-found", "%s is not a candidate of %s", arg, modelIntent).
+			WithHint("/model lists the candidates; \"ferment chat --model\" has any capability asked").DidYouMean(contract.Nearest(arg, t.Models))
 	default:
 		t.Model = arg
 	}

@@ -21,8 +21,11 @@ type Terminal struct {
 // ends the talk. The error is that of the start of the talk, of the terminal, or of ctx.
 func Run(ctx context.Context, t *Talk, on Terminal) error {
 	ctx, stop := context.WithCancel(ctx)
+	if in, ok := on.In.(file); ok {
+		on.In = &pastes{file: in}
+	}
 	d := &driver{ctx: ctx, talk: t}
-	d.program = tea.NewProgram(app{driver: d, screen: newScreen(style{on.Color})}, tea.WithContext(ctx), tea.WithoutSignalHandler(),
+	d.program = tea.NewProgram(app{driver: d, screen: newScreen(style{on.Color}).opens()}, tea.WithContext(ctx), tea.WithoutSignalHandler(),
 		tea.WithInput(on.In), tea.WithOutput(on.Out), tea.WithEnvironment(on.Env))
 	_, err := d.program.Run()
 	stop()
@@ -65,8 +68,8 @@ type begun struct{ err error }
 
 // Init implements tea.Model.
 func (a app) Init() tea.Cmd {
-	a.work(func(_ context.Context, show func(Event)) tea.Msg {
-		return begun{a.talk.Begin(a.ctx, show)}
+	a.work(func(ctx context.Context, show func(Event)) tea.Msg {
+		return begun{a.talk.Begin(ctx, show)}
 	})
 	return nil
 }
@@ -90,7 +93,9 @@ func (a app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.busy = false
 	case begun:
 		if m.err != nil {
-			a.failed = m.err
+			if !a.screen.canceled {
+				a.failed = m.err
+			}
 			return a, tea.Quit
 		}
 		msg = ended{}

@@ -49,11 +49,18 @@ type screen struct {
 	earlier []string // ids of the messages without an answer that are older than this chat
 
 	where    Moved
+	opening  bool // the conversation is being opened, so there is no prompt
 	busy     bool
 	canceled bool
 	leaving  bool // the last key was a Ctrl-C on an empty input
 	asking   string
 	text     string // of the answer that is arriving, clean
+}
+
+// opens returns the screen while the conversation is opened: it takes text, and executes none.
+func (s screen) opens() screen {
+	s.opening, s.busy = true, true
+	return s
 }
 
 func newScreen(s style) screen {
@@ -95,7 +102,7 @@ func (s screen) step(msg tea.Msg) (screen, []effect) {
 		s.leaving = false
 		return s.insert(display.Clean(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(m.Content)))
 	case ended:
-		s.busy, s.canceled, s.asking, s.text = false, false, "", ""
+		s.opening, s.busy, s.canceled, s.asking, s.text = false, false, false, "", ""
 		return s.offered()
 	default:
 		return s.event(m)
@@ -122,6 +129,9 @@ func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
 		return s.insert("\n")
 	case "ctrl+c":
 		switch {
+		case s.opening && !s.canceled:
+			s.canceled = true
+			return s, []effect{cancel{}, leave{}}
 		case s.busy && !s.canceled:
 			s.canceled = true
 			return s, []effect{cancel{}}
@@ -138,6 +148,7 @@ func (s screen) key(m tea.KeyPressMsg) (screen, []effect) {
 	case "ctrl+d":
 		if s.input.Value() == "" {
 			if s.busy {
+				s.canceled = true
 				return s, []effect{cancel{}, leave{}}
 			}
 			return s, []effect{leave{}}
@@ -381,6 +392,9 @@ func (s screen) spoken(text string) (out []string) {
 // view returns the lines of the screen and the place of the cursor in them. Of an answer
 // that is arriving it has the end: what is printed above the screen needs some room.
 func (s screen) view() (lines []string, x, y int) {
+	if s.opening {
+		return []string{s.style.mark(dim, ansi.Truncate(s.state(), s.width, "…"))}, 0, 0
+	}
 	in := strings.Split(marked.Replace(s.input.View()), "\n")
 	if room := min(s.height/2, s.height-len(in)-2); s.text != "" && room > 0 {
 		arriving := render(tail(s.text, s.height), s.columns, s.style)
@@ -401,6 +415,8 @@ func (s screen) state() string {
 	switch {
 	case s.canceled:
 		return "canceling"
+	case s.opening:
+		return "opening the conversation · Ctrl-C ends"
 	case s.busy && s.asking != "":
 		return "waiting for " + s.asking + " · Ctrl-C cancels"
 	case s.busy:

@@ -244,6 +244,24 @@ func TestInterrupt(t *testing.T) {
 	assert.Zero(t, plainScreen().keys("x", "<ctrl+d>").closed, "Ctrl-D deletes in a text")
 }
 
+// While the conversation is opened there is no prompt, and no line is executed; what is typed
+// stays. Ctrl-C and Ctrl-D end the program.
+func TestOpening(t *testing.T) {
+	opening := func() *driven { return &driven{screen: newScreen(style{}).opens()} }
+	d := opening().keys("Hello", "<enter>")
+	assert.Empty(t, d.executed)
+	assert.Equal(t, "opening the conversation · Ctrl-C ends", d.shows())
+	d.send(Moved{"c-01", "mine/chat"}, Offer{"first", "d-1"}, ended{})
+	assert.Equal(t, "c-01 · mine/chat · /help · 1 more line to send\n> Hello", d.shows())
+	d.keys("<enter>")
+	assert.Equal(t, []string{"Hello"}, d.executed)
+	assert.Equal(t, []string{""}, d.replaced)
+	for _, end := range []string{"<ctrl+c>", "<ctrl+d>"} {
+		d = opening().keys(end)
+		assert.Equal(t, []int{1, 1}, []int{d.canceled, d.closed}, end)
+	}
+}
+
 // An error is shown with what to do next, and does not replace what is being written.
 func TestFailure(t *testing.T) {
 	d := plainScreen().keys("Hello", "<enter>", "next")

@@ -6,13 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
 // Caller calls an intent and returns the response envelope. show receives the events of the run.
-// Canceling ctx cancels the run; Call returns when the run has ended.
+// Canceling ctx cancels the run; Call returns when the run has ended, or with an error other than
+// canceled if its end is unknown.
 type Caller interface {
 	Call(ctx context.Context, request edn.Value, show func(event edn.Value) error) (edn.Value, error)
 }
@@ -43,8 +45,12 @@ type Talk struct {
 	before map[int64]int64
 	draft  string // id of the message without an answer that the present line is
 	last   hearing
+	open   openRun
 	spent  []spending // one for each answer that was asked for
 }
+
+// openRun is a run that was to answer a line, and whose answer this talk has not received.
+type openRun struct{ id, line string }
 
 // New returns a talk. Begin must be called first.
 func New(caller Caller, s Settings) *Talk {
@@ -139,14 +145,20 @@ func (t *Talk) model() string { return cmp.Or(t.Agent, t.Model, first(t.Models))
 // ctx cancels the line.
 func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	var err error
-	t.draft = draft
+	t.draft, t.last.run = draft, ""
+	before := t.version
 	if name, arg, ok := commandOf(line); !ok {
 		err = t.send(ctx, message(line), edn.MapBuilder{}, show)
 	} else if c := find(name); c != nil {
 		if name != "edit" { // the indent of a text belongs to it
 			arg = strings.TrimSpace(arg)
 		}
-		err = c.run(t, ctx, arg, show)
+		if c.args == "" {
+			err = unwanted(name, arg)
+		}
+		if err == nil {
+			err = c.run(t, ctx, arg, show)
+		}
 	} else {
 		err = contract.Errorf("invalid-request", "there is no command /%s", name).
 			WithHint("/help lists the commands; a message that begins with / is written with //").
@@ -156,11 +168,51 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 		return
 	}
 	failed := contract.AsError(err)
-	if current, ok := failed.Details.Key("current").AsInt(); ok && failed.Type == "conversation/conflict" {
-		t.version = current
-		failed = failed.WithHint("it was changed elsewhere: /branch shows its turns, and the same again applies to them")
+	conflicts := failed.Type == "conversation/conflict"
+	if t.last.run != "" && !conflicts {
+		t.open = openRun{t.last.run, line}
 	}
-	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: ctx.Err() != nil || failed.Type == "canceled"})
+	if conflicts || failed.Type == "canceled" {
+		if answer, of, found := t.committed(ctx); found {
+			show(answer)
+			if of == line {
+				return
+			}
+			t.draft = ""
+		}
+	}
+	if current, ok := failed.Details.Key("current").AsInt(); ok && conflicts {
+		t.version = current
+		failed = failed.WithHint("it was changed meanwhile: /branch shows its turns, and the same again applies to them")
+	}
+	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: failed.Type == "canceled" && t.version == before})
+}
+
+// confirmLimit bounds the check of what a canceled run has committed.
+const confirmLimit = 5 * time.Second
+
+// committed returns the answer that the open run has added to the conversation, and the line that
+// it answers. A run can commit its answer while it is canceled, or after its daemon was restarted.
+func (t *Talk) committed(ctx context.Context) (answer Answer, line string, found bool) {
+	if t.open.id == "" {
+		return Answer{}, "", false
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), confirmLimit)
+	defer done()
+	of, err := t.get(ctx, shownTurns)
+	if err != nil {
+		return Answer{}, "", false
+	}
+	for m := range of.Key("messages").Elems() {
+		if text(m.Key("attribution"), "run") == t.open.id && word(m, "role") == "assistant" {
+			answer, found = Answer{Text: content(m), By: author(m), Value: of}, true
+		}
+	}
+	if found {
+		t.version, _ = of.Key("version").AsInt()
+		line, t.open = t.open.line, openRun{}
+	}
+	return answer, line, found
 }
 
 func slash(name string) string {
@@ -207,7 +259,10 @@ func (t *Talk) answered(ctx context.Context, intent string, in edn.MapBuilder, s
 	return nil
 }
 
-const agentIntent = "agent/run"
+const (
+	agentIntent = "agent/run"
+	modelIntent = "model/chat"
+)
 
 // change calls an intent that makes a version of the conversation from the one that
 // this talk has seen.
@@ -252,6 +307,7 @@ func (t *Talk) ask(ctx context.Context, intent string, in edn.MapBuilder, show f
 // hearing is what the events of a run say about its answer.
 type hearing struct {
 	show  func(Event)
+	run   string
 	draft string
 	gates []gate
 	usage usage
@@ -270,6 +326,7 @@ func (h *hearing) hear(e edn.Value) error {
 	if h.show == nil {
 		return errors.New("no answer is expected")
 	}
+	h.run = cmp.Or(text(e, "run"), h.run)
 	outer := e.Key("path").Len() <= 1
 	switch name, _ := e.Key("event").AsKeyword(); name {
 	case "provisional", "chunk":
@@ -277,8 +334,8 @@ func (h *hearing) hear(e edn.Value) error {
 			h.show(Piece{text(e, "text")})
 		}
 	case "retract":
-		if outer {
-			h.show(Retracted{word(e, "reason")})
+		if reason := word(e, "reason"); outer && reason != "canceled" { // then Failed follows
+			h.show(Retracted{reason})
 		}
 	case "attempt":
 		if !outer && word(e, "state") == "started" {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -60,6 +61,38 @@ func TestCostOfRefusedAnswers(t *testing.T) {
 		"last answer  1 tokens in, 2 out, 0.25 USD\n1 answer     1 tokens in, 2 out, 0.25 USD",
 		"last message, without an answer  3 tokens in, 4 out, 0.5 USD\n1 answer, 1 without one          4 tokens in, 6 out, 0.75 USD",
 	}, notes)
+}
+
+// A capability that is not a candidate is not called unknown: --model and an earlier choice may
+// name it.
+func TestModelThatIsNoCandidate(t *testing.T) {
+	talk := New(&replies{}, Settings{Model: "m/count", Models: []string{"m/echo"}})
+	var failed *contract.Error
+	for _, line := range []string{"/model m/echo", "/model m/count"} {
+		talk.Do(t.Context(), line, "", func(e Event) {
+			if f, ok := e.(Failed); ok {
+				failed = f.Err
+			}
+		})
+	}
+	require.NotNil(t, failed)
+	assert.Equal(t, "m/echo", talk.Model)
+	assert.Contains(t, failed.Message, "m/count is not a candidate of model/chat")
+}
+
+// A command without arguments is not executed with one.
+func TestUnwantedArguments(t *testing.T) {
+	for _, c := range commands() {
+		if c.args != "" {
+			continue
+		}
+		r := &replies{}
+		var got []Event
+		New(r, Settings{}).Do(t.Context(), "/"+c.name+" now", "", func(e Event) { got = append(got, e) })
+		require.Len(t, got, 1, c.name)
+		require.IsType(t, Failed{}, got[0], c.name)
+		assert.Equal(t, "invalid-request", got[0].(Failed).Err.Type, c.name)
+	}
 }
 
 // CNV-021: only a line that was made from a message without an answer names it.
@@ -124,5 +157,80 @@ func TestReadsInParts(t *testing.T) {
 	assert.NotEmpty(t, r.got)
 	for _, in := range r.got {
 		assert.True(t, in.HasKey("window") || in.HasKey("limit") || in.HasKey("turn/id") || in.Key("messages?").Equal(edn.Bool(false)), "%s", in)
+	}
+}
+
+// outcomes answers each send with the next outcome, after an event of its run. The conversation
+// has the answer of the run kept.
+type outcomes struct {
+	next []outcome
+	kept string
+	sent []edn.Value
+}
+
+type outcome struct {
+	run, response string
+	err           error
+}
+
+func (o *outcomes) Call(_ context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
+	if intent, _ := request.Key("task").Key("intent").AsKeyword(); intent != "conversation/send" {
+		return edn.MustRead(`{:result {:out {:version 3 :messages [{:role :user :content "one"}
+			{:role :assistant :content "hi" :attribution {:run "` + o.kept + `"}}]}}}`), nil
+	}
+	o.sent = append(o.sent, request.Key("input"))
+	now := o.next[0]
+	o.next = o.next[1:]
+	if err := show(edn.MustRead(`{:event :accepted :run "` + now.run + `"}`)); err != nil || now.err != nil {
+		return edn.Nil(), cmp.Or(now.err, err)
+	}
+	return edn.MustRead(now.response), nil
+}
+
+// An answer that was committed while its run was canceled, or after the connection was lost, is
+// shown; its message is not offered and not sent twice.
+func TestAnswersOfOpenRuns(t *testing.T) {
+	const (
+		canceled = `{:error {:type :canceled :message "interrupt"}}`
+		conflict = `{:error {:type :conversation/conflict :message "no" :details {:base 0 :current 3}}}`
+		ok       = `{:result {:out {:text "fine" :version 4}}}`
+	)
+	lost := contract.Errorf("runtime/crashed", "the daemon sent no response")
+	for name, c := range map[string]struct {
+		kept  string
+		next  []outcome
+		lines []string
+		want  []string
+	}{
+		"canceled in time":   {"r-0", []outcome{{"r-1", canceled, nil}}, []string{"one"}, []string{"canceled one"}},
+		"canceled too late":  {"r-1", []outcome{{"r-1", canceled, nil}, {"r-2", ok, nil}}, []string{"one", "two"}, []string{"hi", "fine"}},
+		"resumed":            {"r-1", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"one", "one"}, []string{"failed one", "hi"}},
+		"resumed, then else": {"r-1", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"one", "two"}, []string{"failed one", "hi", "failed two"}},
+		"changed by another": {"r-9", []outcome{{"r-1", "", lost}, {"r-2", conflict, nil}}, []string{"one", "one"}, []string{"failed one", "failed one"}},
+		"not confirmed":      {"r-0", []outcome{{"r-1", "", lost}, {"r-2", ok, nil}}, []string{"one", "one"}, []string{"failed one", "fine"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &outcomes{next: c.next, kept: c.kept}
+			talk := New(o, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+			var got []string
+			for _, line := range c.lines {
+				talk.Do(t.Context(), line, "", func(e Event) {
+					switch e := e.(type) {
+					case Answer:
+						got = append(got, e.Text)
+					case Failed:
+						how := "failed "
+						if e.Canceled {
+							how = "canceled "
+						}
+						got = append(got, how+e.Again.Line)
+					}
+				})
+			}
+			assert.Equal(t, c.want, got)
+			if name == "canceled too late" {
+				assert.Equal(t, edn.Int(3), o.sent[1].Key("base-version"))
+			}
+		})
 	}
 }
