@@ -116,7 +116,7 @@ func (r *request) named(ctx context.Context, name string) (seq uint64, err error
 			}
 		}
 		return contract.Errorf("seq/unknown", "the workspace has no snapshot of this name").WithOp("snapshot", name).
-			WithHint("the intent workspace/snapshot lists the snapshots")
+			WithHint("`ferment workspace snapshot list` lists the snapshots")
 	})
 	return seq, err
 }

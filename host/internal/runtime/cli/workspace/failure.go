@@ -90,7 +90,7 @@ func (in *invocation) next(e *contract.Error) string {
 	if own == "" && e.Hint != row.Hint {
 		own = e.Hint
 	}
-	hint := cmp.Or(own, in.step(e), e.Hint)
+	hint := cmp.Or(in.meantFile(e), own, in.step(e), e.Hint)
 	if strings.Contains(hint, "the details name") { // people are not shown the details, but the message
 		hint = ""
 	}
@@ -153,9 +153,9 @@ var steps = map[string]string{
 	"import/conflict":           "ferment workspace import FILE --on-conflict keep-local",
 }
 
-// step returns what helps after an error, empty if the node in it is not known.
-func (in *invocation) step(e *contract.Error) string {
-	step := steps[e.Type]
+// meantFile returns the hint for the name of a file that was read as an id or as a snapshot,
+// empty if there is no such file.
+func (in *invocation) meantFile(e *contract.Error) string {
 	if e.Type == "node/not-found" && in.takesNode() && len(in.arguments) > 0 { // it was read as an id
 		if file := in.arguments[0]; isID(file) && in.existing(file) {
 			return fmt.Sprintf("write %s for the file", quoted("./"+file))
@@ -168,6 +168,12 @@ func (in *invocation) step(e *contract.Error) string {
 			}
 		}
 	}
+	return ""
+}
+
+// step returns what helps after an error, empty if the node in it is not known.
+func (in *invocation) step(e *contract.Error) string {
+	step := steps[e.Type]
 	if strings.Contains(step, " NODE") {
 		node := in.failedNode(e)
 		if node == "" {
