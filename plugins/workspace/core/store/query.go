@@ -91,6 +91,8 @@ func isOpen(err error) bool {
 type conn struct {
 	*sql.Conn
 	queries statements
+	// unknown means that it was opened by path and can be of another index.
+	unknown bool
 }
 
 var _ querier = (*conn)(nil)
@@ -170,7 +172,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 		return c, nil
 	}
 	plain, err := p.db.Conn(ctx)
-	return &conn{Conn: plain}, err
+	return &conn{Conn: plain, unknown: true}, err
 }
 
 func (p *pool) kept() (c *conn) {
@@ -185,7 +187,7 @@ func (p *pool) kept() (c *conn) {
 func (p *pool) keep(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) >= maxIdle {
+	if c.unknown || len(p.idle) >= maxIdle {
 		return false
 	}
 	p.idle = append(p.idle, c)

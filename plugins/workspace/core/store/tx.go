@@ -62,8 +62,7 @@ func (tx *Tx) addAs(r log.Record, apply func(*index, log.Place) error) error {
 func (tx *Tx) PutTree(t *tree.Tree) (*tree.Changes, error) {
 	if t.Scheme != tx.store.Scheme {
 		return nil, contract.Errorf("workspace/exists", "put the tree: the store has the scheme %s, the tree %s",
-			tx.store.Scheme,
-			t.Scheme)
+			tx.store.Scheme, t.Scheme)
 	}
 	older, err := tx.Tree()
 	if err != nil {

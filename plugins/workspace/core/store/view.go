@@ -44,9 +44,10 @@ func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) erro
 	if err := tx.QueryRowContext(ctx, "SELECT value FROM meta WHERE key = 'seq'").Scan(&end); err != nil {
 		return asStoreError("read", err)
 	}
-	if !s.lockInPlace() { // the snapshot can be of another index that is at the path now
+	if tx.unknown && !s.lockInPlace() { // the snapshot can be of another index that is at the path now
 		return errReplaced(s.dir)
 	}
+	tx.unknown = false
 	switch {
 	case asOf == Latest:
 		asOf = end
