@@ -302,10 +302,11 @@ func (b *Breaker) Ejected(now time.Time) bool {
 }
 
 // Reset closes the breaker and clears its history, after a change of the
-// configuration or by order of an operator.
+// configuration or by order of an operator. Calls that are running no longer count.
 func (b *Breaker) Reset(now time.Time) {
 	b.openings, b.ejects = 0, 0
 	b.setState(Closed, now)
+	b.epoch++
 }
 
 // Readmit starts the ramp of an open breaker, because an operator has fixed the
@@ -324,8 +325,9 @@ func (b *Breaker) Admits(now time.Time) bool {
 }
 
 // Replaced adapts the breaker to another edition of the plugin: a tripped breaker
-// closes, an ejected one starts its ramp, and a closed one drops the outcomes of
-// the old edition. In other states it does nothing.
+// closes, an ejected one starts its ramp, and one that admits calls drops what it has
+// from the old edition: outcomes, the probe, successes of the stage, and calls that are
+// running. A pause after failures goes on.
 func (b *Breaker) Replaced(now time.Time) {
 	b.advance(now)
 	switch {
@@ -333,8 +335,9 @@ func (b *Breaker) Replaced(now time.Time) {
 		b.Reset(now)
 	case b.ejected:
 		b.startRamp(now)
-	case b.state == Closed: // outcomes are kept in this state only
+	case b.state != Open:
 		b.clear()
+		b.probing, b.successes = false, 0
 		b.epoch++
 	}
 }

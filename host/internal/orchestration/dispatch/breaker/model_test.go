@@ -254,6 +254,62 @@ func TestReplacedByState(t *testing.T) {
 	assert.Equal(t, breaker.Open, c.LastState(), "a pause goes on: it says that calls fail, not why")
 }
 
+// BRK-004: calls of the old edition count neither for the new one nor after a
+// reset, whatever the state was.
+func TestCallsOfTheOldEdition(t *testing.T) {
+	halfOpen := func(t *testing.T) *clocked {
+		c := opened(t)
+		c.pass(time.Second)
+		require.Equal(t, breaker.HalfOpen, c.state())
+		return c
+	}
+	for name, in := range map[string]struct {
+		state func(*testing.T) *clocked
+		end   breaker.Outcome
+	}{
+		"probe fails": {halfOpen, breaker.Failure}, "probe succeeds": {halfOpen, breaker.Success},
+		"call of the ramp fails": {ramping, breaker.Failure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := in.state(t)
+			permit, ok := c.Breaker.Acquire(c.now)
+			require.True(t, ok)
+			state := c.state()
+			c.Replaced(c.now)
+			assert.True(t, c.Breaker.Admits(c.now), "the new edition is tried at once")
+			c.Report(c.now, permit, in.end, 0, 0)
+			assert.Equal(t, state, c.LastState())
+		})
+	}
+
+	c := ramping(t)
+	succeed := func() {
+		permit, ok := c.Breaker.Acquire(c.now)
+		require.True(t, ok)
+		c.Report(c.now, permit, breaker.Success, 0, 0)
+	}
+	for range breaker.StageSuccesses - 1 {
+		succeed()
+	}
+	c.Replaced(c.now)
+	succeed()
+	admitted := 0
+	for range 10 {
+		if c.Allow(c.now) {
+			admitted++
+		}
+	}
+	assert.Equal(t, 1, admitted, "still in the stage of 10 %")
+
+	c = ramping(t)
+	permit, ok := c.Breaker.Acquire(c.now)
+	require.True(t, ok)
+	c.Reset(c.now)
+	c.Report(c.now, permit, breaker.Failure, 0, 0)
+	c.fail(4)
+	assert.Equal(t, breaker.Closed, c.LastState(), "four failures since the reset")
+}
+
 // BRK-005: n counts consecutive openings. It restarts only after five minutes
 // in state Closed; time in other states does not count.
 func TestOpeningsInARow(t *testing.T) {
