@@ -327,8 +327,8 @@ func TestProbeOfAFormerEdition(t *testing.T) {
 		}
 		time.Sleep(1200 * time.Millisecond)
 		k.Func("t/a", func(context.Context, dispatch.Call) dispatchtest.Step {
-			k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
 			assert.Equal(t, "b ", one().events()[0], "a probe is under way")
+			k.SetState("t/a", dispatch.CapState{Ready: true, Edition: 2})
 			return fails("provider/auth-failed")
 		})
 		require.Equal(t, "a ", one().events()[0], "the probe")
