@@ -130,7 +130,8 @@ func turnOf(path []turn, arg, role string) (at int, rest string, err error) {
 			return i, arg, nil
 		}
 	}
-	return 0, "", contract.Errorf("conversation/turn-not-in-path", "the conversation has no turn of the %s yet", role)
+	return 0, "", contract.Errorf("conversation/turn-not-in-path", "the conversation has no turn of the %s yet", role).
+		WithHint("send a message first")
 }
 
 // named reads the path and finds the turn that an argument names.

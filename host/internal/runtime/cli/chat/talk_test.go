@@ -160,6 +160,20 @@ func TestReadsInParts(t *testing.T) {
 	}
 }
 
+// A command about a turn that does not exist yet says what comes first.
+func TestCommandsWithoutTurns(t *testing.T) {
+	talk := New(&replies{turns: `[]`}, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+	for _, line := range []string{"/regenerate", "/edit", "/edit x", "/select"} {
+		var hint string
+		talk.Do(t.Context(), line, "", func(e Event) {
+			if f, failed := e.(Failed); failed {
+				hint = contract.AsError(f.Err).Hint
+			}
+		})
+		assert.Equal(t, "send a message first", hint, line)
+	}
+}
+
 // outcomes answers each send with the next outcome, after an event of its run. The conversation
 // has the answer of the run kept.
 type outcomes struct {
