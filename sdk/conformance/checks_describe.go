@@ -183,9 +183,9 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-// configureOnce tries the configuration of the run once more, and an empty one, between calls
-// that do not change the outcome of one another. How calls end that do not end as they must
-// is the subject of other checks.
+// configureOnce calls Configure again, with the configuration of the run and with an empty
+// one, between calls that do not change the outcome of one another. Calls that fail before
+// are left to other checks.
 func configureOnce(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := b.questions(d)
 	if pure := slices.DeleteFunc(slices.Clone(questions), func(q question) bool { return !independent(q) }); len(pure) > 0 {

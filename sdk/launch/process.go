@@ -232,7 +232,7 @@ func (p *Process) PID() int { return p.pid }
 // Done is closed when the process has ended and Exit is set.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Settled is closed after Done, when the rest of the session and all
+// Settled is closed after Done, when the other members of the session and all
 // descendants with the mark of the process have been killed too.
 func (p *Process) Settled() <-chan struct{} { return p.settled }
 
@@ -302,9 +302,10 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Kill kills the process and everything in its session. It returns when the
-// signals are sent; Done and Settled report the end. It returns nil if the
-// process has ended.
+// Kill sends SIGKILL to the process group and does not wait; Done reports the
+// exit. The other members of the session and the descendants with the mark are
+// killed after the exit; Settled reports that. Kill returns nil if the process
+// has ended.
 func (p *Process) Kill() error {
 	p.mu.Lock()
 	p.killed = p.killed || !p.reaped
