@@ -21,7 +21,7 @@ const (
 	growthWarmUp  = 200
 	growthCalls   = 1000
 	growthWorkers = 8
-	growthPatient = 8 * time.Second // for the real calls of a block; the rest are refused calls
+	growthPatient = 8 * time.Second // for the real calls of a block; the other calls are refused
 
 	moreDescriptors = 24
 	moreThreads     = 24
@@ -292,9 +292,9 @@ func (b *bench) growthPatience(n int) time.Duration {
 	return b.opts.spend(growthPatient) * time.Duration(n) / (growthCalls + growthWarmUp)
 }
 
-// load makes n calls, several at a time. When real calls take longer than
-// patience, the rest are calls that the plugin refuses. It returns the number
-// of real ones.
+// load makes n calls, several at a time. If the real calls take longer than
+// patience, the remaining calls name a capability that the plugin does not have. It
+// returns the number of real calls.
 func (b *bench) load(ctx context.Context, in Instance, questions []question, n int, patience time.Duration) (int, error) {
 	patient := time.Now().Add(patience)
 	refused := question{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}

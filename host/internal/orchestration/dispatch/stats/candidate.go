@@ -138,7 +138,7 @@ func (cs *Candidate) Return(now time.Time, p breaker.Permit) {
 	}
 }
 
-// report records how a call ended; see breaker.Breaker.Report.
+// report records the outcome of a call; see breaker.Breaker.Report.
 func (cs *Candidate) report(now time.Time, p breaker.Permit, o breaker.Outcome, floor time.Duration, u float64) {
 	cs.mu.Lock()
 	defer cs.unlock(now)
