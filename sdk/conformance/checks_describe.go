@@ -328,7 +328,7 @@ func healthChanges(ctx context.Context, b *bench, in Instance, _ contract.Descri
 	return nil
 }
 
-// healthWatch is how long the health of a plugin is watched.
+// healthWatch is the time for which the health of a plugin is watched.
 const healthWatch = 3 * time.Second
 
 // explained fails if a state that needs a reason has none.

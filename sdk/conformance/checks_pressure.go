@@ -118,8 +118,8 @@ func refusedGrowth(ctx context.Context, b *bench, in Instance, d contract.Descri
 	return b.leaks(ctx, in, leak{calls: refusedCalls, perCall: leakPerCall, what: "refused calls", block: block})
 }
 
-// healthGrowth probes the health as often as a host does in an hour, several probes at a time, and on if the memory
-// grows.
+// healthGrowth probes the health, several probes at a time, until the memory stops
+// growing. A block has as many probes as a host makes in an hour.
 func healthGrowth(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	block := func() (bool, error) {
 		var next atomic.Int64

@@ -103,7 +103,7 @@ func (b *bench) callLimit(c contract.Capability) time.Duration {
 	return b.call
 }
 
-// remember adds what a failed check observed to what later ones know.
+// remember adds the observations of a failed check to those that later checks use.
 func (h *hanging) remember(of *hanging, check string) {
 	of.mu.Lock()
 	defer of.mu.Unlock()

@@ -36,8 +36,8 @@ type Command struct {
 	// Reaper kills the family of the process if this process dies first; nil
 	// for no reaper.
 	Reaper *Reaper
-	// OutputGrace is how long the output pipes stay open after the exit while
-	// another process still holds their write ends. Zero means
+	// OutputGrace is the time for which the output pipes stay open after the exit
+	// while another process still holds their write ends. Zero means
 	// DefaultOutputGrace.
 	OutputGrace time.Duration
 }
@@ -236,7 +236,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // descendants with the mark of the process have been killed too.
 func (p *Process) Settled() <-chan struct{} { return p.settled }
 
-// Exit is how the process ended; the zero value until Done is closed.
+// Exit returns the exit of the process; the zero value until Done is closed.
 func (p *Process) Exit() Exit {
 	select {
 	case <-p.done:

@@ -268,8 +268,8 @@ func (r *Runner) Report() Report {
 	return rep
 }
 
-// diagnoseWait is how long Diagnose waits for the exit of a process that closed
-// its output.
+// diagnoseWait is the time for which Diagnose waits for the exit of a process that
+// closed its output.
 const diagnoseWait = 100 * time.Millisecond
 
 // Diagnose implements runner.Runner.

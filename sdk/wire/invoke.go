@@ -41,8 +41,8 @@ type Event struct {
 	Value edn.Value
 }
 
-// finishGrace is how long a peer may leave a stream open after its answer. An
-// interpreter on a busy machine takes more than a second.
+// finishGrace is the time for which a peer may leave a stream open after its
+// answer. An interpreter on a busy machine takes more than a second.
 const finishGrace = 5 * time.Second
 
 type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest,
