@@ -23,7 +23,8 @@ type agentStream struct {
 
 const paragraph = "\n\n"
 
-// show takes the next delta and reports whether the agent may go on.
+// show sends the next delta to the host and reports whether the agent can continue.
+// If it cannot, s.err is set.
 func (s *agentStream) show(d conversation.Delta) bool {
 	switch d.Kind {
 	case conversation.DeltaText:
@@ -40,7 +41,7 @@ func (s *agentStream) show(d conversation.Delta) bool {
 	return s.err == nil
 }
 
-// apart returns a text with what separates it from the texts before it.
+// apart returns text, with an empty line before it if earlier messages had text.
 func (s *agentStream) apart(text string) string {
 	if text != "" && s.said.Len() > 0 {
 		return paragraph + text
@@ -75,8 +76,9 @@ func (s *agentStream) retract(reason string) error {
 	return s.out.Text(s.said.String()) // a retraction withdraws all text of the call
 }
 
-// message completes a message: what it says besides the sent pieces is sent, and
-// pieces that it does not begin with are withdrawn.
+// message completes the message that is being written: it sends the text that the
+// sent pieces did not contain, and m itself. Pieces that are not a prefix of the
+// text are retracted first.
 func (s *agentStream) message(m conversation.Message) error {
 	by := m.Attribution()
 	if by.Agent == "" {

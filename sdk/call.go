@@ -91,8 +91,9 @@ func Root(ctx context.Context) string {
 	return s.setup.given.Root
 }
 
-// Lifetime returns a context that is canceled when the plugin ends, not when
-// the call or hook of ctx ends, for background work. It carries no call.
+// Lifetime returns a context for background work: it is canceled when the plugin
+// ends, not when the call or hook of ctx ends. It carries no call. If ctx does not
+// come from a plugin, Lifetime returns ctx.
 func Lifetime(ctx context.Context) context.Context {
 	s := scopeOf(ctx)
 	if s.plugin == nil {
@@ -103,8 +104,8 @@ func Lifetime(ctx context.Context) context.Context {
 
 // Draining returns a channel that is closed when the host begins to drain the plugin. The
 // host then waits for the calls in flight. A call that does not end by itself, such as a
-// stream of events, should end with runtime/not-ready: its caller goes on in the process
-// that takes the place of this one.
+// stream of events, should return :runtime/not-ready: its caller continues in the process
+// that replaces this one. If ctx does not come from a plugin, the channel is nil.
 func Draining(ctx context.Context) <-chan struct{} {
 	s := scopeOf(ctx)
 	if s.plugin == nil {

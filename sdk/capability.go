@@ -110,8 +110,8 @@ func Produces(types ...string) Option {
 // characters.
 func Description(text string) Option { return func(c *Capability) { c.meta.Description = text } }
 
-// Metadata changes any other field of the metadata; change is called once, at
-// once.
+// Metadata lets change set the fields of the metadata that have no Option of their
+// own. change is called once, while the capability is created.
 func Metadata(change func(*contract.Capability)) Option {
 	return func(c *Capability) { change(&c.meta) }
 }

@@ -31,10 +31,11 @@ type Config[T any] struct {
 
 	// Schema is the advertised schema, a closed :map with the entry properties
 	// of plugin configurations. If nil, it is derived from T: the tags doc,
-	// unit (ms, bytes, decimal, path, or capability for the id of one or a list of
-	// these: the host checks them, and permits the plugin to request them), secret,
-	// min, max, enum (separated by commas) and deprecated set the properties of an
-	// entry; a struct field becomes a block, a map of structs a labelled block.
+	// unit, secret, min, max, enum (separated by commas) and deprecated set the
+	// properties of an entry; a struct field becomes a block, a map of structs a
+	// labelled block. A unit is ms, bytes, decimal, path or capability. The last
+	// marks an id or a list of ids of capabilities: the host checks that they
+	// exist and permits the plugin to request them.
 	Schema edn.Value
 
 	// Check reports problems that the schema cannot express. Use [Problem] to

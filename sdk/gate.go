@@ -106,8 +106,8 @@ func (g *gate) wait(ctx context.Context) bool {
 	}
 }
 
-// drain waits for the calls in flight until ctx ends, then cancels the rest and
-// returns their number.
+// drain waits for the calls in flight until ctx ends, then cancels those that still
+// run and returns their number.
 func (g *gate) drain(ctx context.Context) int {
 	if g.wait(ctx) {
 		return 0

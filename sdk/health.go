@@ -30,7 +30,7 @@ func Ready() Status { return Status{State: wire.HealthReady} }
 // NotReady returns the status of a plugin that must not be called at present;
 // reason is one sentence. The host does not restart the plugin for it. If
 // reason begins with an error type, such as ":provider/not-configured: no key
-// is set", the host reports the rest of it to callers as an error of that type.
+// is set", the host reports the text after it to callers as an error of that type.
 // The type must be in the catalogue of package contract.
 func NotReady(reason string) Status {
 	return Status{State: wire.HealthNotReady, Reason: reason}

@@ -55,7 +55,7 @@ type Answer struct {
 	Response edn.Value
 }
 
-// Out returns the output of the answer.
+// Out returns the output of the answer, nil if the answer has none.
 func (a Answer) Out() edn.Value { return a.Response.Key("result").Key("out") }
 
 // Decode decodes the output of the answer into dst, a pointer to a struct or a
@@ -64,7 +64,8 @@ func (a Answer) Decode(dst any) error { return edn.Decode(a.Out(), dst) }
 
 // Invoke sends a request within the trace, budget, deadline and effects of the
 // call of ctx, and waits for the answer. The error is a *[contract.Error], unless
-// the request cannot be encoded; without a host it is :runtime/not-ready.
+// the request cannot be encoded; without a host it is :runtime/not-ready. If the
+// response envelope contains an error, Invoke returns the envelope with it.
 func (h *Host) Invoke(ctx context.Context, ask Ask) (Answer, error) {
 	if err := h.reachable("host call"); err != nil {
 		return Answer{}, err

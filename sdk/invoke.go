@@ -99,8 +99,8 @@ func (c *served) serves(intent string) bool {
 	return false
 }
 
-// failureOf gives the error of a function a type. If the context of the call
-// has ended, the result is the cause of that end.
+// failureOf returns the error of a function with an error type. If the context of
+// the call has ended for a typed cause, that cause replaces an untyped error.
 func failureOf(ctx context.Context, capID string, err error) error {
 	if ctx.Err() != nil && !isTyped(err) {
 		if cause := context.Cause(ctx); isTyped(cause) {

@@ -7,15 +7,15 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxDepth is how many agents can wait for an agent.
+// maxDepth is the largest number of agents above a sub-agent.
 const maxDepth = 3
 
 // taskSchema is the schema of the arguments with which a model calls an agent.
 const taskSchema = `[:map {:closed true}
  [:task {:description "what the agent should do, with all that it needs to know"} [:string {:min 1}]]]`
 
-// depthOf returns how many agents wait for the one with an input. The host states it
-// under :agent/parent, with the place in the conversation of the agent that calls.
+// depthOf returns the number of agents above the one that receives in: the :depth
+// that the host sets under :agent/parent, 0 without :agent/parent.
 func depthOf(in edn.Value) (int, error) {
 	parent := in.Key("agent/parent")
 	if parent.IsNil() {
@@ -30,8 +30,8 @@ func depthOf(in edn.Value) (int, error) {
 	return int(depth), nil
 }
 
-// delegate calls an agent as a tool, with the model of the run. The host spawns the
-// conversation of the agent, and its result is the :text of the answer.
+// delegate calls an agent as a tool, with the model of the run. The host creates the
+// conversation of the sub-agent. The result is the :text of its answer, or noResult.
 func (r *AgentRun) delegate(ctx context.Context, name string, c Callable, args string) (string, error) {
 	input, err := readArgs(name, args)
 	if err != nil {

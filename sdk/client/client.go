@@ -18,7 +18,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Client calls one daemon.
+// Client calls one daemon. It is safe for concurrent use.
 type Client struct {
 	http  http.Client
 	base  string // URL without a slash at its end
@@ -131,9 +131,9 @@ type request struct {
 	header       http.Header
 }
 
-// open sends a request and returns the response with an unread body. A request that an
-// admin socket refuses, because the daemon was restarted and has a new token, is sent once
-// more with that: it was not executed.
+// open sends a request and returns the response with an unread body. If an admin socket
+// rejects the token, because the daemon was restarted, open sends the request once more
+// with the new token: the first one was not executed.
 func (c *Client) open(ctx context.Context, q request) (*http.Response, error) {
 	if c.admin == nil {
 		return c.openWith(ctx, q, c.token)
@@ -246,7 +246,7 @@ func (c *Client) send(ctx context.Context, q request) (edn.Value, *http.Response
 	return v, resp, err
 }
 
-// ask is send for a request that either is done or has an error.
+// ask is send, and returns the error of a response that has one.
 func (c *Client) ask(ctx context.Context, q request) (edn.Value, error) {
 	v, resp, err := c.send(ctx, q)
 	if err != nil {

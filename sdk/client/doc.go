@@ -3,15 +3,15 @@
 //
 // # Connecting
 //
-// [New] returns the client of a daemon at a URL, with a token of a user. [Dial] returns
-// that of the daemon of a data directory on this machine, over its admin socket, whose
-// caller is an operator.
+// [New] returns the client of a daemon at a URL, with the token of a user. [Dial] returns
+// the client of a daemon on this machine, connected to the admin socket in the data
+// directory of the daemon, where each caller is an operator.
 //
 // # Values
 //
-// Requests and answers are EDN values, which lose nothing: keywords, sets, decimals and
-// instants stay what they are. Structs such as [Run] and [Job] hold the fields that
-// programs select by; their field Value has the whole answer.
+// Requests and answers are EDN values, so keywords, sets, decimals and instants keep their
+// types. Structs such as [Run] and [Job] have the fields that most programs need; their
+// field Value has the whole answer.
 //
 // # Errors
 //
@@ -23,8 +23,9 @@
 //
 // # Concurrency
 //
-// A Client is safe for concurrent use and reuses connections. Nothing is sent twice
-// unless the caller does it, except that [Client.Watch] connects again to go on after the
-// last event that it has shown, and that a request that a restarted daemon refuses at its
-// admin socket is sent again with the new token.
+// A Client is safe for concurrent use. The client of [New] reuses connections; that of
+// [Dial] opens one for each request. A client sends no request twice, with two exceptions:
+// [Client.Watch] connects again and continues after the last event that it has shown, and
+// a request that an admin socket rejects after a restart of the daemon is sent again with
+// the new token.
 package client

@@ -27,7 +27,7 @@ type Event struct {
 	Data edn.Value
 }
 
-// The last events of a run. A suspended one waits for a decision, and may go on.
+// The last events of a run. A suspended run waits for a decision and may continue.
 const (
 	finished  = "finished"
 	suspended = "suspended"

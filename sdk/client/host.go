@@ -19,7 +19,8 @@ func (c *Client) Health(ctx context.Context) (edn.Value, error) { return c.state
 // an error: its value has :ok? false and the reasons under :failed.
 func (c *Client) Ready(ctx context.Context) (edn.Value, error) { return c.state(ctx, "/ready") }
 
-// state returns an answer that is the same value with both of its statuses.
+// state requests a health route, whose answer is a value with :ok? for both of its
+// statuses. A response without :ok? is an error.
 func (c *Client) state(ctx context.Context, path string) (edn.Value, error) {
 	v, resp, err := c.send(ctx, request{method: http.MethodGet, path: path})
 	if err == nil && !v.HasKey("ok?") {
@@ -57,9 +58,9 @@ func (c *Client) Stats(ctx context.Context, f Filter) (edn.Value, error) {
 // TrailFilter selects rows of the audit trail.
 type TrailFilter struct {
 	After string        // cursor; empty: from the oldest row on
-	Until time.Time     // rows from then on are left out; zero: none is
+	Until time.Time     // only rows before it; zero: no limit
 	Limit int           // of rows, up to 10,000; 0: 1,000
-	Wait  time.Duration // for a row, up to a minute
+	Wait  time.Duration // the time to wait if there is no row, up to a minute
 }
 
 // Audit returns one page of the audit trail, oldest row first, and the cursor to pass as

@@ -75,7 +75,7 @@ type Filter struct {
 	Since, Until            time.Time // accepted at Since or later, and before Until
 	Key                     string    // idempotency key of Principal, else of the caller
 	Limit                   int       // of a page, up to 200; 0: 20
-	Cursor                  string    // Page.Next of the page before
+	Cursor                  string    // Page.Next of the previous page
 }
 
 // Page is one page of a list of runs, the latest first.
@@ -118,7 +118,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// path returns the path of a run and of what is below it.
+// path returns the path of a run, or of a resource below it.
 func path(run string, below ...string) string {
 	all := "/v1/runs/" + url.PathEscape(run)
 	for _, part := range below {
@@ -248,7 +248,9 @@ func (c *Client) AdminOnce(ctx context.Context, key string, action edn.Value) (e
 	return c.action(ctx, "/v1/admin", action, key)
 }
 
-// Session executes a session action, a map like that of Admin.
+// Session executes an action of POST /v1/session and returns its result. The action is
+// a map with :action, such as :open, :put-vars, :get-vars, :del-vars or :list, and its
+// keys, such as :session/id.
 func (c *Client) Session(ctx context.Context, action edn.Value) (edn.Value, error) {
 	return c.action(ctx, "/v1/session", action, "")
 }

@@ -57,9 +57,9 @@ func MarkRunning(pid int) uint64 {
 }
 
 // Foreign reports whether a process has a mark that this process does not have: another
-// process confined it, or an ancestor of it. It is true as well where that is not known:
-// for a process that has ended, because what it opened may be with a descendant, and where
-// /proc cannot be read. The process id must be one of this process's namespace.
+// process confined it or one of its ancestors. It is also true if the mark is unknown: for
+// a process that has ended, because a descendant may hold the files that it opened, and if
+// /proc cannot be read. pid must be an id in the namespace of this process.
 func Foreign(pid int) bool {
 	mark, known := markOf(pid)
 	if known && mark == 0 {

@@ -19,7 +19,7 @@ const (
 // Rank orders levels: a higher one enforces more. An unknown level has rank -1.
 func (l Level) Rank() int { return slices.Index([]Level{None, Limits, Strict}, l) }
 
-// Network is what a process may reach besides unix sockets.
+// Network is the network that a process may use besides unix sockets.
 type Network string
 
 // The networks. The zero value means Offline.

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// maxScripts is how many interpreters may be scripts themselves.
+// maxScripts is the maximum number of scripts in a chain of interpreters.
 const maxScripts = 4
 
 // form is the format of a program file.

@@ -22,7 +22,7 @@ const (
 	x32Bit = 0x40000000
 
 	protocolMPTCP     = 262
-	typeMask          = 0xf // of a socket; the rest are flags
+	typeMask          = 0xf // of a socket type; the other bits are flags
 	fastOpen          = 0x20000000
 	noExecSeal        = 0x8 // MFD_NOEXEC_SEAL
 	setFileAttributes = 469 // the call file_setattr, which is not in the library yet

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Support is what a machine can enforce.
+// Support describes what a machine can enforce.
 type Support struct {
 	System      string // as runtime.GOOS
 	NoNewPrivs  bool
@@ -60,7 +60,8 @@ type Gap struct {
 	Text  string // what cannot be enforced and what is missing
 }
 
-// Check lists the parts of the policy that the machine cannot enforce.
+// Check returns the parts of the policy that the machine cannot enforce, nil if it
+// can enforce all of them.
 func (p Policy) Check(s Support) []Gap {
 	var gaps []Gap
 	lacks := func(bad bool, layer Layer, format string, args ...any) {

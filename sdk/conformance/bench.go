@@ -156,7 +156,7 @@ func (b *bench) describe(ctx context.Context, in Instance, config edn.Value) (wi
 		return raw, d, nil
 	}
 	if d, ok := readable(raw.Value); ok {
-		return raw, d, nil // one check covers the rest
+		return raw, d, nil // core/describe/metadata reports the others
 	}
 	return raw, d, want("a description that can be read", "%v", err)
 }

@@ -94,7 +94,7 @@ func holds(dir string) (files int, size int64) {
 	return files, size
 }
 
-// logWait is how long the last line of a log may take to arrive.
+// logWait is the time that the last line of a log may take to arrive.
 const logWait = 200 * time.Millisecond
 
 func logLengths(ctx context.Context, b *bench, in Instance, d contract.Description) error {

@@ -183,9 +183,9 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-// configureOnce tries the configuration of the run once more, and an empty one, between calls
-// that do not change the outcome of one another. How calls end that do not end as they must
-// is the subject of other checks.
+// configureOnce calls Configure again, with the configuration of the run and with an empty
+// one, between calls that do not change the outcome of one another. Calls that fail before
+// are left to other checks.
 func configureOnce(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	questions := b.questions(d)
 	if pure := slices.DeleteFunc(slices.Clone(questions), func(q question) bool { return !independent(q) }); len(pure) > 0 {
@@ -328,7 +328,7 @@ func healthChanges(ctx context.Context, b *bench, in Instance, _ contract.Descri
 	return nil
 }
 
-// healthWatch is how long the health of a plugin is watched.
+// healthWatch is the time for which the health of a plugin is watched.
 const healthWatch = 3 * time.Second
 
 // explained fails if a state that needs a reason has none.

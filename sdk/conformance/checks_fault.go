@@ -35,8 +35,8 @@ func processOf(in Instance) (*launch.Process, error) {
 	return p.runner.Process(), nil
 }
 
-// pauseFor is how long a plugin is stopped: longer than a scheduler delays a
-// process, so that a plugin that watches the clock notices it.
+// pauseFor is the time for which a plugin is stopped: longer than a scheduler
+// delays a process, so that a plugin that watches the clock notices it.
 const pauseFor = 400 * time.Millisecond
 
 func faultPause(ctx context.Context, b *bench, in Instance, d contract.Description) error {

@@ -75,7 +75,7 @@ func usageKeys() []string {
 	return slices.Concat([]string{"mode", "cost-usd"}, usageCounts(), usageMarks())
 }
 
-// usageRepeats is how often a question is repeated to check its token counts.
+// usageRepeats is the number of times a question is asked to check its token counts.
 const usageRepeats = 4
 
 // usageStated checks the usage of one answer of every model. If the model

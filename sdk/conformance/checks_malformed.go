@@ -72,8 +72,8 @@ const (
 	largeBlob = 1 << 20
 )
 
-// spoiled is a valid call that is about to be made invalid. Its text is in the
-// encoding that the plugin asks for.
+// spoiled is a valid call that a check makes invalid before it sends it. Its text is
+// in the encoding of the plugin's answers.
 type spoiled struct {
 	*pluginv1.InvokeRequest
 	encoding   wire.Encoding

@@ -194,8 +194,8 @@ func unknownKeys(ctx context.Context, b *bench, in Instance, d contract.Descript
 	return nil
 }
 
-// envelopeRounds is how often a call with a changed envelope must have another outcome
-// than the unchanged one, which a capability that answers at random rarely has.
+// envelopeRounds is the number of times a call with a changed envelope must have another
+// outcome than the unchanged one, which a capability that answers at random rarely has.
 const envelopeRounds = 3
 
 // unmoved sends a known question in another envelope, and fails if only that changes its

@@ -21,7 +21,7 @@ const (
 	growthWarmUp  = 200
 	growthCalls   = 1000
 	growthWorkers = 8
-	growthPatient = 8 * time.Second // for the real calls of a block; the rest are refused calls
+	growthPatient = 8 * time.Second // for the real calls of a block; the other calls are refused
 
 	moreDescriptors = 24
 	moreThreads     = 24
@@ -118,8 +118,8 @@ func refusedGrowth(ctx context.Context, b *bench, in Instance, d contract.Descri
 	return b.leaks(ctx, in, leak{calls: refusedCalls, perCall: leakPerCall, what: "refused calls", block: block})
 }
 
-// healthGrowth probes the health as often as a host does in an hour, several probes at a time, and on if the memory
-// grows.
+// healthGrowth probes the health, several probes at a time, until the memory stops
+// growing. A block has as many probes as a host makes in an hour.
 func healthGrowth(ctx context.Context, b *bench, in Instance, _ contract.Description) error {
 	block := func() (bool, error) {
 		var next atomic.Int64
@@ -292,9 +292,9 @@ func (b *bench) growthPatience(n int) time.Duration {
 	return b.opts.spend(growthPatient) * time.Duration(n) / (growthCalls + growthWarmUp)
 }
 
-// load makes n calls, several at a time. When real calls take longer than
-// patience, the rest are calls that the plugin refuses. It returns the number
-// of real ones.
+// load makes n calls, several at a time. If the real calls take longer than
+// patience, the remaining calls name a capability that the plugin does not have. It
+// returns the number of real calls.
 func (b *bench) load(ctx context.Context, in Instance, questions []question, n int, patience time.Duration) (int, error) {
 	patient := time.Now().Add(patience)
 	refused := question{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}

@@ -159,9 +159,9 @@ func partsOf(secret string) []string {
 	return all
 }
 
-// withSecrets adds a marked text for each secret that the run does not set, and
-// returns what finds all secrets and their parts in a text; nil if there are none. A part
-// that the configuration contains too is not searched for.
+// withSecrets adds a marked text for each secret that the run does not set, and returns
+// the Secrets that find all secrets and their parts in a text; nil if the plugin has no
+// secrets. A part that the configuration contains too is not searched for.
 func (b *bench) withSecrets(setup wire.Setup, s *schema.Schema) (wire.Setup, *words.Secrets) {
 	hidden := map[string]string{}
 	hide := func(secret string) {

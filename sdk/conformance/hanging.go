@@ -86,9 +86,9 @@ func (b *bench) invoke(
 	return response, err
 }
 
-// clockSlack is how much earlier a deadline may be for the plugin than for the
-// host: it travels as time of day, which is read a little before or after the
-// monotonic clock.
+// clockSlack is the largest time by which a deadline of the plugin may be earlier
+// than that of the host: it is sent as time of day, which is read a little before
+// or after the monotonic clock.
 const clockSlack = 10 * time.Millisecond
 
 // reached reports whether a call that ended now did so at its deadline.
@@ -103,7 +103,7 @@ func (b *bench) callLimit(c contract.Capability) time.Duration {
 	return b.call
 }
 
-// remember adds what a failed check observed to what later ones know.
+// remember adds the observations of a failed check to those that later checks use.
 func (h *hanging) remember(of *hanging, check string) {
 	of.mu.Lock()
 	defer of.mu.Unlock()

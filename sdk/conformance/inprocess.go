@@ -21,7 +21,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/wire"
 )
 
-// stopGrace is how long an instance may take to close.
+// stopGrace is the time limit for closing an instance.
 const stopGrace = 2 * time.Second
 
 // InProcess returns a target that runs p in this process, behind a real gRPC

@@ -64,7 +64,7 @@ func (f *startFailure) Error() string { return f.cause.Error() }
 
 func (f *startFailure) Unwrap() error { return f.cause }
 
-// endWait is how long to wait for the exit of a program that closed its output.
+// endWait is the time limit for the exit of a program that closed its output.
 const endWait = time.Second
 
 // explain replaces the long error text of a failed start.
@@ -190,7 +190,7 @@ func (p *remote) Client() *wire.Client { return p.client }
 // Conn implements Instance.
 func (p *remote) Conn() grpc.ClientConnInterface { return p.conn }
 
-// address is where the plugin listens.
+// address returns the address at which the plugin listens.
 func (p *remote) address() (net.Addr, bool) {
 	if c := p.plugin.ReattachConfig(); c != nil && c.Addr != nil {
 		return c.Addr, true

@@ -38,7 +38,8 @@ type Report struct {
 
 // CommandLine is the command line of "ferment conform".
 type CommandLine struct {
-	// Flags are those to repeat in a second call, Program is what follows "--".
+	// Flags are the flags to repeat in a second call, Program is the command of the
+	// plugin, after "--".
 	Flags, Program []string
 	// Verb is set instead if something other than a plugin was checked.
 	Verb string

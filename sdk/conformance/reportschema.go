@@ -9,5 +9,5 @@ import (
 //go:embed report.edn
 var reportSchema string
 
-// ReportSchema returns the schema of [Report.Value] in version reportVersion.
+// ReportSchema returns the schema of [Report.Value] in version 1, the current one.
 func ReportSchema() edn.Value { return edn.MustRead(reportSchema) }

@@ -187,7 +187,7 @@ func (b *bench) callContext(c contract.Capability) wire.CallContext {
 	return call
 }
 
-// callContext returns the context of a call of run.
+// callContext returns the context of a call in the run "conformance".
 func callContext(c contract.Capability) wire.CallContext {
 	return wire.CallContext{
 		Run: "conformance", Node: "n", Path: edn.Vector(edn.Int(0)), Attempt: 1,

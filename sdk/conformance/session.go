@@ -95,7 +95,7 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 	return result.without(s.secrets)
 }
 
-// past initializes a bench with what is known of the plugin.
+// past initializes a bench with the results of earlier checks.
 func (s *Session) past(b *bench) {
 	b.obstacle, b.described, b.loan = s.obstacle, s.described, &s.loan
 	b.hanging.known, b.hanging.slow = s.hanging.known, s.hanging.slow

@@ -35,8 +35,8 @@ type Instance interface {
 
 // Reporter is an Instance in a separate process.
 type Reporter interface {
-	// Report returns what is known of the process. For an ended process it
-	// waits a moment for the rest of the output.
+	// Report returns the facts about the process. For an ended process it waits a
+	// moment for its last output.
 	Report() launch.Report
 }
 

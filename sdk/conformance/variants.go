@@ -107,7 +107,8 @@ func (b *bench) outcomeIn(ctx context.Context, in Instance, q question, envelope
 // errUnsteady means that a question is answered differently each time.
 var errUnsteady = errors.New("no two answers are alike")
 
-// steady returns the outcome of a question that ends the same way twice.
+// steady asks a question twice and returns its outcome. The error is errUnsteady
+// if the outcomes differ or are transient.
 func (b *bench) steady(ctx context.Context, in Instance, q question) (outcome, error) {
 	first, err := b.outcomeOf(ctx, in, q)
 	if err != nil {
@@ -128,7 +129,7 @@ func repeats(c contract.Capability) bool { return c.Deterministic || c.Idempoten
 func readEffects() []string { return []string{"db/read", "fs/read"} }
 
 // independent reports whether calls of a capability cannot change the outcome
-// of others, because they have no effects.
+// of others, because they have no effects but reads.
 func independent(q question) bool {
 	return !slices.ContainsFunc(q.capability.Effects, func(e string) bool {
 		return e != "none" && !slices.Contains(readEffects(), e)

@@ -42,10 +42,11 @@ func (e *Error) value(causes int) edn.Value {
 // ErrorFromValue reads an error from data that came from the source.
 //
 // Data of the host ([SourceHost]: records, answers of a daemon) is accepted as
-// it is. From any other source only the type is accepted as it is. Class and
-// source are kept if the catalogue allows them for the type, an unknown type of
-// a reserved namespace becomes runtime/invoke-failed, and a value that is not
-// an error becomes runtime/invalid-result. The result is never nil.
+// it is. Data of any other source is checked: an alias becomes its type, an
+// unknown type of a reserved namespace becomes runtime/invoke-failed, and a class
+// or source that the catalogue does not allow for the type is replaced by the
+// default. A value that is not an error, or has a tag of the namespace ferment,
+// becomes runtime/invalid-result. The result is never nil.
 func ErrorFromValue(v edn.Value, from Source) *Error {
 	if from != SourceHost && hasReservedTag(v) {
 		return reservedFault(v, path(kError))

@@ -8,11 +8,11 @@ import (
 
 var kCapRef = edn.K("cap/ref")
 
-// DescribeIntent is the intent under which a plugin asks its host what it can
-// call. The host answers it itself. The input {:refs [..]} has handles and
-// intents; the output {:callables [..]} has maps with :index, the place of the
-// reference, :intent, :cap/kind, :description, :in-schema, :out-schema and
-// :effects.
+// DescribeIntent is the intent with which a plugin requests the descriptions of
+// what it can call. The host itself answers it. The input {:refs [..]} has handles
+// and intents; the output {:callables [..]} has maps with :index, the position of
+// the reference in :refs, :intent, :cap/kind, :description, :in-schema, :out-schema
+// and :effects.
 const DescribeIntent = "capability/describe"
 
 // Handle returns the value that represents a handle of a capability (ENV-012).

@@ -30,9 +30,9 @@ var policyKeys = []string{"retry", "switch-on"}
 const maxExcerpt = 80
 
 // Text renders the error for people, in several lines without a final newline.
-// If the error has a line and a column, the output starts with the position and
-// shows the line, provided that src has the text or the reader of the text kept
-// an excerpt.
+// If the error has a line and a column and src has a name, the output starts with
+// the position. It shows the line if src has the text, or if e wraps an
+// [*edn.SyntaxError], which has its own excerpt.
 func (e *Error) Text(src SourceText) string {
 	var b strings.Builder
 	line, column := e.position()

@@ -1,5 +1,5 @@
-// Package conversation has the types of conversations with language models: what is
-// said, what an agent reads, what it asks, and what it returns.
+// Package conversation has the types of conversations with language models: messages,
+// the contexts that models and agents read, their streamed answers, and transactions.
 //
 // A program for a model has four things to do: it writes a message, it asks a model,
 // it shows the answer, and it remembers both for the next question. The sections below
@@ -19,9 +19,9 @@
 //
 // # 2. Ask: contexts, models and agents
 //
-// What a model or an agent reads is a [Context]: the messages of one moment, which it
-// cannot change. [Of] makes one of messages. A [Model] answers a context with one message;
-// an [Agent] answers it with one or more, for which it asks a model as often as it has to:
+// A model or an agent reads a [Context]: the messages at one moment, which it cannot
+// change. [Of] returns a context with given messages. A [Model] answers a context with one
+// message; an [Agent] answers it with one or more and asks a model as often as it needs to:
 //
 //	c := conversation.Of(conversation.User("Who wrote it?"))
 //	out, err := agent.Simple().Execute(ctx, c, model)
@@ -32,14 +32,14 @@
 // Package view makes contexts out of contexts, such as the last 40 messages.
 //
 // In a plugin the model is an sdk.Model: a language model that the host chooses, checks
-// and pays for. sdk.AgentFunc makes a capability of an agent. In tests it is the model of
-// package conversationtest, which says what the test wants.
+// and pays for. sdk.AgentFunc makes a capability from an agent. In tests it is the model of
+// package conversationtest, whose answers the test defines.
 //
 // # 3. Show: streams
 //
 // Models and agents also answer in parts. A [Stream] is a sequence of [Delta] values:
-// pieces to show as they come, and each complete message to keep. [Fold] makes messages of
-// it, and passes each delta on:
+// pieces to show as they come, and each complete message to keep. [Fold] returns its
+// messages and passes each delta to a function:
 //
 //	stream := agent.Simple().ExecuteStream(ctx, c, model)
 //	out, err := conversation.Fold(stream, func(d conversation.Delta) bool {
@@ -55,8 +55,8 @@
 //	sess, err := session.Open(ctx, store, "c-01")
 //	out, err := sess.Send(ctx, conversation.User("Who wrote it?"), agent.Simple(), model)
 //
-// A program that looks at the answer before it keeps it uses a [Transaction], which
-// collects messages until it is known that they are good:
+// A program that examines the answer before it stores it uses a [Transaction], which
+// collects messages until the program commits them or rolls them back:
 //
 //	tx := sess.Begin()
 //	defer tx.Close() // reports messages that would be lost

@@ -237,7 +237,8 @@ func (m Message) Calls() iter.Seq[Call] {
 	}
 }
 
-// Result returns the Result of a message of the role tool.
+// Result returns the Result of a message of the role tool; ok is false for other
+// roles.
 func (m Message) Result() (r Result, ok bool) {
 	if m.Role() != RoleTool {
 		return Result{}, false

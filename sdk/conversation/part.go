@@ -21,7 +21,9 @@ type Image struct {
 	Cache                bool // as in Text
 }
 
-// Reference is content that is stored elsewhere and identified by its hash.
+// Reference is content that is stored elsewhere. Hash identifies it; in Ferment it
+// is "b3:" and the 64 hexadecimal digits of its BLAKE3-256 hash. Both fields are
+// required.
 type Reference struct {
 	Hash, MediaType string
 }

@@ -27,8 +27,8 @@ type Transaction struct {
 	cleanup runtime.Cleanup
 }
 
-// state is apart from Transaction so that it outlives it: the cleanup reports
-// what is pending.
+// state is the state of a Transaction. It is a separate object, so that the cleanup
+// of a Transaction that was garbage collected can report the pending messages.
 type state struct {
 	pending []Message // only ever appended to: contexts share it
 	ended   bool

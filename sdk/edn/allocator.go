@@ -2,8 +2,8 @@ package edn
 
 // allocator allocates memory for the values of a reader. Small pieces come from
 // shared blocks instead of many small objects. Each block is twice as large as
-// the previous one, but not much larger than the rest of the text can need: a
-// request that is one long string has few values.
+// the previous one, but not much larger than the unread text can need: a request
+// that is one long string has few values.
 type allocator struct {
 	free  []Value
 	nodes []node

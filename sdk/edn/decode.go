@@ -41,8 +41,9 @@ func joinProblems(problems []DecodeProblem) string {
 // with edn:",rest", a map or a Value, receives the unknown keys. Without a rest
 // field unknown keys are ignored.
 //
-// A Value and an empty interface accept any value unchanged. Integers must fit;
-// floating-point types accept any number. A string accepts a string; a slice
+// A Value and an empty interface accept any value unchanged. Integers must fit; an
+// int32 also accepts a character. Floating-point types accept any number that does
+// not overflow. A string accepts a string; a slice
 // accepts a list, vector or set; a map accepts a map, and a map with bool or
 // struct{} values also a set; pointers, maps and slices accept nil. time.Time,
 // big.Int, [16]byte and []byte accept #inst, integer, #uuid and base64 text.

@@ -100,8 +100,8 @@ func (h *hasher) push(n guts.Node, chunks int) {
 	h.chunks += uint64(chunks)
 }
 
-// sum finishes the hash. The rest in buf is hashed here, because the end of the
-// text is processed differently.
+// sum finishes the hash. The bytes that are still in buf are hashed here, because
+// the end of the text is processed differently.
 func (h *hasher) sum() digest {
 	rest := h.buf
 	if h.chunks == 0 && len(rest) <= guts.ChunkSize {
@@ -111,7 +111,7 @@ func (h *hasher) sum() digest {
 		h.push(guts.CompressBuffer((*[leafSize]byte)(rest), leafSize, &guts.IV, h.chunks, 0), guts.MaxSIMD)
 		rest = rest[leafSize:]
 	}
-	// The bytes after the rest in its last leaf are ignored.
+	// CompressBuffer ignores the bytes of the last leaf beyond len(rest).
 	n := guts.CompressBuffer((*[leafSize]byte)(rest[:leafSize]), len(rest), &guts.IV, h.chunks, 0)
 	for left := h.chunks; left != 0; left &= left - 1 {
 		n = guts.ParentNode(h.subtrees[bits.TrailingZeros64(left)], guts.ChainingValue(n), &guts.IV, 0)

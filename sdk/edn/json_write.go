@@ -5,8 +5,9 @@ import (
 	"math"
 )
 
-// JSONCollisionError reports a map without a JSON form because two of its keys
-// have the same name, such as :a and "a".
+// JSONCollisionError reports a map without a JSON form: two of its keys have the
+// same name, such as :a and "a", or its keys are exactly the strings "#tag" and
+// "#value", which stand for a tagged literal.
 type JSONCollisionError struct {
 	Name string  // the name in JSON
 	Path []Value // the map
@@ -27,8 +28,7 @@ const maxSafeInt = 1<<53 - 1
 // keywords, symbols, characters, decimals, instants and UUIDs as strings,
 // integers beyond 53 bits as strings of digits, sets as arrays, maps as objects
 // named by keyword name, string or canonical text of the key, tagged literals
-// as {"#tag": name, "#value": v}. Two keys with the same name return a
-// *JSONCollisionError.
+// as {"#tag": name, "#value": v}. The only error is a *JSONCollisionError.
 func WriteJSON(v Value) ([]byte, error) {
 	w := jsonWriter{}
 	w.value(&v)

@@ -6,7 +6,7 @@ type Limits struct {
 	Bytes  int // length of the text
 	Depth  int // open collections and tags
 	Nodes  int // scalars, collections, tags and discarded forms
-	String int // bytes of one string, after escapes
+	String int // bytes of one string, after its escapes are resolved
 }
 
 // Hard caps that no Limits can raise.
@@ -71,8 +71,8 @@ func chosenSettings(opts []Option) settings {
 	return s
 }
 
-// WithLimits replaces the default limits, Wire. A zero field keeps the default;
-// depth is capped at 512 and bytes at 64 MiB.
+// WithLimits replaces the default limits, Wire. A zero or negative field keeps the
+// default; depth is capped at 512, bytes and strings at 64 MiB.
 func WithLimits(l Limits) Option { return func(s *settings) { s.limits = l } }
 
 // WithSource names the text in errors, for example by its file name.

@@ -79,9 +79,9 @@ func (p *Positions) Shown() string {
 	return b.String()
 }
 
-// At returns the extent of the value at path. A step is the key of a map, the
-// index in a list or vector, or the member of a set; tags are skipped. The
-// empty path is the whole form.
+// At returns the extent of the value at path, or false if there is no such value. A
+// step is the key of a map, the index in a list or vector, or the member of a set;
+// tags are skipped. The empty path is the whole form.
 func (p *Positions) At(path ...Value) (Span, bool) {
 	node, _, ok := p.find(path)
 	if !ok {
@@ -90,8 +90,8 @@ func (p *Positions) At(path ...Value) (Span, bool) {
 	return p.span(node), true
 }
 
-// KeyAt returns the extent of the key that is the last step of path. ok is
-// false if that step is not the key of a map.
+// KeyAt returns the extent of the key that is the last step of path, or false if
+// that step is not the key of a map.
 func (p *Positions) KeyAt(path ...Value) (Span, bool) {
 	if len(path) == 0 {
 		return Span{}, false

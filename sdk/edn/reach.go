@@ -53,7 +53,8 @@ func (v Value) HasKey(name string) bool {
 	return v.kind == KindMap && findKeyword(entries(v.elems()), name) >= 0
 }
 
-// GetIn follows path with Get, one step per element.
+// GetIn follows path with Get, one step per element. ok is false if a step finds
+// nothing; the empty path gives v.
 func (v Value) GetIn(path ...Value) (val Value, ok bool) {
 	for _, key := range path {
 		if v, ok = v.Get(key); !ok {

@@ -275,8 +275,8 @@ func (r *reader) symbol(at int) (Value, bool) {
 	return nameValue(KindSymbol, name, slash), true
 }
 
-// char reads a character: a backslash, one code point, and for the names and
-// \uXXXX the rest of the token.
+// char reads a character: a backslash and one code point, or a backslash and a
+// token that is a name such as newline, or uXXXX.
 func (r *reader) char(at int) (Value, bool) {
 	ru, size := utf8.DecodeRuneInString(r.s[at+1:])
 	switch {

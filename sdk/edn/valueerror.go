@@ -2,8 +2,9 @@ package edn
 
 import "strconv"
 
-// ValueError is the reason why a value could not be made. Code is one of the
-// codes of SyntaxError, such as "invalid-name".
+// ValueError is the reason why a value could not be made. Code is a code of
+// SyntaxError, such as "invalid-name", or "wrong-kind" or "wrong-index" for an
+// operation that the value does not support.
 type ValueError struct {
 	Kind    Kind
 	Code    string
@@ -51,8 +52,8 @@ func MustSymbol(name string) Value { return must(Symbol(name)) }
 // MustSet is Set for distinct members; it panics otherwise.
 func MustSet(members ...Value) Value { return must(Set(members)) }
 
-// MustMap returns a map of alternating keys and values. It panics on an odd
-// number of arguments and on equal keys.
+// MustMap returns a map of alternating keys and values. It panics with a
+// *ValueError on an odd number of arguments, on equal keys and beyond MaxDepth.
 func MustMap(keysAndValues ...Value) Value {
 	if len(keysAndValues)%2 != 0 {
 		panic(&ValueError{Kind: KindMap, Code: "odd-map", Message: "odd number of keys and values"})

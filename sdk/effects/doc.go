@@ -1,13 +1,13 @@
-// Package effects defines the effect tools that every host knows and the scopes that
-// limit their calls.
+// Package effects defines the built-in effect tools and the scopes that limit their
+// calls.
 //
 // [Scope] limits one effect of a call; [ParseScope] reads it from plans and from the
 // wire, [Fields] lists its fields. [Tool] is an effect tool; [Tool.Permit] decides from
-// input and scope alone whether a call is allowed. The host asks before it sends a call,
-// the plugin that executes it asks again and goes on with what [Tool.Place],
-// [Tool.Program], [Tool.Target] or [Tool.Work] returns.
+// input and scope alone whether a call is allowed. The host uses it before it sends a
+// call. The plugin that executes the call checks it again and works with the result of
+// [Tool.Place], [Tool.Program], [Tool.Target] or [Tool.Work].
 //
-// A plugin that uses effects through the host needs nothing of this package.
+// A plugin that uses effects through the host does not need this package.
 //
 // # Concurrency and failure
 //

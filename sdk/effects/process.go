@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Defaults and limits of processes.
+// Defaults and limits of processes. Output and memory are in bytes.
 const (
 	defaultProcessTimeout = 30 * time.Second
 	maxProcessTimeout     = 10 * time.Minute

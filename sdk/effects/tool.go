@@ -7,8 +7,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Tool is an effect tool that every host knows by name. Plans refer to it by id
-// or alias.
+// Tool is a built-in effect tool. Plans refer to it by id or alias.
 type Tool struct {
 	ID, Alias, Effect string
 	// Plugin is the name of the plugin that serves the tool and confines each call
@@ -75,7 +74,8 @@ func (t Tool) Permit(input edn.Value, s *Scope) *contract.Error {
 	return err
 }
 
-// Denied returns the error of a call outside its scope.
+// Denied returns effects/scope-denied for a call outside its scope, with the reason
+// under :reason.
 func Denied(reason string, t Tool, format string, args ...any) *contract.Error {
 	return contract.Errorf("effects/scope-denied", ":%s: "+format, append([]any{t.ID}, args...)...).
 		WithDetail("reason", edn.K(reason)).
@@ -83,7 +83,8 @@ func Denied(reason string, t Tool, format string, args ...any) *contract.Error {
 		WithDetail("tool/id", edn.K(t.ID))
 }
 
-// InvalidInput returns the error of a call that no scope could allow.
+// InvalidInput returns effects/invalid-input for a call that no scope could allow,
+// with the reason under :reason.
 func InvalidInput(reason string, t Tool, format string, args ...any) *contract.Error {
 	return contract.Errorf("effects/invalid-input", ":%s: "+format, append([]any{t.ID}, args...)...).
 		WithDetail("reason", edn.K(reason)).

@@ -12,13 +12,14 @@ import (
 // Step is one step of stopping a process.
 type Step struct {
 	Name string
-	// Limit ends the step, whatever Do does.
+	// Limit is the maximum duration of the step, even if Do does not return.
 	Limit time.Duration
 	// Do asks the process to end. Its context ends with the limit; a Do that
 	// ignores the context is abandoned.
 	Do func(ctx context.Context) error
-	// Await gives the process the rest of the limit to end after Do has
-	// returned. Otherwise the next step begins then.
+	// Await extends the step after Do has returned without an error, until the
+	// process has ended or the limit is reached. Otherwise the next step begins
+	// when Do returns.
 	Await bool
 	// Last steps run even when the context of Stop has ended.
 	Last bool
@@ -53,8 +54,8 @@ func Stop(ctx context.Context, done <-chan struct{}, steps []Step) []StepResult 
 }
 
 // SignalStep returns the step that sends a signal to the process group and
-// awaits the exit. SIGKILL is sent to the whole session, even when the context
-// of Stop has ended.
+// awaits the exit. SIGKILL is sent with Kill, even when the context of Stop has
+// ended.
 func (p *Process) SignalStep(name string, sig syscall.Signal, limit time.Duration) Step {
 	last := sig == syscall.SIGKILL
 	return Step{Name: name, Limit: limit, Await: true, Last: last, Do: func(context.Context) error {

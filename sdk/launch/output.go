@@ -22,10 +22,9 @@ const (
 	PrintErr Stream = "print-err"
 )
 
-// MaxLine is the maximal length of a line, in bytes; the rest of a longer one
-// is dropped, so that an endless line costs no memory. readLine is the length
-// that is read, so that a secret which begins before the cut is recognized by
-// its end.
+// MaxLine is the maximal length of a line, in bytes; further bytes are dropped,
+// so that an endless line costs no memory. readLine is the length that is read,
+// so that a secret which begins before the cut is recognized by its end.
 const (
 	MaxLine  = 128 << 10
 	readLine = 2 * MaxLine

@@ -11,13 +11,14 @@ type backlog struct {
 	taken, handled int64
 	marked         bool
 	target         int64
-	reached        chan struct{} // closed when dealt reaches target
+	reached        chan struct{} // closed when handled reaches target
 	closed         bool
 }
 
 func newBacklog() *backlog { return &backlog{reached: make(chan struct{})} }
 
-// asks records that the reader wants more, so it has processed what it has.
+// asks records that the reader requests more bytes, so it has processed the
+// earlier ones.
 func (b *backlog) asks() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

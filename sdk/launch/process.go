@@ -36,8 +36,8 @@ type Command struct {
 	// Reaper kills the family of the process if this process dies first; nil
 	// for no reaper.
 	Reaper *Reaper
-	// OutputGrace is how long the output pipes stay open after the exit while
-	// another process still holds their write ends. Zero means
+	// OutputGrace is the time for which the output pipes stay open after the exit
+	// while another process still holds their write ends. Zero means
 	// DefaultOutputGrace.
 	OutputGrace time.Duration
 }
@@ -232,11 +232,11 @@ func (p *Process) PID() int { return p.pid }
 // Done is closed when the process has ended and Exit is set.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Settled is closed after Done, when the rest of the session and all
+// Settled is closed after Done, when the other members of the session and all
 // descendants with the mark of the process have been killed too.
 func (p *Process) Settled() <-chan struct{} { return p.settled }
 
-// Exit is how the process ended; the zero value until Done is closed.
+// Exit returns the exit of the process; the zero value until Done is closed.
 func (p *Process) Exit() Exit {
 	select {
 	case <-p.done:
@@ -302,9 +302,10 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Kill kills the process and everything in its session. It returns when the
-// signals are sent; Done and Settled report the end. It returns nil if the
-// process has ended.
+// Kill sends SIGKILL to the process group and does not wait; Done reports the
+// exit. The other members of the session and the descendants with the mark are
+// killed after the exit; Settled reports that. Kill returns nil if the process
+// has ended.
 func (p *Process) Kill() error {
 	p.mu.Lock()
 	p.killed = p.killed || !p.reaped

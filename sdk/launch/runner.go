@@ -46,7 +46,8 @@ var _ runner.Runner = (*Runner)(nil)
 // RunnerConfig configures a Runner.
 type RunnerConfig struct {
 	Command Command
-	// SocketDir is where the plugin may listen. Other addresses are rejected.
+	// SocketDir is the directory below which the plugin must listen. Other
+	// addresses are rejected.
 	SocketDir string
 	// Output receives every line but the handshake, from two goroutines. It
 	// must not block for long. May be nil.
@@ -267,8 +268,8 @@ func (r *Runner) Report() Report {
 	return rep
 }
 
-// diagnoseWait is how long Diagnose waits for the exit of a process that closed
-// its output.
+// diagnoseWait is the time for which Diagnose waits for the exit of a process that
+// closed its output.
 const diagnoseWait = 100 * time.Millisecond
 
 // Diagnose implements runner.Runner.
@@ -322,8 +323,7 @@ func (r *Runner) Wait(ctx context.Context) error {
 	}
 }
 
-// Kill implements runner.Runner: SIGKILL to all processes of the session. It
-// does not wait.
+// Kill implements runner.Runner with Process.Kill. Before Start it does nothing.
 func (r *Runner) Kill(context.Context) error {
 	if proc := r.Process(); proc != nil {
 		return proc.Kill()

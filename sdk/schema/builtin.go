@@ -35,6 +35,6 @@ var builtins = sync.OnceValue(func() *Registry {
 	return r
 })
 
-// Builtin returns the schemas that every host and plugin knows, by name without
-// colon. The caller owns the map.
+// Builtin returns the schemas that every host and plugin can refer to, by name
+// without colon. The caller owns the map.
 func Builtin() map[string]edn.Value { return maps.Clone(builtinSpecs()) }

@@ -327,7 +327,7 @@ func (c *compiler) reference(s *Schema, rest []edn.Value, first int) {
 	c.pop()
 }
 
-// link resolves the references of the form and rejects rings.
+// link resolves the references of the form and reports unknown names.
 func (c *compiler) link(lookup func(string) (*Schema, bool), known []string) {
 	for _, r := range c.refs {
 		target, ok := lookup(r.from.refName)

@@ -21,8 +21,8 @@
 // of [Finding]. [Schema.CoerceJSON] converts a value read from JSON to the
 // kinds that the schema requires. [Schema.JSONSchema] and [FromJSONSchema]
 // convert to and from JSON Schema 2020-12. [Satisfies] compares two schemas.
-// [For] derives a schema from a Go type. [Builtin] returns the schemas that
-// every host knows.
+// [For] derives a schema from a Go type. [Builtin] returns the built-in
+// schemas.
 //
 // Validation never changes a value: :default, :unit and the other properties
 // are documentation and instructions for users of the schema, such as

@@ -456,7 +456,7 @@ func (e *explainer) suggestion(s *Schema, v edn.Value) string {
 	return ""
 }
 
-// maxListed is how many members of an enumeration a message lists.
+// maxListed limits the members of an enumeration that a message lists.
 const maxListed = 20
 
 // noun describes the values that fit.

@@ -24,8 +24,8 @@ import (
 // values: the members of an enum, :default and :when stay as they are, so
 // ["enum", "a"] accepts the string "a" and not the keyword :a.
 //
-// ReadForm does not validate the form; [Compile] does. It returns an error for
-// a string that is not EDN.
+// ReadForm does not validate the form; [Compile] does. The error is an
+// [*edn.SyntaxError] for a string that is not EDN.
 func ReadForm(v edn.Value) (edn.Value, error) {
 	if text, ok := v.AsString(); ok {
 		if word := wordOfView(v); word.IsKeyword() {

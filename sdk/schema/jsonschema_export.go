@@ -297,7 +297,7 @@ func exportEnum(o *object, s *Schema) {
 }
 
 // exportProps writes the properties that JSON Schema supports and returns the
-// rest.
+// others.
 func exportProps(o *object, p Props) (left edn.MapBuilder) {
 	if p.Title != "" {
 		o.text("title", p.Title)

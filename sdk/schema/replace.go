@@ -23,7 +23,7 @@ func (s *Schema) Replace(
 // Secret matches properties with :secret, for use with [Schema.Replace].
 func Secret(p Props) bool { return p.Secret }
 
-// secretTag and secretPrefix are those of a value that stands for a secret.
+// secretTag and secretPrefix mark the value that replaces a secret; see SecretHash.
 const (
 	secretTag    = "ferment/secret"
 	secretPrefix = "b3k:"
@@ -37,7 +37,7 @@ func SecretHash(hash string) edn.Value {
 	return v
 }
 
-// IsSecretHash reports whether v is a value of SecretHash.
+// IsSecretHash reports whether v has the form that SecretHash returns.
 func IsSecretHash(v edn.Value) bool {
 	tag, inner, ok := v.AsTagged()
 	text, _ := inner.AsString()
@@ -72,8 +72,9 @@ func (r *replacer) value(schemas []*Schema, v edn.Value) edn.Value {
 	return v
 }
 
-// reached is alternatives including the schemas on the way, whose properties
-// count too.
+// reached returns the schemas and all inner schemas that apply to the same value,
+// through :ref, :maybe, :or and :and. Unlike alternatives, it includes the wrapping
+// schemas, whose properties count too.
 func reached(schemas []*Schema) []*Schema {
 	var out []*Schema
 	seen := make(map[*Schema]bool)

@@ -24,8 +24,8 @@ func (t Tri) String() string {
 }
 
 // Satisfies compares two schemas without a value. Yes: every value of s fits t.
-// No: no value of s fits t. Unknown: it depends on the value, or the schemas
-// exceed the analysis.
+// No: no value of s fits t. Unknown: it depends on the value, or the comparison
+// cannot decide it within its limits.
 func Satisfies(s, t *Schema) Tri {
 	c := comparison{memo: make(map[[2]*Schema]Tri)}
 	return c.compare(s, t)

@@ -122,7 +122,7 @@ type Props struct {
 	Doc         string
 	// Secret values are masked in findings and before hashing.
 	Secret bool
-	// Unit is "path", "ms", "bytes", "decimal" or empty.
+	// Unit is "path", "ms", "bytes", "decimal", "capability" or empty.
 	Unit string
 	// Default is documentation; HasDefault distinguishes a nil default from
 	// none.
@@ -176,9 +176,9 @@ func (s *Schema) Entry(key edn.Value) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Discriminator returns the key whose value selects the alternative of an :or
-// of maps: each alternative has the key with an :enum. ok is false if there is
-// none.
+// Discriminator returns the key whose value selects the alternative of an :or of
+// maps, or false if there is none. Each alternative has the key as a required key
+// with an :enum.
 func (s *Schema) Discriminator() (edn.Value, bool) {
 	if s.kind != KindOr || s.kids[0].Deref().kind != KindMap {
 		return edn.Nil(), false
@@ -211,7 +211,7 @@ func (s *Schema) Members() []edn.Value { return s.members }
 
 // Deref follows :ref to a schema of another kind.
 func (s *Schema) Deref() *Schema {
-	// Compile rejects rings of references, so this loop ends.
+	// NewRegistry rejects rings of references, so this loop ends.
 	for s.kind == KindRef {
 		s = s.target
 	}

@@ -8,7 +8,7 @@ import (
 
 // Remark is one finding of a check.
 type Remark struct {
-	Span    Span // part of the text; empty if the remark is about the whole text
+	Span    Span // the part of the text that the remark is about; zero for a blank text
 	Message string
 	Fix     string // the correction, if known
 }

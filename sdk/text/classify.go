@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Ranked is an intent with its share of the evidence.
+// Ranked is an intent with its confidence, computed as Classify describes; 0
+// without evidence.
 type Ranked struct {
 	Intent     string
 	Confidence float64 // 0..1
@@ -37,9 +38,9 @@ const maxClassified = 8 << 10
 // Classify returns the intent of a request in natural language. The intent with
 // the largest weight w wins; ties are resolved by the order of the rules. Its
 // confidence is w/(w+1) times w/(w+v), where v is the largest weight of another
-// intent. Below least the result is fallback. If there are rules of the given language, rules of other
-// languages are ignored. Case, diacritical marks, blanks and punctuation are
-// ignored.
+// intent. If the confidence is below least, the result is fallback. If there are
+// rules of the given language, rules of other languages are ignored. Case,
+// diacritical marks, blanks and punctuation are ignored.
 func (r *Rules) Classify(text, language string, least float64, fallback string) Classification {
 	language = primary(language)
 	if !slices.ContainsFunc(r.rules, func(c compiled) bool { return c.Language == language }) {
@@ -88,9 +89,9 @@ func ends(s string) string {
 	return strings.ToValidUTF8(s[:maxClassified/2]+" … "+s[len(s)-maxClassified/2:], "")
 }
 
-// withoutQuotations returns a text without its quotations of three words and
-// more: they are what the request is about, not what it asks for. A text that has
-// nothing else is returned as it is.
+// withoutQuotations returns a text without its quotations of three or more words:
+// a quotation is the subject of a request and does not state its purpose. A text
+// without letters outside of quotations is returned unchanged.
 func withoutQuotations(text string) string {
 	if !slices.ContainsFunc(quotes, func(q [2]string) bool { return strings.Contains(text, q[0]) }) {
 		return text

@@ -90,17 +90,16 @@ func collapse(s string) string {
 // for the end.
 const maxHeld = 64 << 10
 
-// Stream cleans a text that arrives in pieces. Its output is a prefix of the
-// output of Clean for the whole text; the rest is known at the end. It holds
-// back everything that a later piece can change: possible tags (like filter),
-// trailing blanks, a possible tool call, and with a limit the last 30 % of the
-// allowed length and a fence until it is closed. It is not safe for concurrent
-// use.
+// Stream cleans a text that arrives in pieces. Its output is a prefix of the output
+// of Clean for the whole text, which the caller computes at the end. It holds back
+// everything that a later piece can change: possible tags (like filter), trailing
+// blanks, a possible tool call, and with a limit the last 30 % of the allowed
+// length and a fence until it is closed. It is not safe for concurrent use.
 type Stream struct {
 	clean   Cleaning
 	filter  filter
 	marks   marks
-	over    bool // the rest must wait for the whole text
+	over    bool // further output must wait for the whole text
 	given   bool
 	chars   int
 	breaks  int

@@ -4,9 +4,8 @@ import "strings"
 
 // marks follows a text byte by byte and determines which parts are code: a
 // fence of backticks or tildes until it is closed, a span of backticks until
-// the same number of backticks or the end of its line. An unclosed backtick
-// makes the rest of its line code, because a streaming reader cannot know
-// better.
+// the same number of backticks or the end of its line. After an unclosed backtick
+// the line is code up to its end, because a streaming reader cannot look ahead.
 type marks struct {
 	mode  mode
 	fresh bool // only blanks in the line so far
@@ -22,7 +21,7 @@ const (
 	prose mode = iota
 	running
 	span
-	fenceHead // the rest of the opening line of a fence
+	fenceHead // the opening line of a fence, after its marks
 	fence
 )
 

@@ -423,7 +423,7 @@ func (s *search) hits() []hit {
 }
 
 // advance finds the phrases that begin with an atom at a word. A step may follow
-// only what earlier words reached, so they count when the word is settled.
+// only steps that earlier words completed, so a match takes effect in settle.
 func (s *search) advance(at, first int) {
 	for _, p := range s.r.phrases[first] {
 		end := at + 1 + len(p.rest)
@@ -443,7 +443,8 @@ func (s *search) advance(at, first int) {
 	}
 }
 
-// take notes that words from at to end are a step of a rule.
+// take adds the words from at to end to the pending matches of a step of a rule, if
+// the step can follow the previous one.
 func (s *search) take(u use, at, end int) {
 	rule := &s.r.rules[u.rule]
 	if s.language != "" && rule.Language != "" && rule.Language != s.language || rule.anchored && u.step == 0 && at > 0 {
@@ -463,7 +464,7 @@ func (s *search) take(u use, at, end int) {
 	s.pending = append(s.pending, step{u, place{true, begin, end}})
 }
 
-// settle records where the current word led.
+// settle records the steps that the current word completed.
 func (s *search) settle() {
 	for _, p := range s.pending {
 		steps := s.reached[p.rule]

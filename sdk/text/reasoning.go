@@ -9,8 +9,9 @@ import "strings"
 // content.
 //
 // Inside a block a closing tag always counts, because reasoning is full of
-// unclosed code; an opening tag counts there only outside of code. If this ends
-// a block too early, the remaining closing tag drops the rest.
+// unclosed code; an opening tag counts there only outside of code. If this ends a
+// block too early, the next closing tag is outside of a block and drops the text
+// before it.
 //
 // The output does not depend on how the text is split, and at most 11 bytes
 // outside of a block are held back. The zero value is ready. A filter is not
@@ -48,8 +49,8 @@ func (f *filter) write(piece string) (text string, void bool) {
 	return string(f.out), f.void
 }
 
-// plain returns the number of bytes that neither end nor begin anything: within
-// a line of prose only a tag, a span and the end of the line do.
+// plain returns the length of the prefix of s that can be output unchanged: in a
+// line of prose, the text before a possible tag, a backtick or the end of the line.
 func (f *filter) plain(s string) int {
 	if f.inside || len(f.held) > 0 || f.outer.mode != prose || f.outer.fresh {
 		return 0

@@ -157,8 +157,8 @@ func findFormula(s said) string {
 	return first
 }
 
-// variablesMeet tells whether a text may have a formula: two variables with at
-// most two words between them. It spares most texts the reading of signs.
+// variablesMeet reports whether a text may have a formula: two variables with at
+// most two words between them. It is a cheap test that excludes most texts.
 func variablesMeet(s said) bool {
 	last := -4
 	for i, word := range s.words {

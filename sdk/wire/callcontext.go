@@ -24,7 +24,8 @@ type CallContext struct {
 	// set.
 	Deadline time.Time
 	// Budget is a map of the remaining budget. If the host limits tokens or money,
-	// :reserved-tokens-out is what the call may produce, reasoning included.
+	// :reserved-tokens-out is the number of tokens that the call may produce,
+	// reasoning included.
 	Budget edn.Value
 	// Effects are names without colon; Scope is a map.
 	Effects []string

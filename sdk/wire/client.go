@@ -48,9 +48,9 @@ func NewClient(conn grpc.ClientConnInterface, line Line) *Client {
 	return c
 }
 
-// HideWith sets what removes secrets: failures from the texts of the plugin's
-// errors and health events, before a text is cut, quoted or folded; answers
-// returns the function for the texts of an answer or a delta, nil if there is
+// HideWith sets the functions that remove secrets from texts of the plugin.
+// failures is applied to errors and health events, before a text is cut, quoted or
+// folded. answers returns the function for one answer or delta, or nil if there is
 // nothing to remove. HideWith must be called before the client is used; the
 // functions must be safe for concurrent use.
 func (c *Client) HideWith(failures func(string) string, answers func() func(string) string) {

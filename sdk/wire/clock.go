@@ -3,15 +3,15 @@ package wire
 import "time"
 
 // A deadline is sent as a time of the system clock, which may be set during a
-// run. The time that a call has left must not change then. So the remaining
-// time is added to the system clock when the deadline is sent, and subtracted
-// when it arrives; on both sides the deadline has a monotonic clock reading.
+// run. The remaining time of a call must not change then. So the remaining time
+// is added to the system clock when the deadline is sent, and computed from the
+// system clock when it arrives; on both sides the deadline has a monotonic clock
+// reading.
 
-// clockSlack is how far the system clock may drift from the monotonic clock
-// without having been set: the two are read one after the other, and the system
-// clock is steered. A deadline that is forwarded keeps its value within this
-// slack; otherwise each hop would make it a little later.
-// would make it later by a little.
+// clockSlack is the largest difference of the system clock from the monotonic
+// clock that does not mean that it was set: the two are read one after the other,
+// and the system clock is steered. A deadline that is forwarded keeps its value
+// within this slack; otherwise each hop would make it a little later.
 const clockSlack = 5 * time.Millisecond
 
 // onWire returns the deadline as it is sent at now. A deadline derived from

@@ -49,8 +49,8 @@ func (o outgoing) buffers() mem.BufferSlice {
 	return out
 }
 
-// wrapped makes a frame of a message that was written with frameRoom bytes
-// before it; n is its field.
+// wrapped returns the frame of a request or an event: room is the encoded message
+// after frameRoom free bytes, and n is the field of the message in the frame.
 func wrapped(call uint64, n protowire.Number, room, tail []byte) frame {
 	size := len(room) - frameRoom + len(tail)
 	var space [frameRoom]byte

@@ -30,7 +30,7 @@ type Line interface {
 	Broken() context.Context
 }
 
-// Listening is the host's socket for one plugin. The plugin knows it by ID.
+// Listening is the host's socket for one plugin. ID identifies it to the plugin.
 type Listening struct {
 	net.Listener
 	ID          uint32

@@ -41,8 +41,8 @@ type Event struct {
 	Value edn.Value
 }
 
-// finishGrace is how long a peer may leave a stream open after its answer. An
-// interpreter on a busy machine takes more than a second.
+// finishGrace is the time for which a peer may leave a stream open after its
+// answer. An interpreter on a busy machine takes more than a second.
 const finishGrace = 5 * time.Second
 
 type openInvoke func(ctx context.Context, req *pluginv1.InvokeRequest,
@@ -96,8 +96,8 @@ func until(ctx context.Context, deadline time.Time) (context.Context, context.Ca
 }
 
 // UntilStopped returns a context derived from ctx that is canceled with the
-// result of cause when stop is closed; a nil stop never is. The caller must call
-// release.
+// result of cause when stop is closed. If stop is nil, it returns ctx. The caller
+// must call release.
 func UntilStopped(
 	ctx context.Context, stop <-chan struct{}, cause func() *contract.Error,
 ) (_ context.Context, release func()) {

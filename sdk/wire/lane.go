@@ -21,7 +21,8 @@ const (
 	FeatureMux = "mux"
 
 	// eventCredit is the credit of a call before the host has read any event,
-	// in bytes; eventCost is what each event costs beside its bytes.
+	// in bytes; eventCost is the credit that each event costs in addition to its
+	// bytes.
 	eventCredit = 1 << 20
 	eventCost   = 64
 
@@ -32,10 +33,11 @@ const (
 	// one would block the others and has a stream of its own.
 	mostMuxed = 32 << 10
 
-	// sendHere limits the unread bytes with which the goroutine of a call still
-	// sends itself; above, another goroutine sends. It is below the 64 KiB that
-	// gRPC accepts without blocking, so that a call that can be canceled never
-	// blocks on a plugin that does not read.
+	// sendHere limits the sent bytes that the plugin has not read yet: below it,
+	// the goroutine of a call sends its request itself, otherwise another
+	// goroutine does. It is below the 64 KiB that gRPC accepts without blocking,
+	// so that a call that can be canceled never blocks on a plugin that does not
+	// read.
 	sendHere = mostMuxed
 )
 

@@ -28,8 +28,8 @@ type Service interface {
 	Health(ctx context.Context, send func(Health) error) error
 	// EndRun is called when a run has ended.
 	EndRun(ctx context.Context, run string) error
-	// Drain rejects new calls, waits for those in flight until the deadline,
-	// cancels the rest and returns their number.
+	// Drain rejects new calls and waits for those in flight until the deadline.
+	// Then it cancels the calls that still run and returns their number.
 	Drain(ctx context.Context, deadline time.Time, reason string) (unfinished int, err error)
 	// Invoke answers one call.
 	Invoke(ctx context.Context, call Call, out *Emitter) (edn.Value, error)

@@ -47,8 +47,10 @@ func Transport(err error) bool {
 	return errors.As(err, &t)
 }
 
-// notItself explains a connection without the mutual TLS of the handshake line: another connection would fail in the
-// same way. The gRPC library passes on only the text of the error of package tls.
+// notItself returns the reason why a TLS handshake failed, if the server does not have
+// the certificate of the handshake line or does not accept that of the host. Another
+// connection would fail in the same way. The gRPC library passes on only the text of the
+// error of package tls.
 func notItself(text string) (why string, ok bool) {
 	for _, row := range []struct{ part, why string }{
 		{"tls: failed to verify certificate", "the certificate in the handshake line is not that of the server"},
@@ -111,7 +113,7 @@ func endOf(ctx context.Context, op string) *contract.Error {
 }
 
 // errorFrom reads an error from a peer. Details beyond MaxErrorDetails are
-// dropped, because records and answers repeat them.
+// replaced by their size, because records and answers repeat them.
 func errorFrom(v edn.Value, from contract.Source) *contract.Error {
 	e := contract.ErrorFromValue(v, from)
 	left := MaxErrorDetails

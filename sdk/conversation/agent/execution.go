@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/conversation"
 )
 
-// execution is the work of an agent. It shows each delta and stops with
-// errStopped if show returns false; without show it does not stream.
+// execution is the work of an agent. It passes each delta to show, and returns
+// errStopped if show returns false. If show is nil, it does not stream.
 type execution func(
 	ctx context.Context, c conversation.Context, m conversation.Model, show shower,
 ) ([]conversation.Message, error)

@@ -39,7 +39,7 @@ const (
 
 const (
 	defaultIterations = 5
-	loopCalls         = 3 // the same call so many times is a loop
+	loopCalls         = 3 // number of equal calls that count as a loop
 )
 
 // Errors of a [Tool] agent that stopped before its model gave an answer.

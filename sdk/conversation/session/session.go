@@ -30,7 +30,8 @@ func OnLost(report func(*conversation.LostError)) Option {
 	return func(s *Session) { s.onLost = report }
 }
 
-// Open loads the conversation with the id.
+// Open loads the conversation with the id, which need not exist. The error is that
+// of the store.
 func Open(ctx context.Context, store Store, id string, options ...Option) (*Session, error) {
 	s := &Session{store: store, id: id}
 	for _, option := range options {
@@ -199,7 +200,10 @@ func (s *Session) SendStream(
 	}, tx
 }
 
-// Truncate removes all messages but the first n and commits the change.
+// Truncate removes all messages but the first n and commits the change. The error
+// is a [*RangeError] if there are fewer than n messages or n is negative, a
+// [*ConflictError] if the session is not at the current version, or another error
+// of the store.
 func (s *Session) Truncate(ctx context.Context, n int) error {
 	base := s.now()
 	if n == base.Len() {

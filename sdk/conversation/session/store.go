@@ -40,8 +40,8 @@ type Change struct {
 //     a conversation that is too large. Then the error is its own.
 //  5. Messages are returned as they were committed. Neither side modifies a slice
 //     that it gave or got.
-//  6. Both methods are safe for concurrent use and end when ctx does. If Commit
-//     is canceled, the change is stored or not; Load tells which.
+//  6. Both methods are safe for concurrent use and return when ctx ends. If Commit
+//     is canceled, the change may be stored or not; Load returns the result.
 //
 // Package storetest tests these points.
 type Store interface {
@@ -78,8 +78,8 @@ func (e *RangeError) Error() string {
 	return fmt.Sprintf("session: the messages %d to %d are not in a conversation of %d", e.From, e.To, e.Len)
 }
 
-// apply returns the messages after the change. An append uses the room behind the
-// slice: it is for the newest version only, and once.
+// apply returns the messages after the change. An append may write into the spare
+// capacity of messages, so it is applied to the newest version only, at most once.
 func (c Change) apply(messages []conversation.Message) ([]conversation.Message, error) {
 	n := len(messages)
 	switch {

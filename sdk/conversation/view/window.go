@@ -81,8 +81,8 @@ func (w *window) start(all []conversation.Message) int {
 	return 0
 }
 
-// skipOrphans returns the least index from start on, so that no result of a tool
-// from there on is without its call.
+// skipOrphans returns the smallest index i, at least start, such that all[i:] has no
+// result of a tool without its call.
 func skipOrphans(all []conversation.Message, start int) int {
 	calls := map[string]int{} // id to the index of the last message that makes the call
 	for i := start; i < len(all); i++ {

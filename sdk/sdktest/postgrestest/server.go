@@ -59,7 +59,7 @@ func (s *Server) Stop() error {
 	return errors.Join(s.control("stop", "-m", "immediate"), os.RemoveAll(s.dir))
 }
 
-// control executes pg_ctl and waits until the server is as it shall be.
+// control executes pg_ctl and waits until the server has started or stopped.
 func (s *Server) control(what string, args ...string) error {
 	return s.run("pg_ctl", append([]string{what, "-s", "-w", "-D", s.data()}, args...)...)
 }

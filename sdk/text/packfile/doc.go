@@ -8,7 +8,7 @@
 //	 :common "il la di che e un una per non ..."
 //	 :example ["esempi*|illustra*"]}
 //
-// Parse returns the pack and every problem with its position; Read returns a
-// pack or an error. Both have no side effects on other packs and are safe for
-// concurrent use.
+// [Parse] returns the pack of a file and every problem with its position. [Load]
+// reads files and returns the shipped packs with theirs, or an error. Both are safe
+// for concurrent use.
 package packfile

@@ -282,7 +282,8 @@ func shortened(s string) string {
 	return string([]rune(s)[:most-1]) + "…"
 }
 
-// FileError names the file that cannot be used.
+// FileError is the error of [Load]. Index is the index of the file that cannot be
+// used.
 type FileError struct {
 	Index int
 	Err   error

@@ -83,7 +83,7 @@ func causes(all []Finding) []Finding {
 	})
 }
 
-// isInside reports whether a path is of a part of the value under another path.
+// isInside reports whether a path leads to a part of the value under another path.
 func isInside(path, outer []edn.Value) bool {
 	return len(path) > len(outer) && comparePaths(path[:len(outer)], outer) == 0
 }

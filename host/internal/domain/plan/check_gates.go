@@ -154,7 +154,7 @@ func (c *checker) mayHave(n *Node, key edn.Value) bool {
 	return !n.Input.Constant() && n.Input.root.kind == partSlot || n.Input.Source().IsMap() && n.Input.Source().Has(key)
 }
 
-// learned warns about a call that learns the order of its candidates and has no
+// learned warns of a call with the ordering policy.Learning and without an
 // objective must check: its outcomes would only be the grades of a judge.
 func (c *checker) learned(p *Plan, n *Node) {
 	base := c.env.base(n.Intent)

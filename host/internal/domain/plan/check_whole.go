@@ -9,9 +9,9 @@ import (
 )
 
 // whole checks the input of a node against its schema with everything known
-// about its slots. Checks of single slots do not see which alternatives of the
-// schema the rest of the input excludes. An input that fits only if a producer
-// returns a key that its schema does not name is a warning.
+// about its slots. The check of a single slot ignores which alternatives of the
+// schema the other parts of the input exclude. It warns of an input that fits
+// only if a producer returns a key that its schema does not name.
 func (c *checker) whole(pl *place, n *Node, in *wanted) {
 	s := in.schema
 	if s == nil || in.fits || n.Input.Slots() == 0 || n.Fn {

@@ -234,8 +234,8 @@ func (np *nodeParser) missing(key string) {
 	np.bad(checkType, "%s needs :%s%s in %s", what, key, next, showPath(np.cur))
 }
 
-// complete checks the required keys of an op and parses nested plans, which
-// need the rest of the node first.
+// complete checks the required keys of an op. It parses nested plans, for which
+// the other keys of the node must have been read.
 func (np *nodeParser) complete() {
 	n := np.n
 	switch n.Op {

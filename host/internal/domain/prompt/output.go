@@ -68,10 +68,10 @@ func referred(form edn.Value) (string, bool) {
 }
 
 // wanted returns the part of a schema that a model is asked to produce. Of
-// alternatives it is the first if that is a string alone: models handle one
-// form better than a choice, and plain text better than text in JSON. If the
-// schema accepts prose under :text, it goes there, because that text is cleaned
-// and cut.
+// alternatives it is the first if that is a map with one string and nothing
+// else: models handle one form better than a choice, and plain text better than
+// text in JSON. If the string is prose and another alternative has it under
+// :text, it is that alternative, because that text is cleaned and cut.
 func wanted(s *schema.Schema) *schema.Schema {
 	alternatives := s.Deref()
 	if alternatives.Kind() != schema.KindOr {

@@ -204,8 +204,8 @@ func isGo(language, code string) bool {
 	return false
 }
 
-// added keeps the lines that a patch adds and blanks the rest, so that
-// positions stay the same.
+// added keeps the lines that a patch adds and replaces the others by blanks, so
+// that positions stay the same.
 func added(patch string) string {
 	b := []byte(patch)
 	begin := 0

@@ -52,7 +52,7 @@ func (c *Capability) External() bool { return c.Human == nil && !c.Host }
 // HumanKind is the kind of capabilities that people answer.
 const HumanKind = "human"
 
-// What happens when people have not answered until their deadline.
+// The actions when people have not answered by their deadline.
 const (
 	DeadlineDeny     = "deny"     // the call fails
 	DeadlineDefault  = "default"  // a configured answer is used

@@ -83,7 +83,7 @@ const (
 // Check declares a named gate. The function of a built-in or a condition is in
 // quality.Check.
 type Check struct {
-	// Name is how plans and policies name the check.
+	// Name is the name of the check in plans and policies.
 	Name string
 	Kind CheckKind
 	// Builtin is the name of the implementing built-in, for CheckBuiltin. It

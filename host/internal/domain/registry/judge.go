@@ -10,7 +10,7 @@ import (
 // Judge declares how answers are graded: the intent that is called, the rubric, and the trust in
 // the grades. Its gate runs last among the gates of the intents that use it.
 type Judge struct {
-	// Name is how intents name the judge.
+	// Name is the name of the judge in the settings of an intent.
 	Name string
 	// Intent is the intent that is called for a grade. Capability, if set, is its first
 	// candidate.

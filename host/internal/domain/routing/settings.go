@@ -12,7 +12,7 @@ import (
 // DecideIntent is the intent of routers. It is never routed itself.
 const DecideIntent = "route/decide"
 
-// What happens to an act without a usable decision.
+// The consequences for an act without a usable decision.
 const (
 	FailOpen   = "fail-open"   // it continues as if no router had been called
 	FailClosed = "fail-closed" // it fails
@@ -238,7 +238,7 @@ func (s *Settings) Explain(intent string) []Explained {
 	return all
 }
 
-// OnError returns FailClosed or FailOpen: what happens without a usable decision.
+// OnError returns FailClosed or FailOpen, the consequence if there is no usable decision.
 func (c *Choice) OnError() string {
 	if c.Closed {
 		return FailClosed

@@ -22,8 +22,8 @@ import (
 // service. The deadline is that of the run, extended by the time for which it was
 // suspended.
 //
-// A run that was in progress in maxCrashes crashes in a row may be their cause: it is
-// suspended with run/poison, unless it only waited for people.
+// A run that was in progress in 3 crashes in a row may be their cause: it is suspended
+// with run/poison, unless it only waited for people.
 //
 // A run that failed with a retryable error is reopened if how.Why is ResumedDecision:
 // its failed nodes are executed again, with a new deadline (RUN-022).
@@ -124,7 +124,7 @@ func known(run string, past *journal.History) *contract.Error {
 const maxCrashes = 3
 
 // recordResumed is the step that records the start of the new epoch, if the run had
-// started before, and a requested cancellation. It suspends a run that exceeds
+// started before, and a requested cancellation. It suspends a run that reaches
 // maxCrashes.
 func recordResumed(f *flight) *contract.Error {
 	var err error

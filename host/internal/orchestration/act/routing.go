@@ -20,14 +20,14 @@ const sourceRoute = "route"
 const (
 	routeDecided = "decided" // a decision chose the capability
 	routePlanned = "planned" // the plan of the router is that of the act
-	routeStatic  = "static"  // without a usable decision the act went on
+	routeStatic  = "static"  // the act continued without a usable decision
 )
 
 // routed is the routing state of an act.
 type routed struct {
 	routing.Choice
 	decision *decision // nil: no decision applies
-	record   edn.Value // for plan/resolved; nil: no router was asked
+	record   edn.Value // for plan/resolved; nil: no router was called
 	unrouted *shape    // of the act before the router was called; else nil
 }
 
@@ -44,8 +44,8 @@ func isOfRoute(path edn.Value) bool {
 	return path.Len() == 2 && first.Equal(eval.RoutePath()[0])
 }
 
-// chooseRouting determines whether a router is asked. Requests of plugins to
-// their host are not routed: they are part of a run that was.
+// chooseRouting determines whether a router is called. Requests of plugins to
+// the host are not routed: they are part of a run that was.
 func (f *flight) chooseRouting() *contract.Error {
 	if f.route.decision != nil || f.inside != nil || f.act.Stack != nil {
 		return nil
@@ -62,7 +62,7 @@ func (f *flight) chooseRouting() *contract.Error {
 	return nil
 }
 
-// decideRoute asks a router ahead of the plan, and applies its decision. The
+// decideRoute calls a router before the plan runs, and applies its decision. The
 // call is a node of the run: a resumed or replayed run reads its answer from
 // the records (RTE-004).
 func decideRoute(f *flight) *contract.Error {
@@ -109,8 +109,8 @@ func (f *flight) askRouter() (plan.Slot, *contract.Error) {
 	return out.Slot, out.Err
 }
 
-// routePlan returns the plan of one call that asks the router. Its limits follow
-// from the request and the configuration alone.
+// routePlan returns the plan of the call of the router. Its limits follow from
+// the request and the configuration alone.
 func (f *flight) routePlan() (*plan.Plan, plan.Env, *contract.Error) {
 	s := f.service
 	var node edn.MapBuilder

@@ -93,7 +93,7 @@ type flight struct {
 	// finalize
 	err      *contract.Error
 	records  []journal.Record
-	account  journal.Account // of what was recorded before the response
+	account  journal.Account // of the records before the response
 	response edn.Value
 }
 

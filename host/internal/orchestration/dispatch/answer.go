@@ -17,8 +17,8 @@ import (
 // latency is the duration of the call.
 func (a *attempt) latency() time.Duration { return a.ended.Sub(a.started) }
 
-// extended is how long the call ran beyond its soft deadline; 0 if the deadline
-// was not extended.
+// extended is the time for which the call ran beyond its soft deadline; 0 if the
+// deadline was not extended.
 func (a *attempt) extended() time.Duration {
 	if a.limits.extended && !a.limits.soft.IsZero() && a.ended.After(a.limits.soft) {
 		return a.ended.Sub(a.limits.soft)
@@ -26,8 +26,8 @@ func (a *attempt) extended() time.Duration {
 	return 0
 }
 
-// process is the instance number of the process that answered; 0: the call was
-// not delivered.
+// process is the incarnation number of the process that answered; 0: the call
+// was not delivered.
 func (a *attempt) process() int { return a.answer.Generation }
 
 // classifyLostCall sets error and outcome of a call without an answer.
@@ -83,7 +83,7 @@ func (a *attempt) replaceReservedType(err *contract.Error) *contract.Error {
 }
 
 // beaten classifies an attempt that lost. An attempt that failed before it was
-// told to stop keeps its failure; of a later result only the usage is kept.
+// stopped keeps its failure; of a later result only the usage is kept.
 func (a *attempt) beaten() {
 	var sent edn.Value
 	switch err := contract.AsError(a.failed); {
@@ -221,7 +221,7 @@ func (a *attempt) sample() stats.Sample {
 	return stats.Sample{Candidate: a.stats, Edition: a.answer.Edition, Began: a.started}
 }
 
-// recordEnd records how the attempt ended and its usage, before the gates run.
+// recordEnd records the outcome and the usage of the attempt, before the gates run.
 func (a *attempt) recordEnd() {
 	a.end = journal.AttemptFinished{
 		Attempt:    a.number,
@@ -238,7 +238,7 @@ func (a *attempt) recordEnd() {
 	a.n.Record(&a.end)
 }
 
-// report reports how the attempt ended to the statistics of its candidate. draw is the
+// report passes the outcome of the attempt to the statistics of its candidate. draw is the
 // ordinal of the random value that they may use.
 func (a *attempt) report(draw int) {
 	a.reported = true

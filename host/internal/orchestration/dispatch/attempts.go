@@ -235,7 +235,7 @@ func (s *attempts) finish(ctx context.Context, a *attempt) *flow.Failure {
 	return failure
 }
 
-// conclude records how the attempt ended, runs the plan of a plan answer, runs
+// conclude records the end of the attempt, runs the plan of a plan answer, runs
 // the gates and returns the failure, if any.
 func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	if a.outcome == flow.Unknown && a.recovery == contract.RecoveryOnce {
@@ -291,7 +291,7 @@ func (s *attempts) conclude(ctx context.Context, a *attempt) *flow.Failure {
 	return f
 }
 
-// close records how the attempt ended and settles its reservation, unless that was
+// close records the end of the attempt and settles its reservation, unless that was
 // done before the run was resumed.
 func (s *attempts) close(a *attempt) {
 	if a.past != nil {

@@ -107,8 +107,8 @@ func (a *availability) acquire(cs *stats.Candidate, c *registry.Capability) (bre
 	return permit, nil
 }
 
-// firstReopening returns when the first of the breakers that reject this node
-// reopens.
+// firstReopening returns the time at which the first of the breakers that reject
+// this node reopens; ok is false if none does by itself.
 func (a *availability) firstReopening() (first time.Time, ok bool) {
 	for _, answer := range a.answers {
 		if !answer.ok && !answer.reopens.IsZero() && (!ok || answer.reopens.Before(first)) {

@@ -23,7 +23,7 @@ type checked struct {
 	usage   edn.Value
 	edition int    // edition of the plugin that answered
 	model   string // model reported by the server, empty if none
-	process int    // instance number of the process that answered; 0: none
+	process int    // incarnation number of the process that answered; 0: none
 	err     *contract.Error
 }
 

@@ -4,7 +4,7 @@
 // one or fail. Attempts run one after another, or in parallel as a race, a
 // hedge or a tournament if the candidates have no effects.
 //
-// Main types: Executor is what the package needs from the adapters; Call and
+// Main types: Executor is the interface that the adapters implement; Call and
 // Answer cross that boundary. Dispatcher serves Work, the description of a node
 // whose slots are filled and whose policy is merged, and returns a Result. Clock
 // and Rand are the only sources of time and randomness.

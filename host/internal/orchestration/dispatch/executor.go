@@ -13,7 +13,7 @@ import (
 
 // Executor calls capabilities. Adapters implement it.
 //
-// One call goes like this:
+// The steps of one call:
 //  1. State returns whether a capability can take a call now; it never blocks.
 //  2. Invoke makes one call and returns when the capability answered, failed,
 //     or ctx ended. It does not retry or evaluate the answer.
@@ -55,7 +55,7 @@ type Call struct {
 	EffectKey    string        // the same for every attempt at the same effect
 	Budget       edn.Value     // amounts that the call may still spend
 	Within       budget.Chain  // the scopes that pay for host calls made by the capability
-	Deepest      request.Limit // how deep plans, maps and host calls may nest
+	Deepest      request.Limit // limit of the nesting of plans, maps and host calls
 	AtLeast      bool          // calls of unknown price are allowed
 	Stack        []string      // capabilities that led to this call, outermost first
 	Trace        edn.Value
@@ -83,7 +83,7 @@ type Answer struct {
 	Response   edn.Value
 	Plugin     string
 	Edition    int    // changes with the program or its configuration
-	Generation int    // instance number of the process
+	Generation int    // incarnation number of the process
 	Binary     string // hash of the plugin's binary
 	// Enforcement is "port-only" if the network of the process is restricted to
 	// ports but not to addresses; else empty.

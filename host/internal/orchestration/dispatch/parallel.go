@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// loserGrace is the time that a losing attempt has to report its usage after it
-// was told to stop. The winner's answer waits for it, so it is short: a plugin
-// that handles cancellation answers within milliseconds.
+// loserGrace is the time that a losing attempt has to report its usage after its
+// stop channel was closed. The winner's answer waits for it, so it is short: a
+// plugin that handles cancellation answers within milliseconds.
 const loserGrace = 250 * time.Millisecond
 
 // parallelCalls are the calls of a race, hedge or tournament. Each runs on a goroutine

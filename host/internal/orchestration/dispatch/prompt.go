@@ -155,8 +155,8 @@ const respond = "text/respond"
 // defaultChars limits an answer of respond without a configured limit.
 const defaultChars = 1200
 
-// cleaning returns how the text of a model is cleaned (TXT-001); ok is false
-// for other capabilities.
+// cleaning returns the settings by which the text of a model is cleaned (TXT-001);
+// ok is false for other capabilities.
 func (p *CallPolicy) cleaning(c *registry.Capability) (text.Cleaning, bool) {
 	if c.Kind != registry.ModelKind {
 		return text.Cleaning{}, false

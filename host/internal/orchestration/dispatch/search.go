@@ -30,9 +30,9 @@ func (s *search) next() (string, bool) {
 }
 
 // await returns the best candidate that was not tried. If none is available and one is
-// respawning, it waits until the deadline of the node or its run, or for reviveWait
-// without either. A respawned candidate may exit again before it is bound; the wait
-// then repeats until the supervisor quarantines it.
+// respawning, it waits for that one: until the deadline of the node or its run, or for
+// reviveWait without either. A respawned candidate may exit again before it is bound; the
+// wait then repeats until the supervisor quarantines it.
 func (s *search) await(ctx context.Context) (capID string, ok bool) {
 	if capID, ok = s.next(); ok || len(s.respawning()) == 0 {
 		return capID, ok

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 )
 
-// strategy is how the attempts of one call are scheduled.
+// strategy holds the rules by which the attempts of one call are scheduled.
 type strategy struct {
 	name  string
 	width int           // race, tournament: attempts that start together

@@ -7,8 +7,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// account returns the :plan/run of a slot: how the nodes of a plan ended and
-// which capabilities answered. It has no times, so that later nodes read the
+// account returns the :plan/run of a slot: the outcomes of the nodes of a plan and
+// the capabilities that answered. It has no times, so that later nodes read the
 // same on every machine.
 func (s *scope) account(err *contract.Error) edn.Value {
 	if err != nil {

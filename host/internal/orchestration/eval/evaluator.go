@@ -127,20 +127,19 @@ type Task struct {
 	// not computed. Unbounded marks one without a finite worst case.
 	Worst     edn.Value
 	Unbounded bool
-	// Route is how a router influenced the program, for the record; nil: none was
-	// asked. Author is who wrote the program.
+	// Route describes the influence of a router on the program, for the record; nil:
+	// none was called. Author is the kind of author of the program.
 	Route  edn.Value
 	Author plan.Author
-	// Routing marks the program that asks a router: a plan that the router answers
+	// Routing marks the program that calls a router: a plan that the router answers
 	// with is not run but returned in the :result of the slot.
 	Routing bool
 }
 
-// RoutePath returns the path of the plan that asks a router, ahead of the plan of the
-// run.
+// RoutePath returns the path of the plan that calls a router before the plan of the run.
 func RoutePath() []edn.Value { return []edn.Value{edn.Text("route")} }
 
-// Place is the place of a host call in its run, or of the plan that asks a
+// Place is the place of a host call in its run, or of the plan that calls a
 // router.
 type Place struct {
 	// Path is that of the parent call with "h<n>" appended, or RoutePath, Node the

@@ -50,7 +50,7 @@ func (s *scope) recall(i int, e *ended) bool {
 	return true
 }
 
-// dispatched reports whether a call or tool node whose commit is recorded got as far as the
+// dispatched reports whether a call or tool node whose commit is recorded reached the
 // dispatcher. Without a record of its candidates it failed before, or the dispatcher denied
 // it at once; then only computing its input again shows which.
 func (s *scope) dispatched(i int, e *ended, past *journal.Place) bool {

@@ -31,7 +31,7 @@ type scope struct {
 	answer     plan.Answer   // the node whose answer the plan gives
 	textStream *stream.Text  // of that node; nil if it is not streamed
 	budget     budget.Chain  // the scopes around the nodes
-	deepest    request.Limit // how deep plans may nest
+	deepest    request.Limit // limit of the nesting of plans
 
 	ended []ended // by node; written by the goroutine of the node, read by the owner after
 

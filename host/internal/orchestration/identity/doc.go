@@ -9,8 +9,8 @@
 // [Service] checks credentials and executes the actions of administrators on a [Store]. It
 // holds all accounts in memory, so that a token costs one lookup and one hash. Each change
 // is one call of [Store.Update]: the decision is a pure function of the stored accounts.
-// With a store that other hosts change too, accounts are at most freshFor old. [Memory] is
-// a store without durability.
+// With a store that other hosts change too, accounts are at most half a second old.
+// [Memory] is a store without durability.
 //
 // Passwords are stored as argon2id hashes, tokens as SHA-256 hashes. The number of
 // concurrent password hashes is bounded. Failed logins are counted in memory, per account

@@ -167,8 +167,8 @@ func (s *Service) Holds(ctx context.Context, p *Principal) bool {
 	return p.Token == "" || d.live(p.Token, time.Now())
 }
 
-// Login is a login attempt with a password. Network is the network of the caller, which
-// failed logins are counted by.
+// Login is a login attempt with a password. Network is the network of the caller; failed
+// logins are counted by it.
 type Login struct{ Name, Password, Network string }
 
 // Recall returns the principal of a login that Password has verified within Basic.Remember,

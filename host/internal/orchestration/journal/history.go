@@ -121,7 +121,7 @@ func (t *Tried) Verdict(gate string) *GateVerdict {
 	return nil
 }
 
-// At returns what is recorded at a path, nil if nothing is.
+// At returns the recorded state of the node or plan at a path, nil if there is none.
 func (h *History) At(path edn.Value) *Place {
 	if h == nil {
 		return nil

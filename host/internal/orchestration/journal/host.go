@@ -126,7 +126,7 @@ func parseHostCursor(cursor string) (int, *contract.Error) {
 // hostKept is the number of records that a Host holds; older ones are dropped.
 const hostKept = 1000
 
-// Host is a HostStream in memory, limited to hostKept records. The zero value is
+// Host is a HostStream in memory that holds the last 1000 records. The zero value is
 // ready to use.
 type Host struct {
 	// Observer, if not nil, is called with each record. It is set before the first one.

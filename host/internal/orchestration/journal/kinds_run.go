@@ -40,7 +40,8 @@ type RunAccepted struct {
 	SessionID, SessionOwner string
 	SessionCreated          time.Time
 	SessionVersion          int
-	// ReplayOf is the run that this one replays, ReplayMode how; empty: none.
+	// ReplayOf is the run that this one replays, ReplayMode the mode of the replay; empty:
+	// none.
 	ReplayOf, ReplayMode string
 }
 
@@ -102,7 +103,7 @@ var runStarted = kindOf(KindRunStarted, false,
 	hash("protocol", func(x *RunStarted) *string { return &x.Protocol }).optional("the host has a protocol package"),
 )
 
-// Why a run was resumed.
+// The reasons for which a run was resumed.
 const (
 	ResumedCrash   = "crash"   // its host ended without a shutdown
 	ResumedRestart = "restart" // its host was shut down before it finished
@@ -268,7 +269,7 @@ const (
 	StatusExpired   = "expired"
 )
 
-// How a run used the cache of answers (RUN-032).
+// The ways in which a run used the cache of answers (RUN-032).
 const (
 	CacheHit    = "hit"    // its answer is that of another run
 	CacheMiss   = "miss"   // no answer was cached; that of the run may be stored

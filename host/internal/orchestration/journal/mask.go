@@ -69,7 +69,7 @@ func (m *Mask) Learn(s *schema.Schema, v edn.Value) {
 }
 
 // Add adds a secret. Map entries with one of the keys and this value are replaced, and
-// so are its texts of at least minSecret bytes wherever they occur.
+// so are its texts of at least 8 bytes wherever they occur.
 func (m *Mask) Add(secret edn.Value, keys ...edn.Value) {
 	if m == nil || secret.IsNil() || Masked(secret) {
 		return

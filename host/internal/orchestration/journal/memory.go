@@ -332,8 +332,7 @@ func (c *Cursor) Next(ctx context.Context) (rec Record, ok bool, err error) {
 	return page[0], true, nil
 }
 
-// Page implements Reader. A page has the records that are available, up to chunkSize of
-// them.
+// Page implements Reader. A page has the records that are available, at most 32.
 func (c *Cursor) Page(ctx context.Context) ([]Record, error) { return c.page(ctx, chunkSize) }
 
 func (c *Cursor) page(ctx context.Context, most int) ([]Record, error) {

@@ -121,7 +121,8 @@ type Valuer interface{ Value() edn.Value }
 // RefTo returns a reference to v.
 func RefTo(v edn.Value) Ref { return Ref{v: v, set: true} }
 
-// RefOf returns a reference to the value of from, which is called when it is needed.
+// RefOf returns a reference whose value is from.Value(), called each time the value is
+// needed.
 func RefOf(from Valuer) Ref { return Ref{from: from, set: true} }
 
 // stored returns a reference to a value by its hash. load returns the value, nil if it

@@ -280,8 +280,7 @@ const maxList = 200
 
 // List returns sessions with an id after the given one, ordered by id: those of the caller, or of
 // all principals if who.Any is set. next is the value of after for the next page; empty if there
-// are no more. The limit is at most maxList; 0 means maxList. The error is
-// session/store-unavailable.
+// are no more. A limit of 0 or above 200 is 200. The error is session/store-unavailable.
 func (s *Service) List(ctx context.Context, who Caller, after string, limit int) (page []Session, next string, err *contract.Error) {
 	if limit <= 0 || limit > maxList {
 		limit = maxList
@@ -393,7 +392,7 @@ func (s *Service) Drop(ctx context.Context, who Caller, ref Ref, keys []string) 
 }
 
 // Upkeep writes the collected access times to the store and deletes expired variables.
-// It returns the number of deleted variables. It is to be called periodically, at least
+// It returns the number of deleted variables. It must be called periodically, at least
 // once in Rules.IdleTTL.
 func (s *Service) Upkeep(ctx context.Context) (int, *contract.Error) {
 	s.mu.Lock()

@@ -74,8 +74,8 @@ func (s *suite) commit(t *testing.T, id string, base session.Version, c session.
 	return v
 }
 
-// holds tests what the store has of a conversation, also after it was opened
-// again.
+// holds tests that a conversation in the store has the version and the messages,
+// also after the store was opened again.
 func (s *suite) holds(t *testing.T, id string, version session.Version, want []conversation.Message) {
 	t.Helper()
 	for range 2 {

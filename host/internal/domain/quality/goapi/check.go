@@ -18,8 +18,8 @@ type Unknown struct {
 const maxUnknown = 10
 
 // Check returns the packages and selectors on packages that do not exist, in a Go file or a
-// fragment of one, at most maxUnknown. known are packages besides the standard library, by
-// path; other packages are not checked.
+// fragment of one, at most 10. known are packages besides the standard library, by path;
+// other packages are not checked.
 //
 // Without an import, a name such as strings is treated as a package only if it
 // is rarely the name of a variable and if all of its uses are selectors.

@@ -325,9 +325,9 @@ func (b *Breaker) Admits(now time.Time) bool {
 }
 
 // Replaced adapts the breaker to another edition of the plugin: a tripped breaker
-// closes, an ejected one starts its ramp, and one that admits calls drops what it has
-// from the old edition: outcomes, the probe, successes of the stage, and calls that are
-// running. A pause after failures goes on.
+// closes, an ejected one starts its ramp, and one that admits calls drops the state of
+// the old edition: outcomes, the probe, successes of the stage, and calls that are
+// running. A pause after failures continues.
 func (b *Breaker) Replaced(now time.Time) {
 	b.advance(now)
 	switch {

@@ -13,7 +13,7 @@ type Floor struct {
 	Window, MinSamples int
 	// MinPassRate is the floor; 0 disables it.
 	MinPassRate float64
-	// Hysteresis is how far the rate must rise above the floor to be healthy again.
+	// Hysteresis is the amount by which the rate must exceed the floor to be healthy again.
 	Hysteresis float64
 }
 

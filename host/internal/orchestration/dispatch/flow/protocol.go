@@ -29,10 +29,10 @@ type Rules struct {
 // Limits returns the retry and repair limits of single candidates. Its methods
 // must be deterministic: resume and replay call them again.
 type Limits interface {
-	// Retries returns how often a candidate is called again after a failure of
-	// this type.
+	// Retries returns the maximum number of further calls of a candidate after
+	// failures of this type.
 	Retries(failureType string) int
-	// Repairs returns how many repair rounds a candidate has.
+	// Repairs returns the maximum number of repair rounds of a candidate.
 	Repairs(capID string) int
 }
 

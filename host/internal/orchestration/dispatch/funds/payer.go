@@ -163,8 +163,8 @@ func (p *Payer) highestPrice(ctx context.Context) (policy.Amounts, bool) {
 	return most, known && most.Has(policy.USD)
 }
 
-// counts returns what a call adds to the counters of attempts, round trips and
-// judge calls. Parallel attempts share one round trip.
+// counts returns the amounts that a call adds to the counters of attempts, round trips
+// and judge calls. Parallel attempts share one round trip.
 func counts(purpose Purpose, first bool) policy.Amounts {
 	switch purpose {
 	case ForCheck:

@@ -78,7 +78,7 @@ func (r *Reservation) Amount() edn.Value {
 	return r.record.Amount
 }
 
-// Settlement describes how a call ended, for settling its reservation.
+// Settlement describes the end of a call, for settling its reservation.
 type Settlement struct {
 	Usage edn.Value
 	// Unknown: the call may have continued after the host stopped waiting.
@@ -126,8 +126,9 @@ func (r *Reservation) Usage(end Settlement) edn.Value {
 	return usage.AssocKey("cost-usd", spent.Of(policy.USD)).AssocKey("cost-mark", edn.K(mark.String()))
 }
 
-// actual returns what a call cost: the reported usage, and the reserved amount
-// for what is not reported. priced reports whether the cost in money is known.
+// actual returns the cost of a call: the reported usage, and the reserved amounts
+// of the dimensions that are not reported. priced reports whether the cost in money
+// is known.
 func (r *Reservation) actual(end Settlement) (out policy.Amounts, mark budget.Mark, priced bool) {
 	var want policy.Amounts
 	if r.hold != nil {
@@ -159,7 +160,7 @@ func (r *Reservation) actual(end Settlement) (out policy.Amounts, mark budget.Ma
 	return out, mark, priced
 }
 
-// paid returns the cost in money, how exact it is, and whether it is known.
+// paid returns the cost in money, its accuracy, and whether it is known.
 func (r *Reservation) paid(usage edn.Value, want, used policy.Amounts, tokens bool) (
 	cost policy.Amounts, mark budget.Mark, priced bool,
 ) {

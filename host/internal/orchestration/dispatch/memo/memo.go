@@ -15,7 +15,7 @@ type Bounds[V any] struct {
 	// is larger is not cached.
 	Bytes int64
 	Size  func(V) int64
-	// TTL is how long an entry is kept. It requires the clock Now.
+	// TTL is the lifetime of an entry. It requires the clock Now.
 	TTL time.Duration
 	Now func() time.Time
 }

@@ -219,7 +219,8 @@ func (r *Rescorer) next(ctx context.Context) (_ *dueJudge, ok bool) {
 	return first, true
 }
 
-// first returns the judge that is due first, and when; nil: none.
+// first returns the judge that is due first, and the time at which it is due; nil:
+// none.
 func (r *Rescorer) first() (first *dueJudge, at time.Time) {
 	r.mu.Lock()
 	c := r.config
@@ -238,8 +239,8 @@ func (r *Rescorer) first() (first *dueJudge, at time.Time) {
 	return first, at
 }
 
-// found stores the record of a judge in its state and returns when the next
-// measurement is due; why is empty if none is.
+// found stores the record of a judge in its state. It returns the time at which the
+// next measurement is due, and its reason; why is empty if there is none.
 func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) (
 	st *state, due time.Time, why calibration.Why,
 ) {
@@ -256,7 +257,8 @@ func (r *Rescorer) found(j *registry.Judge, rec *calibration.Record, err error) 
 	return st, due, why
 }
 
-// due returns when a judge is to be measured again, and why. r.mu must be held.
+// due returns the time of the next measurement of a judge, and its reason. r.mu must
+// be held.
 func (st *state) due(j *registry.Judge, rec *calibration.Record) (time.Time, calibration.Why) {
 	at, why := rec.Due(j.Recheck, st.early), calibration.ByAge
 	if st.model != "" && rec.Knows(st.model) {

@@ -110,8 +110,8 @@ func (cs *Candidate) configure(plugin string, s registry.Breaker, q registry.Qua
 	cs.state.configure(plugin, s, q)
 }
 
-// ReopensIn returns how long to wait before the breaker may admit a call; ok is
-// false if it does not reopen by itself.
+// ReopensIn returns the time until the breaker may admit a call; ok is false if it
+// does not reopen by itself.
 func (cs *Candidate) ReopensIn(now time.Time) (wait time.Duration, ok bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -138,7 +138,7 @@ func (cs *Candidate) Return(now time.Time, p breaker.Permit) {
 	}
 }
 
-// report records how a call ended; see breaker.Breaker.Report.
+// report records the outcome of a call; see breaker.Breaker.Report.
 func (cs *Candidate) report(now time.Time, p breaker.Permit, o breaker.Outcome, floor time.Duration, u float64) {
 	cs.mu.Lock()
 	defer cs.unlock(now)

@@ -15,7 +15,7 @@ import (
 // crash.
 type BackendCrashes struct {
 	CapID, Plugin string
-	Generation    int // instance number of the process
+	Generation    int // incarnation number of the process
 	Count         uint64
 }
 
@@ -24,8 +24,8 @@ type crashKey struct {
 	generation    int
 }
 
-// oldInstances is the number of earlier process instances whose counters are
-// kept.
+// oldInstances is the number of earlier incarnations of a process whose counters
+// are kept.
 const oldInstances = 64
 
 // RecordBackendCrashes counts crashes that were not reported before as failures

@@ -33,8 +33,8 @@ type Figures struct {
 	// Condition is the current warmth and load.
 	Condition Condition
 	Breaker   breaker.State
-	// Reopens is when the breaker may admit a call again; zero: it does now, or not
-	// by itself.
+	// Reopens is the time at which the breaker may admit a call again; zero: it does
+	// now, or not by itself.
 	Reopens time.Time
 	// Out reports that it is ejected for its quality, Degraded that it should be but
 	// stays, because too few others are left. Stead is the substitute that serves
@@ -73,8 +73,10 @@ func (cs *Candidate) observed(now time.Time) Figures {
 	return f
 }
 
-// Figures returns the recorded figures of c, else the declared ones; all of a
-// nil Candidate are declared. index is the position in the declared order.
+// Figures returns the recorded figures of cs. A latency or cost that was not recorded
+// is the one that c declares. A nil cs has no recorded figures: its quality is that of
+// an empty window and its breaker is closed. index is the position of c in the declared
+// order.
 func (cs *Candidate) Figures(c *registry.Capability, index int, now time.Time) Figures {
 	f := Figures{CapID: c.ID, Quality: breaker.NewWindow(breaker.DefaultFloor()).Quality(), Breaker: breaker.Closed}
 	if cs != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// End describes how a call ended.
+// End describes the end of a call.
 type End struct {
 	Err        *contract.Error // nil: with an answer
 	Ignored    bool            // the capability did not cause the end
 	Crashed    bool            // Err reports that the process was lost
 	Plugin     string
 	Edition    int // of the plugin that answered
-	Process    int // instance number of the process that answered; 0: the call was not delivered
+	Process    int // incarnation number of the process that answered; 0: the call was not delivered
 	Latency    time.Duration
 	FirstPiece time.Duration // time to the first piece of text; 0: there was none
 	Usage      edn.Value

@@ -17,7 +17,7 @@ type Standing struct {
 	MinPassRate    float64 // 0: no floor
 	Action         string  // remediation below the floor
 	Acting         bool    // the remediation is running
-	Why            string  // why it is ejected
+	Why            string  // reason of the ejection
 }
 
 // Standings returns the standing of each capability and intent in the table, sorted by

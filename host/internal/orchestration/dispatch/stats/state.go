@@ -48,7 +48,7 @@ func (s *state) configure(plugin string, rules registry.Breaker, quality registr
 // breaker.
 const askAgain = 50 * time.Millisecond
 
-// reopens returns when the breaker may admit a call; zero: not by itself.
+// reopens returns the time at which the breaker may admit a call; zero: not by itself.
 func (s *state) reopens(now time.Time) time.Time {
 	at, ok := s.breaker.Reopens(now)
 	if ok && at.IsZero() {

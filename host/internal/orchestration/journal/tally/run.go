@@ -129,7 +129,7 @@ func (c *Counts) ReadFacts(intent, status, errorType string, took time.Duration,
 	}
 }
 
-// add updates the run by one record and passes what it counts to to.
+// add updates the run by one record and adds its counts to the counter to.
 func (r *Run) add(rec journal.Record, to counter) {
 	switch b := rec.Body.(type) {
 	case *journal.ActRejected:
