@@ -15,7 +15,8 @@ import (
 // config is the configuration of the example, from the root of the repository.
 const config = "examples/learning/ferment.hcl"
 
-// host runs ferment, each time anew: what one run has learned the next does not know.
+// host runs ferment with the configuration of the example. Each run is a new process and does not
+// know what an earlier run has learned. close removes the files.
 type host struct {
 	ferment, scratch string
 	env              []string
@@ -39,7 +40,8 @@ func newHost(bin string) (*host, error) {
 
 func (h *host) close() { _ = os.RemoveAll(h.scratch) }
 
-// ask asks all questions in turn and returns the models that were asked for each.
+// ask asks all questions in turn in one run and returns, for each question, the models that were
+// asked, in order. order is cascade or learned.
 func (h *host) ask(p portfolio, questions []question, order string) ([][]string, error) {
 	file := filepath.Join(h.scratch, "plan.edn")
 	if err := os.WriteFile(file, []byte(planOf(questions)), 0o600); err != nil {
@@ -80,7 +82,7 @@ func (h *host) ask(p portfolio, questions []question, order string) ([][]string,
 	return attempts, nil
 }
 
-// planOf maps a call over the questions, one after the other.
+// planOf returns the text of a plan that asks the questions one after the other.
 func planOf(questions []question) string {
 	list := make([]edn.Value, len(questions))
 	for i, q := range questions {

@@ -25,7 +25,7 @@ func main() {
 // models are the candidates in the order of the cascade.
 var models = []string{"small", "medium", "large"}
 
-// rates are how often each model is right.
+// rates are the probabilities, 0..1, that each model is right, in the order of models.
 type rates [3]float64
 
 func (r rates) best() float64 { return slices.Max(r[:]) }
@@ -45,19 +45,21 @@ var portfolios = []portfolio{
 	{"the cheapest model is the best throughout", ladder, rates{0.9, 0.7, 0.5}, rates{0.9, 0.7, 0.5}},
 }
 
-// Orders of the candidates.
+// The orders of the candidates, as the configuration names them.
 const (
 	cascade = "declared"
 	learned = "learned"
 )
 
-// question says which models are right about it, and how often each is.
+// question holds the models that answer it correctly, and the probability with which each model did
+// so in the draw.
 type question struct {
 	right []string
 	rates rates
 }
 
-// draw draws the questions of a seed.
+// draw draws n questions from a seed: the first half with the rates p.first, the others with
+// p.second.
 func draw(p portfolio, n int, seed uint64) []question {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	out := make([]question, n)
@@ -106,7 +108,8 @@ func count(p portfolio, questions []question, attempts [][]string) figures {
 // result holds the figures of a portfolio by order, one per seed.
 type result map[string][]figures
 
-// show asks everything and prints what came of it.
+// show runs all portfolios with both orders, prints the results, and returns the figures by
+// portfolio. With short it uses fewer seeds and questions.
 func show(out io.Writer, bin string, short bool) (map[string]result, error) {
 	h, err := newHost(bin)
 	if err != nil {
@@ -177,7 +180,7 @@ func moments(xs []float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / float64(max(1, len(xs)-1)))
 }
 
-// What a comparison shows.
+// The verdicts of a comparison.
 const (
 	wins   = "wins"
 	loses  = "does not win: it loses"
@@ -206,7 +209,8 @@ func (r result) compare() (verdict, text string) {
 	return trades, text
 }
 
-// sign is that of the mean if it is more than two standard errors from zero.
+// sign returns the sign of the mean if the mean is more than two standard errors from zero,
+// otherwise 0.
 func sign(xs []float64) int {
 	const rounding = 1e-9
 	mean, sd := moments(xs)

@@ -16,8 +16,8 @@ import (
 // config is the configuration of the example, from the root of the repository.
 const config = "examples/quality/ferment.hcl"
 
-// host runs ferment, each time anew: what one run has learnt the next does not
-// know.
+// host runs ferment with the configuration of the example. Each run is a new process and does not
+// know what an earlier run has learned. close removes the files.
 type host struct {
 	ferment string
 	env     []string
@@ -43,8 +43,8 @@ func newHost(bin string) (*host, error) {
 
 func (h *host) close() { _ = os.RemoveAll(h.scratch) }
 
-// run runs a plan and reads its response. A run whose items fail in part is no
-// failure.
+// run runs a plan and parses its JSON response into into. It returns no error for a run in which
+// some items failed.
 func (h *host) run(into any, env []string, plan string) error {
 	file := filepath.Join(h.scratch, "plan.edn")
 	if err := os.WriteFile(file, []byte(plan), 0o600); err != nil {
@@ -76,7 +76,8 @@ func (f figures) rate() float64 { return float64(f.accepted) / float64(max(1, f.
 // price is the cost of an accepted answer, in thousandths of a dollar.
 func (f figures) price() float64 { return 1000 * f.usd / float64(max(1, f.accepted)) }
 
-// ask asks all questions of a portfolio in turn, in the order of a policy.
+// ask asks all questions of a portfolio in turn, in one run with the order of a policy, and returns
+// the figures.
 func (h *host) ask(p portfolio, b policy, questions []question) (figures, error) {
 	f := figures{asked: len(questions), calls: map[string]int{}}
 	var env []string
@@ -113,7 +114,7 @@ func (h *host) ask(p portfolio, b policy, questions []question) (figures, error)
 	return f, nil
 }
 
-// planOf maps a call over the questions.
+// planOf returns the text of a plan that asks the questions one after the other.
 func planOf(questions []question, b policy) string {
 	list := make([]edn.Value, len(questions))
 	for i, q := range questions {

@@ -12,8 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// corpus holds positions, each behind the move that a search of five plies
-// prefers.
+// corpus holds positions, each after the move that a search of five plies prefers.
 //
 //go:embed positions.txt
 var corpus string
@@ -36,7 +35,7 @@ type engine struct {
 	usd   float64
 }
 
-// names are those of the engines of a portfolio in the declared order.
+// names are the names of the engines of a portfolio, in the declared order.
 var names = []string{"a", "b", "c"}
 
 type portfolio struct {
@@ -70,7 +69,8 @@ var (
 // result holds the figures of a portfolio by policy, one per seed.
 type result map[string][]figures
 
-// show asks everything and prints what came of it.
+// show runs all portfolios with all policies, prints the results, and returns the figures by
+// portfolio. With short it uses fewer seeds, questions and baselines.
 func show(out io.Writer, bin string, short bool) (map[string]result, error) {
 	h, err := newHost(bin)
 	if err != nil {
@@ -123,7 +123,7 @@ func table(out io.Writer, r result, rivals []policy) {
 	_ = w.Flush()
 }
 
-// spread prints a figure of several runs.
+// spread returns the mean of a figure over several runs with its standard deviation, as text.
 func spread(runs []figures, of func(figures) float64) string {
 	var xs []float64
 	for _, f := range runs {
@@ -143,7 +143,7 @@ func moments(xs []float64) (mean, sd float64) {
 	return mean, math.Sqrt(sd / float64(max(1, len(xs)-1)))
 }
 
-// What a comparison shows.
+// The verdicts of a comparison.
 const (
 	wins   = "wins"
 	loses  = "does not win: it loses"
@@ -167,7 +167,8 @@ func difference(xs []float64) string {
 	return fmt.Sprintf("%+.2f +- %.2f", mean, sd)
 }
 
-// judge weighs two figures: 1 is better, -1 is worse.
+// judge returns the verdict of two comparisons, each 1 for better, 0 for no clear difference and -1
+// for worse.
 func judge(accepted, price int) string {
 	switch better, worse := max(accepted, price) > 0, min(accepted, price) < 0; {
 	case better && worse:
@@ -180,7 +181,8 @@ func judge(accepted, price int) string {
 	return same
 }
 
-// sign is that of the mean if it is more than two standard errors from zero.
+// sign returns the sign of the mean if the mean is more than two standard errors from zero,
+// otherwise 0.
 func sign(xs []float64) int {
 	const rounding = 1e-9
 	mean, sd := moments(xs)

@@ -73,8 +73,8 @@ func tour(out, progress io.Writer) error {
 	return report(out, answer.Bytes(), w, time.Since(began))
 }
 
-// writePlan puts the sudoku into the plan, which is too long for an argument,
-// and the plan into a file.
+// writePlan writes the plan with the sudoku in its bindings to a temporary file and returns its
+// path. The sudoku is too long for an argument. The caller must remove the file.
 func writePlan() (string, error) {
 	v, err := edn.ReadString(plan)
 	if err != nil {
@@ -89,7 +89,7 @@ func writePlan() (string, error) {
 	return f.Name(), errors.Join(werr, f.Close())
 }
 
-// plugins asks which plugin serves which capability.
+// plugins runs ferment to list the capabilities and returns the plugin of each.
 func plugins() (map[string]string, error) {
 	cmd := exec.Command("bin/ferment", "plugin", "list", "--json")
 	cmd.Stderr = os.Stderr
@@ -115,8 +115,8 @@ func plugins() (map[string]string, error) {
 	return serves, nil
 }
 
-// event is one line of progress. Lines about plugins and lines about the run
-// have different keys of these.
+// event is one line of progress. Lines about plugins and lines about the run use different subsets
+// of the keys.
 type event struct {
 	Event, Node, State, Plugin, To, Gate string
 	Attempt, PID                         int
@@ -127,7 +127,7 @@ type event struct {
 	Pass                                 bool
 }
 
-// account is what happened at one node of the plan.
+// account holds what the progress reports about one node of the plan.
 type account struct {
 	node, asked, answered string
 	asking                string // the candidate of the attempt under way
@@ -135,7 +135,7 @@ type account struct {
 	took                  float64
 }
 
-// witness follows the progress of the run and does the killing.
+// witness reads the progress of the run and kills the process of the chess engine once.
 type witness struct {
 	serves   map[string]string
 	pids     map[string]int
@@ -223,8 +223,8 @@ func (w *witness) attempt(n *account, e event) error {
 // thinking is how long the engine may think before it is killed.
 const thinking = 300 * time.Millisecond
 
-// kill ends the process behind a capability without warning, in the middle of
-// its work.
+// kill sends SIGKILL to the process that serves a capability, after the time thinking. It returns
+// an error if no process is known.
 func (w *witness) kill(capability string) error {
 	name := w.serves[capability]
 	pid := w.pids[name]
@@ -244,8 +244,8 @@ func (w *witness) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.progress, "  "+format+"\n", args...)
 }
 
-// report prints what came out and how, and fails if it is not what the tour
-// promises.
+// report prints the answers and how they were obtained. It returns an error if they are not what
+// doc.go promises.
 func report(out io.Writer, answer []byte, w *witness, took time.Duration) error {
 	var response struct {
 		Result struct {

@@ -18,10 +18,11 @@ var puzzle = [9][9]int{
 	{0, 0, 0, 0, 8, 0, 0, 7, 9},
 }
 
-// variable says "the cell holds the digit", 1..729.
+// variable returns the number, 1..729, of the variable "the cell holds the digit". Rows and columns
+// count from 0, digits from 1.
 func variable(row, column, digit int) int { return row*81 + column*9 + digit }
 
-// formula writes the rules of sudoku and the given cells as DIMACS.
+// formula returns the rules of sudoku and the given cells as DIMACS text.
 func formula(grid [9][9]int) string {
 	var clauses [][]int
 	add := func(literals ...int) { clauses = append(clauses, literals) }
@@ -59,7 +60,8 @@ func formula(grid [9][9]int) string {
 	return out.String()
 }
 
-// solved reads the grid out of a model.
+// solved returns the grid of a model of the formula. The error reports a cell that is empty or that
+// differs from the puzzle.
 func solved(model []int) ([9][9]int, error) {
 	var grid [9][9]int
 	for _, literal := range model {
@@ -78,7 +80,7 @@ func solved(model []int) ([9][9]int, error) {
 	return grid, nil
 }
 
-// draw puts a grid on nine lines.
+// draw returns a grid as text, one line for each row, with lines between the boxes.
 func draw(grid [9][9]int) string {
 	var b strings.Builder
 	for r, row := range grid {

@@ -79,7 +79,7 @@ func capability(crew *worker.Crew, tool effects.Tool) sdk.Capability {
 	}, options...)
 }
 
-// call runs one call within the scope that came with it.
+// call executes one call in a worker, within the scope that came with the call.
 func call(ctx context.Context, crew *worker.Crew, tool effects.Tool, in edn.Value) (edn.Value, error) {
 	cfg := sdk.ConfigFrom[settings](ctx)
 	from := sdk.CallFrom(ctx)
@@ -109,7 +109,7 @@ func call(ctx context.Context, crew *worker.Crew, tool effects.Tool, in edn.Valu
 	return crew.Run(ctx, parts)
 }
 
-// scopeOf returns the scope of one effect of a call; without one nothing is
+// scopeOf returns the scope of one effect of a call, nil if there is none; then nothing is
 // permitted.
 func scopeOf(scopes edn.Value, effect string) edn.Value {
 	if s := scopes.Key(effect); s.IsMap() {

@@ -19,7 +19,7 @@ type input struct {
 	terms
 }
 
-// terms are the host's settings for the verdict, under :judge.
+// terms are the settings of the host for the verdict, under :judge.
 type terms struct {
 	sample, seed int64
 	author       author
@@ -35,7 +35,7 @@ type author struct {
 	names                     []string
 }
 
-// all returns the names that a judge must not read.
+// all returns the names of the author, which a judge must not read.
 func (a author) all() []string {
 	out := append(slices.Clone(a.names), a.family, a.model)
 	if a.capability != "" {
@@ -44,7 +44,8 @@ func (a author) all() []string {
 	return out
 }
 
-// readInput parses the input, which has been validated against req/eval.
+// readInput parses the input, which must have been validated against req/eval. The error names the
+// invalid field.
 func readInput(v edn.Value) (input, error) {
 	in := input{raw: v, rubric: v.Key("rubric")}
 	for _, part := range []struct {

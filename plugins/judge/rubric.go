@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// rubricJudge is judge/rubric.
+// rubricJudge implements the capability judge/rubric.
 type rubricJudge struct {
 	settings settings
 	random   io.Reader
@@ -78,11 +78,12 @@ func (j rubricJudge) judge(ctx context.Context, v edn.Value) (edn.Value, error) 
 	return s.verdict.value(in.terms, "rubric", s.key()), nil
 }
 
-// maxDraws bounds the number of draws until a text does not occur in the input.
+// maxDraws is the maximum number of draws for a text that does not occur in the input.
 const maxDraws = 8
 
-// draw returns 2n random hexadecimal digits that the input does not contain, so
-// that the author of the judged text cannot have written them.
+// draw returns 2n random hexadecimal digits that the input does not contain, so that the author of
+// the judged text cannot have written them. The error is that of the random source, or that all
+// maxDraws texts occurred in the input.
 func (j rubricJudge) draw(n int, input edn.Value) (string, error) {
 	b, all := make([]byte, n), input.String()
 	for range maxDraws {
@@ -111,8 +112,8 @@ func (s *session) grade(ctx context.Context) error {
 	return nil
 }
 
-// choose shows both orders. A choice that changes with the order does not
-// count.
+// choose compares the two answers in both orders. A choice that changes with the order counts as
+// none.
 func (s *session) choose(ctx context.Context) error {
 	t := s.in.task
 	var of [2]question.Choices
@@ -148,8 +149,8 @@ func order(first string, choice int) edn.Value {
 	return edn.MustMap(edn.K("first"), edn.K(first), edn.K("chosen"), edn.K([]string{"second", "same", "first"}[choice+1]))
 }
 
-// reasons keeps the model's objections as findings; reasons for praise are of
-// no use for a repair.
+// reasons adds the model's reasons for low scores to the findings; reasons for praise are of no use
+// for a repair.
 func (s *session) reasons(all map[string]string) {
 	s.verdict.why = map[string][]string{}
 	for id, said := range all {
@@ -159,7 +160,8 @@ func (s *session) reasons(all map[string]string) {
 	}
 }
 
-// ask calls the model with a question.
+// ask calls the model through the host with a question and returns its answer. It records the model
+// and the omitted part of the data in the verdict.
 func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, error) {
 	if q.Cut > 0 {
 		s.verdict.limits = appendOnce(s.verdict.limits,
@@ -193,7 +195,7 @@ func (s *session) ask(ctx context.Context, q question.Question) (edn.Value, erro
 	return answer.Out(), nil
 }
 
-// served records the answering capability.
+// served records in the verdict which model answered.
 func (s *session) served(meta edn.Value, family string) {
 	model := meta.Key("provider").Key("model/served")
 	if model.IsNil() {
@@ -226,7 +228,7 @@ func (s *session) unserved(err error) error {
 		WithHint("declare a model that serves the intent, or use judge/rules")
 }
 
-// kin returns an error if the judge's model is of the author's family
+// kin returns an error if the judging model is of the author's family or is the author itself
 // (JDG-009).
 func (in input) kin(family, capability string) error {
 	a := in.author
@@ -242,8 +244,8 @@ func (in input) kin(family, capability string) error {
 	return nil
 }
 
-// key identifies everything that determines the verdict besides task and
-// answer, including the wording of the question.
+// key returns a hash of everything that determines the verdict besides task and answer, including
+// the wording of the question.
 func (s *session) key() string {
 	blank := question.Composer{Rubric: s.rubric, Mark: "mark", Code: "code", MaxBytes: s.compose.MaxBytes}
 	answer := edn.MustMap(edn.K("text"), edn.Text("answer"))

@@ -14,10 +14,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// surface is the limit stated in every verdict by rules.
+// surface is the limitation that each verdict by rules states.
 const surface = "rules see the form of a text only: words, numbers, length and patterns, not whether it is true"
 
-// rulesJudge is judge/rules, with the languages that it knows.
+// rulesJudge implements the capability judge/rules for texts in the languages.
 type rulesJudge struct{ languages *text.Packs }
 
 func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
@@ -72,13 +72,13 @@ func (j rulesJudge) judge(_ context.Context, v edn.Value) (edn.Value, error) {
 	return out.value(in.terms, "deterministic", edn.Hash(edn.Vector(edn.Text(rulesCap), edn.Text(version), r.Rules))), nil
 }
 
-// noScore is the error of a grade that rules cannot give. Unlike a model they would
-// answer the same again, so the next candidate is asked.
+// noScore returns the error of a grade that rules cannot give. Unlike a model they would answer the
+// same again, so the error makes the host use the next candidate.
 func noScore(message string) *contract.Error {
 	return contract.Errorf("judge/no-score", "%s", message).WithClass(contract.ClassSwitch).WithRetryable(false)
 }
 
-// compared compares scores in their written form.
+// compared compares two scores as they are written, that is, after rounding: -1, 0 or 1.
 func compared(a, b *big.Rat) int {
 	x, _ := score.Rounded(a).AsNumber()
 	y, _ := score.Rounded(b).AsNumber()

@@ -23,7 +23,7 @@ type verdict struct {
 	more edn.MapBuilder
 }
 
-// half is the score below which a criterion is violated.
+// half is the score below which a criterion counts as violated.
 var half = big.NewRat(1, 2)
 
 func (v *verdict) value(t terms, kind, key string) edn.Value {
@@ -66,7 +66,8 @@ func (v *verdict) value(t terms, kind, key string) edn.Value {
 	return v.more.Map()
 }
 
-// won is the score of a compared answer: 1 if it won, 0 if the other one did.
+// won returns the score of a compared answer: 1 if it was preferred (choice 1), 0 if the other one
+// was (-1), and 1/2 if neither was (0).
 func won(choice int) *big.Rat { return big.NewRat(int64(choice)+1, 2) }
 
 func winner(choice int) edn.Value {

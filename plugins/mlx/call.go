@@ -21,8 +21,9 @@ import (
 // breaks connections and stays alive costs a call this delay.
 const noticed = time.Second
 
-// answer answers a call. If the server crashes, the call is repeated once with a new
-// server, unless a piece of the answer was emitted, memory ran out or ctx has ended.
+// answer answers a call; it implements the capabilities of the models. If the server crashes, the
+// call is repeated once with a new server, unless a piece of the answer was emitted, memory ran out
+// or ctx has ended.
 func (h *service) answer(ctx context.Context, label string, request edn.Value, out answer.Sink) (edn.Value, error) {
 	name, err := h.named(request)
 	if err != nil {
@@ -62,8 +63,8 @@ func (h *service) answer(ctx context.Context, label string, request edn.Value, o
 	}
 }
 
-// count returns the number of tokens of a request. It asks the server only if
-// one is running; none is started.
+// count returns the number of tokens of a request. It uses the server only if one is running, and
+// starts none.
 func (h *service) count(
 	ctx context.Context, label, name, session string, request edn.Value, out answer.Sink,
 ) (edn.Value, error) {
@@ -80,8 +81,8 @@ func (h *service) count(
 	return response, nil
 }
 
-// fate returns the error if the server crashed during the call, nil otherwise. A
-// server that stalled is checked in the background.
+// fate returns the error of the server if it crashed during the call, and nil otherwise. It waits
+// at most noticed for the exit of the process. A server that stalled is checked in the background.
 func (h *service) fate(ctx context.Context, lease *lease, response edn.Value) *contract.Error {
 	var within time.Duration
 	typ, _ := response.Key("result").Key("error").Key("type").AsKeyword()
@@ -113,7 +114,8 @@ func sessionOf(request edn.Value) string {
 	return ""
 }
 
-// named returns the model that a request names, "" for that of the capability.
+// named returns the model that a request names, "" for that of the capability. The error is
+// provider/request-invalid for a model that the settings do not allow.
 func (h *service) named(request edn.Value) (string, *contract.Error) {
 	v := request.Key("model")
 	name, ok := v.AsString()
@@ -129,8 +131,8 @@ func (h *service) named(request edn.Value) (string, *contract.Error) {
 		WithDetail("model", edn.Text(name)).WithDetail("family", edn.K("provider/error")).WithDetail("sent?", edn.Bool(false))
 }
 
-// model returns the model of a capability, or another one that the request may
-// name.
+// model returns the model of a capability, or a copy of it with the name of another model that the
+// request names.
 func (h *service) model(models map[string]*answer.Model, label, name string) *answer.Model {
 	m := models[label]
 	if name == "" || name == m.Name {
@@ -176,7 +178,7 @@ func attempts(all []attempt) edn.Value {
 	return edn.Vector(list...)
 }
 
-// told adds the earlier attempts to an error.
+// told returns the error with the earlier attempts of the call in its details.
 func told(err *contract.Error, earlier []attempt) *contract.Error {
 	if len(earlier) == 0 {
 		return err
@@ -184,8 +186,8 @@ func told(err *contract.Error, earlier []attempt) *contract.Error {
 	return err.WithDetail("attempts", attempts(earlier))
 }
 
-// merge adds the attempts and usage of the earlier requests to a response: the
-// host sees one answer, but pays for all.
+// merge returns a response with the attempts of the call, and with the usage of the earlier
+// requests added: the host sees one answer, but pays for all requests.
 func merge(response edn.Value, earlier []attempt) edn.Value {
 	if len(earlier) == 0 {
 		return response
@@ -207,7 +209,7 @@ func merge(response edn.Value, earlier []attempt) edn.Value {
 	return response.AssocKey("result", result).AssocKey("invoke/meta", meta)
 }
 
-// failed replaces the error of a response.
+// failed returns a response with err as its error and without an output.
 func failed(response edn.Value, err *contract.Error) edn.Value {
 	result := response.Key("result")
 	if result.IsNil() {
@@ -217,7 +219,8 @@ func failed(response edn.Value, err *contract.Error) edn.Value {
 	return response.AssocKey("result", result)
 }
 
-// translated converts the error of a server that is out of memory.
+// translated returns a response with a typed error if its error says that the server ran out of
+// memory.
 func translated(response edn.Value) edn.Value {
 	e := response.Key("result").Key("error")
 	typ, _ := e.Key("type").AsKeyword()
@@ -232,7 +235,7 @@ func translated(response edn.Value) edn.Value {
 		strings.TrimPrefix(message, "mlx: ")).WithDetails(e.Key("details")))
 }
 
-// observe records the latency and token rate of an answer.
+// observe adds the latency and the token rate of a response to the averages of the pool.
 func (h *service) observe(response edn.Value) {
 	usage := response.Key("result").Key("usage")
 	first, ok := usage.Key("first-token-ms").AsInt()

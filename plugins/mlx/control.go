@@ -18,13 +18,12 @@ import (
 
 type lease = pool.Lease[*talker]
 
-// which selects the servers of an operator's command: that of a session, or
-// all.
+// which is the input of an operator's command: the session whose servers it affects, "" for all.
 type which struct {
 	Session string `edn:"session/id,omitempty"`
 }
 
-// control is the operators' capability.
+// control returns the capability of the operators.
 func (a *adapter) control() sdk.Capability {
 	return sdk.Func(settings.Name+"/"+settings.Control, sdk.Intents("model/status", "model/freeze", "model/thaw",
 		"model/reset", "model/quit"),
@@ -65,7 +64,8 @@ func (h *service) operate(ctx context.Context, intent, session string) error {
 	return h.settle(ctx, session, all)
 }
 
-// settle waits until no server is being stopped.
+// settle waits until no server of the session, or none at all, is being stopped. The error is that
+// of ctx.
 func (h *service) settle(ctx context.Context, session string, all bool) error {
 	for {
 		next := h.changed.next()
@@ -154,11 +154,12 @@ func eventValue(e pool.Event) edn.Value {
 	return m.Map()
 }
 
-// rest is the minimum interval between two health reports; queues change faster
-// than the host needs to know.
+// rest is the minimum interval between two health reports: queues change more often than the host
+// needs to know.
 const rest = 20 * time.Millisecond
 
-// health reports the state of the servers to the host whenever it changes.
+// health reports the state of the servers to the host whenever it has changed, at most once in the
+// time rest. It returns when ctx ends.
 func (a *adapter) health(ctx context.Context, report func(sdk.Status)) {
 	h := a.service.Load()
 	said := ""

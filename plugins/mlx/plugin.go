@@ -43,7 +43,7 @@ type service struct {
 	cold talker
 }
 
-// talker is a server with its provider.
+// talker is a server with the client that calls it.
 type talker struct {
 	*server.Server
 	provider *answer.Provider
@@ -165,8 +165,8 @@ func (h *service) spawn(
 	return t, nil
 }
 
-// farewell is the time that servers have to end when the plugin ends; a host
-// gives the plugin about a second.
+// farewell is the time limit for stopping all servers when the plugin ends; a host gives the plugin
+// about a second.
 const farewell = 500 * time.Millisecond
 
 func (a *adapter) close(ctx context.Context) error {
@@ -207,7 +207,7 @@ func (s *signal) next() <-chan struct{} {
 	return s.c
 }
 
-// journal writes to the log of the plugin without blocking the callers.
+// journal writes to the log of the plugin in a goroutine, so that callers never block.
 type journal struct {
 	log   *slog.Logger
 	lines chan func(*slog.Logger)

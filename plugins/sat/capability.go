@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// maxTimeout bounds the timeout of a request.
+// maxTimeout is the maximum timeout of a request.
 const maxTimeout = time.Hour
 
 // solveIn is the input of :sat/solve, with the formula in one of two forms.
@@ -28,10 +28,11 @@ type solveOut struct {
 	Reason string    `edn:"reason,omitempty"`
 }
 
-// decider decides formulas; the timeout is 0 for none.
+// decider decides a formula within the timeout; 0 means no limit. An answer that takes longer is
+// Unknown.
 type decider func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error)
 
-// within sets the default timeout of requests; 0 for none.
+// within returns a decider that uses the timeout usual for requests without one; 0 means no limit.
 func (s decider) within(usual time.Duration) decider {
 	return func(ctx context.Context, f *dimacs.Formula, timeout time.Duration) (solve.Answer, error) {
 		if timeout == 0 {
@@ -89,7 +90,7 @@ func verify(_ context.Context, in verifyIn) (verifyOut, error) {
 	return verifyOut{Valid: bad == 0, Clause: bad}, nil
 }
 
-// formula parses the given form of the formula; exactly one must be present.
+// formula parses the formula in the form that is present; exactly one must be.
 func formula(text *string, clauses *[][]int) (*dimacs.Formula, error) {
 	switch {
 	case text != nil && clauses != nil:
@@ -110,7 +111,7 @@ func formula(text *string, clauses *[][]int) (*dimacs.Formula, error) {
 	return nil, refused("dimacs", edn.Nil(), "a formula as :dimacs text or as :clauses")
 }
 
-// fault is the typed error for a field with invalid content.
+// fault returns the typed error for a field with invalid content.
 func fault(field string, err error) *contract.Error {
 	e := contract.Errorf("input/invalid", "%s: %s", field, err).WithDetail("path", edn.Vector(edn.K(field)))
 	var at *dimacs.Error
@@ -128,7 +129,7 @@ func fault(field string, err error) *contract.Error {
 	return e
 }
 
-// refused is the error for an invalid field of the input.
+// refused returns the error for an invalid field of the input.
 func refused(field string, got edn.Value, expected string) *contract.Error {
 	return contract.Errorf("input/invalid", "%s: expected %s, got %s", field, expected, got).
 		WithDetail("path", edn.Vector(edn.K(field))).

@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// ask makes the step's host calls and returns the last answer. Their failure is
-// that of the call.
+// ask makes the host calls of the step in turn and returns the last answer. A failure of one is the
+// failure of the call.
 func (s step) ask(ctx context.Context, request edn.Value, out *sdk.Stream) (edn.Value, error) {
 	input, err := fill(s.arg.Key("input"), sources(ctx, request))
 	if err != nil {

@@ -113,7 +113,8 @@ func (s step) play(ctx context.Context, request edn.Value, out *sdk.Stream) (edn
 	return s.result("value", "out", contract.EmitOut(s.arg)), nil
 }
 
-// send sends the pieces and returns their joined text.
+// send sends the pieces, with a wait after each, and returns the joined text. The error is that of
+// the stream or of ctx.
 func (s step) send(ctx context.Context, out *sdk.Stream) (string, error) {
 	var whole strings.Builder
 	for _, piece := range s.pieces {
@@ -148,7 +149,7 @@ func (s step) result(kind, key string, v edn.Value) edn.Value {
 	return response
 }
 
-// wait sleeps unless the call ends first.
+// wait sleeps for d. It returns the error of ctx if ctx ends first.
 func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
@@ -163,7 +164,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// crashOf returns the function that ends the process in the named way.
+// crashOf returns the function that ends the process in the named way, and false for an unknown
+// name.
 func crashOf(word string) (func(), bool) {
 	switch word {
 	case "sigkill":

@@ -196,8 +196,8 @@ func (r *scriptReader) then(at []edn.Value, then edn.Value, out *role) {
 	}
 }
 
-// metadata parses the rest of the body as capability metadata: scripts omit the
-// namespaces, and required fields have defaults.
+// metadata parses the other keys of the body as capability metadata: scripts omit the namespaces,
+// and required fields have defaults.
 func (r *scriptReader) metadata(at []edn.Value, id, body edn.Value, plans, values bool) contract.Capability {
 	var m edn.MapBuilder
 	m.Key("cap/id", id)
@@ -293,8 +293,8 @@ func (r *scriptReader) argument(at []edn.Value, s step) {
 // askKeys are the keys of :ask.
 var askKeys = []string{"intent", "cap/ref", "handle", "input", "times", "stream"}
 
-// ask validates a host call: an intent, or the capability of a handle, which is
-// in the input of the call or made up.
+// ask validates a host call: an intent, or the capability of a handle. The handle is in the input
+// of the call, or is a made-up one.
 func (r *scriptReader) ask(at []edn.Value, ask edn.Value) {
 	if ask.Kind() != edn.KindMap {
 		r.fault(at, ":ask is a map, not %s", ask)
@@ -357,7 +357,8 @@ func (r *scriptReader) mapAt(at []edn.Value, form edn.Value, name string) edn.Va
 	return v
 }
 
-// known rejects unknown keys, naming the nearest known one, or all.
+// known reports unknown keys of a map as problems, with the nearest known key, or all known keys if
+// none is near. It returns false if there are any.
 func (r *scriptReader) known(at []edn.Value, m edn.Value, what string, names []string) bool {
 	good := true
 	for key := range m.Entries() {

@@ -10,8 +10,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// sources returns the values for placeholders: the request envelope, and under
-// call the position of the call.
+// sources returns the map from which placeholders are filled: the request envelope, and under :call
+// the position of the call.
 func sources(ctx context.Context, request edn.Value) edn.Value {
 	c := sdk.CallFrom(ctx)
 	call := edn.MustMap(
@@ -26,8 +26,9 @@ func sources(ctx context.Context, request edn.Value) edn.Value {
 	return request.AssocKey("call", call)
 }
 
-// fill replaces {{path.to.value}} in every string of v except map keys. A
-// string is inserted unchanged, any other value as canonical text.
+// fill replaces {{path.to.value}} in every string of v except map keys. A string is inserted
+// unchanged, any other value as canonical text. The error is render/syntax for an unclosed
+// placeholder and render/missing for a path without a value.
 func fill(v, from edn.Value) (edn.Value, error) {
 	var failed error
 	filled, err := v.Walk(nil, func(v edn.Value) edn.Value {
@@ -73,8 +74,8 @@ func fillText(text string, from edn.Value) (string, error) {
 	}
 }
 
-// reach follows names separated by dots: map keys as keywords, else as strings,
-// and indices of vectors and lists.
+// reach returns the value at a path of names separated by dots: map keys as keywords, else as
+// strings, and indices of vectors and lists.
 func reach(v edn.Value, path string) (edn.Value, bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		var found bool

@@ -152,7 +152,7 @@ var sizeUnits = []struct {
 }{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},
 	{"TB", 1e12}, {"B", 1}, {"", 1}}
 
-// sizeOf parses a number of bytes, or a text such as 512MiB.
+// sizeOf parses a number of bytes, or a text such as 512MiB. It returns false for anything else.
 func sizeOf(v edn.Value) (int64, bool) {
 	if n, ok := v.AsInt(); ok {
 		return n, true

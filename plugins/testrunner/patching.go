@@ -38,10 +38,10 @@ type applied struct {
 	contents map[string]string
 }
 
-// maxContents bounds the contents of changed files in an answer.
+// maxContents is the maximum total size of the changed files in an answer, in bytes.
 const maxContents = 1 << 20
 
-// read reads the changed text files, as far as there is room.
+// read sets contents to the changed text files, as far as maxContents permits.
 func (a *applied) read() {
 	a.contents = map[string]string{}
 	room := int64(maxContents)
@@ -81,8 +81,8 @@ func (r *runner) apply(ctx context.Context, in request) (applied, error) {
 	return applied{}, errors.Join(err, dropped)
 }
 
-// copyError distinguishes a tree that cannot be copied from a failure of the
-// plugin.
+// copyError returns the error of a failed copy: input/invalid if the tree is too large or cannot be
+// read, otherwise err itself.
 func copyError(err error, dir string) error {
 	var large *scratch.LimitError
 	var unreadable *scratch.TreeError

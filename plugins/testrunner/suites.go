@@ -66,7 +66,7 @@ func (r *runner) tryPatch(ctx context.Context, in request, verdict bool) (edn.Va
 	return out, nil
 }
 
-// tested is a suite that was run, or was not run for the reason in the result.
+// tested is the result of a suite, which says why if the suite was not run.
 type tested struct {
 	command []string
 	result  suite.Result
@@ -128,8 +128,7 @@ func startError(err *suite.StartError, in request) error {
 	return contract.Errorf("input/invalid", "command: %w", err).WithDetail("path", edn.Vector(edn.K("command")))
 }
 
-// command determines the command and its output format. report is the path for
-// a JUnit report.
+// command returns the command to run and its output format. report is the path for a JUnit report.
 func (r *runner) command(in request, report string) (suite.Spec, error) {
 	command, format := in.Command, in.Format
 	if len(command) == 0 {

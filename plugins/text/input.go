@@ -25,7 +25,8 @@ func languageOf(v edn.Value, path ...any) (string, error) {
 	return code, nil
 }
 
-// option parses a field that is absent or has one value.
+// option parses a field that must be absent or have the value on, and reports whether it is
+// present.
 func option(field string, v edn.Value, on string) (bool, error) {
 	if v.IsNil() {
 		return false, nil
@@ -40,7 +41,7 @@ func option(field string, v edn.Value, on string) (bool, error) {
 	return true, nil
 }
 
-// refused is the error for an invalid field of the input.
+// refused returns the error for an invalid field of the input.
 func refused(expected string, got edn.Value, path ...any) *contract.Error {
 	names := make([]string, len(path))
 	for i, p := range path {
@@ -66,7 +67,7 @@ func pathOf(path ...any) edn.Value {
 	return edn.Vector(at...)
 }
 
-// clip shortens a quoted value.
+// clip returns s shortened for a message.
 func clip(s string) string {
 	const most = 80
 	if r := []rune(s); len(r) > most {

@@ -90,7 +90,7 @@ func languagesOf(cfg settings) (*text.Packs, error) {
 	return packs, err
 }
 
-// checkRoutes rejects names that cannot be an intent or a capability.
+// checkRoutes returns an error for names that cannot be an intent or a capability.
 func checkRoutes(cfg settings) error {
 	for _, intent := range slices.Sorted(maps.Keys(cfg.Routes)) {
 		if !named(intent) {
@@ -107,7 +107,7 @@ func checkRoutes(cfg settings) error {
 	return nil
 }
 
-// named reports whether s is a qualified name.
+// named reports whether s is a name with a namespace.
 func named(s string) bool {
 	name, err := edn.Keyword(s)
 	return err == nil && name.Namespace() != ""

@@ -58,7 +58,7 @@ func renderFault(err error) error {
 	return err
 }
 
-// place adds the field of the input and the position of the error in it.
+// place returns e with the field of the input and the position of the error in it.
 func place(e *contract.Error, partial string, line int) *contract.Error {
 	path := edn.Vector(edn.K("template"))
 	if partial != "" {

@@ -25,8 +25,8 @@ type classifyOut struct {
 	Evidence   []edn.Value `edn:"evidence"`
 }
 
-// Below leastConfidence the fallback intent is returned, unless the settings have
-// another one.
+// leastConfidence is the confidence below which the fallback intent is returned, unless the
+// settings have another limit.
 const (
 	leastConfidence = 0.35
 	anyIntent       = "problem/solve"
@@ -89,7 +89,7 @@ func (r router) classify(in classifyIn) (classifyOut, error) {
 	return out, nil
 }
 
-// steady converts a finite number to a rounded value.
+// steady returns a finite number as a rounded value.
 func steady(x float64) edn.Value { return edn.MustFloat(math.Round(x*1000) / 1000) }
 
 // decide returns the capability that the configured table names for the intent

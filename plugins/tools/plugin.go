@@ -98,7 +98,7 @@ func schemaName(t effects.Tool) string {
 	}[t.ID]
 }
 
-// recovery returns the error classes that depend on the input (ENV-024).
+// recovery returns the rules for the error classes of a tool that depend on the input (ENV-024).
 func recovery(t effects.Tool) []contract.RecoveryRule {
 	rule := func(key string, match edn.Value, class contract.RecoveryClass) contract.RecoveryRule {
 		return contract.RecoveryRule{Path: []edn.Value{edn.K(key)}, Match: match, Class: class}
@@ -116,7 +116,7 @@ func recovery(t effects.Tool) []contract.RecoveryRule {
 	return nil
 }
 
-// call runs one call within the scope that came with it.
+// call executes one call, within the scope that came with the call.
 func (t *tools) call(ctx context.Context, tool effects.Tool, in edn.Value) (edn.Value, error) {
 	cfg := sdk.ConfigFrom[settings](ctx)
 	call := sdk.CallFrom(ctx)
@@ -157,7 +157,7 @@ func (t *tools) call(ctx context.Context, tool effects.Tool, in edn.Value) (edn.
 	return t.crew.Run(ctx, parts)
 }
 
-// scopeOf returns the scope of one effect of a call; without one nothing is
+// scopeOf returns the scope of one effect of a call, nil if there is none; then nothing is
 // permitted.
 func scopeOf(scopes edn.Value, effect string) edn.Value {
 	if s := scopes.Key(effect); s.IsMap() {

@@ -16,8 +16,7 @@ func agentIntents() []intent {
 	}}
 }
 
-// agents lists, shows or validates agents (WS-064). It needs no agent itself: it
-// says which there are.
+// agents lists, shows or validates agents (WS-064). The caller needs no agent for it.
 func agents(_ context.Context, r *request) (edn.Value, error) {
 	var out edn.MapBuilder
 	out.Key("seq", edn.Int(0))
@@ -48,8 +47,8 @@ func (r *request) agentList(out edn.MapBuilder) edn.Value {
 	return out.Map()
 }
 
-// agentValue describes an agent with its problems. An agent that cannot do all that it
-// may is in force: it can do the rest.
+// agentValue describes an agent with its problems. An agent with problems remains in force: it can
+// use its other capabilities.
 func (r *request) agentValue(a *agent.Agent) edn.MapBuilder {
 	var b edn.MapBuilder
 	b.Key("agent/id", edn.Text(a.ID))

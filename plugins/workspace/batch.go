@@ -22,7 +22,8 @@ func batchIntents() []intent {
 	}}
 }
 
-// writing is an item of an atomic batch: what it writes, and what it answers then.
+// writing is a prepared item of an atomic batch: run writes it, answer adds its output after the
+// commit.
 type writing struct {
 	run    func(*store.Tx) error
 	answer func(*edn.MapBuilder)
@@ -75,7 +76,8 @@ func (r *request) item(_ context.Context, v edn.Value, n int) (*request, error) 
 	return &request{running: r.running, server: r.server, intent: i, in: in, opened: r.opened, part: "/" + strconv.Itoa(n)}, nil
 }
 
-// each runs the items, at most some at a time. An item that fails fails alone.
+// each runs the items, a limited number of them concurrently. An item that fails does not affect
+// the others.
 func (r *request) each(ctx context.Context, items []*request) (edn.Value, error) {
 	at := int64(batchConcurrency)
 	if n, ok := r.in.Key("concurrency").AsInt(); ok {

@@ -66,9 +66,8 @@ func ownTarget(name string) error {
 	return invalid(edn.Vector(edn.K("intent")), "the intent :%s of the workspace cannot be called from one of its own", name)
 }
 
-// callOptions are the parts of the request that a call of another intent gets
-// too: the host bounds budget, deadline and effects by those of the request in
-// any case (WS-141).
+// callOptions returns the parts of the request that are passed on to a call of another intent. In
+// any case, the host limits the call to the budget, deadline and effects of the request (WS-141).
 func callOptions(ctx context.Context) edn.Value {
 	envelope := sdk.CallFrom(ctx).Request
 	var b edn.MapBuilder

@@ -34,8 +34,8 @@ func derivingIntents() []intent {
 	}
 }
 
-// caller is on whose behalf the engine makes frames. Attempts at one request have
-// the same effect key, so what was forced is forced once.
+// caller returns the agent and the principal for which the engine makes frames. All attempts at a
+// request have the same effect key, so they share the frames that were forced.
 func (r *request) caller() derive.Caller {
 	return derive.Caller{Agent: r.agent.ID, Principal: r.actor, Effect: r.effect}
 }

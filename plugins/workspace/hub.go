@@ -73,7 +73,7 @@ func newHub(life context.Context, cfg settings, agents *agent.Set, invoke derive
 	}
 }
 
-// place is where a workspace and its store lie.
+// place holds the directory of a workspace and the data directory of its store.
 type place struct{ root, data string }
 
 // locate returns the place of the workspace with a name: a directory, the id of a
@@ -120,7 +120,8 @@ func (h *hub) dataDir(root string) string {
 	return filepath.Join(h.cfg.DataDir, filepath.Base(root)+"-"+hex.EncodeToString(sum[:8]))
 }
 
-// acquire returns the open workspace with a name. The caller must call release.
+// acquire returns the open workspace with a name, and opens it if necessary. It blocks until the
+// workspace is open or ctx ends. The caller must call the returned function to release it.
 func (h *hub) acquire(ctx context.Context, name string, how opening, scheme string) (*opened, func(), error) {
 	at, err := h.locate(name)
 	if err != nil {
@@ -245,10 +246,10 @@ func (h *hub) removeAllMoved() (any bool) {
 	return any
 }
 
-// removeMoved closes an open workspace whose directory or store was removed or replaced
-// since it was opened, and waits a moment for the end of that. The next request opens what
-// is there now. The requests of the old workspace fail with store/io. It reports whether
-// it closed one.
+// removeMoved closes an open workspace whose directory or store was removed or replaced since it
+// was opened, and waits up to closePatience until it is closed. The next request opens what is at
+// the place now. The requests of the old workspace fail with store/io. It reports whether it closed
+// one.
 func (h *hub) removeMoved(at place) bool {
 	h.mu.Lock()
 	o := h.open[at.root]
@@ -317,8 +318,9 @@ func (h *hub) leave(o *opened) {
 // release closes a workspace that has no users.
 func (h *hub) release(at place) { _, _ = h.whileClosed(at, func() error { return nil }) }
 
-// releaseAfter closes each workspace without users from when begin is closed: the process
-// that takes the place of this one needs its store. Requests under way keep theirs.
+// releaseAfter waits until begin is closed and then closes every workspace without users, and the
+// others as soon as they have none: the process that replaces this one needs their stores. It
+// returns at once if ctx ends first.
 func (h *hub) releaseAfter(ctx context.Context, begin <-chan struct{}) {
 	select {
 	case <-begin:
@@ -334,8 +336,8 @@ func (h *hub) releaseAfter(ctx context.Context, begin <-chan struct{}) {
 	}
 }
 
-// load opens a workspace and wakes those that wait for it. One that cannot be
-// opened is forgotten, so the next request tries again.
+// load opens a workspace and wakes the requests that wait for it. A workspace that cannot be opened
+// is removed from the hub, so the next request tries again.
 func (h *hub) load(o *opened, at place, how opening, scheme string) {
 	defer close(o.ready)
 	o.err = h.read(o, at, how, scheme)
@@ -397,7 +399,7 @@ func (h *hub) options(at place, scheme string) core.Options {
 	}
 }
 
-// atPlace adds to an error of opening what an operator can do about it.
+// atPlace adds a hint for the operator to an error of permissions.
 func atPlace(err error, at place) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
 		return contract.AsError(err).WithHint("grant the plugin write access to " + at.data +

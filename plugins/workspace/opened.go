@@ -35,8 +35,8 @@ type opened struct {
 	idle  time.Time // since when there are no users
 }
 
-// inPlace reports whether the workspace is the one that is at a place now. One that is
-// being opened or was not opened is.
+// inPlace reports whether the workspace is the one that is at a place now. It returns true for one
+// that is still being opened or could not be opened.
 func (o *opened) inPlace(at place) bool {
 	select {
 	case <-o.ready:
@@ -46,8 +46,8 @@ func (o *opened) inPlace(at place) bool {
 	return o.err != nil || o.data == at.data && o.ws.InPlace()
 }
 
-// readFile returns the bytes of a file of the workspace, at most limit and one
-// more. It follows no link out of the directory.
+// readFile returns the bytes of a file of the workspace, at most limit+1 of them. It follows no
+// link out of the directory.
 func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, error) {
 	root, err := os.OpenRoot(o.root)
 	if err != nil {
@@ -69,7 +69,8 @@ func (o *opened) readFile(_ context.Context, path string, limit int64) ([]byte, 
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// watcher returns the watcher of the workspace, and makes it if there is none.
+// watcher returns the watcher of the workspace. If the watcher has no subscriptions, it is replaced
+// by a new one with these options.
 func (o *opened) watcher(options watch.Options) *watch.Watcher {
 	o.watching.Lock()
 	defer o.watching.Unlock()
@@ -79,7 +80,7 @@ func (o *opened) watcher(options watch.Options) *watch.Watcher {
 	return o.watch
 }
 
-// watchState says what the watcher does.
+// watchState returns the state of the watcher, the zero State if there is none.
 func (o *opened) watchState() watch.State {
 	o.watching.Lock()
 	defer o.watching.Unlock()

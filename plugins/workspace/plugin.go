@@ -21,11 +21,11 @@ type server struct {
 	now    func() time.Time
 	meter  meter
 
-	// run is what the configuration determines; nil before Configure.
+	// run is nil before Configure.
 	run atomic.Pointer[running]
 }
 
-// running is what a configuration determines.
+// running holds the state that a configuration determines.
 type running struct {
 	cfg    settings
 	agents *agent.Set
@@ -78,8 +78,8 @@ func servedSchemas() map[string]edn.Value {
 	return served
 }
 
-// capability returns the capability of an intent. Its id is the intent: who
-// serves the intent can still be another capability, by the configuration.
+// capability returns the capability of an intent. Its id is the name of the intent; the
+// configuration can still route the intent to another capability.
 func (s *server) capability(i intent) sdk.Capability {
 	options := []sdk.Option{
 		sdk.Kind("workspace"), sdk.Effects(i.effects...), sdk.In(schemaName("req", i.name)), sdk.Out(schemaName("res", i.name)),

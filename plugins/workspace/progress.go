@@ -23,7 +23,7 @@ func (r *request) progress(phase, unit string) func(done, total int) {
 	return p.report
 }
 
-// settle reports where the phases of the call have ended.
+// settle sends the last report of each phase, if it was dropped.
 func (r *request) settle() {
 	for _, p := range r.phases {
 		p.settle()

@@ -73,7 +73,7 @@ func lostFrames(list []store.LostFrame) edn.Value {
 	return edn.Vector(lost...)
 }
 
-// compact drops texts that nothing needs any more (WS-175).
+// compact drops the texts of paths that were deleted long ago and, if asked, old states (WS-175).
 func compact(ctx context.Context, r *request) (edn.Value, error) {
 	c := store.Compaction{TTL: store.DefaultTTL, DryRun: r.flag("dry-run?")}
 	if v := r.in.Key("ttl"); !v.IsNil() {

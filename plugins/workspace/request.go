@@ -31,7 +31,7 @@ type request struct {
 	*opened // nil for intents that need no open store
 }
 
-// common is what inputs share.
+// common holds the keys that all inputs can have.
 type common struct {
 	Workspace string  `edn:"workspace"`
 	Agent     string  `edn:"agent/id"`
@@ -99,7 +99,7 @@ func (r *request) check(ctx context.Context) error {
 	return r.authorize(ctx)
 }
 
-// invalidInput is the error of an input that does not fit the schema.
+// invalidInput returns the error of an input that does not fit the schema.
 func invalidInput(findings []schema.Finding) error {
 	values := make([]edn.Value, len(findings))
 	for i, f := range findings {
@@ -108,7 +108,7 @@ func invalidInput(findings []schema.Finding) error {
 	return invalid(edn.Vector(findings[0].Path...), "%s", findings[0].Message).WithDetail("findings", edn.Vector(values...))
 }
 
-// invalid is the error of a part of the input that cannot be used (WS-210).
+// invalid returns the error of a part of the input that cannot be used (WS-210).
 func invalid(path edn.Value, format string, args ...any) *contract.Error {
 	e := contract.Errorf("input/invalid", format, args...)
 	return e.WithOp("input", path.String()).WithDetail("path", path).WithDetail("reason", edn.Text(e.Message))

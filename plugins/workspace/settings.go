@@ -67,7 +67,7 @@ type viewBlock struct {
 	Content   *bool    `edn:"content,omitempty" doc:"return the texts too; true without it"`
 }
 
-// defaults are those of the specification.
+// defaults are the default settings.
 var defaults = settings{
 	Scheme:       id.B3.String(),
 	StorePrompts: true,
@@ -158,8 +158,8 @@ func flatten(err error) []error {
 	return all
 }
 
-// anyModel accepts every model: whether a capability exists is known to the host
-// alone, which checks the settings that name one.
+// anyModel accepts every model: only the host can check that a capability exists. It checks the
+// settings that name one.
 func anyModel(string) bool { return true }
 
 func (b agentBlock) agent(name string) agent.Agent {
@@ -185,7 +185,7 @@ func (cfg *settings) agents() (*agent.Set, error) {
 	return agent.New(declared, anyModel)
 }
 
-// derivation returns what the making of frames depends on.
+// derivation returns the settings of the engine that makes frames.
 func (cfg *settings) derivation() derive.Settings {
 	return derive.Settings{
 		Boundaries:  cfg.Boundaries,

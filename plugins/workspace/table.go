@@ -20,12 +20,12 @@ const (
 // intent is a row of the table of section 1 of the specification.
 type intent struct {
 	name, says string
-	// needs is what the agent must be allowed to do; admin intents need a
-	// principal that may administer instead (WS-061).
+	// needs is the capability that the agent must have; admin intents need a principal that may
+	// administer instead (WS-061).
 	needs agent.Capability
 	admin bool
 	free  bool // every caller may use it
-	// alsoNeeds returns what an input needs besides; nil: nothing.
+	// alsoNeeds returns further capabilities that an input needs; nil: none.
 	alsoNeeds func(in edn.Value) []agent.Capability
 	effects   []string
 	writes    bool // and is idempotent
@@ -40,9 +40,9 @@ type intent struct {
 	write func(context.Context, *request) (*writing, error)
 }
 
-// The effects of intents: on the store of the plugin. Reading the directory is
-// what its process needs, not an effect on behalf of a caller: a scope of fs/read
-// may not include the data of the host, and a workspace often does.
+// The effects of intents are those on the store of the plugin. Reading the directory is not among
+// them: it is a need of the process, not an effect on behalf of a caller. A scope of fs/read may
+// not include the data of the host, and a workspace often does.
 var (
 	read   = []string{"db/read"}
 	write  = []string{"db/write"}

@@ -35,7 +35,7 @@ func upkeepIntents() []intent {
 	}
 }
 
-// changing returns what an input needs whose :op changes something.
+// changing returns the capabilities that an input needs in addition if its :op is a change.
 func changing(in edn.Value) []agent.Capability {
 	switch op, _ := in.Key("op").AsKeyword(); op {
 	case "create", "remove", "add":
@@ -44,7 +44,8 @@ func changing(in edn.Value) []agent.Capability {
 	return nil
 }
 
-// status counts what is there. With :deleted it lists the deleted paths.
+// status counts the nodes, frames and heads of a workspace. With :deleted it also lists the deleted
+// paths.
 func status(ctx context.Context, r *request) (edn.Value, error) {
 	return r.view(ctx, func(v *store.Snapshot, out *edn.MapBuilder) error {
 		facts, err := report.Collect(ctx, v, "")

@@ -14,24 +14,24 @@ import (
 // needs two.
 const maxUploads = 2
 
-// uploads are exports that arrive in parts, because they are larger than a request can
-// be. They are kept in temporary files until they were imported or compared, have proved
-// wrong, or the workspace is closed; the oldest one makes room for another.
+// uploads holds exports that arrive in parts, because they are larger than a request can be. Each
+// is kept in a temporary file until it was imported or compared, is found to be damaged, or the
+// workspace is closed. If there are maxUploads, the oldest one is dropped for a new one.
 type uploads struct {
 	mu  sync.Mutex
 	all []*upload
 }
 
-// upload is one file, which is named by the hash that it shall have.
+// upload is one file. blob is the hash that its content must have.
 type upload struct {
 	blob string
 	file *os.File // has no name, so that it goes with the process
 	size int64    // bytes that were received
 }
 
-// add appends a part and returns the number of bytes that are there. A part that is
-// there already is accepted again. One at the beginning with other bytes begins the file
-// anew: what was there can have been wrong.
+// add appends a part and returns the number of bytes received so far. A part that was already
+// received is accepted again. A part at offset 0 with other bytes starts the file again, because
+// the earlier bytes may have been wrong.
 func (u *uploads) add(blob string, at int64, part []byte) (int64, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -99,7 +99,7 @@ func (u *uploads) read(blob string, use func(io.Reader) error) error {
 		WithHint("send its parts to :workspace/import first, with :blob, :offset and :content/b64")
 }
 
-// drop forgets a file.
+// drop deletes an upload.
 func (u *uploads) drop(blob string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -111,7 +111,7 @@ func (u *uploads) drop(blob string) {
 	}
 }
 
-// close forgets all files.
+// close deletes all uploads.
 func (u *uploads) close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

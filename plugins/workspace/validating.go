@@ -171,7 +171,7 @@ func ignoring(ctx context.Context, r *request) (edn.Value, error) {
 	})
 }
 
-// explain says which rule decides about a path.
+// explain returns the rule that decides about a path.
 func (r *request) explain(ctx context.Context) (edn.Value, error) {
 	ref, err := store.RefFrom(r.in)
 	if err != nil {

@@ -70,9 +70,9 @@ func watchTree(ctx context.Context, r *request) (edn.Value, error) {
 	return r.stamped(ctx, store.Latest, func(out *edn.MapBuilder) { out.Key("changes", edn.Int(changes)) })
 }
 
-// untilDrained returns a context for waiting that ends also when the host begins to drain
-// the plugin: the process that takes its place needs the store, and goes on behind the last
-// transaction that was sent.
+// untilDrained returns a context that also ends when the host begins to drain the plugin: the
+// process that replaces this one needs the store, and continues after the last transaction that was
+// sent.
 func untilDrained(ctx context.Context) (context.Context, func()) {
 	draining := sdk.Draining(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -138,8 +138,8 @@ func (r *request) subscription(ctx context.Context) (o watch.SubscribeOptions, e
 	return o, nil
 }
 
-// served verifies that the host knows the intent of a hook: calls to any other one would
-// fail after each change, unseen.
+// served returns an error if the host has no capability for the intent of a hook: calls of such an
+// intent would fail after each change, unnoticed.
 func (r *request) served(ctx context.Context, intent string) error {
 	_, err := sdk.HostFrom(ctx).Describe(ctx, sdk.Ref{Intent: intent})
 	if !errors.Is(err, contract.OfType("invalid-request")) {
@@ -149,10 +149,10 @@ func (r *request) served(ctx context.Context, intent string) error {
 		WithHint("name an intent of the configuration")
 }
 
-// regenerateAfter returns what regenerates frames after a batch of changes (WS-164):
-// below the highest directory in scope, every frame of the types that is not fresh; with
-// a number of levels, those of the changed paths and of as many ancestors. What fails
-// does not end the batch, and is tried again after the next one.
+// regenerateAfter returns a function that regenerates frames after a batch of changes (WS-164):
+// below the highest directory in scope, every frame of the types that is not fresh; with a number
+// of levels, those of the changed paths and of as many ancestors. A failure does not stop the
+// batch; the path is tried again after the next batch.
 func (r *request) regenerateAfter() (func(context.Context, *watch.Event) (any, error), error) {
 	of := *r
 	of.in = r.in.Key("regenerate")
@@ -196,9 +196,9 @@ func (r *request) regenerateAfter() (func(context.Context, *watch.Event) (any, e
 	}, nil
 }
 
-// addPending adds what to regenerate after a batch: everything in the scope if it has a
-// highest directory, or if the batch does not list all changes. In place of a path that
-// is gone, the nearest directory above it is regenerated.
+// addPending adds the requests for a batch: one for everything in scope if the scope has a highest
+// directory or the batch does not list all changes, else one per path. For a path that is gone, it
+// is the nearest existing directory above.
 func (r *request) addPending(ctx context.Context, pending map[string]derive.RegenerateRequest,
 	q derive.RegenerateRequest, c *watch.Changes) error {
 	if q.UpToSet || q.Up == derive.UpRoot || !c.Complete() {

@@ -12,13 +12,12 @@ import (
 	"github.com/fermenthq/ferment/sdk"
 )
 
-// In is what the capability is asked, Out what it answers. Their schemas
-// follow from the types.
+// In is the input of the capability and Out its output. Their schemas are derived from the types.
 type In struct {
 	Text string `edn:"text"`
 }
 
-// Out is the answer.
+// Out is the output of the capability.
 type Out struct {
 	Words    int    `edn:"words"`
 	Distinct int    `edn:"distinct"`

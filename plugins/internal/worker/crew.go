@@ -43,7 +43,7 @@ type Task struct {
 	// Rules are the data by which the worker confines itself. They must not
 	// depend on input of the caller, except on parts that the host has checked.
 	Rules edn.Value
-	// Call is the rest of the task. The worker reads it after it is confined.
+	// Call is the call itself. The worker reads it after it has been confined.
 	Call edn.Value
 }
 
@@ -97,7 +97,7 @@ func (c *Crew) Close() {
 	c.ending.Wait()
 }
 
-// beside runs do in the background; Close waits for it.
+// beside runs do in a goroutine for which Close waits. After Close it runs do directly.
 func (c *Crew) beside(do func()) {
 	c.mu.Lock()
 	late := c.closed
@@ -213,7 +213,8 @@ func (h *hand) there() bool {
 	}
 }
 
-// gone waits for its end and returns its standard error.
+// gone waits until the worker has ended and returns the beginning of its standard error, in one
+// line.
 func (h *hand) gone() string {
 	_ = h.p.Stdout().Close()
 	<-h.p.Done()
@@ -222,7 +223,7 @@ func (h *hand) gone() string {
 	return <-h.said
 }
 
-// dismiss ends an idle worker; the receiver may be nil.
+// dismiss kills an idle worker and waits for its end; the receiver may be nil.
 func (h *hand) dismiss() {
 	if h != nil {
 		_ = h.p.Kill()
@@ -230,7 +231,8 @@ func (h *hand) dismiss() {
 	}
 }
 
-// unsure adds to the error of a changing call that it may have been done.
+// unsure marks the error of a task that may have made changes: the detail effect/state is then
+// :unknown. The errors of reading tasks are returned unchanged.
 func (t Task) unsure(e *contract.Error) *contract.Error {
 	if t.Tool.Effect == "fs/read" || t.Tool.Effect == "db/read" {
 		return e

@@ -38,8 +38,9 @@ func linesOf(text []byte) []string {
 	return lines
 }
 
-// Explain returns why a path is ignored or not, by the rules that are on the
-// disk now, or why scans skip it otherwise. directory states whether a path that does not exist is a directory.
+// Explain returns why a path is ignored or not, according to the rules that are on the disk now, or
+// else why scans skip it. directory states whether a path that does not exist is a directory.
+// patterns take precedence over all other rules; nil adds none.
 func (w *Workspace) Explain(ctx context.Context, path string, directory bool, patterns *ignore.List) (*scan.Decision, error) {
 	o := scan.Options{Patterns: patterns}
 	if err := w.prepare(ctx, &o); err != nil {
@@ -148,7 +149,7 @@ func (c *IgnoreChange) edit(text []byte, add, remove []string) []byte {
 	return []byte(strings.Join(lines, "\n") + "\n")
 }
 
-// dryIgnore compares the directory under the present list and under another one.
+// dryIgnore sets c.Tree to the changes that a scan would make if text replaced the ignore list.
 func (w *Workspace) dryIgnore(ctx context.Context, c *IgnoreChange, text []byte, o scan.Options) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

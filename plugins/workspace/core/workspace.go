@@ -51,8 +51,8 @@ type Workspace struct {
 	unsaved int
 }
 
-// maxUnsaved is the number of files from which on the stat cache is written after
-// a scan. A process that is killed leaves as many for the next one to read.
+// maxUnsaved is the number of files that a scan must have read for the stat cache to be written.
+// After a process was killed, the next one reads at most this many files again.
 const maxUnsaved = 1000
 
 // Open opens the workspace of a directory. It creates the store if there is
@@ -85,7 +85,7 @@ func Follow(ctx context.Context, root string, o Options) (*Workspace, error) {
 	return w, err
 }
 
-// locate returns a workspace without its store, and the data directory of that.
+// locate returns a workspace without its store, and the data directory of the store.
 func locate(root string, o Options) (*Workspace, string, error) {
 	abs, err := scan.Resolve(root, o.Allowed)
 	if err != nil {
@@ -164,7 +164,7 @@ func (w *Workspace) save(least int) error {
 
 // Scanned is the result of a scan.
 type Scanned struct {
-	// Seq is the transaction that has the tree; it is new if anything changed.
+	// Seq is the transaction whose tree this is; it is a new one if anything changed.
 	Seq     uint64
 	Changes *tree.Changes
 	Result  *scan.Result
@@ -230,8 +230,8 @@ func (w *Workspace) prepare(ctx context.Context, o *scan.Options) error {
 	return err
 }
 
-// scanned returns how a tree was scanned. A scan of a part leaves a tree incomplete that
-// was before.
+// scanned returns the description of a scan for the store. A partial scan does not make an
+// incomplete tree complete.
 func scanned(before store.Scanned, r *scan.Result, o scan.Options) store.Scanned {
 	part := len(o.Paths)+len(o.Dirs) > 0
 	return store.Scanned{Rules: r.IgnoreDigest, Incomplete: !r.Complete || part && before.Incomplete}

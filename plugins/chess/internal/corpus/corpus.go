@@ -17,13 +17,13 @@ import (
 //go:embed mates.txt
 var mates []byte
 
-// Mate is a position in which the side to move mates in Moves moves.
+// Mate is a position in which the side to move mates in exactly Moves moves.
 type Mate struct {
 	Moves int
 	FEN   string
 }
 
-// Mates lists the positions with a forced mate in one to three.
+// Mates returns the positions with a forced mate in one to three moves.
 func Mates() ([]Mate, error) {
 	var out []Mate
 	for scan := bufio.NewScanner(bytes.NewReader(mates)); scan.Scan(); {
@@ -58,9 +58,9 @@ func Walk(seed uint64, n int) []string {
 	return out
 }
 
-// Forced reports whether the side to move mates in at most n moves against
-// every defense. It searches all moves and shares no code with the engines, so
-// it can verify them.
+// Forced reports whether the side to move can mate in at most n moves against every defense; n must
+// be at least 1. It searches all moves and shares no code with the engines, so it can verify them.
+// The time grows exponentially with n.
 func Forced(pos *chess.Position, n int) bool {
 	for _, m := range pos.ValidMoves() {
 		if n == 1 && !m.HasTag(chess.Check) {
@@ -73,8 +73,8 @@ func Forced(pos *chess.Position, n int) bool {
 	return false
 }
 
-// Mated reports whether the side to move is mated now, or within n further
-// moves of the other side against every defense.
+// Mated reports whether the side to move is mated now, or will be within n further moves of the
+// other side against every defense; n must be at least 0.
 func Mated(pos *chess.Position, n int) bool {
 	replies := pos.ValidMoves()
 	if len(replies) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/db/internal/result"
 )
 
-// rights are what the statements of a call may do.
+// rights are the kinds of actions that the statements of a call may do; 0 permits only reads.
 type rights uintptr
 
 const (
@@ -18,7 +18,7 @@ const (
 	rightDDL
 )
 
-// effectsTable may not be changed by the statements of calls.
+// effectsTable is a table that the statements of calls must not change.
 const effectsTable = result.EffectsTable
 
 // action is what a statement would do: the code of SQLite, the first two names
@@ -30,7 +30,7 @@ type action struct {
 	second string
 }
 
-// allows decides about one action. Whatever is not listed is denied: PRAGMA,
+// allows reports whether one action is permitted. An action that is not listed is denied: PRAGMA,
 // ATTACH, transactions, temporary and virtual tables, VACUUM.
 func (r rights) allows(a action) bool {
 	switch a.code {
@@ -54,9 +54,9 @@ var schemaActions = []int32{
 	sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_REINDEX, sqlite3.SQLITE_ANALYZE,
 }
 
-// changes decides about the rows of a table. SQLite reports its own tables when
-// it changes them for a change of the schema; a statement that names one of them
-// fails because the schema is not writable.
+// changes reports whether the rows of a table may be changed. SQLite reports its own tables when it
+// changes them for a change of the schema; a statement that names one of them fails because the
+// schema is not writable.
 func (r rights) changes(table string) bool {
 	table = strings.ToLower(table)
 	switch {
@@ -78,8 +78,8 @@ func (a action) renames() bool {
 
 var schemaTables = []string{"sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat4"}
 
-// authorize is called by SQLite for each action of a statement; held are the
-// rights of the call.
+// authorize is the callback that SQLite calls for each action of a statement while it prepares the
+// statement; held are the rights of the call. It returns SQLITE_OK or SQLITE_DENY.
 func authorize(_ *libc.TLS, held uintptr, code int32, first, second, _, _ uintptr) int32 {
 	if rights(held).allows(action{code: code, first: libc.GoString(first), second: libc.GoString(second)}) {
 		return sqlite3.SQLITE_OK

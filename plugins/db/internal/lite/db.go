@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Settings configure the opening of a database.
+// Settings configure Open.
 type Settings struct {
 	Path string
 	// Write opens the database for changes. DDL allows changes of its schema, and
@@ -24,21 +24,24 @@ type Settings struct {
 	Key string
 	// Now is the time that is recorded with the key.
 	Now time.Time
-	// Wait is the longest time that the call waits for locks.
+	// Wait is the maximum time to wait for a lock, in whole milliseconds.
 	Wait time.Duration
 }
 
-// DB is a database in the transaction of one call.
+// DB is a database in the transaction of one call. It must be used by one goroutine.
 type DB struct {
 	*native
 	key    string
 	rights rights
 }
 
-// Open opens a database and begins the transaction of the call. For a call that
-// writes, it also enters the effect key; if an earlier call with this key was
-// committed, Open returns its answer as stored, and the caller must not execute
-// anything. After Open no further file is opened. The caller must close db.
+// Open opens a database and begins the transaction of the call. For a call that writes, it also
+// records the effect key in the transaction; if an earlier call with this key was committed, Open
+// returns the stored answer of that call, and the caller must not execute anything. After Open no
+// further file is opened. It waits for locks up to s.Wait. The caller must close db.
+//
+// The fault is Missing for a file that does not exist or is not a regular file, Busy for a lock
+// that another process holds, and Lost for a file that cannot be opened.
 func Open(s Settings) (db *DB, stored *result.Stored, fault *result.Fault) {
 	path, err := filepath.EvalSymlinks(filepath.Dir(s.Path))
 	path = filepath.Join(path, filepath.Base(s.Path))
@@ -96,7 +99,9 @@ func (db *DB) beginRead() *result.Fault {
 		"SELECT count(*) FROM sqlite_schema") // takes the lock and opens the log
 }
 
-// beginWrite enters the key of the call. The first change opens the journal.
+// beginWrite begins the transaction of a call that writes and records its key in it. If an earlier
+// call with the key was committed, it returns the answer of that call. The first change opens the
+// journal.
 func (db *DB) beginWrite(s Settings, path string) (*result.Stored, *result.Fault) {
 	db.rights = rightWrite
 	if s.DDL {
@@ -135,9 +140,8 @@ func (db *DB) beginWrite(s Settings, path string) (*result.Stored, *result.Fault
 const createEffects = "CREATE TABLE IF NOT EXISTS " + effectsTable +
 	" (effect_key TEXT PRIMARY KEY, statements TEXT NOT NULL, answer TEXT NOT NULL, created_at TEXT NOT NULL)"
 
-// syncDir makes the names of new files durable. SQLite does that too, but only
-// when it writes them, which is when the process may no longer open the
-// directory.
+// syncDir makes the names of new files in dir durable. SQLite does that too, but only when it
+// writes them, which is when the process may no longer open the directory.
 func syncDir(dir string) *result.Fault {
 	d, err := os.Open(dir)
 	if err == nil {
@@ -158,8 +162,8 @@ func (db *DB) execAll(statements ...string) *result.Fault {
 	return nil
 }
 
-// Run executes a statement and appends its rows to into. It is interrupted when
-// ctx ends.
+// Run executes a statement and appends its rows to into. It is interrupted when ctx ends; the fault
+// is then Late. A statement that writes is NotAllowed if the call may only read.
 func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *result.Fault {
 	stop := context.AfterFunc(ctx, db.interrupt)
 	defer stop()
@@ -188,7 +192,9 @@ func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *
 	return nil
 }
 
-// Commit stores the answer under the effect key and commits the transaction.
+// Commit stores the answer under the effect key and commits the transaction. The fault is
+// NotAllowed if the statements removed the row of the key. If it is Unsure, the transaction may
+// have been committed; otherwise it was not.
 func (db *DB) Commit(_ context.Context, s result.Stored) *result.Fault {
 	db.trust()
 	if _, fault := db.exec("UPDATE "+effectsTable+" SET statements = ?, answer = ? WHERE effect_key = ?",

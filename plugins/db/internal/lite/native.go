@@ -10,16 +10,17 @@ import (
 	"github.com/fermenthq/ferment/plugins/db/internal/result"
 )
 
-// native is a connection, with the functions of SQLite that this package needs.
+// native is a connection, with the functions of SQLite that this package needs. Only interrupt may
+// be called from another goroutine.
 type native struct {
 	tls *libc.TLS
 	db  uintptr
 }
 
-// memory bounds what SQLite takes for one call.
+// memory is the maximum memory of SQLite for one call, in bytes.
 const memory = 192 << 20
 
-// start prepares the library, before the first connection of the process.
+// start configures the library. It must be called once, before the first connection of the process.
 func start(tls *libc.TLS) {
 	va := libc.Xmalloc(tls, 16)
 	defer libc.Xfree(tls, va)
@@ -30,7 +31,8 @@ func start(tls *libc.TLS) {
 	sqlite3.Xsqlite3_hard_heap_limit64(tls, memory)
 }
 
-// connect opens a file. The connection must be closed also after a failure.
+// connect opens a file. The second result is the result code of SQLite. The caller must close the
+// connection, also after a failure.
 func connect(path string, flags int32) (*native, int32) {
 	n := &native{tls: libc.NewTLS()}
 	start(n.tls)
@@ -67,16 +69,16 @@ func (n *native) close() {
 	n.tls.Close()
 }
 
-// restrict has each further statement authorized.
+// restrict makes SQLite ask authorize about each statement that is prepared after it.
 func (n *native) restrict(r rights) {
 	callback := authorize
 	sqlite3.Xsqlite3_set_authorizer(n.tls, n.db, *(*uintptr)(unsafe.Pointer(&callback)), uintptr(r))
 }
 
-// trust ends restrict, for statements of this package.
+// trust ends the effect of restrict, for statements of this package.
 func (n *native) trust() { sqlite3.Xsqlite3_set_authorizer(n.tls, n.db, 0, 0) }
 
-// interrupt ends the running statement. It may be called from any goroutine.
+// interrupt ends the running statement, if there is one. It may be called from any goroutine.
 func (n *native) interrupt() {
 	tls := libc.NewTLS()
 	sqlite3.Xsqlite3_interrupt(tls, n.db)
@@ -87,17 +89,19 @@ func (n *native) alloc(size int) uintptr { return libc.Xcalloc(n.tls, 1, libc.Ts
 
 func (n *native) free(p uintptr) { libc.Xfree(n.tls, p) }
 
-// cstring copies a text; the caller frees it. The text has no NUL.
+// cstring returns the address of a copy of s that ends with NUL. s must not contain NUL. The caller
+// must free the copy.
 func (n *native) cstring(s string) uintptr {
 	p := n.alloc(len(s) + 1)
 	copy(unsafe.Slice(at[byte](p), len(s)), s)
 	return p
 }
 
-// at returns the value at an address outside of the memory of Go.
+// at returns a pointer to the value at address p, which lies outside of the memory of Go.
 func at[T any](p uintptr) *T { return *(**T)(unsafe.Pointer(&p)) }
 
-// prepare prepares the only statement of a text.
+// prepare prepares the only statement of a text. The fault is Invalid if there is none, and
+// NotAllowed if there are more.
 func (n *native) prepare(sql string) (uintptr, *result.Fault) {
 	text := n.cstring(sql)
 	defer n.free(text)
@@ -129,8 +133,8 @@ func (n *native) prepareNext(text uintptr) (statement, rest uintptr, rc int32) {
 	return *at[uintptr](out), *at[uintptr](out + 8), rc
 }
 
-// exec executes a statement of this package, with texts as parameters, and
-// returns the texts of the first row.
+// exec executes a statement of this package, with texts as parameters, and returns the texts of the
+// first row, or nil if there is no row.
 func (n *native) exec(sql string, texts ...string) ([]string, *result.Fault) {
 	statement, fault := n.prepare(sql)
 	if fault != nil {
@@ -173,7 +177,7 @@ func (n *native) columnText(statement uintptr, i int32) string {
 	return string(libc.GoBytes(p, int(sqlite3.Xsqlite3_column_bytes(n.tls, statement, i))))
 }
 
-// fault explains a result code.
+// fault returns the fault for a result code of SQLite, with the message of the connection.
 func (n *native) fault(rc int32) *result.Fault {
 	message := "no connection"
 	if n.db != 0 {

@@ -13,8 +13,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// bind sets the parameters. ? and ?1 count as in SQLite, $1 and :1 by their
-// number; other names have no value.
+// bind sets the parameters of a statement. ? and ?1 are numbered as in SQLite, $1 and :1 by their
+// number; a parameter with another name is a fault, and so is a value that the statement does not
+// use.
 func (db *DB) bind(statement uintptr, values []edn.Value) *result.Fault {
 	n := sqlite3.Xsqlite3_bind_parameter_count(db.tls, statement)
 	used := make([]bool, len(values))
@@ -78,7 +79,8 @@ func (db *DB) bindOne(statement uintptr, i int32, number int, v edn.Value) *resu
 	return nil
 }
 
-// textOf returns what SQLite has no type for as text.
+// textOf returns a value of a kind for which SQLite has no type, as text. number is that of the
+// parameter, for the fault.
 func textOf(v edn.Value, number int) (string, *result.Fault) {
 	if s, ok := v.AsString(); ok {
 		return s, nil
@@ -113,8 +115,8 @@ func (db *DB) bindBlob(statement uintptr, i int32, b []byte) int32 {
 	return sqlite3.Xsqlite3_bind_blob(db.tls, statement, i, p, int32(len(b)), sqlite3.SQLITE_TRANSIENT)
 }
 
-// collect steps through the rows of a statement. A read ends when no further row
-// is wanted; a statement that changes something is executed to its end.
+// collect steps through the rows of a statement. If into takes no further row, a read ends early; a
+// statement that changes something is executed to its end or fails.
 func (db *DB) collect(statement uintptr, into *result.Rows) *result.Fault {
 	n := sqlite3.Xsqlite3_column_count(db.tls, statement)
 	columns := make([]result.Column, n)
@@ -153,7 +155,7 @@ func (db *DB) collect(statement uintptr, into *result.Rows) *result.Fault {
 	}
 }
 
-// size returns the bytes of the texts and byte strings of a row.
+// size returns the total size of the texts and byte strings of the current row, in bytes.
 func (db *DB) size(statement uintptr, columns int32) (size int64) {
 	for i := range columns {
 		switch sqlite3.Xsqlite3_column_type(db.tls, statement, i) {

@@ -16,7 +16,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Settings configure the connection to a database.
+// Settings configure Open.
 type Settings struct {
 	DSN string
 	// Write allows changes of data, DDL also changes of the schema.
@@ -29,20 +29,21 @@ type Settings struct {
 	MaxBytes int64
 }
 
-// DB is a database in the transaction of one call.
+// DB is a database in the transaction of one call. It must be used by one goroutine.
 type DB struct {
 	conn   *pgconn.PgConn
 	key    string
 	rights rights
 }
 
-// slack is what a message may have besides the values of a row.
+// slack is the maximum size of a message besides the values of a row, in bytes.
 const slack = 64 << 10
 
-// Open connects and begins the transaction of the call. For a call that writes,
-// it also enters the effect key; if an earlier call with this key was committed,
-// Open returns its answer as stored, and the caller must not execute anything.
-// The wait for locks is canceled when ctx ends. The caller must close the DB.
+// Open connects and begins the transaction of the call. For a call that writes, it also records the
+// effect key in the transaction; if an earlier call with this key was committed, Open returns the
+// stored answer of that call, and the caller must not execute anything. If another call with the
+// key is under way, Open waits for its end. The waiting ends with a fault when ctx ends. The caller
+// must close the DB.
 func Open(ctx context.Context, s Settings) (_ *DB, stored *result.Stored, fault *result.Fault) {
 	config, err := pgconn.ParseConfig(s.DSN)
 	if err != nil { // its text could have parts of the password
@@ -72,7 +73,8 @@ func Open(ctx context.Context, s Settings) (_ *DB, stored *result.Stored, fault 
 	return db, stored, nil
 }
 
-// connectFault explains a failed connection without the settings of it.
+// connectFault returns the fault for a failed connection. Its message holds none of the
+// connection's settings, which may be secret.
 func connectFault(ctx context.Context, err error) *result.Fault {
 	var refused *pgconn.PgError
 	var op *net.OpError
@@ -90,8 +92,8 @@ func connectFault(ctx context.Context, err error) *result.Fault {
 	return result.Faultf(result.Lost, "no connection to the server")
 }
 
-// confined refuses a role that can run programs or read and write files on the
-// server, or give itself the right to: no transaction holds it.
+// confined returns a fault of kind Unheld for a role that can run programs or access files on the
+// server, or can give itself the right to: a transaction cannot confine such a role.
 func (db *DB) confined(ctx context.Context) *result.Fault {
 	row, fault := db.exec(ctx, `SELECT coalesce(string_agg(rolname, ', ' ORDER BY rolname), '') FROM pg_catalog.pg_roles
 WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER') AND (rolsuper OR rolcreaterole OR rolreplication OR rolname IN
@@ -109,8 +111,8 @@ WHERE pg_catalog.pg_has_role(session_user, oid, 'MEMBER') AND (rolsuper OR rolcr
 // gone while it executes a statement.
 const clientCheck = 14
 
-// begin begins a transaction, with fixed forms of values and the time that is
-// left.
+// begin executes sql, which begins a transaction, and sets fixed text forms of values and, as
+// timeouts, the time until the deadline of ctx.
 func (db *DB) begin(ctx context.Context, sql string) *result.Fault {
 	statements := []string{
 		sql, "SET LOCAL TimeZone = 'UTC'", "SET LOCAL DateStyle = 'ISO'", "SET LOCAL IntervalStyle = 'postgres'",
@@ -133,8 +135,9 @@ func (db *DB) begin(ctx context.Context, sql string) *result.Fault {
 	return nil
 }
 
-// beginWrite enters the key of the call. If another call with the key is under
-// way, it waits for its end.
+// beginWrite begins the transaction of a call that writes and records its key in it. If another
+// call with the key is under way, it waits for its end. If an earlier call with the key was
+// committed, it returns the answer of that call.
 func (db *DB) beginWrite(ctx context.Context) (*result.Stored, *result.Fault) {
 	if fault := db.createEffects(ctx); fault != nil {
 		return nil, fault
@@ -159,8 +162,8 @@ func (db *DB) beginWrite(ctx context.Context) (*result.Stored, *result.Fault) {
 	return &result.Stored{Statements: row[0], Answer: row[1]}, nil
 }
 
-// createEffects makes the table of keys, if it is missing. Several calls may do
-// that at once.
+// createEffects creates the table of keys if it does not exist. Several calls may do that at the
+// same time.
 func (db *DB) createEffects(ctx context.Context) *result.Fault {
 	row, fault := db.exec(ctx, "SELECT coalesce(to_regclass('"+result.EffectsTable+"')::text, '')")
 	if fault != nil || row[0] != "" {
@@ -179,8 +182,8 @@ func (db *DB) createEffects(ctx context.Context) *result.Fault {
 	return fault
 }
 
-// exec executes a statement of this package, with texts as parameters, and
-// returns the texts of the first row.
+// exec executes a statement of this package, with texts as parameters, and returns the texts of the
+// first row, or nil if there is no row.
 func (db *DB) exec(ctx context.Context, sql string, texts ...string) ([]string, *result.Fault) {
 	values := make([][]byte, len(texts))
 	for i, t := range texts {
@@ -200,8 +203,8 @@ func (db *DB) exec(ctx context.Context, sql string, texts ...string) ([]string, 
 	return row, nil
 }
 
-// Run executes a statement and appends its rows to into. It is canceled when
-// ctx ends.
+// Run executes a statement and appends its rows to into. It is canceled when ctx ends; the fault is
+// then Late.
 func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *result.Fault {
 	if fault := permit(s.SQL, db.rights); fault != nil {
 		return fault
@@ -230,8 +233,8 @@ func (db *DB) Run(ctx context.Context, s effects.Statement, into *result.Rows) *
 	return db.collect(ctx, db.conn.ExecPrepared(ctx, "", values, nil, nil), is.Fields, into)
 }
 
-// collect reads the rows of a statement. If no further row is wanted, the
-// connection is of no more use.
+// collect reads the rows of a statement. If into takes no further row, it returns early, and the
+// connection cannot be used again.
 func (db *DB) collect(
 	ctx context.Context, reader *pgconn.ResultReader, fields []pgconn.FieldDescription, into *result.Rows,
 ) *result.Fault {
@@ -257,10 +260,13 @@ func (db *DB) collect(
 	return nil
 }
 
-// changes reports whether a tag is that of a MERGE, which pgconn does not know.
+// changes reports whether a tag is that of a MERGE, which pgconn does not recognize as a statement
+// that changes rows.
 func changes(tag pgconn.CommandTag) bool { return len(tag.String()) > 5 && tag.String()[:5] == "MERGE" }
 
-// Commit stores the answer under the effect key and commits the transaction.
+// Commit stores the answer under the effect key and commits the transaction. The fault is
+// NotAllowed if the statements removed the row of the key. If it is Unsure, the transaction may
+// have been committed; otherwise it was not.
 func (db *DB) Commit(ctx context.Context, s result.Stored) *result.Fault {
 	row, fault := db.exec(ctx, "UPDATE "+result.EffectsTable+
 		" SET statements = $2, answer = $3 WHERE effect_key = $1 RETURNING 'stored'", db.key, s.Statements, s.Answer)
@@ -277,15 +283,15 @@ func (db *DB) Commit(ctx context.Context, s result.Stored) *result.Fault {
 	return fault
 }
 
-// Close closes the connection, which rolls the transaction back unless it was
-// committed.
+// Close closes the connection, which rolls the transaction back unless it was committed. It blocks
+// for at most a second.
 func (db *DB) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = db.conn.Close(ctx)
 }
 
-// fault explains a failure.
+// fault returns the fault for an error of the connection or the server.
 func (db *DB) fault(ctx context.Context, err error) *result.Fault {
 	var said *pgconn.PgError
 	var long *pgproto3.ExceededMaxBodyLenErr
@@ -300,7 +306,8 @@ func (db *DB) fault(ctx context.Context, err error) *result.Fault {
 	return result.Faultf(result.Lost, "the connection to the server broke")
 }
 
-// kindOf maps the codes of the server; see the appendix of its manual.
+// kindOf returns the kind of a failure for the SQLSTATE of the server; see the appendix of its
+// manual.
 func kindOf(code string) result.Kind {
 	switch code {
 	case "57014", "25P03", "55P03": // canceled, idle in transaction, lock not available

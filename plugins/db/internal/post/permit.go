@@ -7,7 +7,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/db/internal/result"
 )
 
-// rights are what the statements of a call may do.
+// rights are the kinds of statements that a call may execute; the zero value permits only reads.
 type rights struct{ write, ddl bool }
 
 var (
@@ -16,8 +16,8 @@ var (
 	ddlWords   = []string{"create", "alter", "drop", "truncate", "comment", "reindex", "refresh", "analyze"}
 )
 
-// outside are functions that act outside of the transaction, or execute a text:
-// a rollback does not undo them. A name that ends in * is a prefix.
+// outside are functions that act outside of the transaction or execute a text; a rollback does not
+// undo them. A name that ends in * is a prefix.
 var outside = []string{
 	"set_config", "dblink*", "pg_terminate_backend", "pg_cancel_backend", "pg_reload_conf", "pg_rotate_logfile",
 	"lo_import", "lo_export", "pg_read_*", "pg_ls_*", "pg_stat_file", "pg_file_*", "pg_logical_*", "pg_replication_*",
@@ -26,10 +26,10 @@ var outside = []string{
 	"ts_stat", "ts_rewrite", "xpath_table", "crosstab*", "connectby",
 }
 
-// permit decides about a statement by its text. It accepts statements of the
-// kinds that the rights cover, without the functions of outside, and without
-// names written with escapes, which it does not read. The server decides about
-// the rest.
+// permit returns a fault for a statement that its text does not allow. It accepts the kinds of
+// statements that the rights cover, without the functions of outside, and without names and strings
+// that are written with Unicode escapes, because it does not decode them. The server checks
+// everything else.
 func permit(sql string, r rights) *result.Fault {
 	words := readWords
 	if r.write {

@@ -5,9 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// scanner splits a statement into what matters for permit: words and quoted
-// names. Comments, strings and numbers are skipped by the rules of the server
-// with standard_conforming_strings = on.
+// scanner splits a statement into the tokens that matter for permit: words and quoted names.
+// Comments, strings and numbers are skipped by the rules of the server with
+// standard_conforming_strings = on.
 type scanner struct {
 	text string
 	at   int
@@ -94,7 +94,7 @@ func (s *scanner) comment() {
 	}
 }
 
-// quoted skips a text in quotes and returns what is in it.
+// quoted skips a text in quotes and returns its content.
 func (s *scanner) quoted(quote byte, escapes bool) string {
 	var b strings.Builder
 	for s.at++; s.at < len(s.text); s.at++ {
@@ -116,7 +116,7 @@ func (s *scanner) quoted(quote byte, escapes bool) string {
 	return b.String()
 }
 
-// dollar skips a text in dollar quotes; false: this is a parameter.
+// dollar skips a text in dollar quotes. It returns false for a parameter, such as $1.
 func (s *scanner) dollar(rest string) bool {
 	end := 1
 	for end < len(rest) && rest[end] != '$' && wordPart(rest[end]) && !(end == 1 && rest[end] >= '0' && rest[end] <= '9') {
@@ -134,7 +134,7 @@ func (s *scanner) dollar(rest string) bool {
 	return true
 }
 
-// word reads a word. A prefix of a string, as in E'\n', is not one.
+// word reads a word. It returns false for the prefix of a string, as in E'\n'.
 func (s *scanner) word() (token, bool) {
 	start := s.at
 	for s.at < len(s.text) && wordPart(s.text[s.at]) {

@@ -45,7 +45,8 @@ const (
 	oidJSONB     = 3802
 )
 
-// read reads the text of a value. A type that is not known stays text.
+// read converts the text form of a value of type oid. A value of an unknown type is returned as
+// text.
 func read(oid uint32, text []byte) (edn.Value, error) {
 	if text == nil {
 		return edn.Nil(), nil
@@ -97,7 +98,7 @@ func read(oid uint32, text []byte) (edn.Value, error) {
 	return edn.String(s)
 }
 
-// write returns the text of a parameter for a type, nil for no value.
+// write returns the text form of a parameter of type oid, nil for NULL.
 func write(oid uint32, v edn.Value) ([]byte, error) {
 	if v.IsNil() {
 		return nil, nil
@@ -126,7 +127,7 @@ func typeName(oid uint32) string {
 // numbers are the types that an integer fits.
 var numbers = []uint32{oidInt2, oidInt4, oidInt8, oidOID, oidNumeric, oidFloat4, oidFloat8}
 
-// writers are the values with types of their own, and the types that each fits.
+// writers are the kinds of values with types of their own, and the types that each fits.
 var writers = []struct {
 	types []uint32
 	text  func(edn.Value) (string, bool, error)

@@ -1,9 +1,9 @@
-// Package result has what the engines of databases share: the rows of an answer,
-// the conversion of values, and the kinds of failures.
+// Package result defines what both database engines use: the rows of an answer, the conversion of
+// values, and the kinds of failures.
 //
-// [Rows] collects rows up to its bounds. [Fault] says what went wrong in a
-// database, independent of the engine; [Fault.Error] is the error of a call.
-// The table of values is in host/docs/effects.md.
+// [Rows] collects rows up to its bounds. [Fault] describes a failure in a database, independent of
+// the engine; [Fault.Error] converts it to the error of a call. host/docs/effects.md has the table
+// of values.
 //
-// Rows belong to one goroutine; all else is immutable.
+// A Rows must be used by one goroutine; other values are immutable.
 package result

@@ -16,11 +16,11 @@ const (
 	Invalid    Kind = iota // the statement or a value is wrong
 	Constraint             // the statement breaks a constraint of the data
 	NotAllowed             // the statement does more than the scope allows
-	TooLarge               // a bound of the scope or of the memory
-	Busy                   // a lock or a conflict
+	TooLarge               // a limit of the scope or of the memory was exceeded
+	Busy                   // a lock or a conflict prevents the call
 	Lost                   // the database cannot be reached or read
 	Missing                // there is no such database
-	Late                   // the time is over
+	Late                   // the time limit has passed
 	Unheld                 // the rights of the connection cannot be confined
 )
 
@@ -28,7 +28,7 @@ const (
 type Fault struct {
 	Kind    Kind
 	Message string
-	Code    string // of the database; may be empty
+	Code    string // the code of the database; may be empty
 	// Unsure is set if the call may have been committed, so that its outcome is
 	// unknown.
 	Unsure bool
@@ -39,7 +39,7 @@ func Faultf(k Kind, format string, args ...any) *Fault {
 	return &Fault{Kind: k, Message: fmt.Sprintf(format, args...)}
 }
 
-// Error returns the fault as the error of a call of t on a connection.
+// Error returns the fault as the error of a call of tool t on the named connection.
 func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 	var e *contract.Error
 	where := fmt.Sprintf("connection %s: %s", connection, f.Message)
@@ -77,9 +77,8 @@ func (f *Fault) Error(t effects.Tool, connection string) *contract.Error {
 	return e.WithDetail("connection", edn.Text(connection))
 }
 
-// EffectsTable is the table in a database that holds the effect keys of executed
-// calls. An operator may delete old rows: a key is needed only as long as its
-// run can be resumed.
+// EffectsTable is the table in a database that holds the effect keys of executed calls. An operator
+// may delete old rows: the key of a call is needed as long as its run can be resumed.
 const EffectsTable = "ferment_effects"
 
 // Stored is a row of EffectsTable: the statements of a call, and its answer.

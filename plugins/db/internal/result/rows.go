@@ -18,7 +18,7 @@ type Bounds struct {
 // Column is a column of an answer.
 type Column struct {
 	Name string
-	Type string // as the database calls it; empty if it does not
+	Type string // the name in the database; empty if unknown
 }
 
 // Rows are the rows of one statement.
@@ -27,7 +27,7 @@ type Rows struct {
 	// deleted.
 	Affected int64
 
-	bounds    *Bounds // what is left for the statements of a call
+	bounds    *Bounds // the remaining bounds, shared by the statements of a call
 	types     map[string]string
 	columns   []Column
 	keys      []edn.Value
@@ -43,7 +43,9 @@ func NewRows(bounds *Bounds, types map[string]string) *Rows {
 	return &Rows{bounds: bounds, types: types}
 }
 
-// Begin sets the columns. It must be called before the first row is added.
+// Begin sets the columns. It must be called once, before the first row is added. The fault is
+// Invalid if two columns have the same name, or if :types names a column that is missing (only
+// without Whole).
 func (r *Rows) Begin(columns []Column) *Fault {
 	names := make([]string, len(columns))
 	for i, c := range columns {
@@ -74,8 +76,9 @@ func key(name string) edn.Value {
 	return edn.Text(name)
 }
 
-// Add adds a row with the values in the order of the columns. more is false if
-// no further row can be added.
+// Add adds a row with the values in the order of the columns. more is false if no further row can
+// be added; the row itself is then not added. The fault is Invalid for a value that cannot be
+// converted, and TooLarge if the row exceeds the bounds and cannot be omitted.
 func (r *Rows) Add(values []edn.Value) (more bool, _ *Fault) {
 	if r.bounds.Rows == 0 {
 		return r.full("more rows than the scope allows")
@@ -122,7 +125,7 @@ func (r *Rows) full(why string) (bool, *Fault) {
 // Columned reports whether the statement returned columns.
 func (r *Rows) Columned() bool { return len(r.columns) > 0 }
 
-// Value returns the columns and rows as entries of the answer.
+// Value returns the columns, the rows, and whether rows were omitted, as entries of the answer.
 func (r *Rows) Value() edn.Value {
 	columns := make([]edn.Value, len(r.columns))
 	for i, c := range r.columns {

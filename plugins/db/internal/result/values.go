@@ -11,7 +11,7 @@ import (
 // BytesTag is the tag of a byte string, whose value is base64.
 const BytesTag = "db/bytes"
 
-// Bytes returns a byte string as a value.
+// Bytes returns a byte string as a tagged value.
 func Bytes(b []byte) edn.Value {
 	return edn.MustTagged(BytesTag, edn.Text(base64.StdEncoding.EncodeToString(b)))
 }
@@ -41,12 +41,13 @@ func Instant(t time.Time) string {
 	return t.Format(layout)
 }
 
-// UUIDText returns a UUID in its usual form.
+// UUIDText returns a UUID as 36 characters in lower case.
 func UUIDText(u [16]byte) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
 
-// JSON returns a map, vector, list or set as JSON. ok is false for other kinds.
+// JSON returns a map, vector, list or set as JSON text. ok is false for other kinds. The error is
+// that of a value that JSON cannot express.
 func JSON(v edn.Value) (text string, ok bool, err error) {
 	switch v.Kind() {
 	case edn.KindMap, edn.KindVector, edn.KindList, edn.KindSet:
@@ -59,7 +60,7 @@ func JSON(v edn.Value) (text string, ok bool, err error) {
 // Types are the names of types that :types may give to a column.
 var Types = []string{"boolean", "decimal", "instant", "json", "uuid"}
 
-// convert reads the value of a column as a type; no type leaves it as it is.
+// convert converts the value of a column to one of Types; as = "" returns it unchanged.
 func convert(v edn.Value, as string) (edn.Value, error) {
 	if as == "" || v.IsNil() {
 		return v, nil
@@ -124,7 +125,7 @@ func fromText(v edn.Value, read func(string) (edn.Value, error)) (edn.Value, err
 	return read(s)
 }
 
-// ParseUUID reads a UUID in its usual form.
+// ParseUUID parses a UUID and returns it as a value.
 func ParseUUID(s string) (edn.Value, error) {
 	v, err := edn.ReadString(`#uuid "` + s + `"`)
 	if err != nil || len(s) != 36 {

@@ -1,8 +1,7 @@
-// Package task has what the workers of the database tools do: it splits a call
-// into the rules (the connection, the scope, the effect key) and the statements.
-// By the rules the worker opens the database and begins the transaction; then it
-// is confined to what is open, and reads the statements. See package worker for
-// the process.
+// Package task executes calls of the database tools in worker processes. It splits a call into the
+// rules (the connection, the scope, the effect key) and the statements. With the rules the worker
+// opens the database and begins the transaction; then it is confined to the open files and
+// connections, and only then reads the statements. See package worker for the process.
 //
-// A Task belongs to one goroutine. Every error is a *contract.Error.
+// A Task must be used by one goroutine. Every error is a *contract.Error.
 package task

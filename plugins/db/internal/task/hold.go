@@ -27,10 +27,10 @@ var (
 	_ database = (*post.DB)(nil)
 )
 
-// memory bounds what a worker takes for one call.
+// memory is the maximum memory of a worker, in bytes.
 const memory = 512 << 20
 
-// confined is a process that has a transaction and nothing else.
+// confined holds the transaction of a confined process.
 type confined struct {
 	task   *Task
 	db     database
@@ -39,9 +39,9 @@ type confined struct {
 	cancel context.CancelFunc
 }
 
-// Hold opens the database of the rules, begins the transaction, and confines
-// this process to the open database: it can access no other file, address or
-// program.
+// Hold opens the database of the rules, begins the transaction, and confines this process to the
+// open database: afterwards it can access no other file, address or program. The time limit of the
+// call begins here. The caller must close the result.
 func Hold(rules edn.Value) (worker.Held, error) {
 	t, connection, timeout, err := taskFrom(rules)
 	if err != nil {
@@ -87,7 +87,8 @@ func (c *confined) Close() {
 	c.cancel()
 }
 
-// Do executes the statements of the call.
+// Do executes the statements of the call, and commits if it writes. It ends at the time limit of
+// the rules, whatever the given context is.
 func (c *confined) Do(_ context.Context, call edn.Value) (edn.Value, *contract.Error) {
 	t := c.task
 	if err := t.learn(call); err != nil {

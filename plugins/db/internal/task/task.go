@@ -27,7 +27,7 @@ type Connection struct {
 	DSN    string // connection string of PostgreSQL
 }
 
-// Task is one call.
+// Task is one call of a database tool.
 type Task struct {
 	Tool  effects.Tool
 	Input edn.Value
@@ -39,11 +39,11 @@ type Task struct {
 	// Connections are the connections of the configuration, by name.
 	Connections map[string]Connection
 
-	work effects.Work // what the input asks for
+	work effects.Work // the parsed input
 }
 
-// Parts checks the call and returns the task in the two parts that a worker
-// reads.
+// Parts checks the call against its scope and returns it in the two parts that a worker reads. The
+// error is that of an invalid input, of a call beyond the scope, or of an unknown connection.
 func (t *Task) Parts() (worker.Task, *contract.Error) {
 	if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
 		return worker.Task{}, err
@@ -74,7 +74,7 @@ func (t *Task) rules(c Connection) edn.Value {
 		edn.K("timeout-ms"), edn.Int(t.work.Timeout.Milliseconds()))
 }
 
-// taskFrom parses the rules.
+// taskFrom parses the rules. timeout is in milliseconds.
 func taskFrom(v edn.Value) (t *Task, c Connection, timeout int64, err error) {
 	t = &Task{Strict: v.Key("strict?").Truthy()}
 	name, _ := v.Key("tool").AsKeyword()
@@ -98,7 +98,7 @@ func taskFrom(v edn.Value) (t *Task, c Connection, timeout int64, err error) {
 	return t, c, timeout, nil
 }
 
-// learn parses the call. A call that does not match the rules is rejected.
+// learn parses the call. It rejects a call that uses another connection than the rules.
 func (t *Task) learn(v edn.Value) *contract.Error {
 	t.Input = v.Key("input")
 	work, err := t.Tool.Work(t.Input, &t.Scope)
@@ -113,8 +113,8 @@ func (t *Task) learn(v edn.Value) *contract.Error {
 	return nil
 }
 
-// typesOf returns the :types of an input: by column, the type as which its
-// values are read.
+// typesOf returns the :types of an input: for each column, the name of the type to which its values
+// are converted. nil if there are none.
 func typesOf(tool effects.Tool, input edn.Value) (map[string]string, *contract.Error) {
 	v := input.Key("types")
 	if v.IsNil() {
@@ -145,5 +145,5 @@ func word(v edn.Value) string {
 	return text
 }
 
-// Timeout returns the time limit of the call. Parts must have succeeded before.
+// Timeout returns the time limit of the call. Parts must have succeeded before it is called.
 func (t *Task) Timeout() time.Duration { return t.work.Timeout }

@@ -18,9 +18,10 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Answer answers a call of an intent. Pieces of the answer are sent to out as
-// they arrive. The result is a whole response envelope: a value, or an error
-// with the usage up to it. A separate error means that no request was made.
+// Answer answers a call of an intent and sends pieces of the answer to out as they arrive. The
+// first result is a whole response envelope: a value, or an error, each with the usage so far. The
+// second result is set in its place if the question could not be sent to the model; for a probe, if
+// the server cannot be called or the caller canceled.
 func (p *Provider) Answer(
 	ctx context.Context, m *Model, intent string, request edn.Value, out Sink,
 ) (edn.Value, *contract.Error) {
@@ -56,7 +57,8 @@ func (p *Provider) Answer(
 	return c.envelope(value, err), nil
 }
 
-// begin sends the request when its turn comes. leave ends the exchange.
+// begin encodes the request, waits until Gate admits it, and starts the exchange. leave closes the
+// exchange and frees the place in Gate.
 func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error) {
 	body, failed := c.encode()
 	if failed != nil {
@@ -65,7 +67,7 @@ func (c *call) begin(ctx context.Context) (leave func(), failed *contract.Error)
 	return c.post(ctx, c.model.Preset.Path, body)
 }
 
-// post sends a body when its turn comes.
+// post is begin for a body that is already encoded.
 func (c *call) post(ctx context.Context, path string, body []byte) (leave func(), failed *contract.Error) {
 	if err := c.provider.Gate.Enter(ctx); err != nil {
 		if errors.Is(err, transport.ErrFull) {
@@ -111,12 +113,12 @@ type call struct {
 	skipped    int
 	inARow     int
 	foreign    bool // a frame was not an answer of this format
-	known      bool // a frame was one
+	known      bool // a frame was an answer of this format
 	cut        bool // the answer did not end by itself
 	unended    bool // the server kept the connection open after the finish reason
 	doubted    bool // the server may have read only a part of the prompt
 	how        string
-	pending    chat.Piece // merged with what follows in the same read
+	pending    chat.Piece // merged with later pieces of the same read
 
 	countedIn struct {
 		n   int64
@@ -126,7 +128,7 @@ type call struct {
 	by    ways
 }
 
-// fail makes the error of a row with all known facts.
+// fail returns the error of a row of package failure, with all known facts about the call.
 func (c *call) fail(row failure.Row, format string, args ...any) *contract.Error {
 	return c.provider.Report.Error(row, c.knownFacts(), format, args...)
 }
@@ -238,7 +240,7 @@ func instructed(messages []chat.Message, text string) []chat.Message {
 	return slices.Insert(messages, 0, chat.Message{Role: chat.System, Content: text})
 }
 
-// run reads the exchange to its end.
+// run reads the answer to its end and returns its output.
 func (c *call) run(ctx context.Context) (edn.Value, *contract.Error) {
 	if err := c.fetch(ctx); err != nil {
 		return edn.Nil(), err

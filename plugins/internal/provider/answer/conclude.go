@@ -55,9 +55,9 @@ func (c *call) conclude(ctx context.Context) (edn.Value, *contract.Error) {
 	return c.output(text, calls)
 }
 
-// empty is the error of an answer without text. If reasoning used up the limit,
-// a repeated request would end alike: later requests leave more room. The class
-// is switch if they cannot.
+// empty returns the error of an answer without text. If reasoning used up the limit of tokens,
+// later requests leave more room for it, because the same request would fail in the same way. If
+// they cannot leave more, the class of the error is switch.
 func (c *call) empty() *contract.Error {
 	if c.answer.Finish != chat.Length {
 		return c.fail(failure.Empty, "the answer has no text")
@@ -223,10 +223,9 @@ func (c *call) invalidCall(raw *chat.RawCall, what string) *contract.Error {
 	return e.WithDetail("raw", said).WithDetail("output/hash", edn.Text(edn.Hash(said)))
 }
 
-// parts returns all parts of an answer with reasoning or with texts of several
-// phases. Sent back as the :content of its message they let the provider
-// continue. They are omitted if text and calls contain everything, or if a part
-// may be lost: incomplete parts cannot be sent back unchanged.
+// parts returns all parts of an answer that has reasoning or texts of several phases. Sent back as
+// the :content of its message, they let the provider continue. It returns nil if text and calls
+// contain everything, or if a part may be lost, because incomplete parts cannot be sent back.
 func (c *call) parts() []edn.Value {
 	reasons := func(b *chat.Block) bool { return b.Kind == chat.ThinkingPart || b.Kind == chat.RedactedPart }
 	needed := func(b *chat.Block) bool { return reasons(b) || b.Field != "" }
@@ -265,8 +264,7 @@ func (c *call) parts() []edn.Value {
 	return all
 }
 
-// emptied reports whether a text has no content for its reader: it is blank, or
-// all of it is a block of reasoning.
+// emptied reports whether a text is blank or consists of a block of reasoning only.
 func emptied(text string) bool {
 	rest := strings.TrimSpace(text)
 	for _, tag := range []string{"think", "thinking", "reasoning"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Count is the intent that counts the tokens of a request without making it. Of
-// is the key of its context that names the intent of that request.
+// Count is the intent that counts the tokens of a request without sending it to the model. Of is
+// the key of the request's context that names the intent for which its input is meant.
 const (
 	Count = "model/count"
 	Of    = "count/of"
@@ -28,10 +28,10 @@ const (
 // not counted if no window is configured.
 const smallWindow = 2048
 
-// weigh rejects a request that exceeds the model's context window before
-// anything is spent. It counts tokens only if the length leaves a doubt. An
-// estimate may be off by a factor of two and rejects only above that, unless the
-// request has more words than the window has tokens.
+// weigh returns an error, before anything is spent, if the request exceeds the context window of
+// the model. It counts tokens only if the length of the request leaves a doubt. An estimate may be
+// off by a factor of two: it rejects only a request above twice the window, or one with more words
+// than the window has tokens.
 func (c *call) weigh(ctx context.Context) *contract.Error {
 	most := pricing.Most(c.request)
 	window := c.model.Context
@@ -56,12 +56,11 @@ func (c *call) weigh(ctx context.Context) *contract.Error {
 		WithDetail(countedBy, edn.K(string(way)))
 }
 
-// readInPart is the error of a request that the server has read only in part: one
-// with a shorter context window may cut it silently. A low count of the server is
-// a doubt and no proof, since some servers leave cached tokens out. Proof is a
-// window that is too short, or without a window the count that a cut leaves. A
-// doubt without proof is noted in the metadata. Images have an unknown number of
-// tokens.
+// readInPart returns an error if the server has read only a part of the request: a server with a
+// shorter context window may cut a request silently. A low token count alone is not a proof, since
+// some servers do not count cached tokens. The proof is a window that is too short or, if the
+// window is unknown, a count that a cut leaves (see cutTo). A low count without a proof is recorded
+// in the metadata. Requests with images are not checked, because their number of tokens is unknown.
 func (c *call) readInPart(ctx context.Context) *contract.Error {
 	read := c.answer.Usage.In
 	if read <= 0 || c.request.Images() > 0 {
@@ -94,10 +93,10 @@ func (c *call) readInPart(ctx context.Context) *contract.Error {
 	return e
 }
 
-// cutTo reports whether n tokens are what Ollama leaves of a prompt above the
-// window: as many as the window has, or in later versions the first 4 and half of
-// the others (2,050 of 4,096; ollama, log line "truncating input prompt",
-// 2026-11-28). An unknown window, 0, is taken for a power of two.
+// cutTo reports whether n is the number of tokens to which Ollama cuts a prompt above the window:
+// the window itself or, in later versions, the first 4 tokens and half of the others (2,050 of
+// 4,096; ollama, log line "truncating input prompt", 2026-11-28). If window is 0, unknown, it tries
+// powers of two.
 func cutTo(n, window int64) bool {
 	const kept = 4
 	if window > 0 {
@@ -111,9 +110,9 @@ func cutTo(n, window int64) bool {
 	return false
 }
 
-// loadedWindow returns the context window of the loaded model in tokens, as its
-// server reports it; 0 if it does not, or not in time. The server is asked if the
-// known window is stale, or again if that is set.
+// loadedWindow returns the context window of the loaded model in tokens, as its server reports it;
+// 0 if the server does not report it or not in time. It asks the server only if the known window is
+// stale or again is set.
 func (c *call) loadedWindow(ctx context.Context, again bool) int64 {
 	m, client := c.model, c.provider.Client
 	window, stale := m.Learned.Window(client.Clock().Now())
@@ -136,7 +135,8 @@ func (c *call) loadedWindow(ctx context.Context, again bool) int64 {
 // countedBy is the key that names how tokens were counted.
 const countedBy = "tokens/counted-by"
 
-// countOnce counts the tokens of a call's request, once.
+// countOnce returns the number of tokens of the call's request and the counting method. It counts
+// at the first call only; ask permits a request to the server.
 func (c *call) countOnce(ctx context.Context, ask bool) (int64, pricing.Way) {
 	if c.countedIn.way == "" {
 		c.countedIn.n, c.countedIn.way = c.model.Counting.Request(ctx, c.model.at(c.provider), c.request, ask)
@@ -185,8 +185,8 @@ func (w ways) value() edn.Value {
 	return b.Map()
 }
 
-// countQuestion returns the number of tokens of a request. The request is the
-// one that would be made, except for its intent, which is in its context.
+// countQuestion counts the tokens of a request without sending it to the model. The intent of the
+// request is in its context under the key Of.
 func (p *Provider) countQuestion(
 	ctx context.Context, m *Model, request edn.Value, to Sink,
 ) (edn.Value, *contract.Error) {
@@ -199,8 +199,8 @@ func (p *Provider) countQuestion(
 	return p.counted(m, n, way, p.Client.Clock().Now().Sub(begun), to)
 }
 
-// Guess estimates the number of tokens of the request in request, without a
-// call to the server, and returns it as a response.
+// Guess estimates the number of tokens of a Count request without a call to the server. It returns
+// the whole response envelope, like Answer.
 func (p *Provider) Guess(m *Model, request edn.Value, to Sink) (edn.Value, *contract.Error) {
 	c, err := p.unsent(m, request)
 	if err != nil {
@@ -226,8 +226,8 @@ func (p *Provider) unsent(m *Model, request edn.Value) (*call, *contract.Error) 
 	return c, nil
 }
 
-// counted is the response to a count: as data, and as a sentence, which is
-// streamed like the text of a model. Counting has no usage.
+// counted returns the response to a count: as data, and as a sentence that is also streamed to to.
+// The response has no usage, because counting costs nothing.
 func (p *Provider) counted(
 	m *Model, n int64, way pricing.Way, took time.Duration, to Sink,
 ) (edn.Value, *contract.Error) {

@@ -48,10 +48,9 @@ func (c *call) envelope(value edn.Value, err *contract.Error) edn.Value {
 	return respond(value, err, c.usage(err), c.meta())
 }
 
-// usage returns the usage of the call. Unknown figures are left to the host,
-// which has made a reservation. A declined request has no usage, so that the
-// next candidate has the whole budget; a server that failed later may have used
-// tokens.
+// usage returns the usage of the call, nil if it is unknown: the host then charges its reservation.
+// A declined request has used no tokens, so that the next candidate has the whole budget; if a
+// server failed with a 5xx status or a timeout, the figures are a lower bound.
 func (c *call) usage(err *contract.Error) edn.Value {
 	switch {
 	case err != nil && c.declined():

@@ -24,8 +24,8 @@ type Learned struct {
 // its model with another one.
 const windowAgain = time.Minute
 
-// Window returns the context window of the loaded model in tokens, 0 if
-// unknown. It becomes stale after windowAgain.
+// Window returns the context window of the loaded model in tokens, 0 if unknown. stale reports
+// whether it was never read, or was read at least windowAgain before now.
 func (l *Learned) Window(now time.Time) (n int64, stale bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,8 +45,7 @@ func (l *Learned) Refused() []string {
 	return slices.Clone(l.refused)
 }
 
-// refuse records a rejected field. It returns false if the field was recorded
-// before.
+// refuse records a rejected field. It returns false if the field was already recorded.
 func (l *Learned) refuse(field string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +64,8 @@ func (l *Learned) room(least int64) int64 {
 	return max(l.headroom, least)
 }
 
-// widen leaves more room after reasoning used up a request's limit.
+// widen increases the room for reasoning after reasoning used up a request's limit of tokens. The
+// room never exceeds maxHeadroom.
 func (l *Learned) widen(limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

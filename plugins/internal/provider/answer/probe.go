@@ -63,7 +63,7 @@ func (p *Provider) probeServer(
 	var all []*check
 	for _, one := range []struct {
 		name string
-		ask  func(*question.Question, *Model) // sets the rest of the request
+		ask  func(*question.Question, *Model) // completes the request
 		look func(*check, *Model)
 	}{
 		{"value", askWhole, lookAtValue},
@@ -102,7 +102,8 @@ func (p *Provider) compareCount(ctx context.Context, m *Model, k *check) edn.Val
 	return b.Map()
 }
 
-// hopeless reports whether every further request would fail alike.
+// hopeless reports whether all later requests of the probe would fail with the same error. first
+// means that e is the error of the first request.
 func hopeless(e *contract.Error, first bool) bool {
 	switch e.Type {
 	case "provider/unavailable", "provider/auth-failed", "provider/quota-exhausted", "provider/rate-limited",
@@ -291,7 +292,8 @@ func lookAtLimit(k *check, m *Model) {
 	}
 }
 
-// told returns the output of a probe with all requests.
+// told returns the output of a probe: the results of all requests, the differences from the
+// declaration, and the summed usage.
 func told(m *Model, all []*check, count edn.Value) edn.Value {
 	var checks, differences []edn.Value
 	sum := pricing.Tokens{Mark: pricing.Exact}
@@ -328,8 +330,8 @@ func told(m *Model, all []*check, count edn.Value) edn.Value {
 	return respond(out.Map(), nil, (&call{model: m}).account(sum, took), m.meta())
 }
 
-// agreed reports whether a rejection was expected: of a feature declared
-// absent.
+// agreed reports whether a rejection was expected, because the model is declared to lack the
+// requested feature.
 func agreed(k *check) bool {
 	return len(k.differs) == 0 && (k.name == "structured" || k.name == "tools") &&
 		strings.HasPrefix(k.err.Type, "provider/request-")

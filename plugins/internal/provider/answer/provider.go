@@ -16,7 +16,8 @@ import (
 // one is not sent.
 const MaxRequest = 16 << 20
 
-// Provider is one account.
+// Provider answers calls to the models of one account. Its fields must not change after the first
+// call.
 type Provider struct {
 	Name   string
 	Client *transport.Client
@@ -32,7 +33,7 @@ type Provider struct {
 
 // Model is one configured model of a provider.
 type Model struct {
-	Name string // at the provider
+	Name string // used by the provider, and in results
 	// Wire is the name of the model in requests, empty if it is Name.
 	Wire   string
 	Preset dialect.Preset
@@ -59,8 +60,8 @@ func (m *Model) at(p *Provider) counting.Server {
 	return counting.Server{Client: p.Client, Preset: m.Preset, Model: m.wire()}
 }
 
-// Sink receives the pieces of an answer as they arrive. Its methods may block
-// on a slow reader.
+// Sink receives the pieces of an answer as they arrive. Its methods may block on a slow reader. An
+// error means that the caller no longer reads; the call then ends as canceled.
 type Sink interface {
 	Text(text string) error
 	Reasoning(text string) error

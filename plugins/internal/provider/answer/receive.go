@@ -69,10 +69,10 @@ func (c *call) receive(ctx context.Context) *contract.Error {
 	}
 }
 
-// endsWell reports whether the answer counts although the body broke off: it
-// has its formal end, or it has a finish reason and the connection is closed. A
-// server that keeps the connection open after a finish reason may send more: a
-// tolerant provider does not wait for it, and the answer is marked.
+// endsWell reports whether the answer is accepted although reading its body failed: it has its
+// formal end, or it has a finish reason and the connection is closed. A server that keeps the
+// connection open after a finish reason may send more: a tolerant provider does not wait for it,
+// and marks the answer.
 func (c *call) endsWell(kind transport.Kind) bool {
 	switch kind {
 	case transport.Deadline, transport.Canceled, transport.TooLarge:

@@ -32,8 +32,8 @@ type Choice struct {
 	Tool string // wire name, of OneTool
 }
 
-// Disobeyed describes how the calls of an answer violate the choice, "" if they
-// do not.
+// Disobeyed returns a phrase for an error message that describes how calls violate the choice, ""
+// if they do not.
 func (c Choice) Disobeyed(calls []*RawCall) string {
 	switch {
 	case c.Mode == NoTool && len(calls) > 0:
@@ -54,7 +54,7 @@ func (c Choice) Disobeyed(calls []*RawCall) string {
 type Options struct {
 	Temperature, TopP                 json.Number
 	PresencePenalty, FrequencyPenalty json.Number
-	MaxTokens                         int64 // 0: unbounded
+	MaxTokens                         int64 // 0: no limit is requested
 	Seed                              *int64
 	Stop                              []string
 	// Effort is the reasoning effort, "" for the default; Budget is the token
@@ -126,7 +126,8 @@ const (
 	Failed     Finish = "error"
 )
 
-// Usage is the usage stated by a provider. A negative count was not stated.
+// Usage holds the token counts that a provider reported. In and Out are negative if it reported
+// none; the other counts are then 0. In includes Cached and Written, Out includes Reasoning.
 type Usage struct {
 	In, Out, Cached, Reasoning int64
 	// Written counts input tokens that were put into the provider's cache.
@@ -188,24 +189,24 @@ type Answer struct {
 // NewAnswer returns an empty answer whose usage is unstated.
 func NewAnswer() *Answer { return &Answer{Usage: Unstated()} }
 
-// AddText appends a piece of the text, in the block with the index, and returns
-// the complete characters.
+// AddText appends a piece of the text to the block with the index. It returns the characters that
+// are complete now; see Seam.
 func (a *Answer) AddText(index int, piece string) string {
 	shown := a.add(&a.Text, &a.text, piece)
 	a.Block(TextPart, index).Text.WriteString(shown)
 	return shown
 }
 
-// AddReasoning appends a piece of the reasoning, in the block with the index,
-// and returns the complete characters.
+// AddReasoning appends a piece of the reasoning to the block with the index. It returns the
+// characters that are complete now.
 func (a *Answer) AddReasoning(index int, piece string) string {
 	shown := a.ShowReasoning(piece)
 	a.Block(ThinkingPart, index).Text.WriteString(shown)
 	return shown
 }
 
-// ShowReasoning appends a piece of reasoning that is not sent back to the
-// provider: it belongs to no block. It returns the complete characters.
+// ShowReasoning appends a piece of reasoning that is not sent back to the provider, so it belongs
+// to no block. It returns the characters that are complete now.
 func (a *Answer) ShowReasoning(piece string) string { return a.add(&a.Reasoning, &a.reasoning, piece) }
 
 // Block returns the block with this kind and index, and creates it if it is
@@ -236,8 +237,7 @@ func (a *Answer) Extra(field string, call *RawCall) *Block {
 	return b
 }
 
-// AddArgs appends a piece of a call's arguments and returns the complete
-// characters.
+// AddArgs appends a piece of a call's arguments. It returns the characters that are complete now.
 func (a *Answer) AddArgs(c *RawCall, piece string) string { return a.add(&c.Args, &c.seam, piece) }
 
 func (a *Answer) add(to *strings.Builder, seam *Seam, piece string) string {

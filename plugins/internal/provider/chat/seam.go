@@ -12,9 +12,9 @@ import (
 // generalized UTF-8 form. The zero Seam is ready for use.
 type Seam struct{ tail string }
 
-// Join returns the complete characters after a piece has arrived; the text is
-// valid UTF-8. The beginning of a character waits for the next piece. Each
-// invalid part that cannot be completed is replaced by U+FFFD and counted.
+// Join appends a piece and returns the characters that are complete now, as valid UTF-8. An
+// incomplete character at the end is kept until the next piece arrives. Each invalid part that
+// cannot be completed is replaced by U+FFFD and counted in damaged.
 func (s *Seam) Join(piece string) (text string, damaged int) {
 	rest := s.tail + piece
 	s.tail = ""

@@ -75,8 +75,8 @@ func (k *Counting) Request(ctx context.Context, on Server, r *chat.Request, ask 
 	return k.Ratio.Apply(pricing.EstimateRequest(r)), pricing.Estimate
 }
 
-// Answer counts the tokens that were received so far, with the same methods as
-// Request.
+// Answer counts the tokens of an answer that were received so far: by the server if ask is true and
+// its endpoint counts plain texts, else by the table, else by an estimate. It returns the method.
 func (k *Counting) Answer(ctx context.Context, on Server, a *chat.Answer, ask bool) (int64, pricing.Way) {
 	texts := pricing.AnswerTexts(a)
 	if ask && on.Preset.CountField != "" && k.asks(on.Client.Clock().Now()) {

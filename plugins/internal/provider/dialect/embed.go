@@ -39,10 +39,9 @@ type Embedded struct {
 	Usage   chat.Usage
 }
 
-// ReadEmbed parses an answer with the vectors of texts texts. The error is
-// ErrMalformed for a truncated answer, an *InBand for an error of the provider,
-// and ErrForeign if the body does not have one vector per text, all of one
-// length.
+// ReadEmbed parses an answer with the embedding vectors of a number of texts. The error is
+// ErrMalformed for a truncated answer, an *InBand for an error of the provider, and ErrForeign if
+// the body does not have one vector per text, all of the same length.
 func ReadEmbed(body []byte, texts int) (Embedded, error) {
 	var said struct {
 		Error json.RawMessage `json:"error"`

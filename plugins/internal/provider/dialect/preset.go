@@ -88,7 +88,7 @@ type Preset struct {
 	// Caches is the source for the fact that the server caches prompt prefixes
 	// by itself, so that a mark changes nothing; "" if it does not.
 	Caches string
-	// Source is the documentation of the rest, Date when it was read.
+	// Source is the documentation of the other fields, Date when it was read.
 	Source, Date string
 }
 
@@ -223,7 +223,7 @@ func (p Preset) At(model, version string) Preset {
 	return p
 }
 
-// PresetNamed finds a preset.
+// PresetNamed returns the preset with a name; ok is false if there is no such preset.
 func PresetNamed(name string) (Preset, bool) {
 	all := Presets()
 	i := slices.IndexFunc(all, func(p Preset) bool { return p.Name == name })

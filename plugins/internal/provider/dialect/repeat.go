@@ -7,15 +7,14 @@ import (
 	"github.com/fermenthq/ferment/plugins/internal/provider/chat"
 )
 
-// repeating decodes events that differ from the one before them in their text alone,
-// as nearly all of a stream do. What stands before and behind the text is compared
-// as bytes instead of parsed: bytes that are equal say the same. All other events go
-// to the Decoder.
+// repeating is a fast path for events that differ from the previous event only in their text, as
+// nearly all events of a stream do. It compares the bytes before and after the text with those of
+// the previous event instead of parsing them. All other events go to the Decoder.
 type repeating struct {
 	Decoder
-	key            []byte // of the text, with its quotes and colon
+	key            []byte // of the field with the text, with quotes and colon
 	index          int    // of the block that the text belongs to
-	before, behind []byte // nil unless the last event is known
+	before, behind []byte // nil if the next event must be parsed
 }
 
 func newRepeating(d Decoder, key string) Decoder {
@@ -27,7 +26,7 @@ func (r *repeating) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) 
 	if text, ok := r.text(data); ok && into.Finish == chat.Unfinished {
 		return said(r.index, spoken{text: text}, into), nil
 	}
-	r.before = nil // the event may change what the Decoder makes of the next one
+	r.before = nil // the event may change how the Decoder decodes the next one
 	before := stateOf(into)
 	pieces, err := r.Decoder.Frame(data, into)
 	if err == nil && len(pieces) == 1 && pieces[0].Kind == chat.TextPiece && stateOf(into) == before {
@@ -36,7 +35,8 @@ func (r *repeating) Frame(data []byte, into *chat.Answer) ([]chat.Piece, error) 
 	return pieces, err
 }
 
-// text is the text of an event whose rest is known.
+// text returns the text of an event that is otherwise equal to the previous one; ok is false if the
+// event is not.
 func (r *repeating) text(data []byte) (string, bool) {
 	if r.before == nil {
 		return "", false
@@ -49,9 +49,9 @@ func (r *repeating) text(data []byte) (string, bool) {
 	return unquote(literal), true
 }
 
-// learn keeps what surrounds the text of an event that added a piece of text to
-// the answer and changed nothing else. The key stands in it once: a quote inside
-// of a string is escaped.
+// learn stores the bytes around the text of an event that added a piece of text to the answer and
+// changed nothing else. It requires that the key occurs once in data; a quote inside a JSON string
+// is escaped, so an occurrence is never a part of the text.
 func (r *repeating) learn(data []byte, into *chat.Answer) {
 	at := bytes.Index(data, r.key)
 	if len(into.Blocks) != 1 || at < 0 || at != bytes.LastIndex(data, r.key) {
@@ -71,7 +71,7 @@ func (r *repeating) learn(data []byte, into *chat.Answer) {
 	r.before, r.behind, r.index = bytes.Clone(data[:start]), bytes.Clone(data[end+1:]), into.Blocks[0].Index
 }
 
-// state is what an event may change beside the text.
+// state holds everything in an answer, other than text, that an event may change.
 type state struct {
 	usage                           chat.Usage
 	finish                          chat.Finish

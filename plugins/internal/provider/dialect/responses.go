@@ -187,10 +187,9 @@ type responsesUsage struct {
 	} `json:"output_tokens_details"`
 }
 
-// responsesDecoder records the ids of the items, which determine their order
-// where a server omits output_index (llama.cpp, issue 20607, 2026-11-25), and
-// whether an item was cut, whatever the response says of itself. whole has the
-// indexes of texts that came without deltas.
+// responsesDecoder records the ids of the items, which determine their order where a server omits
+// output_index (llama.cpp, issue 20607, 2026-11-25), and whether an item was cut, whatever status
+// the response states. whole has the indexes of texts that came without deltas.
 type responsesDecoder struct {
 	ids   []string
 	cut   bool
@@ -327,8 +326,8 @@ func (i *responsesItem) unreadable() bool {
 	return unread || slices.ContainsFunc(parts, responsesPart.unreadable)
 }
 
-// missing returns the rest of a stated text after its deltas. It marks the
-// answer as damaged if the two contradict each other.
+// missing returns the part of a stated text that its deltas lacked: all of it if there were none,
+// else nothing. If the two differ, it marks the answer as damaged.
 func missing(have, whole string, into *chat.Answer) string {
 	switch {
 	case have == "":

@@ -227,7 +227,7 @@ func droppable() []string {
 	}
 }
 
-// otherLimit returns the other name of the output limit.
+// otherLimit returns the other name of the output limit, "" if name is not a name of it.
 func otherLimit(name string) string {
 	return map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}[name]
 }

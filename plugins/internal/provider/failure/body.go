@@ -15,7 +15,7 @@ const MaxBody = 64 << 10
 // Report is the parsed body of an error.
 type Report struct {
 	Code    string // the most precise word, in lower case
-	Words   string // all words together, in lower case
+	Words   string // all codes, joined by blanks, in lower case
 	Message string
 	Param   string // the rejected request field, if named
 	// Prompt and Window are the tokens of the request and the context window, 0

@@ -36,7 +36,7 @@ const (
 	Unsayable                      // this model or its format cannot express the request
 )
 
-// Family is one of three error types that cover all failures of a provider.
+// family is one of three error types that cover all failures of a provider.
 type family string
 
 const (

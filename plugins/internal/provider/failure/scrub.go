@@ -7,7 +7,8 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// run is the shortest part of a secret that is removed.
+// run is the length, in bytes, of the shortest part of a secret that is removed. A shorter secret
+// is removed only as a whole.
 const run = 8
 
 // mask replaces removed text.
@@ -39,8 +40,8 @@ func NewScrubber(secrets ...string) *Scrubber {
 	return s
 }
 
-// Clean returns the text without the secrets in any form that [words.Secrets]
-// knows, and without any run of 8 bytes of one. A nil Scrubber changes nothing.
+// Clean returns the text without the secrets in any form that [words.Secrets] replaces, and without
+// any run of 8 bytes of one. A nil Scrubber changes nothing.
 func (s *Scrubber) Clean(text string) string {
 	if s == nil || len(text) == 0 {
 		return text

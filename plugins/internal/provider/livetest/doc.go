@@ -1,35 +1,35 @@
-// Package livetest starts model servers of third parties, for tests that must
-// not take this repository's word for how servers behave.
+// Package livetest starts model servers of third parties, so that tests check the
+// behavior of real servers instead of this repository's model of it.
 //
-// The server of Start is inference-server over node-llama-cpp, which is llama.cpp: the
-// packages and their versions stand in server/package-lock.json, and
-// "npm ci" in that folder fetches them. The model is written by Model: a whole,
-// tiny llama with random weights, in which only the output layer is arranged,
-// so that it says known things: see Scripts. It speaks openai-chat, with habits
-// of its own:
+// The server of Start is inference-server over node-llama-cpp, which wraps llama.cpp.
+// The packages and their versions are listed in server/package-lock.json; "npm ci" in
+// that folder installs them. Model writes the model: a complete, tiny llama with random
+// weights, except that its output layer makes it generate known texts, see Scripts. The
+// server supports openai-chat, with these peculiarities:
 //
 //   - the last line of a stream, "data: [DONE]", has no line end;
-//   - JSON can be enforced, a schema cannot;
-//   - calls of tools arrive whole;
-//   - after an error in a stream neither an event nor the end comes;
-//   - a client that goes away is not noticed: the answer is made to its end.
+//   - it can enforce JSON, but not a schema;
+//   - a tool call arrives in one piece;
+//   - after an error in a stream, neither an event nor the formal end follows;
+//   - it does not notice that a client has disconnected, and finishes the answer.
 //
-// The server of StartOllama is Ollama, which speaks all four formats. It is built in
-// the folder ollama, a module of its own; include stands in for what its module lacks:
+// The server of StartOllama is Ollama, which supports all four formats. It is built in
+// the folder ollama, a module of its own; the folder include replaces files that the
+// module of Ollama lacks:
 //
 //	cd ollama && CPLUS_INCLUDE_PATH=$PWD/include CGO_ENABLED=1 go build -o /tmp/ollama github.com/ollama/ollama
 //
-// That takes a C++ compiler, the header nlohmann/json.hpp and 14 minutes of a
-// processor (v0.17.4). Its habits, by the way it is asked:
+// The build needs a C++ compiler, the header nlohmann/json.hpp and 14 minutes of CPU
+// time (v0.17.4). The peculiarities of its endpoints are:
 //
-//   - /api/chat alone refuses a prompt that is too long: the others, and the vectors of
-//     /v1, cut it in silence;
-//   - /v1/responses says completed of an answer that was cut at its limit, and takes
-//     no effort of reasoning;
-//   - /v1/messages enforces no schema, counts no tokens, and guesses the input in
-//     message_start, which message_delta corrects;
-//   - an error inside of a stream of /v1 is an event without it, and the end.
+//   - only /api/chat rejects a prompt that is too long: the others, and the embeddings
+//     of /v1, cut it silently;
+//   - /v1/responses reports the status completed for an answer that was cut at its
+//     limit, and accepts no reasoning effort;
+//   - /v1/messages enforces no schema, does not count tokens, and estimates the input
+//     tokens in message_start, which message_delta corrects;
+//   - an error in a stream of /v1 is an event without the error, then the end.
 //
-// Only tests may import the package; a test holds that. A Server belongs to its
-// test and may be asked from several goroutines, two at once.
+// Only tests may import the package; a test checks that. A Server belongs to its test.
+// It is safe for concurrent use and answers two requests at once.
 package livetest

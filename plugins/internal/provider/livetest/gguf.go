@@ -44,10 +44,9 @@ type token struct {
 	score float32
 }
 
-// Model writes a GGUF file: a llama with seeded random weights whose output layer
-// is arranged so that each script is said word by word after its trigger. In every
-// other respect it is a complete model, which the server loads and runs like any
-// other. Equal arguments give equal bytes.
+// Model writes a GGUF file: a llama with seeded random weights whose output layer is arranged so
+// that each script is generated word by word after its trigger. In every other respect it is a
+// complete model, which the server loads and runs like any other. Equal arguments give equal bytes.
 func Model(scripts ...Script) []byte {
 	v := newVocabulary(scripts)
 	g := &gguf{}
@@ -77,7 +76,7 @@ type Script struct {
 	Endless  bool
 }
 
-// vocabulary is all tokens, and which one follows each.
+// vocabulary holds all tokens, and the token that follows each.
 type vocabulary struct {
 	tokens []token
 	next   []int
@@ -117,7 +116,7 @@ func newVocabulary(scripts []Script) *vocabulary {
 	return v
 }
 
-// add puts a token in; the end follows it until something else is said.
+// add adds a token and returns its number. The end token follows it unless next is changed later.
 func (v *vocabulary) add(text string, kind int32) int {
 	id := len(v.tokens)
 	if _, twice := v.ids[text]; twice {
@@ -129,7 +128,7 @@ func (v *vocabulary) add(text string, kind int32) int {
 	return id
 }
 
-// gguf is a file that is being put together.
+// gguf builds a GGUF file.
 type gguf struct {
 	keys    int
 	head    bytes.Buffer
@@ -184,7 +183,7 @@ func (g *gguf) list(name string, kind uint32, n int) {
 	put(&g.head, kind, uint64(n))
 }
 
-// vocabulary writes the tokens of the kind that joins pieces by their scores.
+// vocabulary writes the tokens for a tokenizer that merges pieces by their scores.
 func (g *gguf) vocabulary(v *vocabulary) {
 	g.text("tokenizer.ggml.model", "llama")
 	g.list("tokenizer.ggml.tokens", typeString, len(v.tokens))
@@ -207,9 +206,9 @@ func (g *gguf) vocabulary(v *vocabulary) {
 	g.flag("tokenizer.ggml.add_space_prefix", false)
 }
 
-// weights are random and small, so that what a token is stays the largest part
-// of the state. The row of the output layer of each token is the sum of the
-// tokens before it in a script.
+// weights adds the tensors. They are random and small, so that the embedding of a token dominates
+// the state. The row of a token in the output layer is the sum of the tokens that precede it in a
+// script.
 func (g *gguf) weights(v *vocabulary) {
 	random := rand.New(rand.NewPCG(2026, 11))
 	n := len(v.tokens)

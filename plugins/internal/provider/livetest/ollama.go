@@ -14,25 +14,25 @@ import (
 	"testing"
 )
 
-// Thinker is the name under which Ollama serves the model as a model with reasoning:
-// its template has a place for the reasoning.
+// Thinker is the name under which Ollama serves the model as a reasoning model: its template has a
+// part for the reasoning.
 const Thinker = "thoughtful"
 
 // OllamaWindow is the context window of both models of Ollama, in tokens.
 const OllamaWindow = 4096
 
-// The last thing that the model reads is the last word of the last message. The
-// template also says what the model can do: that it names .Tools lets Ollama offer
-// tools, and the text behind .ToolCalls is what a call begins with. Likewise the
-// texts around .Thinking mark reasoning.
+// The last word of the last message is the last input of the model. Ollama also derives the
+// features of the model from the template: it offers tools if the template contains .Tools, the
+// text after .ToolCalls is the beginning of a tool call, and the texts around .Thinking mark
+// reasoning.
 const (
 	eachMessage = `{{ range .Messages }} %s{{ .Content }}{{ if .ToolCalls }}[[call:{{ range .ToolCalls }} ` +
 		`{{ .Function.Name }}({{ .Function.Arguments }})]]{{ end }}{{ end }}{{ end }}{{ if .Tools }}{{ end }}`
 	eachThought = `{{ if .Thinking }}<think>{{ .Thinking }}</think>{{ end }}`
 )
 
-// servesOllama runs Ollama as the process that was started, and ends it with the
-// standard input. Ollama itself reads none.
+// servesOllama is a shell script that runs Ollama in the started process and kills it when standard
+// input is closed. Ollama itself does not read standard input.
 const servesOllama = `exec 3<&0
 (cat <&3; kill $$) >/dev/null 2>&1 &
 exec "$0" serve 2>&1 </dev/null 3<&-`

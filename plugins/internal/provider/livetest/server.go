@@ -62,9 +62,9 @@ func Start(t testing.TB, dir string) *Server {
 	return &Server{URL: fmt.Sprintf("http://127.0.0.1:%s/openai/v1", port), Model: Name}
 }
 
-// launch starts a server that ends when its standard input does, as it also does
-// when this process is killed, and returns the port in the line of its output that
-// says that it is ready.
+// launch starts a server that stops when its standard input is closed, and so also when this
+// process is killed. It returns the port in the line of output that matches ready, and fails the
+// test if no such line arrives within startLimit.
 func launch(t testing.TB, c *exec.Cmd, ready *regexp.Regexp) string {
 	t.Helper()
 	said := &tail{}
@@ -117,7 +117,7 @@ func launch(t testing.TB, c *exec.Cmd, ready *regexp.Regexp) string {
 	return ""
 }
 
-// tail keeps what a process said last.
+// tail keeps the last 16 KiB of the output of a process. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	text bytes.Buffer

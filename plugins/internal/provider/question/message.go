@@ -30,8 +30,8 @@ func (q *Question) message(v edn.Value, at []edn.Value, calls map[string]string)
 	return simpler(m), nil
 }
 
-// leads reports whether a part that is no call follows the first part, so that
-// this has a place among the others.
+// leads reports whether a part that is not a call follows the first of parts, so that the position
+// of the first part must be recorded.
 func leads(parts []conversation.Part) bool {
 	return slices.ContainsFunc(parts, func(p conversation.Part) bool {
 		_, isCall := p.(conversation.Call)

@@ -34,7 +34,7 @@ type Question struct {
 	Names    *dialect.Names
 	Args     map[string]*schema.Schema // by id of the tool
 	Shape    *shape.Shape              // nil: free text
-	TextKey  string                    // the answer's key for its text
+	TextKey  string                    // key of the text in the answer
 	Options  chat.Options
 	Agent    edn.Value
 	Hash     string
@@ -294,7 +294,7 @@ func (q *Question) readShape(intent string, output edn.Value) *contract.Error {
 	return nil
 }
 
-// promptHash identifies the request independently of the model.
+// promptHash returns a hash of the request that does not depend on the model.
 func (q *Question) promptHash() string {
 	var messages []edn.Value
 	for _, m := range q.Messages {

@@ -136,8 +136,8 @@ func (s Settings) header() http.Header {
 	return h
 }
 
-// Network returns the need for the connection to the server or proxy and its
-// port. ok is false if the URL is invalid.
+// Network returns the network permission that a connection to the server or proxy needs,
+// "net/loopback" or "net/connect", and the port. ok is false if the URL is invalid.
 func (s Settings) Network() (need string, at uint16, ok bool) {
 	target := s.base()
 	if s.Proxy != "" {

@@ -44,7 +44,7 @@ func New(name string, form, json edn.Value) (*Shape, error) {
 // single text, else "". Such an answer is requested as plain text.
 func (s *Shape) TextKey() string { return s.text }
 
-// Takes reports whether v fits the schema.
+// Takes reports whether v is valid for the schema.
 func (s *Shape) Takes(v edn.Value) bool { return s.schema.Valid(v) }
 
 func textKey(s *schema.Schema) string {

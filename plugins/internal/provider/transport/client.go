@@ -23,7 +23,7 @@ type Settings struct {
 	Clock    Clock
 }
 
-// Client makes the requests of one account.
+// Client makes the requests of one account. It is safe for concurrent use.
 type Client struct {
 	set       Settings
 	transport *http.Transport

@@ -374,8 +374,8 @@ func ended(ctx context.Context) *Fault {
 	return &Fault{Canceled, "the caller canceled the call"}
 }
 
-// explain returns the kind of an error: its text may hold the address and, with
-// it, secrets.
+// explain describes an error by its kind. The text of the error is not used where it may hold the
+// address and, with it, secrets.
 func explain(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError

@@ -61,7 +61,7 @@ func (g *Gate) forget(turn chan struct{}) bool {
 	return false
 }
 
-// Leave ends a call that Enter admitted.
+// Leave ends a call that Enter admitted, and admits the next waiting call.
 func (g *Gate) Leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -27,7 +27,7 @@ type Reading struct {
 	Limit int `json:"limit,omitempty"`
 }
 
-// Sight is the result of a client, or the error that it threw.
+// Sight is the result of a vendor's client for one Reading, or the error that it threw.
 type Sight struct {
 	Error string `json:"error"`
 	Seen  struct {
@@ -52,8 +52,9 @@ func clientsMissing(dir string) string {
 	return ""
 }
 
-// ReadByClients makes the vendors' own clients read all answers, in one process: node
-// runs read.mjs in dir, where the clients are installed.
+// ReadByClients makes the vendors' own clients read all answers and returns one Sight per reading,
+// in order. It runs read.mjs with node, as one process, in dir, where the clients are installed. It
+// fails the test if they are not.
 func ReadByClients(t *testing.T, dir string, readings []Reading) []Sight {
 	t.Helper()
 	if missing := clientsMissing(dir); missing != "" {

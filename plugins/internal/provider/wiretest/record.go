@@ -53,7 +53,7 @@ type recorded struct {
 	err  error
 }
 
-// Record starts a recorder that ends with the test.
+// Record starts a recorder that stops when the test ends. Source and Date of set are required.
 func Record(t testing.TB, set Recording) *Recorder {
 	t.Helper()
 	if set.Source == "" || set.Date == "" {

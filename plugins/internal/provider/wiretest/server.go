@@ -40,7 +40,7 @@ type Server struct {
 	others []Request
 }
 
-// Serve starts a server that ends with the test.
+// Serve starts a server that stops when the test ends.
 func Serve(t testing.TB, list ...Transcript) *Server {
 	t.Helper()
 	s := &Server{t: t, list: list, news: make(chan struct{})}
@@ -83,7 +83,7 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.seen)
 }
 
-// Arrived returns a channel that is closed at the next request.
+// Arrived returns a channel that is closed at the next request that is not answered by Beside.
 func (s *Server) Arrived() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

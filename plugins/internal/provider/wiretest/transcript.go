@@ -32,7 +32,7 @@ type Want struct {
 	Written                  int64    // into a cache
 	Calls                    []string // "id name args"
 	Sealed                   []string // encrypted reasoning
-	Error                    string   // type of the error; then the rest is not compared
+	Error                    string   // type of the error; then the other fields are not compared
 	Assumed                  bool
 	Skipped                  int64
 }
@@ -50,7 +50,8 @@ type Transcript struct {
 	WellFormed bool
 }
 
-// Load reads all transcripts of a dialect below root.
+// Load reads all transcripts of a dialect below root. It fails the test if there is none or one is
+// malformed.
 func Load(t testing.TB, root, dialect string) []Transcript {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, dialect, "*.wire"))
@@ -72,7 +73,7 @@ func Load(t testing.TB, root, dialect string) []Transcript {
 	return all
 }
 
-// Parse parses a transcript.
+// Parse parses the text of a *.wire file; see the package comment for its form.
 func Parse(name, text string) (Transcript, error) {
 	tr := Transcript{Name: name, Status: http.StatusOK, Header: http.Header{}, WellFormed: true}
 	head, rest, found := strings.Cut(text, "\n\n")

@@ -71,7 +71,7 @@ type Blind struct{ pattern *regexp.Regexp }
 // removed replaces a name.
 const removed = "[name]"
 
-// NewBlind returns a Blind for names of two or more characters. Case is
+// NewBlind returns a Blind for the names; those of fewer than two characters are ignored. Case is
 // ignored, and a name matches only without an adjacent letter or digit.
 func NewBlind(names []string) Blind {
 	var quoted []string
@@ -87,7 +87,7 @@ func NewBlind(names []string) Blind {
 	return Blind{regexp.MustCompile("(?i)" + strings.Join(quoted, "|"))}
 }
 
-// Without returns a text without the names.
+// Without returns s with each name replaced by removed.
 func (b Blind) Without(s string) string {
 	if b.pattern == nil {
 		return s

@@ -10,11 +10,11 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Grades are the scores of an answer.
+// Grades are the scores of an answer, by criterion and in total.
 type Grades struct {
 	// Total is the overall score, from 0 to 1.
 	Total *big.Rat
-	// Scores and Reasons are by criterion.
+	// Scores, from 0 to 1, and Reasons are by the ID of the criterion.
 	Scores  map[string]*big.Rat
 	Reasons map[string]string
 }
@@ -22,7 +22,9 @@ type Grades struct {
 // formHint is the hint of an answer that does not have the requested form.
 const formHint = "use a judge model that answers in the requested form"
 
-// ReadGrades parses the answer to Grade: a score for each criterion.
+// ReadGrades parses the answer of a model to Grade. The error is a *contract.Error, such as
+// judge/no-score for an answer in another form, without the code, or with a wrong answer to the
+// control question.
 func (c Composer) ReadGrades(out edn.Value) (Grades, error) {
 	criteria, err := c.criteriaIn(out)
 	if err != nil {
@@ -62,12 +64,13 @@ func (c Composer) astray(got edn.Value, want string) *contract.Error {
 type Choices struct {
 	Of      map[string]int
 	Reasons map[string]string
-	// Whole is the weighted choice over all criteria.
+	// Whole is the choice over all criteria, by their weights.
 	Whole int
 }
 
-// ReadChoices parses the answer to Compare; swapped must be that of the
-// question.
+// ReadChoices parses the answer of a model to Compare; swapped must be that of the question. The
+// choices refer to the order in the question: 1 is the answer that was shown first. The errors are
+// those of ReadGrades.
 func (c Composer) ReadChoices(out edn.Value, swapped bool) (Choices, error) {
 	criteria, err := c.criteriaIn(out)
 	if err != nil {
@@ -143,7 +146,7 @@ func (c Composer) criteriaIn(out edn.Value) (edn.Value, error) {
 	return criteria, nil
 }
 
-// spoken returns the EDN or JSON value that is the whole text of the model.
+// spoken parses the whole text of the model as one EDN or JSON value.
 func spoken(out edn.Value) (edn.Value, *contract.Error) {
 	said, ok := out.AsString()
 	if text := under(out, "text"); !ok && !text.IsNil() {

@@ -12,7 +12,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Bounds of a rubric.
+// The limits of a rubric.
 const (
 	maxCriteria = 50
 	maxAsk      = 2000 // code points
@@ -152,9 +152,8 @@ func (p *problems) name(v edn.Value, at ...edn.Value) string {
 	return s
 }
 
-// Asks returns an error if the rubric has no criteria to ask a model about. A
-// rubric that has only rules is for judge/rules; the error makes the host
-// switch to it.
+// Asks returns an error if the rubric has no criteria about which a model can be asked. A rubric
+// that has only rules is for judge/rules; the error makes the host switch to that capability.
 func (r Rubric) Asks() error {
 	if len(r.Criteria) > 0 {
 		return nil
@@ -169,8 +168,7 @@ func (r Rubric) Asks() error {
 	return p.err()
 }
 
-// Rotated returns the criteria in the order for a sample: the list is rotated
-// by the number of the sample.
+// Rotated returns a copy of the criteria, rotated by the number of the sample.
 func (r Rubric) Rotated(sample int64) []Criterion {
 	n := int64(len(r.Criteria))
 	if n == 0 {
@@ -180,8 +178,8 @@ func (r Rubric) Rotated(sample int64) []Criterion {
 	return append(slices.Clone(r.Criteria[from:]), r.Criteria[:from]...)
 }
 
-// Mean returns the weighted mean of the scores, which must contain every
-// criterion.
+// Mean returns the weighted mean of the scores. The rubric must have a criterion, and scores must
+// contain each of them.
 func (r Rubric) Mean(scores map[string]*big.Rat) *big.Rat {
 	sum, weights := new(big.Rat), new(big.Rat)
 	for _, c := range r.Criteria {

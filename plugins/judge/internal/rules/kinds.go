@@ -17,7 +17,7 @@ import (
 
 func full() *big.Rat { return big.NewRat(1, 1) }
 
-// part is n of all; full if all is 0.
+// part returns n/all, limited to 0..1, and 1 if all is 0.
 func part(n, all int) *big.Rat {
 	if all <= 0 {
 		return full()
@@ -137,7 +137,8 @@ func length(f *form) check {
 	}
 }
 
-// count parses a count, -1 if there is none.
+// count parses an integer of 0 or more. It returns -1 if the key is missing or, after it has
+// reported the problem, invalid.
 func (f *form) count(key string) int {
 	if !f.v.HasKey(key) {
 		return -1
@@ -171,7 +172,7 @@ func sections(f *form) check {
 	}
 }
 
-// title removes the marks of a heading from a line: markup, leading numbers, a
+// title returns a line in lower case without the marks of a heading: markup, leading numbers, a
 // trailing colon.
 func title(line string) string {
 	line = strings.TrimFunc(line, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("#*_=:", r) })
@@ -179,7 +180,8 @@ func title(line string) string {
 	return strings.ToLower(line)
 }
 
-// sourced parses where a rule takes its source from.
+// sourced parses where a rule takes its source from: the text under the key literal, or the path
+// under :from. The result returns the source for a subject, that of usual if the rule has neither.
 func sourced(f *form, literal string) func(Subject) string {
 	given, path := f.text(literal), f.path("from")
 	return func(x Subject) string {
@@ -201,7 +203,7 @@ func plain(v edn.Value) string {
 	return question.Text(v)
 }
 
-// usual returns the source of a task for rules that name none.
+// usual returns the source in the input of the judge for rules that name none, "" if there is none.
 func usual(input edn.Value) string {
 	call := input.Key("task/call")
 	in := call.Key("input")
@@ -249,8 +251,8 @@ func quotes(f *form) check {
 	}
 }
 
-// held is the share of claims that the source supports. The findings cite the
-// text.
+// held returns the share of the claims that the source supports, with the remarks as findings. all
+// is the number of claims. If cited is not empty, the findings quote it.
 func held(remarks []text.Remark, all int, cited string) Outcome {
 	o := Outcome{Score: part(all-len(remarks), max(all, len(remarks)))}
 	for _, r := range remarks {
@@ -296,7 +298,7 @@ func repetition(f *form) check {
 	}
 }
 
-// repeated counts the runs of size words, and those that occurred before.
+// repeated returns the number of runs of size words, and how many of them occurred before.
 func repeated(ids []int32, size int) (again, all int) {
 	all = len(ids) - size + 1
 	if all < 1 {

@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// mostWords bounds the compared part of a text: the work grows with the product
-// of both lengths.
+// mostWords is the maximum number of compared words of a text: the time grows with the product of
+// both lengths.
 const mostWords = 8_000
 
 // identities numbers the words of a text in lower case: equal words have the
@@ -32,8 +32,8 @@ func identities(known map[string]int32, s string) []int32 {
 	return out
 }
 
-// rougeL is the harmonic mean of the shares of the longest common subsequence
-// of words in the text and in the reference.
+// rougeL returns the harmonic mean of the shares of the longest common subsequence of words in the
+// text and in the reference.
 func rougeL(s, reference string) *big.Rat {
 	known := map[string]int32{}
 	a, b := identities(known, s), identities(known, reference)

@@ -32,7 +32,8 @@ type Outcome struct {
 	Findings []string
 }
 
-// mostFindings bounds the findings of one rule.
+// mostFindings is the maximum number of findings of one rule; one more states the number of omitted
+// ones.
 const mostFindings = 5
 
 // check is the implementation of a rule.
@@ -45,7 +46,7 @@ type Rule struct {
 	check  check
 }
 
-// Set is a checked list of rules.
+// Set is a list of valid rules. It is immutable.
 type Set struct{ Rules []Rule }
 
 // Verdict is the result of a set for a text.
@@ -58,7 +59,7 @@ type Verdict struct {
 	Weight, Judged *big.Rat
 }
 
-// Judge applies the rules to x.
+// Judge applies the rules to x and returns the results by rule and their weighted mean.
 func (s Set) Judge(x Subject) Verdict {
 	v := Verdict{Outcomes: map[string]Outcome{}}
 	sum, weights, all := new(big.Rat), new(big.Rat), new(big.Rat)
@@ -81,7 +82,7 @@ func (s Set) Judge(x Subject) Verdict {
 	return v
 }
 
-// maxRules bounds a list.
+// maxRules is the maximum number of rules in a set.
 const maxRules = 100
 
 // makers maps each kind of rule to the constructor of its check.
@@ -199,7 +200,7 @@ func (f *form) rule(kinds map[string]func(*form) check) (Rule, bool) {
 	return r, len(f.list) == before
 }
 
-// texts parses a list of texts; a single text is a list of one.
+// texts parses a list of texts; a single text counts as a list of one.
 func (f *form) texts(key string) []string {
 	v := f.v.Key(key)
 	if s, ok := v.AsString(); ok && strings.TrimSpace(s) != "" {

@@ -38,7 +38,7 @@ var entries = map[string]string{
 	"rouge-l":  `[:reference {:optional true} ` + aText + `] ` + from,
 }
 
-// forms are the schemas of the kinds of rules.
+// forms returns the schemas of the kinds of rules.
 var forms = sync.OnceValue(func() map[string]edn.Value {
 	out := make(map[string]edn.Value, len(entries))
 	for kind, own := range entries {
@@ -48,7 +48,7 @@ var forms = sync.OnceValue(func() map[string]edn.Value {
 	return out
 })
 
-// known are the keys that each kind of rule may have.
+// known returns the keys that each kind of rule may have.
 var known = sync.OnceValue(func() map[string][]string {
 	out := make(map[string][]string, len(entries))
 	for kind, form := range forms() {
@@ -61,10 +61,10 @@ var known = sync.OnceValue(func() map[string][]string {
 	return out
 })
 
-// Schema is the schema of a list of rules: maps, one form for each kind, with
-// keywords for words. [Parse] rejects everything that the schema rejects,
-// except that it accepts strings for keywords. It also rejects mistakes that a
-// schema cannot express, such as an invalid regular expression.
+// Schema returns the schema of a list of rules: maps, one form for each kind, with keywords for
+// words. [Parse] rejects everything that the schema rejects, except that it accepts strings for
+// keywords. It also rejects mistakes that a schema cannot express, such as an invalid regular
+// expression.
 func Schema() edn.Value {
 	kinds := []edn.Value{edn.K("or")}
 	for _, kind := range slices.Sorted(maps.Keys(entries)) {

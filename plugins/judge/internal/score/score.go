@@ -8,13 +8,14 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Scale is the range of a judge's scores. Low corresponds to 0 and High to 1.
+// Scale is the range of a judge's scores. Low corresponds to 0 and High to 1; Low must be lower
+// than High.
 type Scale struct{ Low, High *big.Rat }
 
-// Unit is the default scale.
+// Unit returns the default scale, 0..1.
 func Unit() Scale { return Scale{new(big.Rat), big.NewRat(1, 1)} }
 
-// ReadScale parses [low high].
+// ReadScale parses a scale from [low high]. The error describes the expected form.
 func ReadScale(v edn.Value) (Scale, error) {
 	if v.IsVector() || v.IsList() {
 		if v.Len() == 2 {
@@ -30,7 +31,8 @@ func ReadScale(v edn.Value) (Scale, error) {
 	return Scale{}, fmt.Errorf("expected two numbers, the lower one first, such as [0 10], found %s", Excerpt(v.String()))
 }
 
-// Value returns the scale in the form of ReadScale.
+// Value returns the scale in the form of ReadScale. Bounds that are not integers are rounded to six
+// decimals.
 func (s Scale) Value() edn.Value { return edn.Vector(exact(s.Low), exact(s.High)) }
 
 func exact(r *big.Rat) edn.Value {
@@ -60,7 +62,7 @@ func Rounded(r *big.Rat) edn.Value {
 	return v
 }
 
-// Excerpt returns the beginning of a text on one line, for messages.
+// Excerpt returns the beginning of a text, on one line, for messages.
 func Excerpt(s string) string {
 	const most = 80
 	s = strings.Join(strings.Fields(s), " ")

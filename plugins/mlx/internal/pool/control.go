@@ -21,7 +21,7 @@ const (
 	maxFrozen = 1024
 )
 
-// note stores a transition. The caller must hold p.mu.
+// note records a transition and passes it to Settings.Event. The caller must hold p.mu.
 func (p *Pool[S]) note(session string, t worker.Transition) {
 	begun, ended := t.To == worker.Busy, t.From == worker.Busy && t.To == worker.Ready
 	p.changed = p.changed || !begun // the end of a call changes the status too
@@ -87,7 +87,7 @@ func (p *Pool[S]) Freeze(session string, all bool) (err *contract.Error) {
 	return err
 }
 
-// Thaw permits starts again after Freeze, for a session or for all.
+// Thaw ends Freeze for a session or for all. It starts no server.
 func (p *Pool[S]) Thaw(session string, all bool) {
 	p.step(func(now time.Time) {
 		p.changed = true
@@ -102,8 +102,8 @@ func (p *Pool[S]) Thaw(session string, all bool) {
 	})
 }
 
-// Quit stops the server of a session, or of all; the next call starts another
-// one. Crash loops and other blocks are cleared. It returns the number of
+// Quit stops the server of a session, or of all; the next call starts another one. It does not wait
+// for the end. Crash loops and other blocks are cleared, for all sessions. It returns the number of
 // servers that were running.
 func (p *Pool[S]) Quit(session string, all bool) (n int) {
 	p.step(func(now time.Time) {
@@ -183,14 +183,14 @@ func (p *Pool[S]) Status() Status {
 	return st
 }
 
-// speed holds the moving averages of latency and rate.
+// speed holds the moving averages of the time to the first token and of the token rate.
 type speed struct {
 	first time.Duration
 	rate  float64
 }
 
-// Observe adds the time to the first token and the tokens per second of an
-// answer to the moving averages of Status.
+// Observe adds the time to the first token and the tokens per second of an answer to the moving
+// averages of Status. A rate of 0 is unknown and is not added.
 func (p *Pool[S]) Observe(first time.Duration, rate float64) {
 	const weight = 0.2
 	p.mu.Lock()

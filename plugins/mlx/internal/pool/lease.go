@@ -10,7 +10,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Lease permits calls to a server until Release.
+// Lease permits one call to a server until Release.
 type Lease[S Server] struct {
 	Server S
 	pool   *Pool[S]
@@ -18,7 +18,7 @@ type Lease[S Server] struct {
 	run    *run[S]
 }
 
-// patience is the interval at which a waiting call reports that it waits.
+// patience is the interval at which Acquire calls waiting.
 const patience = 10 * time.Second
 
 // Acquire waits for a server of a session. While it waits, it calls waiting at
@@ -90,8 +90,8 @@ func (p *Pool[S]) loadable() int {
 	return n
 }
 
-// drop removes a call from the queue; false if it no longer waits. The caller
-// must hold p.mu.
+// drop removes a call from the queue. It returns false if the call no longer waits. The caller must
+// hold p.mu.
 func (p *Pool[S]) drop(t *waiter[S]) bool {
 	for i, w := range p.waiting {
 		if w == t {
@@ -111,7 +111,8 @@ func gaveUp(ctx context.Context) *contract.Error {
 		WithSource(contract.SourceRequest)
 }
 
-// loading is the error of calls that do not wait for a starting server.
+// loading returns the error of a call that does not wait for a starting server; the server has been
+// starting for the time since.
 func (p *Pool[S]) loading(since time.Duration) *contract.Error {
 	left := 5 * time.Second
 	if p.start > 0 {
@@ -129,9 +130,9 @@ func (l *Lease[S]) Context(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// Died returns the error of a server that has ended, or nil if it is alive. It
-// waits at most within, or until ctx ends, because an exit is noticed with a delay;
-// if the server has ended, also until its remaining processes have been killed.
+// Died returns the error of a server that has ended, or nil if it is alive. Because an exit is
+// noticed with a delay, it waits for one until within has passed or ctx ends. If the server has
+// ended, it also waits until the remaining processes have been killed.
 func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Error {
 	ctx, cancel := transport.Within(ctx, l.pool.set.Clock, within)
 	defer cancel()
@@ -146,7 +147,7 @@ func (l *Lease[S]) Died(ctx context.Context, within time.Duration) *contract.Err
 	return l.run.err
 }
 
-// Release ends the lease; the server must not be called afterwards.
+// Release ends the lease. It must be called once; the server must not be called afterwards.
 func (l *Lease[S]) Release() {
 	l.pool.step(func(now time.Time) {
 		l.slot.used = now
@@ -156,8 +157,8 @@ func (l *Lease[S]) Release() {
 	})
 }
 
-// Suspect starts a check of a server that stalled; a server that does not
-// respond is killed. It does not block.
+// Suspect starts a check of a server that stalled, in the background; a server that does not
+// respond is killed.
 func (l *Lease[S]) Suspect() {
 	p := l.pool
 	p.mu.Lock()

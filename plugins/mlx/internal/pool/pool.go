@@ -118,7 +118,7 @@ type waiter[S Server] struct {
 	done    chan struct{}
 }
 
-// New returns a pool without processes. It must be closed.
+// New returns a pool without processes. The caller must close it.
 func New[S Server](s Settings[S]) *Pool[S] {
 	p := &Pool[S]{
 		set: s, record: worker.NewRecord(s.Recheck), now: s.Clock.Now, wake: make(chan struct{}, 1), over: make(chan struct{}),
@@ -132,7 +132,8 @@ func New[S Server](s Settings[S]) *Pool[S] {
 	return p
 }
 
-// step applies a change and its consequences.
+// step applies a change to the machines under the lock, executes its consequences, and reports it.
+// It must not be called with p.mu held.
 func (p *Pool[S]) step(change func(now time.Time)) {
 	p.mu.Lock()
 	now := p.now()
@@ -150,8 +151,8 @@ func (p *Pool[S]) step(change func(now time.Time)) {
 	}
 }
 
-// follow executes the actions of machines and serves waiting calls until
-// neither is left. The caller must hold p.mu.
+// follow executes the actions of the machines and serves waiting calls until there is nothing left
+// to do. The caller must hold p.mu.
 func (p *Pool[S]) follow(now time.Time) {
 	for {
 		p.flush(now)
@@ -220,7 +221,7 @@ func (p *Pool[S]) obey(s *slot[S], a worker.Action, now time.Time) {
 	p.work.Go(func() { r.server.Stop(p.hurry, idle) })
 }
 
-// live follows a run from its start to its end.
+// live runs a process from its start to its end. It returns when no process of the run is left.
 func (p *Pool[S]) live(ctx context.Context, s *slot[S], r *run[S]) {
 	defer r.cancel()
 	server, err := p.set.Start(ctx, func(port uint16) bool { return p.reserve(port, r) }, func(pid int, port uint16) {
@@ -272,7 +273,7 @@ func (p *Pool[S]) end(s *slot[S], r *run[S], err *contract.Error) {
 	close(r.over)
 }
 
-// reserve reserves a port for a run unless another run has it.
+// reserve reserves a port for a run. It returns true if another run has the port.
 func (p *Pool[S]) reserve(port uint16, r *run[S]) (taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,8 +302,9 @@ func (p *Pool[S]) serve(now time.Time) {
 	})
 }
 
-// place finds a server for a call. It returns true if the call has one, or an
-// error. The caller must hold p.mu.
+// place assigns a server to a call if one is available, and otherwise starts one if possible. It
+// returns true if the call has a lease or an error. freeing is the number of places that become
+// free without further action. The caller must hold p.mu.
 func (p *Pool[S]) place(t *waiter[S], now time.Time, freeing *int) (settled bool) {
 	if p.closed {
 		t.err = worker.Ending()
@@ -385,7 +387,7 @@ func (p *Pool[S]) room(now time.Time, freeing *int) bool {
 	return false
 }
 
-// keep handles timeouts: idle servers and the end of pauses.
+// keep stops idle servers and ends pauses when their time comes, until the pool is closed.
 func (p *Pool[S]) keep() {
 	var next time.Time
 	for {

@@ -45,7 +45,7 @@ type Plan struct {
 	// Hint is the hint of the error if the program is missing.
 	Hint string
 
-	listen func(port uint16) []launch.Listener // nil: launch.Listeners
+	listen func(port uint16) []launch.Listener // replaces launch.Listeners if not nil
 }
 
 func (p *Plan) listeners(port uint16) []launch.Listener {
@@ -94,7 +94,7 @@ func (p *Plan) Start(
 	}
 }
 
-// Locate finds the program without starting a process. The error is
+// Locate returns the path of the program, without starting a process. The error is
 // model/unavailable.
 func (p *Plan) Locate() (string, *contract.Error) {
 	name := p.Command(0)[0]
@@ -120,7 +120,8 @@ func (p *Plan) unavailable(format string, args ...any) *contract.Error {
 	return e
 }
 
-// choose returns a free port.
+// choose returns the first port that is free. The error is model/port-in-use if there is none,
+// model/unavailable if the system does not permit a port, or model/start-failed.
 func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *contract.Error) {
 	var busy []uint16
 	var why error
@@ -150,9 +151,8 @@ func (p *Plan) choose(ctx context.Context, taken func(uint16) bool) (uint16, *co
 	return 0, inUse(busy...)
 }
 
-// free checks whether a port is free. A process that is just being started may
-// briefly hold a socket of an earlier check; nothing answers there, so the
-// check is repeated.
+// free returns an error if a port is in use. A process that is just being started may briefly hold
+// a socket of an earlier check; nothing answers there, so the check is repeated.
 func (p *Plan) free(ctx context.Context, port uint16) error {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 	for n := 1; ; n++ {
@@ -200,8 +200,8 @@ func bare(err error) error {
 	return err
 }
 
-// inUse is the error of used ports, with the processes that use them if the
-// system reports them.
+// inUse returns the error of used ports, with the processes that use them if the system reports
+// them.
 func inUse(ports ...uint16) *contract.Error {
 	var pids, numbers []edn.Value
 	for _, port := range ports {

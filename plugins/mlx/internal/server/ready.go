@@ -38,7 +38,8 @@ type answer struct {
 	err    error
 }
 
-// ask sends one request, unless the context ends.
+// ask sends one request and returns the response, with at most maxAnswered bytes of the body. It is
+// canceled when ctx ends.
 func (s *Server) ask(ctx context.Context, method, path string, body []byte) answer {
 	target := "http://" + s.address() + path
 	request, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
@@ -64,8 +65,8 @@ func (s *Server) address() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(s.port)))
 }
 
-// await waits until the server answers a question. On error the process may
-// still be running.
+// await waits until the server has answered a request of one token. On error the process may still
+// be running.
 func (s *Server) await(ctx context.Context) *contract.Error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -136,11 +137,10 @@ func (s *Server) await(ctx context.Context) *contract.Error {
 	}
 }
 
-// probeLimit bounds a request that checks whether the server responds.
+// probeLimit is the time limit of a request that checks whether the server responds.
 const probeLimit = 2 * time.Second
 
-// look sends such a request; a server that accepts the connection and does not
-// respond is asked again.
+// look requests path with GET and waits at most probeLimit for the response.
 func (s *Server) look(ctx context.Context, path string) answer {
 	ctx, cancel := transport.Within(ctx, s.plan.Clock, probeLimit)
 	defer cancel()
@@ -201,7 +201,7 @@ func lost(e *contract.Error) *contract.Error {
 	return e
 }
 
-// failed returns the reason why the process ended during its start.
+// failed returns the error that describes why the process ended during its start.
 func (s *Server) failed() *contract.Error {
 	s.Gone()
 	exit, last := s.proc.Exit(), s.last(lines)
@@ -230,8 +230,8 @@ func (s *Server) failed() *contract.Error {
 	return e
 }
 
-// hinted adds a hint about permissions: the server runs under the isolation of
-// its plugin.
+// hinted returns e with a hint about permissions if the output suggests that they are the cause:
+// the server runs under the isolation of its plugin.
 func (s *Server) hinted(e *contract.Error, last []string) *contract.Error {
 	if slices.ContainsFunc(last, func(line string) bool {
 		return holds(line, []string{"permission denied", "operation not permitted", "eacces"})

@@ -48,7 +48,7 @@ func (s *Server) Gone() {
 	<-s.drained
 }
 
-// once starts the server on a port and waits until it is ready.
+// once starts the server on a port and waits until it is ready. On error no process is left.
 func (p *Plan) once(
 	ctx context.Context, program string, port uint16, spawned func(int, uint16),
 ) (*Server, *contract.Error) {
@@ -79,7 +79,7 @@ func (p *Plan) once(
 	return s, nil
 }
 
-// notStarted is the error of a program that the system could not start.
+// notStarted returns the error of a program that the system could not start.
 func (p *Plan) notStarted(err error) *contract.Error {
 	var why error = err
 	var path *fs.PathError
@@ -126,7 +126,7 @@ func (s *Server) Died() *contract.Error {
 	return s.facts(contract.Errorf("model/died", "the model server died: %s", exit))
 }
 
-// facts adds the known details of an end.
+// facts returns e with the known details of the end of the process.
 func (s *Server) facts(e *contract.Error) *contract.Error {
 	exit := s.proc.Exit()
 	e = e.WithDetail("pid", edn.Int(int64(s.PID())))
@@ -138,7 +138,7 @@ func (s *Server) facts(e *contract.Error) *contract.Error {
 	return e.WithDetail("output", s.output())
 }
 
-// lines is the number of output lines in an error.
+// lines is the number of lines of output that an error contains.
 const lines = 50
 
 func (s *Server) output() edn.Value {
@@ -181,7 +181,7 @@ func (s *Server) Stop(ctx context.Context, idle <-chan struct{}) []launch.StepRe
 	return launch.Stop(ctx, s.proc.Done(), steps)
 }
 
-// Kill kills the server at once.
+// Kill kills all processes of the server. It does not wait for their end.
 func (s *Server) Kill() {
 	_ = s.proc.Kill()
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/launch"
 )
 
-// Phrases in the last output of servers, in lower case.
+// The following phrases occur in the last output of servers. They are in lower case.
 
 // memoryWords indicate that memory ran out.
 var memoryWords = []string{

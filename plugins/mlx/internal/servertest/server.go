@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// word is the first argument of a server process.
+// word is the first argument of a process that is to be a server.
 const word = "scripted-model-server"
 
 // Command returns the command of a server with the behavior that the words
@@ -30,7 +30,8 @@ func Command(words ...string) []string {
 	return append([]string{self, word, "{port}"}, words...)
 }
 
-// Main runs the server if this process is one. TestMain must call it.
+// Main runs the server and ends the process if the arguments are those of Command; otherwise it
+// returns. TestMain must call it first.
 func Main(args []string) {
 	if len(args) < 3 || args[1] != word {
 		return

@@ -59,7 +59,7 @@ type Serve struct {
 	Quirks        dialect.Quirks   `edn:"quirks" doc:"where the server differs from its preset"`
 }
 
-// Name is the first part of the capability ids and the source of errors.
+// Name is the first part of the capability IDs and the source of errors.
 const Name = "mlx"
 
 // Control is the label of the operators' capability.
@@ -67,8 +67,8 @@ const Control = "server"
 
 const (
 	perSession = "per-session"
-	// maxTokens bounds an answer without another bound: the servers' own
-	// defaults may be too low to be useful.
+	// maxTokens is the maximum number of tokens of an answer without another limit: the servers'
+	// own defaults may be too low to be useful.
 	maxTokens = 4096
 )
 

@@ -97,10 +97,10 @@ func New(record *Record, now time.Time) *Machine {
 	return &Machine{record: record, state: Cold, since: now}
 }
 
-// State returns the state of the worker, and since when.
+// State returns the state of the worker, and the time at which it began.
 func (m *Machine) State() (State, time.Time) { return m.state, m.since }
 
-// Run returns the number of the last run.
+// Run returns the number of the last run, 0 if there was none.
 func (m *Machine) Run() uint64 { return m.run }
 
 // PID returns the process id of the current run, 0 if there is no process.
@@ -192,7 +192,7 @@ func Ending() *contract.Error {
 		WithSource(contract.SourceDownstream)
 }
 
-// Spawned records the process of a run.
+// Spawned records the process of a run. It ignores a run that is not the current one.
 func (m *Machine) Spawned(run uint64, pid int) {
 	if run == m.run && m.Alive() {
 		m.pid = pid
@@ -207,8 +207,8 @@ func (m *Machine) Answers(now time.Time, run uint64) {
 	}
 }
 
-// Begin counts a call of a run. It returns false if the run is not the current
-// one or is not ready; the call must then not begin.
+// Begin records the start of a call in a run. It returns false if the run is not the current one or
+// is not ready; the call must then not begin.
 func (m *Machine) Begin(now time.Time, run uint64) bool {
 	if run != m.run || m.state != Ready && m.state != Busy {
 		return false
@@ -219,7 +219,8 @@ func (m *Machine) Begin(now time.Time, run uint64) bool {
 	return true
 }
 
-// End counts the end of a call. It returns true if no call of the run is left.
+// End records the end of a call. It returns true if no call of the run is left. It ignores a run
+// that is not the current one.
 func (m *Machine) End(now time.Time, run uint64) bool {
 	if run != m.run || m.calls == 0 {
 		return false
@@ -257,8 +258,8 @@ func (m *Machine) Gone(now time.Time, run uint64, err *contract.Error) {
 	}
 }
 
-// death counts the crash of a process that was ready. Crashes, possibly of other
-// servers, may prevent the next start.
+// death records the crash of a process that was ready. Crashes, also those of other servers, can
+// block the next start.
 func (m *Machine) death(now time.Time, err *contract.Error) {
 	m.last = m.record.died(now, err, now.Sub(m.ready))
 	m.err = m.record.Blocked(now)
@@ -312,7 +313,8 @@ func (m *Machine) Quit(now time.Time, cause string) { m.end(now, Cold, cause) }
 // Freeze stops the process and prevents starts until Thaw.
 func (m *Machine) Freeze(now time.Time) { m.end(now, Frozen, ManualFreeze) }
 
-// Thaw ends Freeze.
+// Thaw ends Freeze: the worker becomes cold, once its process has ended. It does nothing if the
+// worker is not frozen.
 func (m *Machine) Thaw(now time.Time) {
 	switch {
 	case m.state == Frozen:

@@ -48,28 +48,28 @@ func (r *Record) Until(now time.Time) time.Time {
 	return r.until
 }
 
-// Deaths returns the number of crashes in total, and of those within window since
+// Deaths returns the number of crashes and failed starts in total, and of those within window since
 // the last crash loop or Clear.
 func (r *Record) Deaths(now time.Time) (total, lately int) {
 	r.deaths = launch.Recent(r.deaths, window, now)
 	return r.total, len(r.deaths)
 }
 
-// Unavailable records that the server cannot run on this machine.
+// Unavailable records that the server cannot run on this machine. It blocks starts for the time
+// recheck.
 func (r *Record) Unavailable(now time.Time, err *contract.Error) {
 	r.err, r.until = err, now.Add(r.recheck)
 }
 
-// Clear removes the block on starts, for example after an operator has changed
-// something or a recheck succeeded.
+// Clear removes the block on starts and forgets the recent crashes, for example after an operator
+// has changed something or a recheck succeeded.
 func (r *Record) Clear() {
 	r.err, r.until, r.deaths, r.loops = nil, time.Time{}, nil, 0
 }
 
-// died counts a crash. It returns the error of the interrupted calls: why, or that
-// of a crash loop, which then applies to later calls too. Its detail :deaths is the
-// number of crashes so far, so that a host that receives two errors of one crash
-// counts it once.
+// died records a crash or a failed start. It returns the error of the interrupted calls: why, or
+// that of a crash loop, which then applies to later calls too. Its detail :deaths is the total
+// number so far, so that a host that receives two errors of one crash counts it once.
 func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) *contract.Error {
 	if lived >= window {
 		r.loops = 0
@@ -91,7 +91,7 @@ func (r *Record) died(now time.Time, why *contract.Error, lived time.Duration) *
 	return why.WithDetail("deaths", edn.Int(int64(r.total)))
 }
 
-// wait adds the time to wait to an error.
+// wait returns err with the time to wait in its details.
 func wait(err *contract.Error, d time.Duration) *contract.Error {
 	return err.WithDetail("retry-after-ms", edn.Int(max(d, time.Millisecond).Milliseconds()))
 }

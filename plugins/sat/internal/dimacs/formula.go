@@ -44,8 +44,8 @@ func (e *Error) Error() string {
 	return "dimacs: " + at + e.Message + " (expected " + e.Expected + ")"
 }
 
-// FromClauses builds a formula from vectors of literals. The number of
-// variables is the largest one named.
+// FromClauses returns a formula of vectors of literals, which it keeps. The number of variables is
+// the largest one named. The error is an *Error.
 func FromClauses(clauses [][]int) (*Formula, error) {
 	if len(clauses) > MaxClauses {
 		return nil, &Error{Message: fmt.Sprintf("%d clauses", len(clauses)), Expected: fmt.Sprintf("at most %d", MaxClauses)}
@@ -73,7 +73,7 @@ func FromClauses(clauses [][]int) (*Formula, error) {
 	return f, nil
 }
 
-// Text formats the formula as DIMACS.
+// Text returns the formula as DIMACS text.
 func (f *Formula) Text() []byte {
 	out := fmt.Appendf(nil, "p cnf %d %d\n", f.Vars, len(f.Clauses))
 	for _, clause := range f.Clauses {
@@ -86,8 +86,8 @@ func (f *Formula) Text() []byte {
 	return out
 }
 
-// Normal returns the formula without repeated literals and tautologies. Its
-// second result is the number of the first empty clause, or 0.
+// Normal returns a copy of the formula without repeated literals and tautologies. If a clause is
+// empty, it returns nil and the number of the first such clause, from 1; otherwise the number is 0.
 func (f *Formula) Normal() (*Formula, int) {
 	out := &Formula{Vars: f.Vars, Clauses: make([][]int, 0, len(f.Clauses))}
 	for i, clause := range f.Clauses {
@@ -117,9 +117,9 @@ func tautology(sorted []int) bool {
 	return false
 }
 
-// Check evaluates the formula under a model. It returns the number of the first
-// unsatisfied clause, 0 if all are satisfied. A literal of a variable that the
-// model does not name is not satisfied. The error describes an invalid model.
+// Check evaluates the formula under a model. It returns the number of the first unsatisfied clause,
+// from 1, or 0 if all are satisfied. A literal of a variable that the model does not name is not
+// satisfied. The error is an *Error that describes an invalid model.
 func (f *Formula) Check(model []int) (int, error) {
 	if len(model) > MaxVars {
 		return 0, &Error{Message: fmt.Sprintf("the model has %d literals", len(model)),

@@ -115,13 +115,14 @@ func (e External) Run(ctx context.Context, f *dimacs.Formula, timeout time.Durat
 	return e.checked(f, a)
 }
 
-// fault is the error for a misbehaving program.
+// fault returns the error for a program that misbehaves.
 func (e External) fault(format string, args ...any) error {
 	return contract.Errorf("provider/error", "run the solver %s: %w", filepath.Base(e.Path), fmt.Errorf(format, args...)).
 		WithHint("check solver, path and args in the config block of the plugin")
 }
 
-// checked completes a model and evaluates the formula under it.
+// checked returns the answer with a value for each variable in its model. The error is
+// runtime/invalid-result for a model that does not satisfy the formula.
 func (e External) checked(f *dimacs.Formula, a Answer) (Answer, error) {
 	if a.Status != Sat {
 		return a, nil
@@ -232,19 +233,20 @@ func firstProblem(out []byte) string {
 	return ""
 }
 
-// bounded keeps the beginning of a stream.
+// bounded keeps at most left bytes of a stream.
 type bounded struct {
 	bytes.Buffer
 	left int64
 }
 
-// fill reads to the end of the stream; false if it is too long.
+// fill reads until the end of the stream or until the limit is exceeded. It returns false if the
+// stream is too long.
 func (b *bounded) fill(r io.Reader) bool {
 	n, _ := io.Copy(&b.Buffer, io.LimitReader(r, b.left+1)) // a broken stream counts as ended
 	return n <= b.left
 }
 
-// status checks that the status word and the exit code of a program agree.
+// status returns an error if the status word and the exit code of a program do not agree.
 func status(word Status, code int) error {
 	want := map[Status]int{Sat: exitSat, Unsat: exitUnsat, Unknown: exitUnknown}[word]
 	if code != want {
@@ -333,8 +335,8 @@ func literals(model []int, text string) ([]int, bool, error) {
 	return model, closed, nil
 }
 
-// minisatAnswer parses the file that MiniSat writes: a word, and after SAT one
-// line with the model.
+// minisatAnswer parses the file that MiniSat writes: a status word, and after SAT one line with the
+// model.
 func minisatAnswer(path string, code int) (Answer, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -36,14 +36,15 @@ type Answer struct {
 // WorkerArg is the argument that makes a binary a worker; see WorkerMain.
 const WorkerArg = "sat-worker"
 
-// Builtin returns the built-in solver. The binary at self must run WorkerMain
-// for WorkerArg.
+// Builtin returns the built-in solver. self is the path of a binary that calls WorkerMain if its
+// argument is WorkerArg.
 func Builtin(self string) External {
 	return External{Path: self, Args: []string{WorkerArg}, Style: builtin}
 }
 
-// within limits the time of a solver: over means that it took longer than the
-// timeout (0: none), whatever its result. The end of ctx is an error.
+// within calls do with a context that ends after the timeout (0: no limit). over is true if the
+// timeout has passed, whatever do returned. The error is that of ctx if ctx has ended, otherwise
+// that of do.
 func within(ctx context.Context, timeout time.Duration, do func(ctx context.Context) error) (over bool, err error) {
 	bounded := ctx
 	if timeout > 0 {
@@ -65,7 +66,8 @@ func tooLong(timeout time.Duration) Answer {
 	return Answer{Status: Unknown, Reason: fmt.Sprintf("no answer within %s", timeout)}
 }
 
-// trivial normalizes a formula, or decides one that needs no search.
+// trivial returns the normal form of a formula, or the answer and true for a formula that needs no
+// search.
 func trivial(f *dimacs.Formula) (*dimacs.Formula, Answer, bool) {
 	normal, empty := f.Normal()
 	if empty > 0 {
@@ -81,7 +83,7 @@ func trivial(f *dimacs.Formula) (*dimacs.Formula, Answer, bool) {
 	return nil, Answer{Status: Sat, Model: model}, true
 }
 
-// endMark closes the formula on the worker's input, which stays open.
+// endMark marks the end of the formula on the worker's input, which stays open.
 const endMark = "c end of formula\n"
 
 // WorkerMain is the worker: it reads a formula from in, writes "s SATISFIABLE"

@@ -137,7 +137,8 @@ func (s *stage) put(name string, f *file) {
 	s.files[name] = f
 }
 
-// existing returns the current state of a file that the patch needs.
+// existing returns the current state of a file that the patch needs. The error is a *Refusal if the
+// file does not exist.
 func (s *stage) existing(name string) (*file, error) {
 	f, err := s.load(name)
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *stage) absent(name string) error {
 	return nil
 }
 
-// load reads a file of the tree once.
+// load returns the state of a file; it reads the tree only on the first request for the name.
 func (s *stage) load(name string) (*file, error) {
 	if f, ok := s.files[name]; ok {
 		return f, nil
@@ -201,7 +202,7 @@ func (s *stage) read(name string) (*file, error) {
 	return &file{content: content, mode: info.Mode().Perm(), exists: true}, nil
 }
 
-// realPath rejects paths through links or files.
+// realPath returns an error if a directory in the path is a link or a file.
 func (s *stage) realPath(name string) error {
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
 		if f, ok := s.files[at]; ok && f.touched {
@@ -233,7 +234,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// patched applies the hunks of one file to its content.
+// patched returns the content of a file with its hunks applied.
 func patched(content []byte, f *gitdiff.File) ([]byte, error) {
 	shown := f.OldName
 	if shown == "" {
@@ -273,7 +274,7 @@ func applyFragment(a *gitdiff.TextApplier, frag *gitdiff.TextFragment) (err erro
 	return a.ApplyFragment(frag)
 }
 
-// why explains a conflict with the line number and the actual line.
+// why returns the reason of a conflict, with the line number and the actual line.
 func why(err error, frag *gitdiff.TextFragment, content []byte) string {
 	var ae *gitdiff.ApplyError
 	if !errors.As(err, &ae) || !errors.Is(err, &gitdiff.Conflict{}) || ae.FragmentLine == 0 ||
@@ -304,7 +305,7 @@ func lineAt(content []byte, n int64) (string, bool) {
 	return "", false
 }
 
-// maxQuoted bounds the part of a line in a reason.
+// maxQuoted is the maximum length of a quoted line in a reason.
 const maxQuoted = 80
 
 func quote(line string) string {

@@ -75,7 +75,7 @@ func Parse(text string, strip int) (*Patch, *Refusal) {
 	return &Patch{files: files}, nil
 }
 
-// parse calls the library and recovers from its panics.
+// parse calls the library and returns its panics as errors.
 func parse(text string) (files []*gitdiff.File, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -86,7 +86,7 @@ func parse(text string) (files []*gitdiff.File, err error) {
 	return files, err
 }
 
-// check completes the names of one file and rejects unsupported changes.
+// check completes the names of one file in place and rejects unsupported changes.
 func check(f *gitdiff.File, strip int) *Refusal {
 	shown := f.NewName
 	if f.IsDelete || shown == "" {

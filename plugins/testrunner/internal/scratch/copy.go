@@ -62,8 +62,9 @@ type Copied struct {
 
 const maxLeftOut = 100
 
-// Copy copies the tree at dir for a run. A failed or cancelled copy leaves
-// nothing behind.
+// Copy copies the tree at dir for a run. The copy exists until Drop or End. The error wraps a
+// *LimitError for a tree that is too large, a *TreeError for one that cannot be read, that of ctx,
+// or one of the file system; a copy that fails is removed.
 func (s *Store) Copy(ctx context.Context, run, dir string) (Copied, error) {
 	target, err := s.Dir(run, "tree")
 	if err != nil {

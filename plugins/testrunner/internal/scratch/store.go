@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Store is the scratch space of one process.
+// Store is the scratch space of one process. The caller of Open must close it.
 type Store struct {
 	dir    string
 	lock   *os.File
@@ -27,8 +27,8 @@ const (
 	lockName  = ".lock"
 )
 
-// Open creates the directory of this process below base and removes the
-// directories of dead processes.
+// Open creates the directory of this process below base, which it creates if needed, and removes
+// the directories of dead processes.
 func Open(base string, limits Limits) (*Store, error) {
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, fmt.Errorf("open scratch space: %w", err)
@@ -71,7 +71,8 @@ func removeAbandoned(base string) {
 	}
 }
 
-// Dir makes an empty directory for the run, which End removes.
+// Dir creates an empty directory for the run and returns its path; End removes it. It fails after
+// Close.
 func (s *Store) Dir(run, purpose string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *Store) Dir(run, purpose string) (string, error) {
 	return dir, nil
 }
 
-// Drop removes one directory before its run ends.
+// Drop removes one directory of a run before the run ends.
 func (s *Store) Drop(run, dir string) error {
 	s.mu.Lock()
 	dirs := s.runs[run]
@@ -103,7 +104,7 @@ func (s *Store) Drop(run, dir string) error {
 	return removeTree(dir)
 }
 
-// End removes every directory of a run. Ending a run twice is not an error.
+// End removes all directories of a run. Ending a run twice is not an error.
 func (s *Store) End(run string) error {
 	s.mu.Lock()
 	dirs := s.runs[run]
@@ -116,7 +117,7 @@ func (s *Store) End(run string) error {
 	return errors.Join(errs...)
 }
 
-// Close removes the whole space.
+// Close removes all directories and releases the lock. A second call does nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +129,8 @@ func (s *Store) Close() error {
 	return errors.Join(removeTree(s.dir), s.lock.Close())
 }
 
-// removeTree is os.RemoveAll for trees with directories that tests made
-// read-only, like Go's module cache.
+// removeTree removes a tree like os.RemoveAll, including directories that tests made read-only,
+// such as those of Go's module cache.
 func removeTree(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil {

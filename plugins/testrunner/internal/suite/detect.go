@@ -22,8 +22,7 @@ func isPytest(command []string) bool {
 	return python.MatchString(name) && len(command) >= 3 && command[1] == "-m" && command[2] == "pytest"
 }
 
-// nodeTest returns the index of --test in a command of node, 0 if it is not
-// one.
+// nodeTest returns the index of --test in a command of node, 0 if there is none.
 func nodeTest(command []string) int {
 	if filepath.Base(command[0]) != "node" {
 		return 0
@@ -39,9 +38,10 @@ func nodeTest(command []string) int {
 	return 0
 }
 
-// Detect returns the output format of a command if the request sets none, and
-// adds the flags that make known runners write it. report is the path for a
-// JUnit report. The argument slice is not changed.
+// Detect returns the command to run and its output format. If format is empty, the format is
+// determined from the command, ExitCode if it is unknown. It adds the flags that make known runners
+// write the format. report is the path for a JUnit report. The command must not be empty; the slice
+// is not changed.
 func Detect(command []string, format Format, report string) ([]string, Format) {
 	switch at := nodeTest(command); {
 	case at > 0 && (format == "" || format == TAP || format == JUnit):

@@ -17,9 +17,9 @@ var passed = []string{
 // defaultPath is the PATH if none is set.
 const defaultPath = "/usr/local/go/bin:/usr/local/bin:/usr/bin:/bin"
 
-// Environment returns the environment of tests: the variables that the
-// configuration sets, those that it passes on by name, and those that building
-// needs. base is a directory for caches if there is no home directory.
+// Environment returns the environment of tests as NAME=VALUE: the variables that the configuration
+// sets, those that it passes on by name, and those that building needs. lookup returns the
+// variables of this process. Without HOME the home directory is below base.
 func Environment(set map[string]string, pass []string, lookup func(string) (string, bool), base string) []string {
 	vars := make(map[string]string)
 	for name, v := range map[string]string{

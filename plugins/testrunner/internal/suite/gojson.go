@@ -49,7 +49,7 @@ func newGoEvents() *goEvents {
 	return &goEvents{tests: make(map[string]*goTest), packages: make(map[string]*goPackage)}
 }
 
-// line takes one line of standard output.
+// line parses one line of standard output.
 func (g *goEvents) line(text string) {
 	var e event
 	if !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &e) != nil || e.Action == "" {
@@ -71,8 +71,8 @@ func (g *goEvents) line(text string) {
 	}
 }
 
-// other takes lines that are not events: the standard error of the go command,
-// or the output of another program.
+// other keeps a line that is not an event: standard error of the go command, or output of another
+// program.
 func (g *goEvents) other(text string) {
 	g.noise.line(text)
 	g.memory = g.memory || saysOutOfMemory(text)
@@ -140,7 +140,7 @@ func (g *goEvents) end(e *event) {
 	t.output = excerpt{}
 }
 
-// keep returns the output of a failed test while there is room for more.
+// keep returns the output of a failed test, or "" if it exceeds the limit of all kept outputs.
 func (g *goEvents) keep(e *excerpt) string {
 	text := e.String()
 	if g.kept+len(text) > totalSize {
@@ -158,7 +158,7 @@ const (
 
 func (g *goEvents) outOfMemory() bool { return g.memory }
 
-// fill writes the collected events into a result.
+// fill sets the tests and the output of a result from the collected events.
 func (g *goEvents) fill(r *Result, _ string) {
 	for _, t := range g.order {
 		if !t.done {

@@ -29,8 +29,8 @@ func IsGoTest(command []string) bool {
 	return len(command) >= 2 && filepath.Base(command[0]) == "go" && command[1] == "test"
 }
 
-// GoTest completes a `go test` command: with -json, and with its package
-// patterns replaced by packages, if any are given.
+// GoTest returns a `go test` command with -json, and with its package patterns replaced by
+// packages, if any are given.
 func GoTest(command, packages []string) []string {
 	out := append([]string(nil), command[:2]...)
 	rest := command[2:]
@@ -50,8 +50,8 @@ func GoTest(command, packages []string) []string {
 	return append(append(out, packages...), toBinary...)
 }
 
-// isPattern recognises package patterns that start with a dot; others cannot be
-// distinguished from the values of flags.
+// isPattern reports whether an argument is a package pattern that starts with a dot; other patterns
+// cannot be distinguished from the values of flags.
 func isPattern(arg string) bool {
 	return arg == "." || arg == ".." || strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../")
 }

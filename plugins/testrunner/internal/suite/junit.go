@@ -28,7 +28,7 @@ type junitReader struct {
 	path    string // possible path of the report
 }
 
-// Write takes standard output; bytes beyond the limit are only counted.
+// Write keeps a part of standard output; bytes beyond the limit are only counted. It never fails.
 func (r *junitReader) Write(b []byte) (int, error) {
 	n := min(len(b), maxReport+1-r.stdout.Len())
 	r.stdout.Write(b[:n])
@@ -60,9 +60,9 @@ func (r *junitReader) fill(result *Result, _ string) {
 	result.Output += r.noise.String()
 }
 
-// report finds the report: in the file passed to the command, else on its
-// standard output. Text before a report there, and all output without one, is
-// ordinary output.
+// report returns the report: from the file whose path the command got, else from standard output.
+// It returns false if there is none. Text before a report on standard output, and all output
+// without one, is ordinary output.
 func (r *junitReader) report() ([]byte, bool, error) {
 	if r.path != "" {
 		report, err := readReport(r.path)
@@ -172,7 +172,7 @@ func readJUnit(r io.Reader) ([]Test, error) {
 	}
 }
 
-// errEndOfReport ends parsing: the rest does not belong to the report.
+// errEndOfReport ends parsing after the root element: what follows does not belong to the report.
 var errEndOfReport = errors.New("end of the report")
 
 func (p *junitParse) done() bool { return len(p.open) == 0 && p.took }
@@ -283,7 +283,8 @@ func attribute(attrs []xml.Attr, name string) string {
 	return ""
 }
 
-// seconds parses a time of these reports, with commas as thousands separators.
+// seconds parses a time of these reports, in seconds, with commas as thousands separators. It
+// returns 0 for an invalid one.
 func seconds(text string) time.Duration {
 	s, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
 	if err != nil || s < 0 || s > 1e7 || s != s {

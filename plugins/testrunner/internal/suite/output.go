@@ -50,7 +50,7 @@ func (e *excerpt) String() string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// outOfMemory are messages of runtimes and kernels without memory.
+// outOfMemory are messages, in lower case, of runtimes and kernels that have run out of memory.
 var outOfMemory = []string{"out of memory", "cannot allocate memory", "Cannot allocate memory", "MemoryError",
 	"std::bad_alloc"}
 

@@ -65,7 +65,8 @@ func (r *Result) add(t Test) {
 // maxTests is the maximum number of tests in a result.
 const maxTests = 5000
 
-// judge sets OK and Reason once all other fields are set.
+// judge sets OK and Reason. All other fields must be set before. memory says that the output
+// mentions a lack of memory.
 func (r *Result) judge(limit time.Duration, memory bool) {
 	none := r.Passed+r.Failed == 0
 	switch {

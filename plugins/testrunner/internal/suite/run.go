@@ -52,7 +52,7 @@ type Spec struct {
 	expired <-chan time.Time // of tests: in place of the timer of Timeout
 }
 
-// Name returns the command as a person would write it.
+// Name returns the command as text, for messages.
 func (s *Spec) Name() string {
 	return strings.Join(append([]string{filepath.Base(s.Path)}, s.Args...), " ")
 }
@@ -66,9 +66,9 @@ type StartError struct {
 func (e *StartError) Error() string { return fmt.Sprintf("start %s: %v", e.Command, e.Err) }
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Run runs the suite. The error is a *StartError, wraps that of ctx if ctx ended
-// first, or reports that the processes cannot be killed. Otherwise no process of
-// the run is left when Run returns.
+// Run runs the suite and returns its result; tests that fail are not an error. The error is a
+// *StartError, wraps that of ctx if ctx ended first, or reports that the processes cannot be
+// killed. Otherwise no process of the run is left when Run returns.
 func Run(ctx context.Context, s Spec) (Result, error) {
 	if err := ctx.Err(); err != nil {
 		return Result{}, fmt.Errorf("run %s: %w", s.Name(), err)
@@ -154,7 +154,7 @@ type collector struct {
 	reader reader
 }
 
-// read passes on lines until the stream ends. The rest of a line beyond the
+// read passes each line of a stream to take until the stream ends. The part of a line beyond the
 // limit of the launcher is dropped.
 func (c *collector) read(r io.Reader, take func(string)) {
 	w := launch.NewLineWriter(launch.Stdout, func(l launch.Line) {
@@ -166,7 +166,7 @@ func (c *collector) read(r io.Reader, take func(string)) {
 	_ = w.Close()
 }
 
-// copy passes on bytes until the stream ends.
+// copy copies a stream to w until the stream ends.
 func (c *collector) copy(w io.Writer, r io.Reader) {
 	buffer := make([]byte, 32<<10)
 	for {

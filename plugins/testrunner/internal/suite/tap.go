@@ -61,7 +61,7 @@ var (
 
 func newTAPReader() *tapReader { return &tapReader{levels: make([]tapLevel, 1)} }
 
-// line takes one line of standard output.
+// line parses one line of standard output.
 func (r *tapReader) line(raw string) {
 	r.memory = r.memory || saysOutOfMemory(raw)
 	text := strings.TrimRight(raw, " \t\r")
@@ -154,8 +154,8 @@ func (r *tapReader) point(m []string, depth int) {
 	r.yaml = &tapYAML{indent: strings.Repeat(" ", 4*depth+2), test: at}
 }
 
-// below returns the results one level deeper since the last point here. Its
-// plan is checked too.
+// below returns the results one level deeper since the last point here, after a check of their
+// plan.
 func (r *tapReader) below(depth int) tapLevel {
 	if len(r.levels) <= depth+1 {
 		return tapLevel{}
@@ -305,7 +305,8 @@ func (r *tapReader) fill(result *Result, _ string) {
 	}
 }
 
-// keepOutput returns the output of a failed test while there is room for more.
+// keepOutput returns the output of a failed test, or "" if it exceeds the limit of all kept
+// outputs. It adds its length to kept.
 func keepOutput(kept *int, e *excerpt) string {
 	text := e.String()
 	if *kept+len(text) > totalSize {

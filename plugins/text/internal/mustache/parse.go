@@ -67,7 +67,8 @@ type Template struct {
 	nodes []node
 }
 
-// Parse parses a template; name is that of a partial or "".
+// Parse parses a template. name is the name of a partial, "" for the template itself. The error is
+// a *SyntaxError.
 func Parse(name, source string) (*Template, error) {
 	if len(source) > MaxTemplate {
 		return nil, &SyntaxError{name, 1, fmt.Sprintf("%d bytes, at most %d", len(source), MaxTemplate)}
@@ -184,7 +185,7 @@ func (p *parser) text(out []node, s string) []node {
 	return append(out, n)
 }
 
-// lineBegins reports whether nothing of the current line has been read.
+// lineBegins reports whether the parser is at the beginning of a line.
 func (p *parser) lineBegins() bool { return !p.mid && p.last == "" }
 
 type tag struct {
@@ -242,8 +243,7 @@ func (p *parser) standalone(t tag) (string, bool) {
 	return indent, true
 }
 
-// trimIndent removes the blanks before a standalone tag from the preceding
-// text.
+// trimIndent returns the nodes without the blanks before a standalone tag.
 func trimIndent(out []node, indent string) []node {
 	if indent == "" || len(out) == 0 {
 		return out
@@ -255,7 +255,7 @@ func trimIndent(out []node, indent string) []node {
 	return out
 }
 
-// path splits a dotted name.
+// path returns the parts of a dotted name.
 func (p *parser) path(t tag) ([]step, error) {
 	if t.content == "." {
 		return nil, nil

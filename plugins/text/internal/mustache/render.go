@@ -63,7 +63,7 @@ type renderer struct {
 	steps   int
 }
 
-// maxSteps bounds the visited nodes, including those without output.
+// maxSteps is the maximum number of visited nodes, including those without output.
 const maxSteps = 1_000_000
 
 func (r *renderer) nodes(t *Template, nodes []node, stack []edn.Value, indent string) error {
@@ -92,7 +92,7 @@ func (r *renderer) nodes(t *Template, nodes []node, stack []edn.Value, indent st
 	return nil
 }
 
-// write is the only writer of the output; it enforces the bound.
+// write appends to the output. It is the only function that does, and enforces MaxOutput.
 func (r *renderer) write(t *Template, n *node, s string) error {
 	if r.out.Len()+len(s) > MaxOutput {
 		return &TooLargeError{t.name, n.line}
@@ -211,8 +211,8 @@ func (r *renderer) partial(t *Template, n *node, stack []edn.Value, indent strin
 	return err
 }
 
-// lookup resolves a dotted name: the first part from the innermost item
-// outwards, the rest within its value.
+// lookup returns the value of a dotted name: the first part is searched from the innermost item
+// outwards, and each later part in the value of the part before it.
 func lookup(stack []edn.Value, path []step) (edn.Value, bool) {
 	if len(path) == 0 {
 		return stack[len(stack)-1], true
@@ -244,8 +244,8 @@ func member(v edn.Value, s step) (edn.Value, bool) {
 	return v.Get(s.text)
 }
 
-// Text converts a value to inserted text: strings and characters unchanged,
-// keywords and symbols by name, numbers by digits, anything else as EDN.
+// Text returns a value as inserted text: strings and characters unchanged, keywords and symbols by
+// name, numbers by digits, anything else as EDN.
 func Text(v edn.Value) string {
 	switch v.Kind() {
 	case edn.KindString:

@@ -24,7 +24,7 @@ const (
 	winners   = 60
 )
 
-// candidates returns the sentences of the last ranking, in order.
+// candidates returns the indices of the sentences that take part in the last ranking, ascending.
 func candidates(vectors []vector) []int {
 	pool := make([]int, len(vectors))
 	for i := range pool {
@@ -45,7 +45,7 @@ func candidates(vectors []vector) []int {
 	return pool
 }
 
-// byScore returns positions by falling score, ties by position.
+// byScore returns the positions of scores by falling score, ties by position.
 func byScore(scores []float64) []int {
 	order := make([]int, len(scores))
 	for i := range order {

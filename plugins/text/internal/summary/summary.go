@@ -31,8 +31,8 @@ type Sentence struct {
 	Text  string
 }
 
-// Extract selects sentences of source. Nil languages are the built-in ones. The
-// language is a code or "" to detect it.
+// Extract returns selected sentences of source in its order. languages may be nil for the built-in
+// ones. language is a code, or "" to detect it. The error is ErrNothing or ErrTooTight.
 func Extract(languages *text.Packs, source, language string, limits Limits) ([]Sentence, error) {
 	if language == "" {
 		if found, _ := languages.Detect(source); found != text.Undetermined {
@@ -143,7 +143,8 @@ type offsets struct {
 
 func codePoints(source string) *offsets { return &offsets{source: source} }
 
-// offset must be called with ascending offsets.
+// offset returns the number of code points before the byte offset at. It must be called with
+// ascending offsets.
 func (o *offsets) offset(at int) int {
 	o.count += utf8.RuneCountInString(o.source[o.byteAt:at])
 	o.byteAt = at

@@ -9,8 +9,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/text"
 )
 
-// maxWords bounds the compared part of one sentence: a listing of a thousand
-// lines is one sentence.
+// maxWords is the maximum number of compared words of one sentence: a listing of a thousand lines
+// is one sentence.
 const maxWords = 400
 
 // vector is a sparse TF-IDF vector of unit length; terms ascend.
@@ -19,8 +19,8 @@ type vector struct {
 	weights []float64
 }
 
-// vectorise makes a vector of each sentence. Terms are numbered by their first
-// appearance and ascend, so every later sum has a fixed order.
+// vectorise returns the vector of each sentence. Terms are numbered by their first appearance and
+// ascend, so every later sum has a fixed order.
 func vectorise(languages *text.Packs, source string, spans []text.Span, language string) []vector {
 	numbers := map[string]int{}
 	var documents []int // number of sentences with the term
@@ -72,12 +72,12 @@ func vectorise(languages *text.Packs, source string, spans []text.Span, language
 	return out
 }
 
-// steady rounds results of the math library, whose last digit differs between
-// processors. For the same reason products are converted before they are
-// summed: the conversion prevents a fused multiply-add.
+// steady returns x rounded to nine decimals: the last digit of results of the math library differs
+// between processors. For the same reason products are converted before they are summed: the
+// conversion prevents a fused multiply-add.
 func steady(x float64) float64 { return math.Round(x*1e9) / 1e9 }
 
-// cosine is the similarity of two unit vectors.
+// cosine returns the similarity of two unit vectors, 0..1.
 func cosine(a, b vector) float64 {
 	sum := 0.0
 	for i, j := 0, 0; i < len(a.terms) && j < len(b.terms); {
@@ -94,7 +94,7 @@ func cosine(a, b vector) float64 {
 	return sum
 }
 
-// endings that are removed from words, by language, longer ones first.
+// endings are the endings that stem removes from words, by language, longer ones first.
 var endings = map[string][]string{
 	"en": {"ations", "ation", "ings", "edly", "ing", "ies", "ed", "es", "ly", "s"},
 	"de": {"ungen", "ung", "en", "er", "es", "em", "e", "n", "s"},
@@ -103,11 +103,12 @@ var endings = map[string][]string{
 	"pl": {"owego", "owej", "ami", "ach", "ego", "ych", "ów", "om", "em", "ie", "a", "e", "i", "y", "ą", "ę"},
 }
 
-// Words up to this length are not stemmed, and no stem is shorter.
+// shortest is the maximum length of words that are not stemmed, and the minimum length of a stem,
+// in code points.
 const shortest = 4
 
-// stem drops stop words and removes common endings, enough to unify the forms
-// of one word.
+// stem returns a word without a common ending, which is enough to unify most forms of one word. It
+// returns "" for a stop word.
 func stem(languages *text.Packs, word, language string) string {
 	word = bare(languages, word, language)
 	if languages.Stopword(word, language) {
@@ -124,8 +125,8 @@ func stem(languages *text.Packs, word, language string) string {
 	return word
 }
 
-// bare removes parts joined by an apostrophe: the elided article of "l'eau",
-// the ending of "the bridge's".
+// bare returns a word without the parts joined by an apostrophe: the elided article of "l'eau", the
+// ending of "the bridge's".
 func bare(languages *text.Packs, word, language string) string {
 	at := strings.IndexAny(word, "'’")
 	if at < 0 {

@@ -26,8 +26,8 @@ type Base struct {
 	shown string // the path as the caller wrote it
 }
 
-// Open opens the directory of the prefix that allows a place. With makeDirs it
-// creates a missing prefix. The caller must close the Base.
+// Open opens the directory of the prefix that allows a place. With makeDirs it creates a missing
+// prefix. The caller must close the Base.
 func Open(t effects.Tool, p effects.Place, makeDirs bool) (*Base, *contract.Error) {
 	if !norm.NFC.IsNormalString(p.Path) {
 		return nil, effects.InvalidInput("path/not-normal", t, "the path %q is not in Unicode normal form C", p.Path)

@@ -22,7 +22,7 @@ func Open(t effects.Tool, _ effects.Place, _ bool) (*Base, *contract.Error) {
 // Close does nothing.
 func (b *Base) Close() {}
 
-// Path is empty.
+// Path returns "".
 func (b *Base) Path() string { return "" }
 
 // Read is never called on this system.

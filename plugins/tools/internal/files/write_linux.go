@@ -20,9 +20,10 @@ func hashOf(data []byte) string {
 	return "b3:" + hex.EncodeToString(sum[:])
 }
 
-// Write replaces a file atomically, or appends to it, as the input requests.
-// The name of the temporary file is derived from key, so that a repeated call
-// finds the file that a killed call left.
+// Write replaces a file atomically, or appends to it, as the input requests. The name of the
+// temporary file is derived from key, so that a repeated call finds the file that a killed call
+// left. It holds a lock on the directory while it writes and waits for that of other calls. An
+// error may leave the file replaced; it then has the detail :effect/state :unknown.
 func (b *Base) Write(p effects.Place, input edn.Value, s *effects.Scope, key string) (edn.Value, *contract.Error) {
 	content, refused := b.tool.Content(input)
 	if refused != nil {

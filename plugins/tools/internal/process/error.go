@@ -9,8 +9,7 @@ import (
 
 func as(err error, into **confine.Error) bool { return errors.As(err, into) }
 
-// cause returns a system error without the path, which the message already
-// contains.
+// cause returns the text of a system error without the path, which the message already contains.
 func cause(err error) string {
 	var p *fs.PathError
 	if errors.As(err, &p) {

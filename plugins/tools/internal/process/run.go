@@ -34,8 +34,9 @@ type Runner struct {
 	Env func(string) (string, bool)
 }
 
-// Run runs the program that the input names and returns its exit and output.
-// When ctx ends, the program is killed.
+// Run runs the program that the input names and returns its exit and output. It returns when all
+// processes of the program have ended. When ctx ends, the program is stopped as at its timeout, and
+// the error is the cause of ctx. A status other than 0 is an error only if the input requests that.
 func (r *Runner) Run(ctx context.Context, input edn.Value, s *effects.Scope) (edn.Value, *contract.Error) {
 	p, err := r.Tool.Program(input, s)
 	if err != nil {
@@ -148,7 +149,7 @@ func (r *Runner) notStarted(p *effects.Program, err error) *contract.Error {
 		WithSource(contract.SourceDownstream)
 }
 
-// kept is the kept part of one stream.
+// kept holds the beginning of one stream, up to limit bytes. more is set if bytes were dropped.
 type kept struct {
 	mu    sync.Mutex
 	data  []byte
@@ -156,7 +157,7 @@ type kept struct {
 	more  bool
 }
 
-// drain reads a stream to its end and keeps the beginning.
+// drain reads a stream to its end and keeps its first limit bytes.
 func (k *kept) drain(from io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -181,7 +182,8 @@ func (k *kept) text() edn.Value {
 	return edn.Text(strings.ToValidUTF8(string(k.data), "\uFFFD"))
 }
 
-// watch waits for the end of a program, or stops it.
+// watch passes the input to a program, waits until it has ended or was stopped, and returns its
+// output.
 func (r *Runner) watch(
 	ctx context.Context, p *launch.Process, program *effects.Program, input edn.Value, s *effects.Scope,
 ) (edn.Value, *contract.Error) {
@@ -212,8 +214,8 @@ func (r *Runner) watch(
 	return out, nil
 }
 
-// await returns nil when the program has ended by itself, or the reason to stop
-// it.
+// await waits for a program. It returns nil when the program has ended by itself; otherwise it
+// stops the program and returns the reason.
 func (r *Runner) await(
 	ctx context.Context, p *launch.Process, program *effects.Program, s *effects.Scope,
 ) *contract.Error {
@@ -245,7 +247,7 @@ func (r *Runner) await(
 	}
 }
 
-// stop sends SIGTERM and kills the program if it does not end.
+// stop sends SIGTERM, and kills the program if it has not ended after the time grace.
 func stop(p *launch.Process) {
 	launch.Stop(context.Background(), p.Done(), []launch.Step{
 		p.SignalStep("terminate", syscall.SIGTERM, grace),

@@ -13,8 +13,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Hold opens the files that a task needs and confines this process to its
-// rules.
+// Hold opens the files that a task needs and confines this process to its rules. The confinement
+// cannot be ended. The caller must close the result.
 func Hold(rules edn.Value) (worker.Held, error) {
 	t, err := taskFrom(rules)
 	if err != nil {
@@ -33,7 +33,7 @@ type confined struct {
 	held held
 }
 
-// Do executes the call.
+// Do parses and executes the call. It rejects a call that does not match the rules.
 func (c *confined) Do(ctx context.Context, call edn.Value) (edn.Value, *contract.Error) {
 	if failed := c.task.learn(call); failed != nil {
 		return edn.Nil(), failed
@@ -56,7 +56,7 @@ func (h held) close() {
 	}
 }
 
-// hold confines this process to the rules.
+// hold opens the files that the tool needs and confines this process to the rules.
 func (t *Task) hold() (held, *contract.Error) {
 	switch t.Tool.ID {
 	case "fs/read-file", "fs/list", "fs/write-file":
@@ -67,7 +67,7 @@ func (t *Task) hold() (held, *contract.Error) {
 	return held{}, contract.Errorf("effects/unsupported-tool", ":%s: the worker does not support this tool", t.Tool.ID)
 }
 
-// do executes the call.
+// do executes the call with the resources that hold returned.
 func (t *Task) do(ctx context.Context, h held) (edn.Value, *contract.Error) {
 	switch t.Tool.ID {
 	case "fs/list":

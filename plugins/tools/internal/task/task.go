@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// Task is one call.
+// Task is one call of a file or request tool.
 type Task struct {
 	Tool  effects.Tool
 	Input edn.Value
@@ -31,7 +31,7 @@ type Task struct {
 	makeDirs bool
 }
 
-// Parts returns the task in the two parts that a worker reads.
+// Parts checks the call against its scope and returns it in the two parts that a worker reads.
 func (t *Task) Parts() (worker.Task, *contract.Error) {
 	rules, err := t.rules()
 	if err != nil {
@@ -52,7 +52,7 @@ func (t *Task) rules() (edn.Value, *contract.Error) {
 		edn.K("allow"), edn.Text(t.place.Allow), edn.K("mkdirs?"), edn.Bool(t.makeDirs)), nil
 }
 
-// permit checks the scope and finds the place of a file tool.
+// permit checks the call against its scope and sets the place of a file tool.
 func (t *Task) permit() *contract.Error {
 	if err := t.Tool.Permit(t.Input, &t.Scope); err != nil {
 		return err
@@ -65,7 +65,8 @@ func (t *Task) permit() *contract.Error {
 	return err
 }
 
-// call returns the rest of the task.
+// call returns the part of the task that a worker reads after its confinement: the input, the key
+// and the secrets.
 func (t *Task) call() edn.Value {
 	var secrets edn.MapBuilder
 	for name, s := range t.Secrets {

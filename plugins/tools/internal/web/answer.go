@@ -14,7 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/effects"
 )
 
-// answer reads the response.
+// answer reads the body of a response up to the limit of the scope, closes it, and returns the
+// output of the tool, without secrets. way are the redirects before it.
 func (c *Client) answer(
 	ctx context.Context, target effects.Target, response *http.Response, way []edn.Value,
 ) (edn.Value, *contract.Error) {
@@ -53,7 +54,7 @@ func (c *Client) answer(
 	return m.Map(), nil
 }
 
-// wholeRunes drops an incomplete character at the end.
+// wholeRunes returns data without an incomplete UTF-8 character at its end.
 func wholeRunes(data []byte) []byte {
 	for cut := 0; cut < utf8.UTFMax && cut < len(data); cut++ {
 		if r, size := utf8.DecodeLastRune(data[:len(data)-cut]); r != utf8.RuneError || size > 1 {

@@ -48,8 +48,8 @@ func credential(name string) bool {
 	return slices.ContainsFunc(credentials, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// header returns the headers of a request to a host. home is true if scheme,
-// host and port are those of the original call.
+// header returns the headers of a request to a host. home is true if scheme, host and port are
+// those of the original call; otherwise credentials are omitted.
 func (c *Client) header(input edn.Value, host string, home bool) (http.Header, *contract.Error) {
 	out := http.Header{"User-Agent": {"ferment"}}
 	v := input.Key("headers")
@@ -95,7 +95,7 @@ func word(v edn.Value) string {
 	return s
 }
 
-// parts returns the pieces of a header's value.
+// parts returns the parts of a header's value: the elements of a vector, or the value itself.
 func parts(v edn.Value) []edn.Value {
 	if v.Kind() == edn.KindVector || v.Kind() == edn.KindList {
 		return slices.Collect(v.Elems())
@@ -144,8 +144,8 @@ func (c *Client) secret(name, header, host string, home bool) (string, *contract
 	return s.Value, nil
 }
 
-// hide removes the secrets of the request from the server's answer: a server
-// that repeats them must not bring them into records (FX-011).
+// hide replaces the secrets of the request in text of the server by their names: a server that
+// repeats them must not bring them into records (FX-011).
 func (c *Client) hide(text string) string {
 	if c.hidden == nil {
 		instead := map[string]string{}

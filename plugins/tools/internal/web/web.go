@@ -21,7 +21,7 @@ import (
 	words "github.com/fermenthq/ferment/sdk/text"
 )
 
-// Client makes one request.
+// Client makes one request. Tool and Scope must be set. It must not be reused.
 type Client struct {
 	Tool  effects.Tool
 	Scope *effects.Scope
@@ -39,8 +39,9 @@ type Client struct {
 	hidden *words.Secrets // removes the secrets from answers; built on first use
 }
 
-// Do makes the request that the input describes, follows its redirects within
-// the scope, and returns the response.
+// Do makes the request that the input describes, follows its redirects within the scope, and
+// returns the response. A status of 400 or more is not an error. The time limit is that of the
+// input or the scope; ctx can end the request earlier.
 func (c *Client) Do(ctx context.Context, input edn.Value) (edn.Value, *contract.Error) {
 	target, err := c.Tool.Target(input, c.Scope)
 	if err != nil {
@@ -187,7 +188,8 @@ func (c *Client) once(
 	return nil, c.failed(ctx, target, err)
 }
 
-// dial resolves the host, checks every address and connects to one of them.
+// dial resolves the host, checks every address against the scope, and connects to the first one
+// that accepts.
 func (c *Client) dial(ctx context.Context, target effects.Target) (net.Conn, error) {
 	addresses, err := c.resolve(ctx, target.Host)
 	if err != nil {
@@ -223,8 +225,8 @@ func (c *Client) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", host)
 }
 
-// failed explains a request without an answer. The text of the error may hold
-// the URL, so only its kind is used.
+// failed returns the error of a request without an answer. It uses only the kind of err, because
+// the text may hold the URL.
 func (c *Client) failed(ctx context.Context, target effects.Target, err error) *contract.Error {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		return c.unsure(contract.Errorf("timeout/hard", ":%s: %s did not answer in time", c.Tool.ID, target.Host).

@@ -15,7 +15,7 @@ import (
 // Capability is a permission that a request needs.
 type Capability string
 
-// The capabilities of agents. That of administration belongs to principals.
+// The capabilities of agents. Administration is a permission of principals, not of agents.
 const (
 	ReadContext   Capability = "context/read"
 	ReadWorkspace Capability = "workspace/read"
@@ -51,7 +51,8 @@ var roles = map[Role][]Capability{
 // for files and directories.
 type Prompts struct{ System, File, Directory string }
 
-// Agent is one agent. Its identity does not depend on a model.
+// Agent is one agent. Its identity does not depend on a model. Only the Principals may act as it;
+// nil permits every principal.
 type Agent struct {
 	ID   string
 	Role Role
@@ -196,9 +197,10 @@ type Request struct {
 	Needs     Capability
 }
 
-// Allow returns the agent of a request, or the first of these errors: no agent
-// is given, the agent is unknown, the principal may not use it, or it lacks the
-// capability. An agent that is to generate also needs all prompts.
+// Allow returns the agent of a request, or the first of these errors: agent/required if none is
+// given, agent/unknown, agent/impersonation if the principal may not act as it, agent/role-denied
+// if it lacks the capability. For the capability Generate, it also returns agent/prompt-missing if
+// a prompt is absent.
 func (s *Set) Allow(r Request) (*Agent, error) {
 	if r.Agent == "" {
 		return nil, contract.Errorf("agent/required", "the operation requires an agent with the capability %s", r.Needs)

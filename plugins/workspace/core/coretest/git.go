@@ -117,7 +117,7 @@ type Decision struct{ Source, Line, Pattern string }
 // a slash.
 func (r *Repo) Explain(paths []string) map[string]Decision {
 	r.t.Helper()
-	// The dot keeps a colon at the start from being read as the magic of git.
+	// The dot prevents git from parsing a leading colon as pathspec magic.
 	out := r.Feed("./"+strings.Join(paths, "\x00./")+"\x00", "check-ignore", "-v", "-n", "-z", "--no-index", "--stdin")
 	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
 	decided := map[string]Decision{}

@@ -33,8 +33,8 @@ const (
 // Options configure an Engine.
 type Options struct {
 	Store *store.Store
-	// Read returns the bytes of a file of the workspace; at most limit and one
-	// more. What it returns is compared with the content id of the tree.
+	// Read returns the bytes of a file of the workspace, at most limit+1 of them. The engine
+	// compares their content id with that of the tree.
 	Read func(ctx context.Context, path string, limit int64) ([]byte, error)
 	// Agents and Settings return the configuration in force. They are called
 	// for every request, so a reload takes effect at once.
@@ -91,11 +91,12 @@ func (e *Engine) allow(c Caller, needs agent.Capability) (*agent.Agent, error) {
 	return e.o.Agents().Allow(agent.Request{Agent: c.Agent, Principal: c.Principal, Needs: needs})
 }
 
-// actor is the name of a caller in the log.
+// actor returns the name of a caller in the log.
 func (c Caller) actor() string { return cmp.Or(c.Principal, c.Agent) }
 
-// mayRemake verifies that the agent of a recipe is there and may make such
-// frames. Generating describes directories too, so it is enough for both.
+// mayRemake returns an error unless the agent of a recipe exists and may write frames of the
+// origin. The capability frame/generate suffices for synthesized frames too, because generation
+// also describes directories.
 func (e *Engine) mayRemake(agentID string, origin store.Origin) error {
 	a, err := e.o.Agents().Get(agentID)
 	if err != nil {
@@ -108,8 +109,8 @@ func (e *Engine) mayRemake(agentID string, origin store.Origin) error {
 		origin).WithOp("agent", a.ID)
 }
 
-// resolve returns what an input of a frame that comes from the configuration
-// would be now.
+// resolve returns the present value of an input of a frame that depends on the configuration: an
+// extractor, a policy or a prompt. Other inputs are returned unchanged.
 func (e *Engine) resolve(f *store.Frame, in store.Input) store.Input {
 	switch {
 	case in.Kind == id.InputPolicy && f.Origin == store.Extracted:
@@ -128,7 +129,7 @@ func (e *Engine) resolve(f *store.Frame, in store.Input) store.Input {
 	return in
 }
 
-// extractDigest identifies an extractor with its version.
+// extractDigest returns a hash of the name and the version of an extractor.
 func extractDigest(name string) string {
 	x, _ := extract.Get(name)
 	return edn.Hash(edn.MustMap(edn.K("producer"), edn.K(cmp.Or(x.Name, "none")), edn.K("version"), edn.Int(int64(x.Version))))
@@ -181,8 +182,8 @@ func synthesisRecipe(p *policy.Policy, sel store.Selection) (edn.Value, error) {
 // maxInput is the largest input of a model, in bytes.
 func (s Settings) maxInput() int { return cmp.Or(s.MaxInput, defaultInput) }
 
-// denied returns the pattern by which a path may not be sent, empty if it may. The
-// root has no name, so no pattern matches it.
+// denied returns the pattern of NeverSend that forbids to send a path, "" if none does. The root
+// has no name, so no pattern matches it.
 func (s Settings) denied(path string, mode id.Mode) string {
 	if path == "" {
 		return ""
@@ -213,7 +214,8 @@ func (s Settings) sendable(children []store.Child) []store.Child {
 	return slices.DeleteFunc(slices.Clone(children), func(c store.Child) bool { return s.denied(c.Path, c.Mode) != "" })
 }
 
-// digest identifies a policy, and which frames it does not get.
+// digest returns the digest of a policy and a selection. It includes the patterns of NeverSend,
+// because they withhold frames from the policy.
 func (e *Engine) digest(p *policy.Policy, sel store.Selection) (string, error) {
 	digest, err := p.Digest(sel)
 	patterns := e.o.Settings().NeverSend.Texts()

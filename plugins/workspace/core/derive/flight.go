@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// key names what at most one request computes at a time.
+// key identifies a frame that at most one request computes at a time.
 type key struct{ path, typ string }
 
 // flight holds the keys that are being computed, and the transaction that has the
@@ -33,10 +33,10 @@ func (f *flight) leave() {
 	}
 }
 
-// acquire takes all keys at once as soon as none of them is taken. It reports
-// whether another request has a result of one of them that a snapshot at seq does
-// not have. Requests take their keys level by level in the same order, so they
-// cannot wait for each other in a circle.
+// acquire waits until none of the keys is in use, then takes all of them at once. outdated reports
+// whether another request committed a result for one of them after the transaction seq, so that a
+// snapshot at seq lacks it. Requests take their keys level by level in the same order, so they
+// cannot deadlock.
 func (f *flight) acquire(ctx context.Context, keys []key, seq uint64) (outdated bool, err error) {
 	for {
 		f.mu.Lock()
@@ -63,8 +63,8 @@ func (f *flight) acquire(ctx context.Context, keys []key, seq uint64) (outdated 
 	}
 }
 
-// release gives keys back that one acquire took. seq is the transaction with
-// their results, 0 if there is none.
+// release releases the keys of one call of acquire. seq is the transaction with their results, 0 if
+// there is none.
 func (f *flight) release(keys []key, seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,15 +80,14 @@ func (f *flight) release(keys []key, seq uint64) {
 	}
 }
 
-// limiter bounds the calls of each agent, those of all requests together.
+// limiter bounds the concurrent calls of each agent, over all requests.
 type limiter struct {
 	mu      sync.Mutex
 	running map[string]int
 	left    chan struct{} // closed when a call ends
 }
 
-// enter waits until fewer than n calls of a name run. Another request may allow
-// more or fewer of them.
+// enter waits until fewer than n calls of a name run. n may differ between requests.
 func (l *limiter) enter(ctx context.Context, name string, n int) (leave func(), err error) {
 	for {
 		l.mu.Lock()

@@ -20,7 +20,7 @@ import (
 
 // The producers that are not extractors.
 const (
-	Auto       = "auto" // what a request without a producer and a model gets
+	Auto       = "auto" // chosen if a request names neither a producer nor a model
 	FromFrames = "synthesize"
 	FromModel  = "generate"
 )
@@ -104,8 +104,8 @@ func (e *Engine) generation(r GenerateRequest) (*generation, error) {
 	return g, nil
 }
 
-// generator returns the agent of a request if it may generate. Only a model needs
-// its prompts: missing says that one is not there.
+// generator returns the agent of a request if it may generate. missing is the error
+// agent/prompt-missing if the agent lacks a prompt; only a call of a model needs the prompts.
 func (e *Engine) generator(c Caller) (a *agent.Agent, missing, err error) {
 	a, err = e.allow(c, agent.Generate)
 	if errors.Is(err, contract.OfType("agent/prompt-missing")) {
@@ -115,7 +115,7 @@ func (e *Engine) generator(c Caller) (a *agent.Agent, missing, err error) {
 	return a, missing, err
 }
 
-// choose fixes the producer and what belongs to it.
+// choose sets the producer and the parameters that depend on it.
 func (g *generation) choose() error {
 	if g.producer = g.r.Producer; g.producer == "" {
 		g.producer = Auto
@@ -267,8 +267,8 @@ func (g *generation) jobs(ctx context.Context, v *store.Snapshot, paths []string
 	return list, nil
 }
 
-// head notes what the current head is. Without a producer, a fresh one is left
-// alone.
+// head records the current head in j. If the producer is chosen automatically, a fresh head is kept
+// and the job is done.
 func (g *generation) head(ctx context.Context, v *store.Snapshot, j *job) error {
 	heads, err := v.HeadsAt(ctx, j.item.Path, g.typ)
 	if err != nil {
@@ -289,7 +289,7 @@ func (g *generation) head(ctx context.Context, v *store.Snapshot, j *job) error 
 	return nil
 }
 
-// fill sets what the producer needs.
+// fill sets the fields of j that its producer needs, or skips j if no producer describes its path.
 func (g *generation) fill(j *job) {
 	isDir := j.now.Mode == id.Dir
 	if g.producer == Auto {

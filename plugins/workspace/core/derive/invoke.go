@@ -28,9 +28,9 @@ type Answer struct {
 	Meta, Usage, Models edn.Value
 }
 
-// Invoke calls an intent. The trace, the deadline, the effects and the options of the
-// request are in the context or known to the function; the engine cannot widen them. If
-// the call fails, the error is that of the host.
+// Invoke calls an intent and blocks until it is answered. The context, or the function itself,
+// carries the trace, the deadline, the effects and the options of the request; the engine cannot
+// extend them. If the call fails, the error is that of the host.
 type Invoke func(ctx context.Context, c Call) (*Answer, error)
 
 // invoke calls an intent and returns its answer or a provider/* error.
@@ -69,7 +69,7 @@ func textOf(a *Answer) (string, error) {
 		WithHint("let the intent answer with {:text \"..\"}")
 }
 
-// families are the provider errors of the host's types that name no family.
+// families maps the host's error types that name no family to provider errors.
 var families = map[string]string{
 	"unsupported/intent":      "provider/not-configured",
 	"cap/not-found":           "provider/not-configured",
@@ -130,8 +130,8 @@ func providerError(ctx context.Context, path string, err error) error {
 	return out.WithRetryable(retry)
 }
 
-// attribution returns who answered, as the host states it. What it does not
-// state is absent.
+// attribution returns the data about the model that answered, as the host reports it. Keys that the
+// host does not report are absent.
 func attribution(a *Answer) edn.Value {
 	pick := func(from edn.Value, keys ...string) (out edn.MapBuilder, any bool) {
 		for _, k := range keys {
@@ -172,7 +172,7 @@ func attribution(a *Answer) edn.Value {
 	return out.Map()
 }
 
-// repair returns text as a frame can have it: without NUL and invalid UTF-8.
+// repair replaces NUL and invalid UTF-8 in text, which a frame cannot contain, by U+FFFD.
 func repair(text string) (fixed string, repaired bool) {
 	fixed = strings.ReplaceAll(strings.ToValidUTF8(text, string(utf8.RuneError)), "\x00", string(utf8.RuneError))
 	return fixed, fixed != text

@@ -30,10 +30,10 @@ type job struct {
 	strict   bool            // an entry that is not ready is an error
 	call     *callRecipe     // of generate
 	began    int64
-	batch    bool     // the path was not named: what does not fit is skipped
+	batch    bool     // the path was not named: it is skipped if the producer does not suit it
 	prompts  []string // texts to store with a generated frame
 
-	// What the snapshot says.
+	// Read from the snapshot.
 	asOf     uint64
 	now      store.Version
 	inputs   []store.Input
@@ -61,15 +61,15 @@ func (j *job) fail(err error) {
 
 func (j *job) skip(why string) { j.item.Outcome, j.item.Why = Skipped, why }
 
-// forced makes a job that is done again although nothing changed, if force is
-// true: once for all attempts at the request.
+// forced makes the job run although its inputs have not changed, if force is true. All attempts at
+// the request share one result: see effectKey.
 func (j *job) forced(force bool, by Caller) {
 	if force {
 		j.force, j.effect = true, by.Effect
 	}
 }
 
-// done reports whether nothing is left to do.
+// done reports whether the job has its outcome.
 func (j *job) done() bool { return j.item.Outcome != "" }
 
 // look reads what the job needs from the snapshot: the state of the path, its
@@ -116,12 +116,12 @@ func newestKept(ctx context.Context, v *store.Snapshot, list []*store.Frame) (*s
 	return nil, nil
 }
 
-// effectKey is the metadata by which the attempts at a request that forces a new
-// sample find the one of each other.
+// effectKey is the metadata key for the effect key of a forced request. By it, a repeated attempt
+// at the request finds the sample that an earlier attempt made.
 const effectKey = "effect/key"
 
-// attempted returns the sample that an earlier attempt at the same request took,
-// nil if there is none whose text is kept.
+// attempted returns the frame that an earlier attempt at the same request made, nil if there is
+// none or its text was dropped.
 func (j *job) attempted(ctx context.Context, v *store.Snapshot) (*store.Frame, error) {
 	for _, f := range j.existing {
 		if key, _ := f.Meta.Key(effectKey).AsString(); key != "" && key == j.effect {
@@ -290,7 +290,7 @@ func (j *job) readFrames(ctx context.Context, v *store.Snapshot) error {
 	return nil
 }
 
-// produce makes the text of one job.
+// produce makes the text of one job, except for jobs that call a model.
 func (e *Engine) produce(ctx context.Context, j *job) error {
 	if j.producer == "synthesize" {
 		return e.combine(ctx, j)
@@ -312,7 +312,7 @@ func (e *Engine) produce(ctx context.Context, j *job) error {
 	return nil
 }
 
-// source reads a file and verifies that it is what the tree says.
+// source reads a file. If the file is not the one of the tree, the error is frame/basis-mismatch.
 func (e *Engine) source(ctx context.Context, path string, now store.Version) ([]byte, error) {
 	changed := func(how string) error {
 		return contract.Errorf("frame/basis-mismatch", "the file %s since the last scan", how).
@@ -406,7 +406,7 @@ func (j *job) commit(tx *store.Tx) (err error) {
 	return nil
 }
 
-// conclude records what became of a committed job.
+// conclude records the outcome of a committed job.
 func (j *job) conclude(now int64) {
 	j.item.New, j.item.Nanos = j.put.Frame.ID, now-j.began
 	j.item.Outcome = Made

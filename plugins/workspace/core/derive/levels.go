@@ -42,11 +42,11 @@ type work struct {
 	done       []*job                  // jobs with an outcome
 	pending    []*job                  // computed, not committed
 	held       [][]key
-	committed  uint64 // transaction with the results of what is held
+	committed  uint64 // transaction with the results for the held keys
 	seq        uint64
 }
 
-// errRestart means that a snapshot is too old to go on with.
+// errRestart means that a snapshot is too old to continue with.
 var errRestart = errors.New("read the state again")
 
 // add makes a path a candidate.
@@ -61,8 +61,8 @@ func (w *work) add(path string) {
 	w.candidates[level][path] = true
 }
 
-// run does all levels. What was computed from one snapshot is committed in one
-// transaction; if its inputs moved, those levels are done again.
+// run processes all levels. The frames computed from one snapshot are committed in one transaction;
+// if their inputs changed meanwhile, those levels are computed again.
 func (w *work) run(ctx context.Context) error {
 	w.e.flight.enter()
 	defer w.e.flight.leave()
@@ -114,7 +114,7 @@ func (w *work) run(ctx context.Context) error {
 	}
 }
 
-// saved is what an attempt changes.
+// saved holds the fields of work that an attempt changes, to undo it.
 type saved struct {
 	candidates map[int]map[string]bool
 	done       int
@@ -135,8 +135,8 @@ func (w *work) restore(s saved) {
 	w.candidates, w.done, w.pending = s.candidates, w.done[:s.done], nil
 }
 
-// levels computes levels until there is none, or one has jobs that call a model:
-// these are returned, after everything below was computed.
+// levels computes levels until none is left or one has jobs that call a model. These jobs are
+// returned; everything below their level has then been computed.
 func (w *work) levels(ctx context.Context, v *store.Snapshot) (calls []*job, err error) {
 	for len(w.candidates) > 0 {
 		deepest := -1

@@ -14,7 +14,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// call calls the model for the jobs of a level, each of which commits alone.
+// call calls the model for the jobs of a level concurrently. Each job commits its frame in a
+// transaction of its own.
 func (w *work) call(ctx context.Context, jobs []*job) error {
 	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.call.order, b.call.order) })
 	n := cmp.Or(w.concurrency, w.e.o.Settings().Concurrency, defaultConcurrency)
@@ -61,8 +62,8 @@ func (w *work) call(ctx context.Context, jobs []*job) error {
 	return context.Cause(ctx)
 }
 
-// generate makes one frame with a model. Its inputs are read again before it is
-// committed; if they moved, the call is made again, at most 3 times.
+// generate makes one frame with a model. Its inputs are read again before it is committed; if they
+// changed meanwhile, the call is repeated, at most 3 times.
 func (e *Engine) generate(ctx context.Context, w *work, j *job) (seq uint64, err error) {
 	keys := []key{j.key()}
 	if _, err := e.flight.acquire(ctx, keys, store.Latest); err != nil {
@@ -167,8 +168,8 @@ func (e *Engine) accept(j *job, text, finish string, by edn.Value) error {
 	return nil
 }
 
-// append commits a generated frame with the texts of its prompt. A sample that
-// another request took meanwhile is left to it.
+// append commits a generated frame with the texts of its prompt. If another request has used the
+// number of the sample meanwhile, the next free one is used.
 func (e *Engine) append(tx *store.Tx, j *job) error {
 	if j.reuse != nil {
 		return j.commit(tx)

@@ -77,7 +77,7 @@ func (g *generation) plan(jobs []*job, input edn.Value, target func(edn.Value, s
 		needed := edn.MustMap(edn.K("not"), slot(prepare, "frame/existing?"))
 		nodes = append(nodes,
 			node(prepare, "context/generate", own.AssocKey("phase", edn.K("prepare")), commits[j.item.Path], edn.Nil()),
-			// The input has the system prompt of the agent. The mark counts where the
+			// The input has the system prompt of the agent. The mark has an effect only if the
 			// configuration permits prompt/override to the plugin.
 			g.callNode(call, slot(prepare, "input").AssocKey("slot/system?", edn.Bool(true)), needed),
 			node(commit, "context/generate", own.AssocKey("phase", edn.K("commit")).AssocKey("ticket", slot(prepare, "ticket")).
@@ -233,7 +233,7 @@ func (e *Engine) Commit(ctx context.Context, r CommitRequest) (*store.Put, uint6
 	return j.put, seq, nil
 }
 
-// acceptOf makes the NewFrame of an answer that the caller brings.
+// acceptOf makes the NewFrame of an answer that the caller provides.
 func (e *Engine) acceptOf(j *job, r CommitRequest) error {
 	finish, _ := r.Attribution.Key("finish").AsKeyword()
 	var by edn.MapBuilder

@@ -20,7 +20,7 @@ const (
 	targetDirectory store.Word = "directory"
 )
 
-// callRecipe is how a model is called for a frame. The exported fields are the
+// callRecipe describes a call of a model for a frame. The exported fields are stored as the
 // parameters of the recipe.
 type callRecipe struct {
 	Intent    store.Word       `edn:"intent"`
@@ -44,8 +44,8 @@ func (e *Engine) callRecipeOf(ctx context.Context, v *store.Snapshot, f *store.F
 	if err != nil {
 		return nil, err
 	}
-	// Without a model of the agent the host chooses, as it did before: it lets a plugin name
-	// only capabilities of which the request has a handle (ENV-018).
+	// If the agent names no model, the host chooses one, as it did for the first call: a plugin may
+	// name only capabilities for which the request has a handle (ENV-018).
 	if a, err := e.o.Agents().Get(f.Agent); err == nil {
 		c.model = a.Model
 	}
@@ -78,9 +78,9 @@ func (c *callRecipe) recipe() (edn.Value, error) {
 	return store.Recipe("generate", edn.Nil(), params), nil
 }
 
-// promptID identifies the prompt: that of the agent or of the request, and the system
-// prompt of the agent, which takes the place of all prompt layers of the host (PRM-003).
-// Ids have an empty third part where those would be.
+// promptID returns the id of the prompt of the agent or the request, and of the system prompt of
+// the agent, which replaces all prompt layers of the host (PRM-003). The third part of the id,
+// which would identify those layers, is empty.
 func (c *callRecipe) promptID(scheme id.Scheme, a *agent.Agent) id.ID {
 	user := "request " + c.Prompt.String()
 	if c.Prompt.IsZero() {
@@ -100,8 +100,8 @@ func (c *callRecipe) template(a *agent.Agent) string {
 	return a.Prompts.File
 }
 
-// promptNow returns what the prompt id of a frame would be now; false if its
-// agent is gone, so that it cannot be known.
+// promptNow returns the prompt id that a frame would have if it were made now. ok is false if its
+// agent no longer exists or its recipe cannot be read.
 func (e *Engine) promptNow(f *store.Frame) (id.ID, bool) {
 	a, err := e.o.Agents().Get(f.Agent)
 	if err != nil {
@@ -114,8 +114,8 @@ func (e *Engine) promptNow(f *store.Frame) (id.ID, bool) {
 	return c.promptID(e.o.Store.Scheme, a), true
 }
 
-// paramsID identifies everything else that the call is made with. The model is
-// not a part: another one may answer.
+// paramsID returns the id of all parameters of the call other than the prompt. The model is not one
+// of them, because another model may answer.
 func (c *callRecipe) paramsID(scheme id.Scheme) (id.ID, error) {
 	v, err := edn.Encode(&callRecipe{Intent: c.Intent, Target: c.Target, Selection: c.Selection, Params: c.Params})
 	if err != nil {
@@ -124,8 +124,8 @@ func (c *callRecipe) paramsID(scheme id.Scheme) (id.ID, error) {
 	return scheme.Params(string(v.Canonical())), nil
 }
 
-// prepare reads what a call needs from a snapshot: its basis, the frames that
-// have it already, and the input of the intent unless one of them will do.
+// prepare reads what a call needs from a snapshot: its basis, the frames that have it already, and
+// the input of the intent unless one of them can be reused.
 func (e *Engine) prepare(ctx context.Context, v *store.Snapshot, j *job) (input edn.Value, err error) {
 	a, selected, err := e.lookCall(ctx, v, j)
 	if err != nil {
@@ -140,8 +140,8 @@ func (e *Engine) prepare(ctx context.Context, v *store.Snapshot, j *job) (input 
 	return e.render(ctx, v, j, a, selected)
 }
 
-// lookCall computes the basis of a call, and finds the frames that have it. The
-// selected frames are those of a directory.
+// lookCall computes the basis of a call, and finds the frames that have it. selected is nil unless
+// the target is a directory.
 func (e *Engine) lookCall(ctx context.Context, v *store.Snapshot, j *job) (a *agent.Agent, selected *store.Selected, err error) {
 	now, err := v.Current(ctx, j.item.Path)
 	if err != nil {
@@ -196,8 +196,8 @@ func (j *job) reusable() bool {
 	return served == j.call.model
 }
 
-// render fills in the prompt. What comes from files and frames is marked as data
-// and inserted in one pass, so placeholders in it are not expanded.
+// render fills in the prompt. Text from files and frames is marked as data and inserted in one
+// pass, so that placeholders in it are not expanded.
 func (e *Engine) render(ctx context.Context, v *store.Snapshot, j *job, a *agent.Agent, selected *store.Selected) (edn.Value, error) {
 	settings := e.o.Settings()
 	if err := settings.refuse(j); err != nil {
@@ -270,8 +270,8 @@ func frameTexts(ctx context.Context, v *store.Snapshot, children []store.Child) 
 	return b.String(), nil
 }
 
-// asData marks text as data. The mark has a part of the hash of the text, which
-// the text cannot contain on purpose.
+// asData marks text as data. The mark contains a part of the hash of the text, so that a text
+// cannot contain its own mark deliberately.
 func asData(text string, content id.ID, kind, path string) string {
 	mark := "data-" + content.Hex()[:12]
 	if text != "" && !strings.HasSuffix(text, "\n") {

@@ -22,7 +22,7 @@ type regeneration struct {
 	stopAt   []string
 	path     string
 	types    []string
-	missing  map[key]*job // first frames to make
+	missing  map[key]*job // first frames of directories that have none of a type
 	authored map[PathType]bool
 }
 
@@ -136,7 +136,7 @@ func (g *regeneration) subtree(ctx context.Context, v *store.Snapshot) error {
 	return nil
 }
 
-// inScope reports whether the heads of a path may be written.
+// inScope reports whether the request may write the heads of a path.
 func (g *regeneration) inScope(path string) bool {
 	switch {
 	case path == g.path:
@@ -188,7 +188,8 @@ func (g *regeneration) jobs(ctx context.Context, v *store.Snapshot, paths []stri
 	return list, nil
 }
 
-// job returns the job that makes a head again, nil for an authored frame.
+// job returns the job that makes a head again, nil for an authored frame; a stale authored frame is
+// recorded in g.authored.
 func (g *regeneration) job(ctx context.Context, v *store.Snapshot, h store.HeadInfo, force bool) (*job, error) {
 	if h.Origin == store.Authored {
 		if h.State != store.Fresh {

@@ -51,10 +51,14 @@ type Synthesized struct {
 }
 
 // RegenerateRequest is a request to renew the frames whose inputs changed.
+//
+// Force also renews fresh frames at Path and below it. Deltas, if set, receives the provisional
+// text of calls to models; calls run concurrently, and so does Deltas. Progress, if set, is called
+// after each step, never concurrently.
 type RegenerateRequest struct {
 	Caller    Caller
 	Path      string
-	Frame     id.ID // one frame in place of a path: the head that it is
+	Frame     id.ID // if set, it replaces Path and Types by those of this frame
 	Recursive bool
 	Types     []string // empty means every type
 	// Up is the number of ancestors in scope, UpRoot for all of them. If UpToSet
@@ -185,6 +189,10 @@ type Target struct {
 }
 
 // GenerateRequest is a request to make frames of files and directories.
+//
+// Force makes frames again although their inputs have not changed. IfModelChanged does so only if
+// another model answered before. AcceptTruncated stores an answer that was cut at the limit of
+// tokens. Deltas and Progress are called as for a RegenerateRequest.
 type GenerateRequest struct {
 	Caller    Caller
 	Targets   []Target
@@ -250,7 +258,7 @@ type Ticket struct {
 type Prepared struct {
 	Ticket   Ticket
 	Input    edn.Value    // of the intent
-	Existing *store.Frame // the frame is there already; no call is needed
+	Existing *store.Frame // set if the frame already exists; no call is needed
 }
 
 // CommitRequest appends the answer to a prepared call.

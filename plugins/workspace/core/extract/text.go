@@ -55,7 +55,7 @@ func text(f File) (string, error) {
 
 var taskMark = regexp.MustCompile(`\b(TODO|FIXME|XXX|HACK)\b`)
 
-// tasks counts marks of work to do, an empty text if there are none.
+// tasks returns a line with the numbers of TODO, FIXME, XXX and HACK marks, "" if there are none.
 func tasks(s string) string {
 	counts, order := map[string]int{}, []string{"TODO", "FIXME", "XXX", "HACK"}
 	for _, m := range taskMark.FindAllString(s, -1) {
@@ -109,8 +109,8 @@ var hashed = []string{
 	"Ignore patterns", "YAML", "TOML", "Makefile", "Dockerfile", "Shell script", "Ruby", "Perl", "R", "Elixir",
 }
 
-// bareLines iterates over the lines of a text, trimmed, and over what they say without the
-// mark of a comment. A star is one only within a comment of several lines.
+// bareLines iterates over the trimmed lines of a text; bare is the line without its comment mark. A
+// leading star is a comment mark only inside a comment of several lines.
 func bareLines(s, language string) iter.Seq2[string, string] {
 	return func(yield func(line, bare string) bool) {
 		inside := false
@@ -136,7 +136,7 @@ func endless(text string) string {
 	return strings.TrimSpace(strings.TrimSuffix(strings.TrimSuffix(text, "*/"), "-->"))
 }
 
-// titleOf returns the first line that says something.
+// titleOf returns the first line that contains a letter or digit, without its comment mark.
 func titleOf(s, language string) string {
 	for line, bare := range bareLines(s, language) {
 		if !strings.HasPrefix(line, "#!") && strings.ContainsFunc(bare, isWord) {

@@ -19,7 +19,7 @@ const (
 	ReasonUnreadable Reason = "config-unreadable" // a file of git that cannot be read
 	ReasonNoCommit   Reason = "no-commit"         // a nested repository whose HEAD does not resolve
 	ReasonName       Reason = "name"              // a name that git refuses
-	ReasonIgnore     Reason = "ignore"            // ignore rules that git does not know
+	ReasonIgnore     Reason = "ignore"            // ignore rules that git does not read
 )
 
 // Inexact is a path with the reason for which ids at and above it can differ.
@@ -151,7 +151,7 @@ func (r *reader) read(path string) []byte {
 	return text
 }
 
-// user reads the file that a key of the configuration names, or the default.
+// user passes to use the path that a key of the configuration names, or the default path.
 func (r *reader) user(key, fallback string, env Environment, use func(path string)) {
 	path, set := r.core[key]
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {

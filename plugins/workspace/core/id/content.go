@@ -155,8 +155,9 @@ func (s Scheme) Bytes(content []byte) ID {
 	return b.ID()
 }
 
-// Commit returns the content id of a nested repository: in the schemes of git
-// the commit itself, otherwise that of its digits.
+// Commit returns the content id of a nested repository whose HEAD is the commit with the hash sum:
+// in the schemes of git this hash, otherwise the id of its hexadecimal digits. The error is
+// input/invalid if sum has another length than the hash of a git scheme.
 func (s Scheme) Commit(sum []byte) (ID, error) {
 	if s.Git() {
 		return Of(Content, s.content, sum)

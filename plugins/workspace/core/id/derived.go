@@ -102,7 +102,7 @@ func (s Scheme) Record(f Stored) ID {
 // FrameSet returns the id of a set of frames.
 func (s Scheme) FrameSet(frames []ID) ID { return s.NewFrameTree(frames...).Root() }
 
-// Head is the current frame of a type. Its mark invalidates it.
+// Head is the current frame of a type. Mark is not empty if the head is invalidated.
 type Head struct {
 	Type  string
 	Frame ID

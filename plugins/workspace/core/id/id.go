@@ -154,7 +154,8 @@ func About(err error, text string) error {
 	return contract.AsError(err).WithOp("id", fmt.Sprintf("%.80q", text))
 }
 
-// parse reads the text form. What is not in it is explained by the slow way.
+// parse parses the text form of an id. For invalid text it returns the error of explained, which is
+// slower than parsed.
 func parse(text string) (ID, error) {
 	if x, ok := parsed(text); ok {
 		return x, nil
@@ -166,7 +167,7 @@ func parse(text string) (ID, error) {
 	return x, err
 }
 
-// explained is parse with an error that says what is wrong.
+// explained parses the text form and returns an error that names what is wrong.
 func explained(text string) (ID, error) {
 	parts := strings.Split(text, "-")
 	if len(parts) != 3 || len(parts[0]) != 2 {
@@ -194,7 +195,7 @@ func explained(text string) (ID, error) {
 	return Of(Kind(parts[0][0]), alg, sum)
 }
 
-// parsed is parse for text that is an id.
+// parsed is the fast path of parse; ok is false if text is invalid.
 func parsed(text string) (x ID, ok bool) {
 	const head = len("n1-b3-")
 	if len(text) < head || text[1] != '0'+formatVersion || text[2] != '-' || text[5] != '-' || strings.IndexByte(kinds, text[0]) < 0 {
@@ -231,7 +232,8 @@ func digit(c byte) byte {
 	return 16
 }
 
-// invalid returns an error that names the reason for a program and a person.
+// invalid returns an error of type input/invalid with a message and, as detail, a reason for
+// programs.
 func invalid(reason, format string, args ...any) error {
 	return contract.Errorf("input/invalid", format, args...).WithOp("id", "").WithDetail("reason", edn.K(reason))
 }

@@ -24,9 +24,9 @@ func NewExplainer(rules *Rules, listsOf func(dir string) []*List) *Explainer {
 	return &Explainer{rules: rules, listsOf: listsOf}
 }
 
-// Explain returns the pattern p that decides about a path (nil if none
-// matches), the path at that p matches, and whether the path is ignored. A path
-// below an ignored directory has the result of that directory.
+// Explain returns the pattern p that decides about a path (nil if none matches), the path that p
+// matches, and whether the path is ignored. A path below an ignored directory has the result of
+// that directory.
 func (e *Explainer) Explain(path string, dir bool) (p *Pattern, at string, ignored bool) {
 	if len(e.steps) == 0 {
 		e.steps = append(e.steps, step{dir: e.rules.Root(e.listsOf("")...)})

@@ -49,8 +49,9 @@ func (c *Cursor) full(n int) bool {
 // call of Append.
 func (c *Cursor) Commit(d Draft, seq, batch uint64) { c.Next(len(d.commit(seq, batch).payload())) }
 
-// Append writes transactions and makes them durable with one fsync. It returns
-// them as they would be read back. If it fails, none of them is in the log.
+// Append writes transactions and makes them durable with one fsync. It returns them as they would
+// be read back. If a write fails, none of them is in the log. If the fsync fails, it is unknown
+// which of them are, and the log rejects further writes.
 func (l *Log) Append(drafts ...Draft) ([]Transaction, error) {
 	if l.failed != nil {
 		return nil, contract.Errorf("store/read-only", "the log is read-only after an earlier failure: %w", l.failed)
@@ -86,7 +87,8 @@ func (l *Log) Append(drafts ...Draft) ([]Transaction, error) {
 	return done, nil
 }
 
-// undo cuts off what a failed write left.
+// undo cuts off the bytes of a failed write and returns the error of Append. If that fails, the log
+// is read-only from then on.
 func (l *Log) undo(w *writer, cause error) error {
 	w.discard()
 	err := l.cut()
@@ -106,7 +108,7 @@ func (l *Log) undo(w *writer, cause error) error {
 // writer appends one batch.
 type writer struct {
 	log    *Log
-	at     Checkpoint // behind what was encoded
+	at     Checkpoint // after the last encoded record
 	file   *os.File   // the segment that is written, nil before the first
 	full   []*os.File // segments that were filled by this batch and are not durable yet
 	dirty  bool       // the directory has a new segment

@@ -11,9 +11,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 )
 
-// base is the second record of a segment at which a log begins that was written
-// anew: see Rewrite. The transactions up to last follow, with gaps where some
-// were lost, and last+1 ends them.
+// base is the second record of the first segment of a rewritten log: see Rewrite. It is followed by
+// the transactions up to last, with gaps for those that were lost, and by transaction last+1.
 type base struct {
 	last uint64
 	keep bool // the segments before it are kept in quarantine
@@ -42,7 +41,7 @@ func parseBase(payload []byte) (b base, err error) {
 	return base{last: last, keep: payload[len(payload)-1] == 1}, nil
 }
 
-// head is the begin of a segment.
+// head is the start of a segment.
 type head struct {
 	before chain // chain value before the segment
 	base   *base
@@ -87,7 +86,7 @@ func readHead(dir string, number int, alg id.Alg) (h head, err error) {
 	return h, nil
 }
 
-// origin is where a log begins.
+// origin describes the start of a log.
 type origin struct {
 	segments []int // those to read
 	older    []int // those that a rewritten log replaces
@@ -97,8 +96,7 @@ type origin struct {
 	unfinished int
 }
 
-// findOrigin returns the begin of the log: the last finished rewriting, else the
-// first segment.
+// findOrigin returns the start of the log: the last finished rewriting, else the first segment.
 func findOrigin(dir string, alg id.Alg) (o origin, err error) {
 	if o.segments, err = segments(dir); err != nil || len(o.segments) == 0 {
 		return o, err
@@ -128,8 +126,8 @@ func findOrigin(dir string, alg id.Alg) (o origin, err error) {
 	return o, nil
 }
 
-// First returns the first length bytes of the first record of the caller, and the number
-// of its segment. It does not verify them and does not change the log.
+// First returns the first length bytes of the first record of the caller, and the number of its
+// segment. It does not verify them and does not change the log.
 func First(dir string, alg id.Alg, length int) (begin []byte, segment int, err error) {
 	o, err := findOrigin(dir, alg)
 	if err != nil {
@@ -150,8 +148,7 @@ func First(dir string, alg id.Alg, length int) (begin []byte, segment int, err e
 	return nil, 0, ioError("read", dir, io.ErrUnexpectedEOF)
 }
 
-// begins returns why the first segment cannot be the begin of a log, nil if it
-// can.
+// begins returns why the first segment cannot be the start of a log, nil if it can.
 func (o *origin) begins() *Damage {
 	if len(o.segments) == 0 || o.segments[0] == 1 || o.head.base != nil {
 		return nil
@@ -180,7 +177,7 @@ func (l *Log) tidy(older []int, keep bool) error {
 	if len(older) == 0 {
 		return nil
 	}
-	if keep { // first there, then no more here
+	if keep { // the copies must be durable before the removal is
 		if err := l.o.syncDir(l.o.Quarantine); err != nil {
 			return ioError("quarantine", l.o.Quarantine, err)
 		}

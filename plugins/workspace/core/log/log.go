@@ -23,7 +23,7 @@ type Options struct {
 	Replay func(*Transaction) error
 	// Quarantine is the directory for torn tails.
 	Quarantine string
-	// SegmentSize is for tests; 0 means the usual one.
+	// SegmentSize is for tests; 0 means the constant SegmentSize.
 	SegmentSize int64
 	// Unsynced skips every fsync, for tests that do not need one.
 	Unsynced bool
@@ -109,7 +109,7 @@ type Log struct {
 	o    Options
 	end  Checkpoint // of the last committed transaction
 	file *os.File   // the last segment
-	// failed is the reason why no writes are taken any more.
+	// failed is the reason why writes are rejected; nil if they are not.
 	failed error
 
 	mu    sync.Mutex
@@ -276,11 +276,11 @@ func (l *Log) End() Checkpoint { return l.end }
 // Failed returns the reason why the log is read-only, nil if it is writable.
 func (l *Log) Failed() error { return l.failed }
 
-// Fail makes the log reject writes with err until it is opened again.
+// Fail makes the log reject writes until it is opened again. err is the reason that Failed returns.
 func (l *Log) Fail(err error) { l.failed = err }
 
-// InPlace reports whether the last segment is the file at its path. It is not if the log
-// was removed or replaced, in which case what was appended is in no log that is found.
+// InPlace reports whether the last segment is still the file at its path. If the log was removed or
+// replaced, it is not, and a later Open does not find the appended transactions.
 func (l *Log) InPlace() bool {
 	if l.file == nil {
 		return true

@@ -20,9 +20,8 @@ type Damage struct {
 	// Other means that the checkpoint of the caller belongs to another log: the
 	// position exists, but has another chain value.
 	Other bool
-	// Cut means that the rest is the torn tail of a write that a crash
-	// interrupted. Open cuts it off, unless its caller knows a later
-	// transaction.
+	// Cut means that the bytes from Offset on are the torn tail of a write that a crash
+	// interrupted. Open cuts it off, unless its caller knows a later transaction.
 	Cut bool
 	// torn means that what follows was never part of the log.
 	torn bool
@@ -32,12 +31,11 @@ func (d *Damage) Error() string {
 	return fmt.Sprintf("%s at byte %d, after transaction %d: %s", d.File, d.Offset, d.Seq, d.Reason)
 }
 
-// Checkpoint is the end of a transaction. The zero Checkpoint is the begin of
-// the log.
+// Checkpoint is the end of a transaction. The zero Checkpoint is the start of the log.
 type Checkpoint struct {
 	Seq     uint64
 	Segment int
-	Offset  int64 // behind the commit record
+	Offset  int64 // after the commit record
 	Chain   chain
 }
 
@@ -83,7 +81,7 @@ type reader struct {
 	places []Place
 }
 
-// begin sets the reader to the begin of a segment.
+// begin sets the reader to the start of a segment.
 func (r *reader) begin(number int, h head) {
 	r.first, r.base = number, h.base
 	r.last, r.at = Checkpoint{}, Checkpoint{Chain: h.before}
@@ -92,9 +90,8 @@ func (r *reader) begin(number int, h head) {
 	}
 }
 
-// readAll hands every committed transaction after from to visit. It returns the
-// damage at which it stopped, nil at a clean end, which is the end of the last
-// transaction.
+// readAll passes every committed transaction after from to visit. It returns the damage at which it
+// stopped; nil if the log ends with the last transaction.
 func (r *reader) readAll(from Checkpoint, visit func(*Transaction) error) (damage *Damage, err error) {
 	r.last, r.at, r.first = from, from, max(from.Segment, 1)
 	if r.origin, err = findOrigin(r.dir, r.alg); err != nil {

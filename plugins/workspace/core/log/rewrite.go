@@ -26,13 +26,13 @@ func (r *Rewriter) Add(c Commit, records []Record) ([]Place, error) {
 	return places, err
 }
 
-// Rewrite writes the log anew, in segments behind its own: fill adds the
-// transactions, and last ends them with the next number. The new chain begins
-// with the last value of the old one. When Rewrite returns, the new segments are
-// the log, and Tidy removes the old ones. If the process dies before the new ones
-// are durable, the next Open drops them; if it dies later, Open drops the old ones.
+// Rewrite writes a new log into segments after the existing ones: fill adds the transactions, and
+// last becomes the final one, with the next number. The new chain begins with the last value of the
+// old one. When Rewrite returns, the new segments are the log, and Tidy removes the old ones. If
+// the process dies before the new ones are durable, the next Open drops them; if it dies later,
+// Open drops the old ones.
 //
-// A failure leaves the log as it was.
+// A failure leaves the log as it was, unless an fsync failed: the log is then read-only.
 func (l *Log) Rewrite(fill func(*Rewriter) error, last Draft) (*Transaction, error) {
 	if l.failed != nil {
 		return nil, contract.Errorf("store/read-only", "the log is read-only after an earlier failure: %w", l.failed)

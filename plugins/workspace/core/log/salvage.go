@@ -105,7 +105,7 @@ func (s *salvager) continues(number int, before chain) {
 	}
 }
 
-// link is the chain value of a record as it must be, and as it is stored.
+// link holds the chain value that a record must have, and the stored one.
 type link struct{ chain, stored chain }
 
 // verifies reports whether the record at an offset has its chain value, or is

@@ -18,7 +18,7 @@ import (
 type Side struct {
 	Seq    uint64 // 0 for an export
 	Export bool
-	Range  store.ExportRange // what an export has
+	Range  store.ExportRange // limits of an export
 	Tree   *tree.Tree
 	Heads  map[HeadKey]SideHead
 	Frames map[id.ID]store.FrameInfo
@@ -139,13 +139,13 @@ type TextDiff struct {
 	Diff string `edn:"diff"`
 }
 
-// knows reports whether a side has every frame of a path, type and agent that its
-// workspace has.
+// knows reports whether a side contains all frames that its workspace has of a path, type and
+// agent. An export contains only those within its Range.
 func (s *Side) knows(path, typ, agent string) bool {
 	return !s.Export || s.Range.Takes(path, typ, agent)
 }
 
-// knowsPath reports whether a side has the node of a path if its workspace has it.
+// knowsPath reports whether a side contains the node of a path if its workspace has one.
 func (s *Side) knowsPath(path string) bool { return tree.Below(path, s.Range.Path) }
 
 // couldHave reports whether a side has a frame of the other state if its workspace

@@ -34,8 +34,8 @@ var (
 	maxTerms = 100
 )
 
-// ParseFailOn returns the conditions of an expression. They are separated by a
-// bar, a comma or blanks; one that is met is enough.
+// ParseFailOn returns the conditions of an expression, which are separated by a bar, a comma or
+// blanks. The expression is met if one of them is. The error is input/invalid.
 func ParseFailOn(text string) ([]Condition, error) {
 	var list []Condition
 	for _, term := range between.Split(text, -1) {
@@ -104,7 +104,7 @@ type Judged struct {
 // shownPaths is how many paths a condition names.
 const shownPaths = 100
 
-// finding is something about a path or the store that a report names.
+// finding is a statement of a report about a path or the store.
 type finding struct {
 	check   string // condition, or the name of a section
 	about   string // a path as people read it, or a file of the store
@@ -208,8 +208,8 @@ func headState(h *store.HeadInfo) string {
 	return fmt.Sprintf("the head of type %q is %s", h.Type, h.State)
 }
 
-// notes adds what is worth a look and fails nothing: heads that are not fresh,
-// unless a condition names them already.
+// notes adds findings that do not fail the report: heads that are not fresh, unless a condition
+// already lists them.
 func (j *judge) notes() {
 	names := func(kind string) bool {
 		return slices.ContainsFunc(j.request.FailOn, func(c Condition) bool { return c.Kind == kind })

@@ -17,12 +17,11 @@ import (
 //go:embed graph.html
 var page string
 
-// graphTypes is how many types of frames can be shown alone: those with most
-// heads.
+// graphTypes is the number of frame types that can be shown separately: those with most heads.
 const graphTypes = 12
 
-// graphData is what the page draws. The nodes are in the order of a walk in which
-// a directory comes before its entries.
+// graphData is the data of the page. The nodes are in the order of a walk in which a directory
+// comes before its entries.
 type graphData struct {
 	Names []string `json:"names"`
 	Kids  []int    `json:"kids"`  // entries of each node, -1 if it is not a directory

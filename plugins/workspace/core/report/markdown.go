@@ -109,7 +109,7 @@ func code(text string) string {
 	return fence + text + fence
 }
 
-// plain makes text of no meaning in markdown and HTML.
+// plain escapes text so that it contains no markup of Markdown or HTML.
 func plain(text string) string {
 	return strings.NewReplacer("\\", `\\`, "<", "&lt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "\n", " ").Replace(text)
 }

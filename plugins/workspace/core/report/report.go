@@ -274,8 +274,7 @@ func refOf(path string, h *store.HeadInfo) HeadRef {
 	return HeadRef{Place: store.PlaceOf(path), Type: h.Type, Frame: h.Frame, Agent: h.Agent, path: path}
 }
 
-// usage sums what models were used for, sorted by provider, model and
-// capability.
+// usage returns the summed usage of each model, sorted by provider, model and capability.
 func usage(f *Facts) []Usage {
 	type key struct{ provider, model, capability string }
 	sums, costs := map[key]*Usage{}, map[key]*big.Rat{}

@@ -37,7 +37,7 @@ func unified(name, before, after string) string {
 	return out.String()
 }
 
-// lines splits a text behind each end of line.
+// lines splits a text after each end of line.
 func lines(text string) []string {
 	if text == "" {
 		return nil
@@ -145,7 +145,7 @@ func common(a, b []string) (keep [][2]int, ok bool) {
 	return nil, false
 }
 
-// walkBack follows a search from its end to the begin.
+// walkBack follows a search from its end back to its start.
 func walkBack(a, b []string, trace [][]int, d, k int) [][2]int {
 	x, y := len(a), len(b)
 	var keep [][2]int

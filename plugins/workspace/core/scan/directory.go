@@ -80,8 +80,7 @@ func sameEntry(a, b *tree.Node) bool {
 	return a.Name == b.Name && a.Mode == b.Mode && a.Content == b.Content
 }
 
-// lose takes an entry out of its directory that does not exist or cannot be
-// read.
+// lose removes from its directory an entry that does not exist or cannot be read.
 func (d *directory) lose(n *tree.Node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// appendEntries parses what the system wrote about the entries of a directory:
-// per entry inode and position with 8 bytes each, its length with 2, its type
-// with 1, and the name up to a NUL.
+// appendEntries parses directory entries in the form that the system writes: per entry inode and
+// position with 8 bytes each, its length with 2, its type with 1, and the name up to a NUL.
 func appendEntries(entries []entry, b []byte) []entry {
 	const nameAt = 19
 	for len(b) > nameAt {

@@ -146,8 +146,8 @@ func (o *Options) builtIn(path string) (at, name string) {
 	return "", ""
 }
 
-// listsOn reads the ignore files of a directory. Links are not read, and nothing
-// is behind one.
+// listsOn reads the ignore files of a directory. It follows no symbolic links: a directory behind
+// one has no lists.
 func listsOn(root *os.Root, dir string) (lists []*ignore.List, err error) {
 	if !isDirectory(root, dir) {
 		return nil, nil

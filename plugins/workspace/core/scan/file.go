@@ -157,8 +157,8 @@ func (w *worker) readLink(d *directory, n *tree.Node) error {
 	return nil
 }
 
-// stat reads what the system says of an entry. It returns false for one that is
-// gone or not readable.
+// stat reads the file information of an entry. It returns false if the entry does not exist any
+// more or cannot be read.
 func (w *worker) stat(d *directory, name string, st *unix.Stat_t) bool {
 	err := unix.Fstatat(d.handle.fd, name, st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
@@ -180,7 +180,7 @@ func (w *worker) statOf(st *unix.Stat_t) tree.Stat {
 	return s
 }
 
-// unchanged reports whether the file is what the last scan read.
+// unchanged reports whether a file still has the state that the last scan read.
 func unchanged(was *tree.Node, st *unix.Stat_t) bool {
 	return was.Stat.Trusted && was.Size == st.Size && sameStat(was.Stat, st) && was.Mode != id.Dir
 }

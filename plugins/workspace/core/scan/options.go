@@ -30,9 +30,8 @@ const (
 	tries           = 3   // reads of a file that changes meanwhile
 )
 
-// racyWindow is the age from which a time of a file proves that it did not
-// change since: file systems with coarse times give equal times to two changes
-// within it.
+// racyWindow is the age that a timestamp must have to prove that the file has not changed since:
+// file systems with coarse timestamps give equal times to two changes within the window.
 const racyWindow = 2 * time.Second
 
 // Options configure a scan. Root and Scheme are required.
@@ -188,8 +187,8 @@ func (o *Options) workers() int {
 	return runtime.NumCPU()
 }
 
-// WithoutPath returns the error of the system behind a *fs.PathError, for a message that
-// names the path itself.
+// WithoutPath returns the cause of a *fs.PathError, for a message that names the path itself. Other
+// errors are returned unchanged.
 func WithoutPath(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {

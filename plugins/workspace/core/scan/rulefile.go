@@ -15,8 +15,8 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// readRuleFiles puts the ignore files of a directory in force, and reads its
-// attributes in the schemes of git. Ignored files count too.
+// readRuleFiles applies the ignore files of a directory, and reads its attributes in the schemes of
+// git. It does so even if these files are ignored themselves.
 func (w *worker) readRuleFiles(d *directory, entries []entry) {
 	var lists []*ignore.List
 	has := func(name string) bool {
@@ -34,8 +34,8 @@ func (w *worker) readRuleFiles(d *directory, entries []entry) {
 	w.did(d.path, partRules)
 }
 
-// rulesChanged reports whether the rule files of a directory are not those of
-// the last scan, so that all below it has to be decided about again.
+// rulesChanged reports whether the rule files of a directory differ from those of the last scan, so
+// that everything below it must be examined again.
 func (w *worker) rulesChanged(d *directory) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,8 +45,8 @@ func (w *worker) rulesChanged(d *directory) bool {
 	})
 }
 
-// ruleFile returns an ignore or attributes file, from the last scan if it did
-// not change. Links and what is not a file are not read.
+// ruleFile returns an ignore or attributes file, from the last scan if it did not change. It
+// returns an empty one if the entry is not a regular file.
 func (w *worker) ruleFile(d *directory, name string) ruleFile {
 	path := tree.Join(d.path, name)
 	var st unix.Stat_t

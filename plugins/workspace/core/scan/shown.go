@@ -35,7 +35,7 @@ func pathValue(path string) edn.Value {
 	return edn.MustMap(edn.K("path/b64"), edn.Text(base64.RawURLEncoding.EncodeToString([]byte(path))))
 }
 
-// entries is a number of entries of directories.
+// entries formats a number of directory entries.
 func entries(n int) string {
 	if n == 1 {
 		return "1 entry"

@@ -22,7 +22,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// Run scans a workspace. It returns no result if it fails.
+// Run scans a workspace. If it fails, the result is nil. The package comment lists the errors.
 func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -171,7 +171,8 @@ func (w *walker) start(selected *scope) error {
 	return nil
 }
 
-// globalOptions identifies what decides about every entry of the tree.
+// globalOptions returns a text that identifies the options and rules which apply to every entry of
+// the tree.
 func (w *walker) globalOptions() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "boundaries %t, one file system %t, exclude %q\n", w.Boundaries, w.OneFileSystem, w.Exclude)

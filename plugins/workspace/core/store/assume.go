@@ -15,8 +15,7 @@ type assumption struct {
 	above map[string]bool // directories that have an assumed frame below them
 }
 
-// affects reports whether the state of a head may differ because of what is
-// assumed.
+// affects reports whether assumed frames may change the state of a head.
 func (a *assumption) affects(t *top) bool {
 	return a != nil && (a.above[t.Path] || t.Origin == Authored)
 }

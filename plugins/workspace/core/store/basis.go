@@ -16,8 +16,8 @@ type HeadState string
 const (
 	Deleted HeadState = "deleted" // the path is gone
 	Invalid HeadState = "invalid" // it was marked by hand
-	Stale   HeadState = "stale"   // its basis would be another one now
-	Fresh   HeadState = "fresh"   // its basis would be the same now
+	Stale   HeadState = "stale"   // its basis, computed now, would differ
+	Fresh   HeadState = "fresh"   // its basis, computed now, would be equal
 )
 
 // Reason states why a head is not fresh.
@@ -26,7 +26,7 @@ type Reason string
 // The reasons.
 const (
 	NodeChanged   Reason = "node-changed"   // the path has another state
-	ChildChanged  Reason = "child-changed"  // a frame that it was made from is not the one to use now
+	ChildChanged  Reason = "child-changed"  // a frame that it was made from was replaced
 	RecipeChanged Reason = "recipe-changed" // a policy, an extractor or a prompt
 	TextDropped   Reason = "text-dropped"   // its text was dropped by a compaction or lost by damage
 	Invalidated   Reason = "invalidated"
@@ -115,9 +115,9 @@ func FileContext(scheme id.Scheme, node id.ID) id.ID {
 	return scheme.Context([]id.Input{{Kind: id.InputNode, ID: node}})
 }
 
-// replacement returns the head that takes the place of a frame: at the current
-// state of its path, absent if there is none. An import may lack the frame: it is
-// absent then too.
+// replacement returns the head that replaces a frame: the head at the current state of its path,
+// absent if there is none. It is also absent if the store lacks the frame, as it can after an
+// import.
 func (r *frames) replacement(ctx context.Context, frame id.ID) (id.ID, error) {
 	used, err := r.frame(ctx, frame)
 	if isNotFound(err) {

@@ -39,15 +39,13 @@ type Compacted struct {
 	Oldest uint64
 }
 
-// Compact drops texts from the log. The frames remain, with all their ids, so
-// every root and record still verifies; reading a dropped text returns
-// ErrTextDropped. Reading a state that would differ afterwards returns
-// seq/compacted. The texts of named states are kept. If neither a text nor a state is to be
-// dropped, nothing is written.
+// Compact drops texts from the log. The frames remain, with all their ids, so every root and record
+// still verifies; reading a dropped text returns ErrTextDropped. Reading a state that would differ
+// afterwards returns seq/compacted. The texts of named states are kept. If there is neither a text
+// nor a state to drop, nothing is written.
 //
-// A new log is written beside the old one and then replaces it, which needs disk
-// space for both. Readers continue meanwhile, writers wait. After a crash the log
-// is either unchanged or compacted.
+// A new log is written beside the old one and then replaces it, which needs disk space for both.
+// Readers continue meanwhile, writers wait. After a crash the log is either unchanged or compacted.
 func (s *Store) Compact(ctx context.Context, actor string, c Compaction) (*Compacted, error) {
 	if c.DryRun {
 		return s.previewCompaction(ctx, c)
@@ -166,8 +164,8 @@ func (s *Store) lastDraft(actor string, u *purge) (log.Draft, error) {
 	return d, err
 }
 
-// copyLog writes every transaction again, without the texts that are dropped, and
-// tells the index where the rest is now.
+// copyLog writes every transaction again, without the texts that are dropped, and updates the
+// places of the other records in the index.
 func (s *Store) copyLog(ctx context.Context, w *log.Rewriter, last uint64, u *purge) error {
 	gone := make(map[id.ID]bool, len(u.contents))
 	for _, c := range u.contents {
@@ -204,7 +202,7 @@ func (s *Store) copyLog(ctx context.Context, w *log.Rewriter, last uint64, u *pu
 	return err
 }
 
-// move records where the records of a transaction are now.
+// move updates the places of the records of a transaction in the index.
 func (x *index) move(ctx context.Context, seq uint64, records []log.Record, places []log.Place) error {
 	if err := x.run(ctx, "UPDATE commits SET records = ?2 WHERE seq = ?1 AND records <> ?2", int64(seq), len(records)); err != nil {
 		return err
@@ -230,7 +228,7 @@ func (x *index) move(ctx context.Context, seq uint64, records []log.Record, plac
 	return nil
 }
 
-// readers counts those that read the same segments of the log.
+// readers counts the readers of the same segments of the log.
 type readers struct{ sync.RWMutex }
 
 // enter registers a reader. It does not wait: only the readers from before a
@@ -247,5 +245,5 @@ func (s *Store) enter() (leave func()) {
 // settle waits until all readers have left that began before.
 func (s *Store) settle() {
 	before := s.readers.Swap(&readers{})
-	before.Lock() // for good: who still has it takes the new one
+	before.Lock() // never unlocked: a reader that loaded the old value retries with the new one
 }

@@ -72,9 +72,9 @@ func (p *planner) plan(ctx context.Context) (*purge, error) {
 	return out, nil
 }
 
-// readOldest sets keep to 0 if an earlier compaction has dropped the history before it. Its
-// own transaction changed no state, so one more than those to keep may be there: otherwise
-// each compaction would make the next one drop another state.
+// readOldest sets keep to 0 if an earlier compaction has already dropped the history before it. One
+// state more than Compaction.Keep is tolerated, because a compaction is a transaction itself:
+// otherwise each compaction would drop one more state.
 func (p *planner) readOldest(ctx context.Context) error {
 	var oldest uint64
 	err := p.q.QueryRowContext(ctx, "SELECT coalesce(max(until), 0) FROM dropped").Scan(&oldest)
@@ -95,7 +95,7 @@ func (p *planner) paths(ctx context.Context) ([]string, error) {
 	return collect(ctx, p.q, scanText[string], "SELECT DISTINCT f.path FROM frames f JOIN contents c ON c.id = f.content ORDER BY f.path")
 }
 
-// pathHistory is everything that happened to a path.
+// pathHistory holds the states, deletions, moves of heads and frames of a path.
 type pathHistory struct {
 	versions []period // states, the oldest first
 	deleted  []period
@@ -192,8 +192,8 @@ func (p *planner) verdict(h pathHistory, f frameRow) uint64 {
 	return p.keep
 }
 
-// shows reports whether a frame belongs to what the path is or was from a state
-// on: it was put on a state of that time, or is the head by path.
+// shows reports whether a state from the given one on shows a frame: it was put on a state that the
+// path had then, or is a head by path.
 func (h *pathHistory) shows(f frameRow, from uint64) bool {
 	points := []uint64{from, ^uint64(0)}
 	for _, s := range h.versions {

@@ -9,16 +9,16 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// Delete marks a path and everything below it as deleted, including paths that
-// are no longer in the tree. Nothing is removed: the paths stay in the tree,
-// and their frames in the log until a compaction drops their texts. It returns
-// the paths that were not deleted before.
+// Delete marks a path and everything below it as deleted, including paths that are no longer in the
+// tree. Nothing is removed: the paths stay in the tree, and their frames in the log until a
+// compaction drops their texts. It returns the paths that were not deleted before. The error is
+// path/not-in-tree if neither the path nor anything below it was ever scanned.
 func (tx *Tx) Delete(path string) ([]string, error) {
 	return tx.mark(path, "delete", true)
 }
 
-// Restore undoes Delete for a path and everything below it. It returns the
-// paths that were deleted.
+// Restore undoes Delete for a path and everything below it, and returns the paths that it restored.
+// The error is path/not-in-tree, as for Delete.
 func (tx *Tx) Restore(path string) ([]string, error) {
 	return tx.mark(path, "restore", false)
 }

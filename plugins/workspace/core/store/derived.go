@@ -103,7 +103,7 @@ func (tx *Tx) unmoved(r *frames, f *Frame, now *Version, asOf uint64) error {
 	return err
 }
 
-// derivable verifies what does not depend on the basis.
+// derivable verifies a frame apart from its basis, and returns the current state of its path.
 func (tx *Tx) derivable(r *frames, n NewFrame) (*Version, error) {
 	now := &n.Now
 	if !tx.follows(n.AsOf) {

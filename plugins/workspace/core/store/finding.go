@@ -54,13 +54,13 @@ const (
 	IdentityDamaged   Code = "identity/damaged"
 	IdentityNewer     Code = "store/version" // workspace.edn has a newer format than the log was begun with
 	LogDamaged        Code = "log/damaged"
-	LogMissing        Code = "log/missing" // transactions that seal or index know
+	LogMissing        Code = "log/missing" // transactions that the seal or the index records
 	DamageMarked      Code = "log/marked"  // damage that was found before
 	RecordMalformed   Code = "record/malformed"
 	FrameMismatch     Code = "frame/mismatch"     // ids that do not fit the record
 	ContentMissing    Code = "content/missing"    // of a frame
 	HeadDangling      Code = "head/dangling"      // a head without its frame
-	NodeMismatch      Code = "node/mismatch"      // a directory that is not what its entries give
+	NodeMismatch      Code = "node/mismatch"      // a directory whose ids do not match its entries
 	IndexDamaged      Code = "index/damaged"      // by itself
 	IndexDiffers      Code = "index/differs"      // from a replay of the log
 	RootDiffers       Code = "state-root/differs" // of index and replay
@@ -81,7 +81,7 @@ const (
 	CacheReplaced Code = "stat-cache/replaced"
 
 	NotSealed    Code = "store/not-sealed"
-	LogTorn      Code = "log/torn"     // behind the last transaction of a store that was not closed
+	LogTorn      Code = "log/torn"     // after the last transaction of a store that was not closed
 	IndexBehind  Code = "index/behind" // of such a store: it is from before a compaction
 	FileUnknown  Code = "file/unknown"
 	DiskDiffers  Code = "disk/differs"
@@ -118,7 +118,7 @@ type Report struct {
 	Warnings  []Finding
 }
 
-// maxFindings is the number of findings of one code; the rest is counted.
+// maxFindings is the number of findings of one code; further ones are only counted.
 const maxFindings = 1000
 
 // findings collects errors and warnings.

@@ -41,9 +41,8 @@ func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	return s, nil
 }
 
-// unusable returns the error of an index that belongs refuses: that of ctx, or
-// store/locked, because a process that opens the workspace for writing builds the index
-// that it lacks.
+// unusable returns the error of an index that Follow cannot use: that of ctx, or store/locked,
+// because a process that opens the workspace for writing builds a missing index.
 func (s *Store) unusable(ctx context.Context, dir string, cause error) error {
 	if err := ctx.Err(); err != nil {
 		return asStoreError("follow", err)

@@ -206,7 +206,7 @@ type frames struct {
 	*readCache
 }
 
-// readCache is what was computed from one state.
+// readCache holds results that were computed from one state.
 type readCache struct {
 	changed map[string]bool // see changedRecipes
 	// memo has the states of heads; nil while the state can change.

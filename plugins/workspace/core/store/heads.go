@@ -198,8 +198,7 @@ func (r *frames) infos(ctx context.Context, tops []*top, types []string) ([]Head
 	return list, nil
 }
 
-// changedRecipes returns the keys of recipes whose policy or prompt is another
-// one now.
+// changedRecipes returns the keys of recipes whose policy or prompt has changed.
 func (r *frames) changedRecipes(ctx context.Context) (map[string]bool, error) {
 	if r.changed != nil {
 		return r.changed, nil
@@ -235,8 +234,8 @@ func (r *frames) changedRecipes(ctx context.Context) (map[string]bool, error) {
 	return changed, nil
 }
 
-// example returns a frame with a recipe. What it is used for is the same in all frames
-// with the key, so it is read once.
+// example returns a frame with a recipe. It is read once per key, because the inputs that come from
+// the configuration are equal in all frames with the key.
 func (r *frames) example(ctx context.Context, key string, frame id.ID) (*Frame, error) {
 	if known, ok := r.store.examples.Load(key); ok {
 		return known.(*Frame), nil

@@ -82,13 +82,14 @@ func Create(dir string, who Identity) error {
 // its log.
 func Exists(dir string) bool { return exists(filepath.Join(dir, identityFile)) || hasLog(dir) }
 
-// hasLog reports whether a directory has a log with at least one transaction begun.
+// hasLog reports whether the log directory of a data directory contains a file.
 func hasLog(dir string) bool {
 	entries, err := os.ReadDir(filepath.Join(dir, logDir))
 	return err == nil && len(entries) > 0
 }
 
-// ignoreAll keeps a directory out of the repository around it.
+// ignoreAll writes a .gitignore file that excludes everything in a directory, unless the directory
+// has such a file.
 func ignoreAll(dir string) error {
 	path := filepath.Join(dir, ".gitignore")
 	if _, err := os.Lstat(path); err == nil {
@@ -143,8 +144,8 @@ func parseIdentity(text []byte) (who Identity, scheme id.Scheme, err error) {
 	return who, scheme, nil
 }
 
-// lostIdentity returns the text of a damaged workspace.edn: the first record of
-// the log has it, behind its hash.
+// lostIdentity returns the text of a damaged workspace.edn from the first record of the log, which
+// contains it after its hash. The error is store/corrupt if the log does not contain it.
 func lostIdentity(dir string) (text []byte, err error) {
 	for _, alg := range []id.Alg{id.BLAKE3, id.SHA256} {
 		_, err = log.Salvage(filepath.Join(dir, logDir), alg, func(t *log.Transaction) error {

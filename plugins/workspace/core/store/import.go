@@ -98,8 +98,7 @@ func (m *importer) conflict() error {
 		WithOp("import", "").WithDetail("frames", edn.Vector(shown...)).WithHint("import with on-conflict keep-local or resample")
 }
 
-// frame adds a frame, behind those that it was made from, and returns its id in
-// the store.
+// frame adds a frame, after those that it was made from, and returns its id in the store.
 func (m *importer) frame(f *Frame) (id.ID, error) {
 	if known, ok := m.ids[f.ID]; ok {
 		return known, nil
@@ -167,7 +166,7 @@ func (m *importer) head(h BundleHead) error {
 		if err != nil {
 			return err
 		}
-		for _, s := range states { // heads of states go before it
+		for _, s := range states { // heads of states take precedence over it
 			if found, err := r.headOf(ctx, h.Path, s.Node, h.Type); err != nil || !found.IsZero() {
 				return err
 			}

@@ -63,8 +63,8 @@ type index struct {
 	batch              batchCache
 }
 
-// batchCache is what is known of the rows of the transactions that are being prepared. It
-// is forgotten when a batch begins and when a transaction of it is undone.
+// batchCache caches rows of the transactions that are being prepared. It is cleared when a batch
+// begins and when one of its transactions is undone.
 type batchCache struct {
 	takers  map[string][]taker // heads of directories that are made from their entries
 	recipes map[string]bool    // keys that the table recipes has
@@ -116,7 +116,7 @@ func openReaders(path string) (*pool, error) {
 	return &pool{db: db}, err
 }
 
-// connect takes the connection of the writer.
+// connect opens the connection of the writer.
 func (x *index) connect(ctx context.Context) error {
 	plain, err := x.writers.Conn(ctx)
 	if err == nil {
@@ -238,9 +238,8 @@ func (x *index) run(ctx context.Context, statement string, args ...any) error {
 	return x.conn.run(ctx, statement, args...)
 }
 
-// apply adds a record of the transaction seq from the log. place is where its
-// payload is. The writer, which has what the record is made of, calls the functions
-// for content, frame and head itself, so both ways are the same.
+// apply adds a record of the transaction seq of the log. place is the place of its payload. The
+// writer has the decoded content, frame or head already, and calls the function for it directly.
 func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.Place) error {
 	switch r.Kind {
 	case kindContent:
@@ -288,7 +287,7 @@ func (x *index) apply(ctx context.Context, seq uint64, r log.Record, place log.P
 	return x.applyUpkeep(ctx, seq, r)
 }
 
-// applyContent records where the log has a text.
+// applyContent records the place of a text in the log.
 func (x *index) applyContent(ctx context.Context, content id.ID, p log.Place) error {
 	if err := x.keep(ctx, content); err != nil {
 		return err
@@ -298,7 +297,7 @@ func (x *index) applyContent(ctx context.Context, content id.ID, p log.Place) er
 		content.Sum(), p.Segment, p.Offset, p.Length)
 }
 
-// keep notes that a text is there again that was gone.
+// keep removes a text that is stored again from the table of dropped texts.
 func (x *index) keep(ctx context.Context, content id.ID) error {
 	any, err := x.gone.find(ctx, x.conn, "gone")
 	if err == nil && any {
@@ -307,8 +306,8 @@ func (x *index) keep(ctx context.Context, content id.ID) error {
 	return err
 }
 
-// presence is whether a table has rows; unknown at first. Most stores have no rows in
-// some tables, which then need no query for each frame.
+// presence records whether a table has rows; 0 is unknown. Most stores have no rows in some tables,
+// which then need no query for each frame.
 type presence int
 
 const (
@@ -316,8 +315,7 @@ const (
 	none
 )
 
-// find returns whether the table has rows, and finds it out with a query if that is
-// unknown.
+// find reports whether the table has rows. It queries the table if that is unknown.
 func (p *presence) find(ctx context.Context, q querier, table string) (bool, error) {
 	if *p == 0 {
 		var found bool

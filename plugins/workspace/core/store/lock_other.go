@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// InUse reports false: no process can have a lock.
+// InUse returns false, because a store cannot be locked on this system.
 func InUse(string) bool { return false }
 
 // takeLock fails: this system has no advisory locks that end with the process.

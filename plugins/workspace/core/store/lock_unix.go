@@ -13,7 +13,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// InUse reports whether another process holds the lock of a data directory.
+// InUse reports whether a store of this or another process holds the lock of a data directory.
 func InUse(dir string) bool {
 	f, err := os.Open(filepath.Join(dir, lockFile))
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// damageMark has the damage of the log that a validation or a read found. Open does not
-// read what the index has already, so it would not find that damage. While the file is
-// there, the store takes no writes; a repair removes it.
+// damageMark is the file that describes damage of the log which a validation or a read found. Open
+// does not read the part of the log that the index covers, so it would not find that damage. While
+// the file exists, the store is read-only; a repair removes it.
 const damageMark = quarantineDir + "/damage"
 
 // MarkDamage writes the damage of the log in a validation report to the quarantine, so
@@ -50,7 +50,7 @@ func writeMark(dir, text string) error {
 	return nil
 }
 
-// readMark returns the damage that was found before, nil if none was.
+// readMark returns the recorded damage as an error, nil if none is recorded.
 func readMark(dir string) error {
 	text, err := os.ReadFile(filepath.Join(dir, damageMark))
 	switch {
@@ -62,8 +62,8 @@ func readMark(dir string) error {
 	return errors.New(string(text))
 }
 
-// notice remembers the damage of the log that an error of a read is about. Damage that a
-// follower reads may be a compaction of the other process.
+// notice records the damage of the log that an error of a read reports. It ignores errors of a
+// follower, which can be caused by a compaction of the other process.
 func (s *Store) notice(err error) {
 	if err == nil || s.follows || !errors.Is(err, contract.OfType("store/corrupt")) || !s.InPlace() {
 		return

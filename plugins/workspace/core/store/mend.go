@@ -8,8 +8,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// mend applies what can be saved to a replica, to find records that do not fit
-// any more, and the versions that make the tree whole again.
+// mend applies the saved transactions to a replica. It finds the records that are no longer
+// consistent, and the versions that complete the tree.
 func (s *salvage) mend(ctx context.Context, index querier, at uint64) error {
 	r, err := newReplica(ctx, s.who, s.scheme, &findings{}, &Check{})
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *salvage) mend(ctx context.Context, index querier, at uint64) error {
 		return err
 	}
 	want := have.whole()
-	if index != nil && at == s.last { // it knows also what the log lost
+	if index != nil && at == s.last { // it also has rows of records that the log lost
 		if t, err := loadTree(ctx, index, s.scheme, at); err == nil && t != nil {
 			want = t
 		}
@@ -60,8 +60,8 @@ func (s *salvage) fits(r log.Record) bool {
 	return true
 }
 
-// loose are the nodes of a tree of which transactions are lost. Directories can
-// be missing, or not be what their entries give.
+// loose holds the nodes of a tree some of whose transactions are lost. Directories can be missing,
+// or their ids can differ from what their entries give.
 type loose struct {
 	scheme id.Scheme
 	root   *tree.Node
@@ -109,8 +109,7 @@ func (l *loose) tree() *tree.Tree {
 	return &tree.Tree{Scheme: l.scheme, Root: l.root}
 }
 
-// whole returns the tree that the nodes give: every directory is what its entries
-// say.
+// whole returns the tree of the nodes, with the ids of every directory computed from its entries.
 func (l *loose) whole() *tree.Tree {
 	if l.root == nil {
 		return nil

@@ -2,14 +2,14 @@ package store
 
 import "sync"
 
-// news wakes those that wait for a transaction.
+// news wakes goroutines that wait for a transaction.
 type news struct {
 	mu     sync.Mutex
 	seq    uint64
 	waking chan struct{} // nil if none waits
 }
 
-// publish makes the sequence number of the last transaction known.
+// publish sets the sequence number of the last transaction and wakes all waiters.
 func (n *news) publish(seq uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -26,10 +26,10 @@ type Options struct {
 	// Warn is called with a description of each derived file that was rebuilt,
 	// and the reason. It may be nil.
 	Warn func(message string)
-	// Rebuilt is called when an index was made anew. It may be nil.
+	// Rebuilt is called when an index is rebuilt. It may be nil.
 	Rebuilt func()
 	Faults  log.Faults
-	// SegmentSize is for tests; 0 means the usual one.
+	// SegmentSize is for tests; 0 means log.SegmentSize.
 	SegmentSize int64
 	// Unsynced skips every fsync of the log, for tests that do not need one.
 	Unsynced bool
@@ -54,9 +54,9 @@ type Store struct {
 	tree *tree.Tree
 	// saved is the stat cache of the last process until LoadCache returns it.
 	saved *scan.Result
-	// Of the batch that is being prepared; only the writer uses them. drafts are its
-	// records of frames, cursor is where the log goes on behind what was prepared.
-	// crowded means that the batch before it had several requests.
+	// Of the batch that is being prepared; only the writer uses them. drafts are its records of
+	// frames, cursor is the position in the log after the prepared records. crowded means that the
+	// batch before it had several requests.
 	drafts  map[id.ID][]byte
 	cursor  log.Cursor
 	crowded bool
@@ -190,7 +190,7 @@ func (s *Store) recover(ctx context.Context) error {
 	return nil
 }
 
-// logHas reports whether the whole log verifies and has the transaction.
+// logHas reports whether the whole log verifies and contains the transaction.
 func (s *Store) logHas(seq uint64) bool {
 	end, damage, err := log.Verify(filepath.Join(s.dir, logDir), s.Scheme.Alg(), func(*log.Transaction) error { return nil })
 	return err == nil && damage == nil && end.Seq >= seq
@@ -236,9 +236,8 @@ func (s *Store) replay(ctx context.Context, t *log.Transaction) error {
 	return s.index.mark(ctx, t.End)
 }
 
-// openDerived opens the index, or a new one if the old one cannot be used. It
-// returns the last transaction that seal or index know, and the end of what the
-// index has.
+// openDerived opens the index, or a new one if the old one cannot be used. It returns the last
+// transaction that the seal or the index records, and the checkpoint of the index.
 func (s *Store) openDerived(ctx context.Context) (known uint64, from log.Checkpoint, err error) {
 	path := filepath.Join(s.dir, indexFile)
 	sealed, err := readSeal(s.dir)
@@ -277,7 +276,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rebuild makes a new index, which remembers the reason and what the old one remembers.
+// rebuild makes a new index. It stores the reason, and the reasons of earlier rebuilds from the old
+// index.
 func (s *Store) rebuild(ctx context.Context, why string) (err error) {
 	why = "the index was rebuilt: " + why
 	s.warn(why)
@@ -300,8 +300,8 @@ func (s *Store) rebuild(ctx context.Context, why string) (err error) {
 	return nil
 }
 
-// identify returns an error if the log was begun with another workspace.edn: its hash is
-// in the first record. A record that does not verify decides nothing.
+// identify returns an error if the log was begun with another workspace.edn: its hash is in the
+// first record. A record that does not verify is ignored.
 func (s *Store) identify(text []byte) error {
 	if begun, _, _ := s.begunWith(text); begun {
 		return nil
@@ -312,9 +312,8 @@ func (s *Store) identify(text []byte) error {
 	return nil
 }
 
-// begunWith reports whether the first record of the log has the hash of a workspace.edn,
-// and the segment of that record. The error is one of reading; a record that is cut has
-// another hash.
+// begunWith reports whether the first record of the log has the hash of a workspace.edn, and the
+// segment of that record. The error is one of reading; a truncated record counts as another hash.
 func (s *Store) begunWith(text []byte) (begun bool, segment int, err error) {
 	sum := s.Scheme.Alg().Sum(text)
 	first, segment, err := log.First(filepath.Join(s.dir, logDir), s.Scheme.Alg(), len(sum))

@@ -25,7 +25,7 @@ func (p ShownPath) Value() edn.Value {
 	return edn.MustMap(edn.K("path/b64"), edn.Text(p.encoded()))
 }
 
-// entry returns a map with :path or :path/b64 besides what it has.
+// entry returns m with :path or :path/b64 added.
 func (p ShownPath) entry(m edn.Value) edn.Value {
 	if p.isText() {
 		return m.AssocKey("path", edn.Text(Shown(string(p))))

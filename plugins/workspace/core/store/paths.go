@@ -11,7 +11,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// pathState is what the index has of one path at a sequence number.
+// pathState holds the rows of the index for one path at a sequence number.
 type pathState struct {
 	path   string
 	states []Version // the newest first; none if it was never in the tree
@@ -51,8 +51,8 @@ func (p *pathState) resolved() []stateHead {
 	return list
 }
 
-// span returns the bounds of the paths of a subtree; some between them are not
-// in it. The end is open.
+// span returns bounds of the paths of a subtree; to is exclusive. Some paths between the bounds are
+// not in the subtree.
 func span(dir string) (from, to []byte) {
 	if dir == "" {
 		return []byte{}, bytes.Repeat([]byte{0xff}, 4097)
@@ -93,9 +93,9 @@ func (r *rowsByPath) of(path string, take func() error) error {
 	return nil
 }
 
-// eachPath calls visit for every path of a subtree that ever was in the tree or has
-// frames from elsewhere, sorted bytewise. It reads three tables in one pass, so its cost does not depend
-// on how many heads are stale.
+// eachPath calls visit for every path of a subtree that ever was in the tree or has imported
+// frames, sorted bytewise. It reads three tables in one pass, so its cost does not depend on the
+// number of stale heads.
 func (r *frames) eachPath(ctx context.Context, dir string, visit func(*pathState) error) (err error) {
 	w := &pathWalk{frames: r, dir: dir}
 	defer func() { err = keep(err, w.close()) }()

@@ -37,8 +37,8 @@ func (s *Store) InPlace() bool {
 	return s.lockInPlace() && SameFile(s.dir, s.held.dir)
 }
 
-// lockInPlace is the part of InPlace that a read needs which opened the index by its path:
-// the lock is open, so no other file can have its inode.
+// lockInPlace is the part of InPlace that suffices after the index was opened by its path: it
+// compares only the lock file. While the lock is open, no other file can have its inode.
 func (s *Store) lockInPlace() bool {
 	return s.follows || !s.held.replaced.Load() && SameFile(filepath.Join(s.dir, lockFile), s.held.lock)
 }

@@ -245,7 +245,7 @@ func isType(err error, typ string) bool { return err != nil && contract.AsError(
 
 func isNotFound(err error) bool { return isType(err, "frame/not-found") }
 
-// checkInputs verifies that the basis names what is there.
+// checkInputs verifies that the node and the frames which the basis names exist.
 func (tx *Tx) checkInputs(r *frames, n NewFrame, now *Version) error {
 	for _, in := range n.Inputs {
 		switch in.Kind {

@@ -176,9 +176,9 @@ func idFrom(key string, v edn.Value) (id.ID, error) {
 	return x, nil
 }
 
-// Put appends an authored frame. The caller must have verified the agent. The
-// other checks are those of PutFrame, in the same order, after the check of the
-// node.
+// Put appends an authored frame. It first resolves the node, with the errors of Ref and
+// workspace/unscanned or node/deleted, then makes the checks of PutFrame. The caller must have
+// verified the agent.
 func (tx *Tx) Put(r PutRequest) (*Put, error) {
 	read := tx.frames()
 	path, node := r.Node.Path, id.ID{}

@@ -70,7 +70,7 @@ func collect[T any](ctx context.Context, q querier, scan func(*sql.Rows, *T) err
 	return list, err
 }
 
-// scanText is for collect: the only column of a row, as text or as bytes.
+// scanText is a scan function for collect that reads the only column of a row, as text or as bytes.
 func scanText[T string | []byte](rows *sql.Rows, x *T) error {
 	var value []byte
 	err := rows.Scan(&value)
@@ -145,7 +145,7 @@ func (c *conn) Close() error { return errors.Join(c.queries.close(), c.Conn.Clos
 // maxIdle is the number of connections that a pool keeps while nothing is read.
 const maxIdle = 4
 
-// pool has the connections of readers.
+// pool holds the connections of readers. It is safe for concurrent use.
 type pool struct {
 	db   *sql.DB
 	mu   sync.Mutex

@@ -10,9 +10,9 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 )
 
-// rebuiltFiles are the derived files by the code of the warning that they were replaced.
-// The code is also the key in the table meta under which the index remembers the reason, so
-// that later processes warn of it too, until a repair (WS-171).
+// rebuiltFiles are the derived files by the code of the warning that they were replaced. The code
+// is also the key in the table meta under which the index stores the reason, so that later
+// processes warn of it too, until a repair (WS-171).
 var rebuiltFiles = map[Code]string{Rebuilt: indexFile, SealReplaced: sealFile, CacheReplaced: cacheFile}
 
 // rebuiltRows are the rows of the table meta about them.
@@ -24,8 +24,7 @@ func (s *Store) remember(ctx context.Context, code Code, why string) error {
 	return err
 }
 
-// remembered returns what an index of this workspace remembers, nothing if it cannot be
-// read.
+// remembered returns the findings that an index of this workspace stores, nil if it cannot be read.
 func (s *Store) remembered(ctx context.Context, path string) []Finding {
 	readers, err := openReaders(path)
 	if err != nil {

@@ -148,10 +148,10 @@ type repairer struct {
 	text   []byte // of workspace.edn as it must be
 }
 
-// identify finds out what workspace.edn must be.
+// identify determines the content that workspace.edn must have.
 func (r *repairer) identify() error {
 	text, err := lostIdentity(r.dir)
-	if err != nil { // then the file is what there is
+	if err != nil { // then only the file has it
 		_, _, text, err = readIdentity(r.dir)
 	}
 	if err == nil {
@@ -215,8 +215,8 @@ func (r *repairer) apply(ctx context.Context, s *salvage, report *Report) error 
 // opIdentity is the operation of Faults that writes workspace.edn.
 const opIdentity = "identity"
 
-// emptyLock keeps what is in the lock file and empties it. The file stays: the
-// lock is on it.
+// emptyLock moves a copy of the lock file to the quarantine and truncates the file. The file itself
+// must stay, because the lock is on it.
 func (r *repairer) emptyLock() error {
 	text, err := os.ReadFile(r.path(lockFile))
 	if err != nil {
@@ -229,8 +229,7 @@ func (r *repairer) emptyLock() error {
 	return errors.Join(log.MoveAway(copied, r.path(quarantineDir)), os.Truncate(r.path(lockFile), 0))
 }
 
-// prove opens and closes the store, which builds what is derived, and verifies
-// it.
+// prove opens and closes the store, which rebuilds the derived files, and verifies it.
 func (r *repairer) prove(ctx context.Context) error {
 	s, err := Open(ctx, r.dir, r.o)
 	if err != nil {

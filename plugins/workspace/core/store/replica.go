@@ -13,13 +13,13 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 )
 
-// replica is an index that is built again from the log, in a temporary database,
-// and verifies every record on the way.
+// replica is an index that is rebuilt from the log in a temporary database. It verifies every
+// record as it is added.
 type replica struct {
 	*index
 	found *findings
 	check *Check
-	// contents are the texts that are in the log; false means without its text.
+	// contents are the ids of all texts of the log; false if the text was dropped or lost.
 	contents map[id.ID]bool
 	lost     map[id.ID]bool
 	frames   map[id.ID]replicaFrame
@@ -27,7 +27,7 @@ type replica struct {
 	same     bool // an index was compared and has the same rows
 }
 
-// replicaFrame is what a replica remembers of a frame.
+// replicaFrame holds the fields of a frame that finish needs.
 type replicaFrame struct {
 	path, typ string
 	content   id.ID
@@ -120,7 +120,7 @@ func (r *replica) verify(seq uint64, rec log.Record, place log.Place) *Finding {
 	return nil
 }
 
-// finish verifies what can be said only at the end.
+// finish makes the checks that require the whole log.
 func (r *replica) finish() {
 	for x, f := range r.frames {
 		text, known := r.contents[f.content]

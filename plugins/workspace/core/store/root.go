@@ -25,10 +25,10 @@ type setKey struct {
 	node id.ID
 }
 
-// maxKnown is the number of frames after which the sets in memory are forgotten.
+// maxKnown is the number of frames above which the cached sets are dropped.
 const maxKnown = 1 << 17
 
-// add notes a frame.
+// add records a frame that the transaction added.
 func (s *frameSets) add(f *Frame) {
 	if s.changed == nil {
 		s.changed = map[setKey][]id.ID{}
@@ -65,7 +65,7 @@ func (x *index) writeSets(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// keep keeps a set in memory, and forgets the others if there are too many frames.
+// keep caches a set. It drops the others if there are more than maxKnown frames.
 func (s *frameSets) keep(key setKey, set *id.FrameTree) {
 	if s.size += set.Size(); s.known == nil || s.size > maxKnown {
 		s.known, s.size = map[setKey]*id.FrameTree{}, set.Size()

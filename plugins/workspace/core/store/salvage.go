@@ -15,7 +15,7 @@ import (
 type salvage struct {
 	*repairer
 	end log.Checkpoint
-	// last is the last transaction that log, index or seal know.
+	// last is the last transaction that the log, the index or the seal records.
 	last     uint64
 	frames   map[id.ID]savedFrame // that verify
 	contents map[id.ID]bool       // with a text, or dropped on purpose
@@ -42,7 +42,7 @@ type recordKey struct {
 	i   int
 }
 
-// salvage reads what verifies and finds out what is lost.
+// salvage reads the transactions that verify and determines what is lost.
 func (r *repairer) salvage(ctx context.Context) (*salvage, error) {
 	s := &salvage{
 		repairer: r,
@@ -71,7 +71,7 @@ func (r *repairer) salvage(ctx context.Context) (*salvage, error) {
 	return s, s.mend(ctx, index, at.Seq)
 }
 
-// look notes what a transaction has.
+// look records the contents of a transaction.
 func (s *salvage) look(t *log.Transaction) {
 	seq := t.Commit.Seq
 	s.have[seq] = true
@@ -156,7 +156,7 @@ func (s *salvage) missingTransactions() {
 	}
 }
 
-// spoilt notes a transaction from which on states are not what they were.
+// spoilt records that the states from a transaction on differ from the original ones.
 func (s *salvage) spoilt(seq uint64) {
 	if s.damaged == 0 || seq < s.damaged {
 		s.damaged = seq

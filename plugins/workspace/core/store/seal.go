@@ -14,8 +14,8 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 )
 
-// seal is what a clean close leaves: the end of the log and the hash of the
-// index, one line each, and the hash of these lines.
+// seal records a clean close: the end of the log and the hash of the index, one line each, and the
+// hash of these lines.
 type seal struct {
 	end   log.Checkpoint
 	index string

@@ -153,8 +153,8 @@ func (s *Selected) contents(sel Selection) []Input {
 	return list
 }
 
-// bound is the name of a child, and after a slash, which no name contains, what else
-// the basis holds of it: the kind unless it is a file, type, agent and origin.
+// bound returns the name of a child and, after a slash, which no name contains, what else the basis
+// holds of it: the kind unless it is a file, type, agent and origin.
 func (s Selection) bound(c Child) string {
 	var facts []string
 	for _, what := range s.Bound {
@@ -243,7 +243,7 @@ func (r *frames) selected(ctx context.Context, dir string, sel Selection, states
 	return out, nil
 }
 
-// narrow returns the heads that the selection is about.
+// narrow returns the heads that match the type of the selection.
 func (s Selection) narrow(tops []*top) (list []*top) {
 	whole := map[string]bool{} // entries that one head represents
 	if s.Type == EveryType {
@@ -332,7 +332,7 @@ func (r *frames) hasBelow(ctx context.Context, dir, frameType string) (bool, err
 	return found == 1, err
 }
 
-// prefixOf returns what the paths below a directory begin with.
+// prefixOf returns the prefix of all paths below a directory.
 func prefixOf(dir string) string {
 	if dir == "" {
 		return ""

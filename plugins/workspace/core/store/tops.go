@@ -111,8 +111,8 @@ func (r *frames) tops(ctx context.Context, where string, args ...any) (list []*t
 	return list, err
 }
 
-// entries returns the heads of a type of the entries of a directory that are there,
-// and what is assumed of them.
+// entries returns the heads of a type of the existing entries of a directory, including assumed
+// ones.
 func (r *frames) entries(ctx context.Context, dir, frameType string) (list []*top, err error) {
 	all, err := r.storedEntries(ctx, dir, frameType)
 	if err != nil {
@@ -135,8 +135,8 @@ func (r *frames) entries(ctx context.Context, dir, frameType string) (list []*to
 // maxCachedTops bounds the heads that are kept of the directories read before.
 const maxCachedTops = 10_000
 
-// storedEntries returns the heads of a type of the entries of a directory without
-// what is assumed. The result must not be changed.
+// storedEntries returns the heads of a type of the entries of a directory, without assumed ones.
+// The result must not be changed.
 func (r *frames) storedEntries(ctx context.Context, dir, frameType string) (list []*top, err error) {
 	key := topKey{dir, frameType}
 	if known, ok := r.entriesOf[key]; ok {

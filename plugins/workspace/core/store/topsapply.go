@@ -114,8 +114,8 @@ func (x *index) currentNode(ctx context.Context, path string) (id.ID, error) {
 	return x.scheme.Node(path, mode, content), err
 }
 
-// topsOfPath finds the heads by path of a path anew: after its state changed, or
-// after a head was set at another state. onlyType is empty for every type.
+// topsOfPath recomputes the heads by path of a path: after its state changed, or after a head was
+// set at another state. onlyType is empty for every type.
 func (x *index) topsOfPath(ctx context.Context, path, onlyType string) error {
 	types, err := x.column(ctx, "SELECT DISTINCT type FROM heads WHERE path = ?1 AND (?2 = '' OR type = ?2)", []byte(path), onlyType)
 	if err != nil || len(types) == 0 {
@@ -192,8 +192,8 @@ func (x *index) versionChanged(ctx context.Context, path string, node id.ID) err
 	return nil
 }
 
-// suspectPath makes the heads of a path suspect and returns their types. Without any head
-// of any path, a scan costs nothing more.
+// suspectPath makes the heads of a path suspect and returns their types. If the store has no heads
+// at all, it makes no query.
 func (x *index) suspectPath(ctx context.Context, path string) (types [][]byte, err error) {
 	if any, err := x.heads.find(ctx, x.conn, "tops"); err != nil || !any {
 		return nil, err

@@ -11,12 +11,12 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// keptTrees is how many trees of readers are kept: the current one and one for
+// keptTrees is the number of trees that are cached for readers: the current one and one for
 // requests about an earlier state.
 const keptTrees = 2
 
-// trees keeps the trees that were read last. A tree is known by the transaction
-// that made it the current one.
+// trees caches the trees that were read last. A tree is identified by the transaction that made it
+// the current one.
 type trees struct {
 	mu   sync.Mutex
 	list []keptTree // the last used first
@@ -78,7 +78,7 @@ func eachNode(ctx context.Context, q querier, scheme id.Scheme, seq uint64, visi
 		WHERE since <= ?1 AND (until IS NULL OR until > ?1)`, int64(seq))
 }
 
-// visitNode is called with a node without its children. It keeps the node if it wants to.
+// visitNode is called with a node without its children. It may retain the node.
 type visitNode func(path string, n *tree.Node) error
 
 // nodes calls visit for every node that a query finds: path, mode, size and content.

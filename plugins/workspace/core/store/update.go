@@ -60,7 +60,7 @@ func (s *Store) Update(ctx context.Context, actor string, run func(*Tx) error) (
 	return s.wait(&request{ctx: ctx, actor: actor, run: run})
 }
 
-// wait hands a request to the writer and returns its result.
+// wait passes a request to the writer, blocks until it is done or canceled, and returns its result.
 func (s *Store) wait(r *request) (seq uint64, err error) {
 	if s.follows {
 		return 0, locked(s.dir, otherWrites)
@@ -142,8 +142,8 @@ func (s *Store) write() {
 	}
 }
 
-// serve carries out a request, and those behind it that share its fsync. It
-// returns the next one if that must be alone.
+// serve runs a request, together with the waiting requests that can share its fsync. If it finds a
+// request that must run alone, it returns that request.
 func (s *Store) serve(r *request) (next *request) {
 	if r.alone != nil {
 		if r.taken.CompareAndSwap(false, true) {

@@ -71,8 +71,8 @@ type validator struct {
 	replica  *replica
 }
 
-// identify reads workspace.edn. If it is damaged, the log says what it was. A file
-// of a newer version is damaged if the log was begun with another one.
+// identify reads workspace.edn. If it is damaged, its content is taken from the log. A file of a
+// newer version counts as damaged if the log was begun with another one.
 func (v *validator) identify() (err error) {
 	v.who, v.scheme, v.text, err = readIdentity(v.dir)
 	if err == nil {
@@ -224,7 +224,8 @@ func (v *validator) bound(t *log.Transaction) {
 	}
 }
 
-// transaction takes one transaction of the log.
+// transaction adds one transaction of the log to the replica, and compares the index with the
+// replica when both are at the same transaction.
 func (v *validator) transaction(ctx context.Context, t *log.Transaction, compared *bool) error {
 	if v.replica == nil {
 		return nil
@@ -289,7 +290,7 @@ func (v *validator) sealed(s *seal) {
 	}
 }
 
-// rest verifies what is neither log nor seal.
+// rest verifies the index, the stat cache, the quarantine and the names of all files.
 func (v *validator) rest(ctx context.Context) error {
 	if v.index != nil {
 		v.integrity(ctx)

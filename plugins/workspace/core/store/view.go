@@ -26,8 +26,9 @@ type Snapshot struct {
 	cache   *readCache
 }
 
-// View runs read with the state at a sequence number. All reads see that state,
-// regardless of concurrent writes.
+// View runs read with the state at a sequence number, Latest for the current one. All reads see
+// that state, regardless of concurrent writes. The error is seq/unknown if there is no such
+// transaction yet, seq/compacted if its state was dropped, or that of read.
 func (s *Store) View(ctx context.Context, asOf uint64, read func(*Snapshot) error) (err error) {
 	s.life.RLock()
 	defer s.life.RUnlock()
@@ -193,10 +194,11 @@ func (r *frames) hasText(ctx context.Context, content id.ID) (kept bool, err err
 	return kept, err
 }
 
-// textAgain is how the text of a frame comes back.
+// textAgain is the hint of an error about a dropped text.
 const textAgain = "regenerate the frame, put the same text again, or import an export that has it"
 
-// withoutText says why a content is not in the log.
+// withoutText returns the error of a content that is not in the log: frame/not-found or
+// seq/compacted.
 func (v *Snapshot) withoutText(ctx context.Context, content id.ID) error {
 	var seq uint64
 	var lost bool

@@ -1,3 +1,3 @@
-// Package storetest has a store with trees that are written as paths and texts,
-// for the tests of the packages that read and derive frames.
+// Package storetest provides a store with trees that are written as paths and texts, for the tests
+// of the packages that read and derive frames.
 package storetest

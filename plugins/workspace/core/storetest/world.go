@@ -131,7 +131,7 @@ func (w *World) Read(read func(*store.Snapshot) error) {
 	w.must(w.View(context.Background(), store.Latest, read))
 }
 
-// Log returns the bytes of the log, for tests that a read does not change it.
+// Log returns the bytes of the log, for tests that check that a read does not change it.
 func (w *World) Log() string {
 	w.T.Helper()
 	var all strings.Builder

@@ -19,7 +19,7 @@ type Composition struct {
 	Frames  []Frame  `edn:"frames"`
 	IDs     *[]id.ID `edn:"ids,omitempty"` // if ids were asked for; Frames is empty then
 	Skipped []Skip   `edn:"skipped"`
-	// Omitted is the number of frames beyond the largest number of frames.
+	// Omitted is the number of frames beyond Request.MaxFrames.
 	Omitted int `edn:"omitted"`
 	// OrderingError is the type of the error of a custom ordering that was
 	// replaced by another one.
@@ -118,7 +118,8 @@ func (c *composer) collect(ctx context.Context, s *store.Snapshot) error {
 	return nil
 }
 
-// asNotFound makes a path that is not in the tree a node that is not found.
+// asNotFound converts an error path/not-in-tree to node/not-found. Other errors are returned
+// unchanged.
 func asNotFound(err error) error {
 	e := contract.AsError(err)
 	if e.Type != "path/not-in-tree" {
@@ -141,7 +142,7 @@ func (c *composer) add(ctx context.Context, s *store.Snapshot, source int, n *st
 	return nil
 }
 
-// take adds the heads that are wanted and not there yet.
+// take adds the heads that pass the filters and have not been added yet.
 func (c *composer) take(source int, heads []store.Head) {
 	for i := range heads {
 		h := &heads[i]
@@ -153,8 +154,8 @@ func (c *composer) take(source int, heads []store.Head) {
 	}
 }
 
-// wants applies the filters. Frames that are marked or whose path is gone are
-// taken only if a filter names their state.
+// wants reports whether a head passes the filters. Heads that are invalid or whose path is gone
+// pass only if a filter names their state.
 func (c *composer) wants(h *store.Head) bool {
 	byState := slices.ContainsFunc(c.request.Filters, func(f Filter) bool { return f.Kind == "state" })
 	return (byState || h.State == store.Fresh || h.State == store.Stale) && matchAll(c.request.Filters, h)

@@ -63,8 +63,8 @@ type Lineage struct {
 	RenamedFrom edn.Value `edn:"renamed-from,omitempty"`
 }
 
-// OrRead adds to the next step of an error about a deleted path how the path can be read as
-// it is.
+// OrRead appends how to the hint of an error of type node/deleted: how the deleted path can be
+// read. Other errors are returned unchanged.
 func OrRead(err error, how string) error {
 	if !errors.Is(err, contract.OfType("node/deleted")) {
 		return err
@@ -141,7 +141,7 @@ func recordOf(ctx context.Context, s *store.Snapshot, f *store.Found) (*Record, 
 	return r, r.complete(ctx, s, f)
 }
 
-// complete adds what is not in the tree.
+// complete adds the root of the frame set and the time of the deletion, which are not in the tree.
 func (r *Record) complete(ctx context.Context, s *store.Snapshot, f *store.Found) error {
 	set, err := s.FrameSet(ctx, f.Path, r.ID)
 	if err != nil {
@@ -200,8 +200,8 @@ func (v *View) compare(a, b store.Head) int {
 	return byRecency(a, b)
 }
 
-// byPriority orders names as they are listed, the unlisted last, or by name if
-// there is no list.
+// byPriority compares names by their position in listed, unlisted names last; if there is no list,
+// alphabetically.
 func byPriority(listed []string, a, b string) int {
 	if len(listed) == 0 {
 		return cmp.Compare(a, b)

@@ -17,7 +17,7 @@ const (
 	b  = 0.75
 )
 
-// document is what the relevance of a text depends on.
+// document holds the counts from which the relevance of a text is computed.
 type document struct {
 	length int
 	counts []int // of each term of the query

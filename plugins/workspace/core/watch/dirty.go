@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// batch is what has to be scanned.
+// batch holds the paths that must be scanned.
 type batch struct {
 	all bool
 	// overflow means that events were lost.
 	overflow bool
 	dirs     map[string]bool // whose entries may have changed
 	trees    map[string]bool // of which anything may have changed
-	gone     map[string]bool // paths that no longer are what was watched there
+	gone     map[string]bool // paths where another file or directory may be now
 }
 
 func (b *batch) empty() bool {
@@ -33,7 +33,7 @@ func (b *batch) add(other batch) {
 	maps.Copy(b.gone, other.gone)
 }
 
-// queue collects what is dirty until a scan takes it.
+// queue collects dirty paths until a scan takes them.
 type queue struct {
 	limit int
 	wake  chan struct{} // receives after a mark
@@ -62,14 +62,14 @@ func (q *queue) mark(now time.Time, b batch) {
 	}
 }
 
-// restore puts a batch back that could not be scanned, without waking.
+// restore puts a batch that could not be scanned back into the queue. It wakes no reader.
 func (q *queue) restore(b batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.next.add(b)
 }
 
-// lastMark returns when something was marked last.
+// lastMark returns the time of the last call of mark.
 func (q *queue) lastMark() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()

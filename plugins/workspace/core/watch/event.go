@@ -10,8 +10,7 @@ import (
 // Kind is the kind of an event.
 type Kind string
 
-// The kinds. Error and OnChange come in addition to those that are always
-// possible: a scan or a hook can fail.
+// The kinds of events.
 const (
 	Ready       Kind = "ready"       // the tree is scanned and watched; the first event of a subscription
 	Change      Kind = "change"      // a transaction, or a summary of several, changed the tree

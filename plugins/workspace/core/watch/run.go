@@ -251,7 +251,7 @@ func (r *run) sayDegraded() {
 // say adds a notice. With hold, consumers wait for the next one before they read
 // changes.
 func (r *run) say(n notice, hold bool) {
-	// A store that cannot be read has told the consumers already.
+	// If the store cannot be read, the consumers get that error themselves.
 	_ = r.workspace.Store.View(context.WithoutCancel(r.ctx), store.Latest, func(v *store.Snapshot) error {
 		n.seq = v.Seq()
 		return nil
@@ -259,7 +259,8 @@ func (r *run) say(n notice, hold bool) {
 	r.timeline.add(n, hold)
 }
 
-// lost is the error of a directory or a store that is no longer in its place.
+// lost returns the error watch/root-lost of a directory or store that is no longer in its place. If
+// why is nil, it determines the cause.
 func (r *run) lost(why error) error {
 	if why == nil {
 		_, why = os.Stat(r.workspace.Root)

@@ -8,7 +8,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/contract"
 )
 
-// maxBehind is the number of changes from which on a consumer gets a summary.
+// maxBehind is the number of changes by which a consumer may be behind before it gets a summary.
 const maxBehind = 10_000
 
 // SubscribeOptions configure a subscription.
@@ -125,7 +125,7 @@ func (s *Subscription) number(e *Event) *Event {
 	return e
 }
 
-// wakes are closed when there can be something new.
+// wakes are channels that are closed when there may be something new.
 type wakes struct {
 	notice    <-chan struct{}
 	committed <-chan struct{} // nil while changes are held back
@@ -160,8 +160,8 @@ func (s *Subscription) gather(ctx context.Context) (w wakes, err error) {
 	}
 }
 
-// wait returns when something can be new, and queues a heartbeat if nothing is
-// for too long.
+// wait blocks until there may be something new, or ctx ends. If nothing happens until silence, it
+// queues a heartbeat.
 func (s *Subscription) wait(ctx context.Context, silence time.Time, w wakes) {
 	timer, release := s.run.o.Clock.NewTimer(silence.Sub(s.run.o.Clock.Now()))
 	defer release()

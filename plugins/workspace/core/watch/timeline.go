@@ -5,7 +5,7 @@ import "sync"
 // maxNotices is the number of notices that are kept for slow consumers.
 const maxNotices = 256
 
-// notice is what a watcher says besides the changes that it commits.
+// notice is an event of a watcher that is not a change: subscriptions read changes from the store.
 type notice struct {
 	kind Kind
 	// seq is the last transaction when the notice was made: changes up to it come
@@ -15,7 +15,7 @@ type notice struct {
 	err    error
 }
 
-// timeline hands notices to any number of readers.
+// timeline delivers notices to any number of readers. It is safe for concurrent use.
 type timeline struct {
 	mu    sync.Mutex
 	first uint64 // position of list[0]
@@ -39,15 +39,15 @@ func (t *timeline) add(n notice, hold bool) {
 	t.wake = make(chan struct{})
 }
 
-// end returns the position behind the last notice.
+// end returns the position after the last notice.
 func (t *timeline) end() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.first + uint64(len(t.list))
 }
 
-// at returns the first notice from a position on, nil if there is none yet, and
-// the position behind it. wake is closed when there is another one.
+// at returns the first notice from a position on, nil if there is none yet, and the position after
+// it. hold means that changes must not be read yet. wake is closed when there is another notice.
 func (t *timeline) at(pos uint64) (n *notice, next uint64, hold bool, wake <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
 )
 
-// watches are the watches of the system on the directories of a tree.
+// watches are the watches that the operating system holds on the directories of a tree.
 type watches struct {
 	root string
 	max  int // most watches; 0 means as many as the system allows
@@ -153,10 +153,10 @@ func (w *watches) read(source *fsnotify.Watcher) {
 	}
 }
 
-// lost marks everything: events did not arrive.
+// lost marks everything, because the system lost events.
 func (w *watches) lost() { w.into.mark(w.now(), batch{overflow: true}) }
 
-// dirty returns what an event makes dirty.
+// dirty returns the paths that an event makes dirty.
 func (w *watches) dirty(e fsnotify.Event) batch {
 	path, err := filepath.Rel(w.root, e.Name)
 	if err != nil || e.Name == "" {

@@ -32,8 +32,8 @@ const (
 	HeadingPath store.Word = "path"
 )
 
-// versions are those of the built-in kinds. A new version makes all frames of
-// the kind stale.
+// versions are the versions of the built-in kinds. A new version makes all frames of the kind
+// stale.
 var versions = map[store.Word]int{Concatenate: 1, Summarize: 1, Filter: 1}
 
 // Policy is a parsed policy with its defaults filled in.
@@ -73,7 +73,7 @@ type Synthesizer struct {
 // Registry are the synthesizers by name.
 type Registry map[string]Synthesizer
 
-// ownIntents are those that would let a synthesis call itself.
+// ownIntents are the intents that make frames: a policy that called one would call itself.
 var ownIntents = []string{"context/generate", "context/synthesize", "context/regenerate"}
 
 // CheckIntent returns an error if a policy or a generation must not call intent,
@@ -90,7 +90,7 @@ func invalid(at []edn.Value, format string, args ...any) *contract.Error {
 	return contract.Errorf("input/invalid", format, args...).WithDetail("path", edn.Vector(at...))
 }
 
-// reader reads the keys of a policy and notes the first problem.
+// reader reads the keys of a policy and records the first problem.
 type reader struct {
 	v    edn.Value
 	at   []edn.Value

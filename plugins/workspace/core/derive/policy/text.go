@@ -188,7 +188,7 @@ func customFailed(dir string, err error) error {
 		WithOp("synthesize", store.Shown(dir)).WithCause(cause).WithRetryable(cause.Retryable).WithClass(cause.Class).WithSource(cause.Source)
 }
 
-// input is what the intent of a custom policy gets.
+// input returns the input for the intent of a custom policy.
 func (p *Policy) input(dir string, frames []Frame) edn.Value {
 	list := make([]edn.Value, len(frames))
 	for i, f := range frames {
