@@ -53,9 +53,10 @@ func runErrors() []Row {
 			"the run has as many readers as it may have", "try again later"),
 
 		row("journal/unavailable", ClassFinal, SourceHost, true, 503,
-			"the journal cannot record; nothing was done", "try again later"),
+			"the journal cannot record",
+			"try again later; if the message names a run, `ferment runs show` tells what it did"),
 		row("journal/full", ClassFinal, SourceHost, true, 503,
-			"the journal has no room; nothing was done", "free space in the data directory"),
+			"the journal has no room", "free space in the data directory"),
 		row("journal/fenced", ClassFinal, SourceHost, false, 409,
 			"another host owns the run now", "ask the host that `ferment runs show` names"),
 		row("journal/damaged", ClassFinal, SourceHost, false, 500,

@@ -450,8 +450,8 @@ func TestFailureInFinalize(t *testing.T) {
 	}
 }
 
-// RUN-005: finalize has five seconds, also if the journal makes nothing durable. Its reader
-// sees that the run is cut.
+// RUN-005, JRN-004: the answer waits at most 30 s for the confirmation that the end is on
+// disk. The error says that the run is over, and what tells its outcome.
 func TestFinalizeIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &broken{Memory: journal.NewMemory()}
@@ -467,7 +467,10 @@ func TestFinalizeIsBounded(t *testing.T) {
 		_, err = r.Wait()
 		require.NotNil(t, err)
 		assert.Equal(t, "journal/unavailable", err.Type)
-		assert.Equal(t, 5*time.Second, time.Since(begun))
+		assert.Equal(t, "run "+r.ID()+" has ended, but the journal did not confirm that its end is on disk within 30s", err.Message)
+		assert.Equal(t, "ferment runs show "+r.ID()+" tells what is recorded", err.Hint)
+		assert.False(t, err.Retryable, "without a key it would be executed again")
+		assert.Equal(t, 30*time.Second, time.Since(begun))
 		assert.Equal(t, int64(1), kept.dropped.Load())
 	})
 }

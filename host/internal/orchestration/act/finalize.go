@@ -193,9 +193,14 @@ func why(rs []policy.Rejection) (out []edn.Value) {
 	return out
 }
 
-// end runs the stage finalize within Config.Finalize (RUN-005). If the stage fails or
-// panics, the run still gets a last record and a response with that error. If the last
-// record cannot be written, cut is set and the run stays open in the journal.
+// confirmTimes is how many times Config.Finalize the journal may take to confirm that the
+// last record is on disk: the run is over, and only its answer waits.
+const confirmTimes = 6
+
+// end runs the stage finalize within Config.Finalize (RUN-005), except for the confirmation
+// of the last record. If the stage fails or panics, the run still gets a last record and a
+// response with that error. If the last record cannot be written, cut is set and the run
+// stays open in the journal.
 func (f *flight) end() {
 	s := f.service
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), s.config.Finalize)
@@ -210,7 +215,7 @@ func (f *flight) end() {
 	if err == nil {
 		return
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !f.closed {
 		err = contract.Errorf("journal/unavailable", "the end of run %s was not written within %s", f.id,
 			s.config.Finalize).WithCause(err)
 		err.Retryable = f.key != "" // else the act would be executed twice
@@ -248,7 +253,7 @@ func finish(f *flight) *contract.Error {
 		err = f.recorder.Record(edn.Nil(), "", last)
 	}
 	if f.closed = err == nil; f.closed {
-		err = f.recorder.Sync() // before a byte of the answer leaves (JRN-004)
+		err = f.confirm()
 	}
 	if err != nil {
 		f.cut = true
@@ -264,6 +269,26 @@ func finish(f *flight) *contract.Error {
 	}
 	f.records, err = s.config.Journal.Records(f.id)
 	return contract.AsError(err)
+}
+
+// confirm waits until the last record is on disk, before a byte of the answer leaves
+// (JRN-004). After an error the end of the run may be on disk or not.
+func (f *flight) confirm() error {
+	limit := confirmTimes * f.service.config.Finalize
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.ctx), limit)
+	defer cancel()
+	f.recorder.Within(ctx)
+	cause := f.recorder.Sync()
+	if cause == nil {
+		return nil
+	}
+	err := contract.Errorf("journal/unavailable", "run %s has ended, but the journal did not confirm that its end is on disk",
+		f.id).WithHint("ferment runs show " + f.id + " tells what is recorded")
+	if ctx.Err() != nil {
+		err.Message += " within " + limit.String()
+	}
+	err.Retryable = f.key != "" // else the act may be executed twice
+	return err.WithCause(contract.AsError(cause))
 }
 
 // Refusal returns the response envelope with err for an act that created no run. It has
