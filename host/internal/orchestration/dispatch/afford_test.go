@@ -2,10 +2,13 @@ package dispatch_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/dispatchtest"
+	"github.com/fermenthq/ferment/host/internal/orchestration/dispatch/stats"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
 	"github.com/fermenthq/ferment/sdk/contract"
 )
@@ -27,4 +30,37 @@ func TestCandidateThatCannotReserve(t *testing.T) {
 	assert.Equal(t, "budget/exceeded", r.failure())
 	assert.Equal(t, contract.ClassFinal, r.Err.Class)
 	assert.Empty(t, w.Dispatched())
+}
+
+// BIND-008, BUD-005: a healthy candidate that is too dear is the reason of the failure, also
+// if another has an open breaker.
+func TestTooDearBesideAnOpenBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := world(t, ":cap/cost {:usd 0M}", ":cap/cost {:usd 0.01M}")
+		w.Dispatcher.Stats = &stats.Table{}
+		w.On("t/a", fails("provider/auth-failed"))
+		serve(t, w, order{layer: retries(0, 0)})
+		r := serve(t, w, order{layer: retries(0, 1), limits: "{:max-usd 0.001M}"})
+		assert.Equal(t, "budget/exceeded", r.failure())
+		assert.Equal(t, []string{"t/a"}, w.Dispatched())
+		assert.Equal(t, []journal.Rejection{
+			{CapID: "t/a", Reason: "breaker/open", Why: r.resolved(t).Rejected[0].Why}, {CapID: "t/b", Reason: "budget/would-exceed"},
+		}, r.resolved(t).Rejected)
+	})
+}
+
+// BRK-001, BRK-005: a breaker without an end of its pause names its cause and what ends it.
+func TestTrippedBreakerSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := world(t, "")
+		w.Dispatcher.Stats = &stats.Table{}
+		refused := contract.Errorf("provider/auth-failed", "the key was refused").WithHint("set another key")
+		w.On("t/a", dispatchtest.Step{Err: refused})
+		serve(t, w, order{layer: retries(0, 0)})
+		r := serve(t, w, order{layer: retries(0, 0)})
+		require.Equal(t, "breaker/open", r.failure())
+		assert.Equal(t, "the key was refused", r.Err.Cause.Message)
+		assert.Equal(t, "set another key; then `ferment plugin restart scripted` lets :t/a be called again", r.Err.Hint)
+		assert.False(t, r.Err.Details.HasKey("retry-after-ms"))
+	})
 }

@@ -141,27 +141,42 @@ func (s *candidates) awaitBreaker(ctx context.Context) {
 	}
 }
 
-// allBreakersOpen returns breaker/open if a breaker rejects a candidate and no
-// candidate is merely not ready or quarantined; else nil.
+// allBreakersOpen returns breaker/open with its cause if a breaker rejects a candidate and
+// no candidate is merely not ready or quarantined; else nil.
 func (s *candidates) allBreakersOpen() *contract.Error {
-	open := 0
+	var open []policy.Rejection
 	for _, r := range s.binding.Rejected {
 		switch r.Reason {
 		case policy.ReasonBreaker:
-			open++
+			open = append(open, r)
 		case policy.ReasonNotReady, policy.ReasonQuarantined:
 			return nil
 		}
 	}
-	if open == 0 {
+	if len(open) == 0 {
 		return nil
 	}
 	e := contract.Errorf("breaker/open", "node %s: all candidates for :%s have an open breaker", s.n.w.Node, s.n.w.Intent).
 		WithDetail("intent", journal.Keyword(s.n.w.Intent))
-	if at, ok := s.may.firstReopening(); ok {
-		e = e.WithDetail("retry-after-ms", edn.Int((at.Sub(s.n.now()) + time.Millisecond - 1).Milliseconds()))
+	if cause := firstCause(open); cause != nil {
+		e = e.WithCause(cause)
 	}
-	return e
+	if at, ok := s.may.firstReopening(); ok {
+		return e.WithDetail("retry-after-ms", edn.Int((at.Sub(s.n.now()) + time.Millisecond - 1).Milliseconds()))
+	}
+	return e.WithHint(s.wayBack(open[0]))
+}
+
+// wayBack says what ends the pause of a tripped breaker, which has no end of its own.
+func (s *candidates) wayBack(r policy.Rejection) string {
+	hint := "correct the cause"
+	if r.Why != nil && r.Why.Hint != "" {
+		hint = r.Why.Hint
+	}
+	if c, ok := s.n.d.Registry.Capability(r.Cap); ok {
+		hint += "; then `ferment plugin restart " + c.Plugin + "` lets :" + r.Cap + " be called again"
+	}
+	return hint
 }
 
 // noCandidate is the failure of a node without a usable candidate. It is
@@ -170,10 +185,10 @@ func (s *candidates) noCandidate() *contract.Error {
 	if err := deniedError(s.binding.Rejected); err != nil {
 		return err
 	}
-	if err := s.allBreakersOpen(); err != nil {
+	if err := s.overBudget(); err != nil {
 		return err
 	}
-	if err := s.overBudget(); err != nil {
+	if err := s.allBreakersOpen(); err != nil {
 		return err
 	}
 	return Unbound(s.n.w.Node, s.n.w.Intent, s.binding)
@@ -196,20 +211,23 @@ func (s *candidates) degraded(winner string) []policy.Rejection {
 	return out
 }
 
-// overBudget returns the failure of a node whose budget rejects a candidate; nil if
-// a candidate was rejected by its breaker, not ready or quarantined.
+// overBudget returns the failure of a node whose budget rejects a candidate that could
+// answer otherwise, even if others have an open breaker; nil if a candidate was rejected
+// as not ready or quarantined.
 func (s *candidates) overBudget() *contract.Error {
-	shortfall := s.may.funds.Shortfall()
-	if shortfall == nil {
-		return nil
-	}
+	short := false
 	for _, r := range s.binding.Rejected {
 		switch r.Reason {
-		case policy.ReasonBreaker, policy.ReasonNotReady, policy.ReasonQuarantined:
+		case policy.ReasonBudget:
+			short = true
+		case policy.ReasonNotReady, policy.ReasonQuarantined:
 			return nil
 		}
 	}
-	return shortfall
+	if !short {
+		return nil
+	}
+	return s.may.funds.Shortfall()
 }
 
 // returning returns the candidates that were not ready at binding and are ready by
