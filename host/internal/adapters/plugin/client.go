@@ -144,6 +144,13 @@ func (c *Client) Invoke(ctx context.Context, call dispatch.Call) (dispatch.Answe
 	defer t.limit.exit()
 	answer, err := t.unit.invoke(ctx, call)
 	if err != nil {
+		if contract.AsError(err).Type == "cap/not-found" { // a reload came between binding and call
+			t.unit.mu.Lock()
+			if gone := t.unit.dropped(t.advertised); gone != nil {
+				err = gone
+			}
+			t.unit.mu.Unlock()
+		}
 		return answer, located(err, call)
 	}
 	return answer, nil
@@ -202,6 +209,10 @@ func (u *unit) state(advertised string) dispatch.CapState {
 		Enforcement: st.enforcement(),
 	}
 	state.Standby = !u.held && (len(e.ready) > 1 || e.warm() != nil)
+	if why := u.dropped(advertised); why != nil {
+		state.Reason, state.Why = why.Type, why
+		return state
+	}
 	if state.Why = u.refusal(e); state.Why == nil {
 		if said, ok := e.capHealth(advertised); ok && !callable(said) {
 			state.Reason, state.Why = "runtime/not-ready", outOfService(advertised, said)

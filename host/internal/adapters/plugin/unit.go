@@ -28,6 +28,7 @@ type unit struct {
 	last        int        // number of the newest edition
 	waiting     []*waiter
 	limits      map[string]*limiter // of single capabilities
+	lost        map[string]bool     // capabilities of earlier editions that the current one lacks
 	held        bool                // an operator or a remediation took it out of service
 	orders      int                 // number of operator orders so far
 	ordered     any                 // the event of the last one
@@ -147,12 +148,41 @@ func (u *unit) promote(e *edition, cause Cause) {
 	todo.run()
 }
 
+// lose notes the capabilities of a replaced edition that the current one lacks: runs of an
+// earlier configuration may still name them. It needs u.mu.
+func (u *unit) lose(before *edition) {
+	was, is := before.described.Load(), u.current.described.Load()
+	if was == nil || is == nil {
+		return
+	}
+	if u.lost == nil {
+		u.lost = map[string]bool{}
+	}
+	for i := range was.Capabilities {
+		u.lost[was.Capabilities[i].ID] = true
+	}
+	for i := range is.Capabilities {
+		delete(u.lost, is.Capabilities[i].ID)
+	}
+}
+
+// dropped returns the error of a capability that the current edition lacks, else nil. It needs
+// u.mu.
+func (u *unit) dropped(advertised string) *contract.Error {
+	if !u.lost[advertised] {
+		return nil
+	}
+	return contract.Errorf("runtime/not-ready", "plugin %s no longer has the capability :%s since a reload", u.name, advertised).
+		WithHint("start a new run: it uses the current configuration")
+}
+
 // succeed is promote with u.mu held. If e was made before the last operator
 // order that took the plugin out of service, e gets the same order.
 func (u *unit) succeed(e *edition, cause Cause) chores {
 	before := u.current
 	u.current, u.held = e, u.held && e.orders != u.orders
 	if before != nil && before != e {
+		u.lose(before)
 		u.leave(before, cause)
 	}
 	todo := u.serve(true)

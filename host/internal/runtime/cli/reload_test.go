@@ -296,6 +296,40 @@ effects {
 	s.stop()
 }
 
+// HCL-040: a capability that a reload takes from a plugin is not ready for the runs that
+// are under way: their next candidate answers.
+func TestReloadTakesACapability(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk+oneWorker+people+scripted("pair"))
+	const one = `:t/one {:intents #{:t/do} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 1}}]}`
+	w.write("pair.edn", `{:capabilities {`+one+` :t/two {:intents #{:t/do} :in-schema :req/any :out-schema :res/any :steps [{:value {:n 2}}]}}}`)
+	s := w.serve()
+	var ids []string
+	for _, dispatch := range []string{":dispatch {:candidates [:t/two :t/one]}", ":dispatch {:candidates [:t/two]}"} {
+		a := s.request(t.Context(), "POST", "/v1/act", envelopeOf("plan/run", `{:plan {:nodes [
+  {:op :call :intent :refund/approve :input {} :as :people} {:op :call :intent :t/do :needs ["n0"] :input {} `+dispatch+` :as :x}
+  {:op :emit :input :x}]}}`, `:response/type :accepted`))
+		require.Equal(t, 202, a.status, "%s", a.body)
+		id, _ := a.value(t).Key("job/id").AsString()
+		s.becomes(id, "waiting")
+		ids = append(ids, id)
+	}
+	w.write("pair.edn", `{:capabilities {`+one+`}}`)
+	require.Equal(t, 200, s.admin(`{:action :config-reload}`).status)
+	end := func(id, state string) edn.Value {
+		question, _ := w.data("runs", "interrupts", id).Key("interrupts").Nth(0)
+		name, _ := question.Key("interrupt").AsString()
+		require.Equal(t, 200, s.answer(id, name, `{:answer {:approved true}}`).status)
+		return s.becomes(id, state)
+	}
+	assert.Equal(t, "{:n 1}", end(ids[0], "completed").Key("result").Key("out").String())
+	e := end(ids[1], "failed").Key("error")
+	assert.Equal(t, "unsupported/intent", word(e.Key("type")))
+	assert.Contains(t, e.Key("message").String(), "runtime/not-ready")
+	assert.Contains(t, e.Key("hint").String(), "start a new run")
+	s.stop()
+}
+
 // OPS-001: the log reports a missing optional plugin, at the start and after a
 // reload.
 func TestLogOfMissingPlugin(t *testing.T) {
