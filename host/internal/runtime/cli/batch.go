@@ -284,7 +284,7 @@ func (b *batch) perform(ctx context.Context, inputs string) (err error) {
 		return err
 	}
 	if client == nil {
-		return b.nobodyServes(ctx)
+		return b.noDaemon(ctx)
 	}
 	socket, dataDir := b.place(ctx)
 	b.link = newDaemonLink(client, socket, dataDir, b.flags.wait)

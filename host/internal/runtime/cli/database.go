@@ -26,7 +26,7 @@ func (c *command) databaseAction(ctx context.Context, action edn.Value) (v edn.V
 	}
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir == "" {
-		return edn.Nil(), c.nobodyServes(ctx)
+		return edn.Nil(), c.noDaemon(ctx)
 	}
 	database, err := daemon.OpenDatabase(ctx, cfg, c.env.Version)
 	if err != nil {

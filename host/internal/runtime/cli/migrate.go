@@ -94,7 +94,7 @@ func (c *command) migration(ctx context.Context, action string, m httpapi.Migrat
 	}
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir == "" {
-		return edn.Nil(), c.nobodyServes(ctx)
+		return edn.Nil(), c.noDaemon(ctx)
 	}
 	return daemon.MigrateDatabase(ctx, cfg, m)
 }

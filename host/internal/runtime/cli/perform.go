@@ -72,7 +72,7 @@ func (c *command) refusal(name string, positions *edn.Positions, findings []plan
 
 // onlyServed returns the error of an act that needs what only a daemon keeps.
 func (c *command) onlyServed(ctx context.Context, what, omit string) error {
-	err := c.nobodyServes(ctx)
+	err := c.noDaemon(ctx)
 	var absent *contract.Error
 	if errors.As(err, &absent) {
 		err = absent.WithHint("only a daemon keeps " + what + ": start one with \"ferment serve\", or omit " + omit)
@@ -103,7 +103,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 		}
 	}
 	if f.async {
-		return c.nobodyServes(ctx)
+		return c.noDaemon(ctx)
 	}
 	switch {
 	case f.session != "":

@@ -3,6 +3,10 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,23 +123,44 @@ func (c *command) orderOnce(ctx context.Context, key string, action edn.Value) (
 		return edn.Nil(), err
 	}
 	if there == nil {
-		return edn.Nil(), c.nobodyServes(ctx)
+		return edn.Nil(), c.noDaemon(ctx)
 	}
 	return there.AdminOnce(ctx, key, action)
 }
 
-// nobodyServes returns the error for a missing daemon, or for a configuration
+// noDaemon returns the error for a missing daemon, or for a configuration
 // that does not determine the data directory.
-func (c *command) nobodyServes(ctx context.Context) error {
+func (c *command) noDaemon(ctx context.Context) error {
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir != "" {
-		return contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", cfg.Host.DataDir).
-			WithHint("start one with \"ferment serve\"")
+		hint := "start one with \"ferment serve\""
+		if others := daemonsBelow(cfg.Root); len(others) > 0 {
+			hint = "a daemon serves " + strings.Join(others, ", ") +
+				": set data_dir to it again to reach it, or stop it and start one with \"ferment serve\""
+		}
+		return contract.Errorf("runtime/not-ready", "no daemon serves the data directory %s", cfg.Host.DataDir).WithHint(hint)
 	}
 	if err := c.diagnostics(c.env.Stderr, cfg.Report(diag.DefaultMaxShown)); err != nil {
 		return err
 	}
 	return quietError{exit.Environment}
+}
+
+// daemonsBelow returns the data directories below dir whose admin socket is open, such as that
+// of a daemon that was started before data_dir was changed.
+func daemonsBelow(dir string) (found []string) {
+	sockets, err := os.ReadFile("/proc/net/unix") // the path is the last column
+	if err != nil {
+		return nil
+	}
+	for line := range strings.Lines(string(sockets)) {
+		_, path, ok := strings.Cut(line, " "+dir+"/")
+		data, admin := strings.CutSuffix(strings.TrimSpace(path), "/run/admin.sock")
+		if data = filepath.Join(dir, data); ok && admin && !slices.Contains(found, data) {
+			found = append(found, data)
+		}
+	}
+	return found
 }
 
 // actionOf returns the body of an admin action.

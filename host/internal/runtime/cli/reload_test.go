@@ -105,6 +105,22 @@ func TestReload(t *testing.T) {
 	assert.Empty(t, w.left(endLimit))
 }
 
+// OPS-003, HCL-039: with another data_dir the daemon is not found there; the hint says where
+// one runs.
+func TestOtherDataDirectory(t *testing.T) {
+	t.Parallel()
+	w := twoPlugins(t, "")
+	s := w.serve()
+	w.write("ferment.hcl", strings.Replace(testProfile, "{", "{\n  data_dir = \"elsewhere\"", 1)+scripted("a")+scripted("b"))
+	for _, verb := range [][]string{{"diff"}, {"admin", "reload"}, {"status"}} {
+		got := w.run(append(verb, "--edn")...)
+		assert.Equal(t, 3, got.code, "%v: %s", verb, got.stderr)
+		assert.Contains(t, got.stderr, "a daemon serves "+filepath.Join(w.dir, "var")+": set data_dir to it again", "%v", verb)
+	}
+	s.stop()
+	assert.Contains(t, w.run("diff").stderr, "start one with")
+}
+
 // HCL-007, HCL-008, HCL-039: diff compares the files with the running
 // configuration, reports what a reload would do about each change, and changes
 // nothing.

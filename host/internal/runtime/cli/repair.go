@@ -69,7 +69,7 @@ func (c *command) repairCommand() *cobra.Command {
 func (c *command) unserved(ctx context.Context, what string) (*config.Config, error) {
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir == "" {
-		return nil, c.nobodyServes(ctx)
+		return nil, c.noDaemon(ctx)
 	}
 	client, err := c.reach(ctx)
 	if err == nil && client != nil {

@@ -58,7 +58,7 @@ func (c *command) onRuns(ctx context.Context, create bool, do func(runsDesk) err
 	}
 	cfg := c.configured(ctx)
 	if cfg.Host.DataDir == "" {
-		return c.nobodyServes(ctx)
+		return c.noDaemon(ctx)
 	}
 	journal, err := daemon.OpenJournal(ctx, cfg, create)
 	if err != nil {

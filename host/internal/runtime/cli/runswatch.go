@@ -56,7 +56,7 @@ func (c *command) watch(ctx context.Context, name string, wait time.Duration, pa
 	for response.IsNil() {
 		there, err := c.reach(ctx)
 		if there == nil && err == nil && run == "" && !patient {
-			return c.nobodyServes(ctx)
+			return c.noDaemon(ctx)
 		}
 		if there != nil && run == "" {
 			var shown edn.Value
@@ -109,7 +109,7 @@ func (c *command) again(ctx context.Context, err error, there, patient bool, del
 	case errors.As(err, &refused) && !refused.Retryable:
 		return err
 	case !patient && !there:
-		return c.nobodyServes(ctx)
+		return c.noDaemon(ctx)
 	case !patient && err != nil:
 		return err
 	}

@@ -49,7 +49,7 @@ func (c *command) orderSession(
 	}
 	there, err := c.reach(cmd.Context())
 	if err == nil && there == nil {
-		err = c.nobodyServes(cmd.Context())
+		err = c.noDaemon(cmd.Context())
 	}
 	if err != nil {
 		return err
