@@ -60,7 +60,7 @@ func TestTrippedBreakerSaysWhy(t *testing.T) {
 		r := serve(t, w, order{layer: retries(0, 0)})
 		require.Equal(t, "breaker/open", r.failure())
 		assert.Equal(t, "the key was refused", r.Err.Cause.Message)
-		assert.Equal(t, "set another key; then `ferment plugin restart scripted` lets :t/a be called again", r.Err.Hint)
+		assert.Equal(t, "set another key; then `ferment dispatch reset t/a` lets it be called again", r.Err.Hint)
 		assert.False(t, r.Err.Details.HasKey("retry-after-ms"))
 	})
 }

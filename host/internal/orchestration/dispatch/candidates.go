@@ -164,19 +164,16 @@ func (s *candidates) allBreakersOpen() *contract.Error {
 	if at, ok := s.may.firstReopening(); ok {
 		return e.WithDetail("retry-after-ms", edn.Int((at.Sub(s.n.now()) + time.Millisecond - 1).Milliseconds()))
 	}
-	return e.WithHint(s.wayBack(open[0]))
+	return e.WithHint(wayBack(open[0]))
 }
 
 // wayBack says what ends the pause of a tripped breaker, which has no end of its own.
-func (s *candidates) wayBack(r policy.Rejection) string {
+func wayBack(r policy.Rejection) string {
 	hint := "correct the cause"
 	if r.Why != nil && r.Why.Hint != "" {
 		hint = r.Why.Hint
 	}
-	if c, ok := s.n.d.Registry.Capability(r.Cap); ok {
-		hint += "; then `ferment plugin restart " + c.Plugin + "` lets :" + r.Cap + " be called again"
-	}
-	return hint
+	return hint + "; then `ferment dispatch reset " + r.Cap + "` lets it be called again"
 }
 
 // noCandidate is the failure of a node without a usable candidate. It is

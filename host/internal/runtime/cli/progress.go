@@ -41,7 +41,7 @@ type watcher struct {
 // slowStart is the duration of a start after which it is reported.
 const slowStart = 300 * time.Millisecond
 
-// longWait is the time without an event of the run after which the capabilities in progress are named again.
+// longWait is the time without an event of the run after which a line says what it waits for.
 const longWait = 15 * time.Second
 
 // awaits records which capabilities a run waits for.
@@ -69,9 +69,11 @@ func (w *watcher) stillWaiting() {
 	names := slices.Compact(slices.Sorted(maps.Values(w.awaited)))
 	w.quiet.Reset(longWait)
 	w.mu.Unlock()
-	if len(names) > 0 {
-		w.line("still waiting for %s", strings.Join(names, ", "))
+	if len(names) == 0 {
+		w.line("still waiting: no call is running; retries and candidates with an open breaker have pauses")
+		return
 	}
+	w.line("still waiting for %s", strings.Join(names, ", "))
 }
 
 // tellStarting reports which plugins are being started once that takes long,

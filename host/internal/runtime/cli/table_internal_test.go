@@ -99,7 +99,7 @@ func TestProgressOfSeveralSlowStarts(t *testing.T) {
 	})
 }
 
-// CLI-001: a run without events names what it waits for again and again, until its end.
+// CLI-001: a run without events says again and again what it waits for, until its end.
 func TestProgressOfALongCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -114,6 +114,9 @@ func TestProgressOfALongCall(t *testing.T) {
 		attempt(1, "s/slow", "failed")
 		time.Sleep(longWait)
 		synctest.Wait()
+		attempt(2, "s/other", "failed")
+		time.Sleep(longWait)
+		synctest.Wait()
 		w.tell(journal.Event{Name: "finished"})
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -123,7 +126,8 @@ func TestProgressOfALongCall(t *testing.T) {
 				waits = append(waits, strings.TrimSpace(line))
 			}
 		}
-		assert.Equal(t, []string{"15s  still waiting for s/slow", "30s  still waiting for s/slow", "46s  still waiting for s/other"}, waits)
+		assert.Equal(t, []string{"15s  still waiting for s/slow", "30s  still waiting for s/slow", "46s  still waiting for s/other",
+			"1m1s  still waiting: no call is running; retries and candidates with an open breaker have pauses"}, waits)
 	})
 }
 
