@@ -42,7 +42,7 @@ func TestRunsReplay(t *testing.T) {
 	cold.env = append(slices.Clone(w.env), "HOME="+t.TempDir())
 	got = cold.run("runs", "replay", "last")
 	assert.NotZero(t, got.code)
-	assert.Contains(t, got.stderr, "\"ferment validate --describe\" starts it to find out")
+	assert.Contains(t, got.stderr, "\"ferment validate --describe\" asks it")
 	got = cold.run("runs", "replay", "run_absent")
 	assert.Equal(t, 5, got.code, got.stderr)
 	assert.Contains(t, got.stderr, "run/not-found", "what is not known of the plugin is not the cause")
