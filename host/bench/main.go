@@ -44,7 +44,7 @@ func main() {
 			return
 		}
 	}
-	smoke := flag.Bool("smoke", false, "few short rounds, to see that the benchmarks run")
+	smoke := flag.Bool("smoke", false, "measure a few short rounds only, to check that the benchmarks work")
 	profile := flag.String("cpuprofile", "", "write a profile of the calls to this file")
 	document := flag.String("json", "", "also write the figures as JSON to this file")
 	strict := flag.Bool("check", false, "end with status 1 if a goal is missed that was met before")

@@ -207,7 +207,7 @@ func (o *ownRun) notice() (time.Duration, error) {
 	}
 	for o.deaths() == before {
 		if time.Since(began) > deadline {
-			return 0, errors.New("nobody noticed that the model server died")
+			return 0, errors.New("the host did not detect that the model server died")
 		}
 		time.Sleep(100 * time.Microsecond)
 	}

@@ -77,7 +77,7 @@ func (s *source) find(ctx context.Context, id string) ([]jose.JSONWebKey, *contr
 	case k.usable(now) && (len(found) > 0 || s.fault == nil):
 		return found, nil
 	case s.fault == nil:
-		return nil, s.unavailable(errors.New("they were read a moment ago, and their time is over"))
+		return nil, s.unavailable(errors.New("the keys that were read last have expired, and they are not read again yet"))
 	}
 	return nil, s.unavailable(s.fault)
 }
@@ -167,7 +167,7 @@ func signing(body []byte) ([]jose.JSONWebKey, error) {
 		}
 	}
 	if len(out) == 0 || len(out) > maxKeys {
-		return nil, fmt.Errorf("it has %d keys that sign, expected 1 to %d", len(out), maxKeys)
+		return nil, fmt.Errorf("its key set has %d public signing keys, expected 1 to %d", len(out), maxKeys)
 	}
 	return out, nil
 }
@@ -200,8 +200,11 @@ func (s *source) client() (*http.Client, error) {
 		}
 	}
 	return &http.Client{Transport: bounded{t}, CheckRedirect: func(r *http.Request, via []*http.Request) error {
-		if r.URL.Scheme != "https" || len(via) >= 3 {
-			return fmt.Errorf("it redirects to %.100q", r.URL.Redacted())
+		if r.URL.Scheme != "https" {
+			return fmt.Errorf("redirect to %.100q: expected https", r.URL.Redacted())
+		}
+		if len(via) >= 3 {
+			return fmt.Errorf("more than 2 redirects, the last to %.100q", r.URL.Redacted())
 		}
 		return nil
 	}}, nil

@@ -62,7 +62,7 @@ func (s *Supervisor) Plan(want []Settings) (Change, error) {
 			return c, err
 		}
 		if named[w.Name] {
-			return c, fmt.Errorf("plan a change: plugin %q is there twice", w.Name)
+			return c, fmt.Errorf("plan a change: two plugins have the name %q", w.Name)
 		}
 		named[w.Name] = true
 		s.mu.Lock()
@@ -246,7 +246,7 @@ func (p *Prepared) check() error {
 	for _, settings := range c.Update {
 		if u := once(settings.Name, true); u != nil {
 			if !sameSettings(fixed(u.settings()), fixed(settings)) {
-				all = append(all, fmt.Errorf("change plugins: the changes of %q need new processes", settings.Name))
+				all = append(all, fmt.Errorf("change plugins: internal error: the changes of %q need new processes", settings.Name))
 			}
 			p.update = append(p.update, u)
 		}
@@ -304,7 +304,7 @@ func (s *Supervisor) unitFor(ctx context.Context, name string) (u *unit, fresh b
 		case <-old.removedDone:
 		case <-ctx.Done():
 			return nil, false, &ChangeError{name,
-				contract.Errorf("runtime/not-ready", "its processes of an earlier configuration have not ended: %v",
+				contract.Errorf("runtime/not-ready", "its processes of an earlier configuration are still running: %v",
 					context.Cause(ctx))}
 		}
 	}

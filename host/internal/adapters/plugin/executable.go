@@ -135,10 +135,10 @@ func (d *Describer) same(s Settings, exe *executable, pid int) error {
 	if !exe.script {
 		running, ok, err := d.hash.running(exe, pid)
 		if err != nil {
-			return fmt.Errorf("look at the program of process %d: %w", pid, err)
+			return fmt.Errorf("hash the program of process %d: %w", pid, err)
 		}
 		if ok && running != exe.hash {
-			return notApproved(s.Command[0], exe.hash, running, "the process runs another one")
+			return notApproved(s.Command[0], exe.hash, running, "the process runs another program")
 		}
 		if ok && len(s.Files) == 0 {
 			return nil
@@ -146,7 +146,7 @@ func (d *Describer) same(s Settings, exe *executable, pid int) error {
 	}
 	binary, err := d.hash.program(s.Command[0], s.Files)
 	if err != nil {
-		return fmt.Errorf("look at the program again: %w", err)
+		return fmt.Errorf("hash the program again after its start: %w", err)
 	}
 	if binary != s.Approved {
 		return d.notApproved(s, binary, "it was changed while it was started")

@@ -848,7 +848,7 @@ func TestUnheldIsNotStarted(t *testing.T) {
 	require.NotNil(t, st.Err)
 	assert.Equal(t, CauseIsolation, st.Cause)
 	assert.Equal(t, "runtime/not-ready", st.Err.Type)
-	assert.Contains(t, st.Err.Error(), "nothing would hold it to process/run")
+	assert.Contains(t, st.Err.Error(), "nothing would confine its use of process/run")
 	assert.Contains(t, st.Err.Hint, "best_effort = true")
 	assert.Zero(t, st.PID)
 }

@@ -56,7 +56,7 @@ func (u Unheld) Error() *contract.Error {
 
 // Text describes u in one sentence.
 func (u Unheld) Text() string {
-	return fmt.Sprintf("nothing would hold it to %s, which effects.enforcement = \"strict\" demands: %s",
+	return fmt.Sprintf("nothing would confine its use of %s, but effects.enforcement = \"strict\" requires it: %s",
 		strings.Join(u.What, ", "), u.Why)
 }
 
@@ -121,10 +121,10 @@ func GrantHint(missing []Ungranted) string {
 		lines[i] = m.Line
 	}
 	if len(lines) == 1 {
-		return "add isolation { " + lines[0] + " } to the plugin block, or take the need away with needs = [...]"
+		return "add isolation { " + lines[0] + " } to the plugin block, or write needs = [...] without this need"
 	}
 	return "add to the plugin block isolation { with the lines " + strings.Join(lines, ", ") +
-		" }, or take needs away with needs = [...]"
+		" }, or write needs = [...] without these needs"
 }
 
 // Narrowed returns the described needs that left contains. If left is nil, it returns all of them.
@@ -210,11 +210,11 @@ func (s Settings) confinement(d contract.Description, support confine.Support) C
 	if !c.Written && c.Level != confine.Strict {
 		c.Weaknesses = append(c.Weaknesses, confine.Weakness{
 			Name: "stepped-down",
-			Text: fmt.Sprintf("the machine cannot hold level strict, so %s is in force", c.Level),
+			Text: fmt.Sprintf("this machine cannot enforce level strict, so level %s is in force", c.Level),
 		})
 	}
 	if len(c.Gaps) > 0 && c.BestEffort {
-		text := "what the machine cannot hold is left open: " + c.Gaps[0].Text
+		text := "best_effort = true leaves open what this machine cannot enforce: " + c.Gaps[0].Text
 		c.Weaknesses = append(c.Weaknesses, confine.Weakness{Name: weaknessBestEffort, Text: text})
 	}
 	return c

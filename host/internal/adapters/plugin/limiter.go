@@ -35,7 +35,8 @@ func (l *limiter) enter(ctx context.Context) error {
 	}
 	if len(l.waiting) >= l.queue {
 		defer l.mu.Unlock()
-		return contract.Errorf("runtime/overloaded", "the queue is full: %d calls are in flight and %d wait", l.running, len(l.waiting)).
+		return contract.Errorf("runtime/overloaded",
+			"the queue of the capability is full: %d calls are in flight and %d wait", l.running, len(l.waiting)).
 			WithDetail("in-flight", edn.Int(int64(l.running))).WithDetail("queued", edn.Int(int64(len(l.waiting))))
 	}
 	w := &turn{place: make(chan struct{})}

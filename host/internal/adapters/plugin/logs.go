@@ -242,7 +242,7 @@ func (p *pluginLog) take(l Line, now time.Time) {
 	if dropped > 0 {
 		note := l
 		note.Level, note.Stray, note.Stream = "warn", false, ""
-		note.Message = "the plugin writes too much: lines were left out"
+		note.Message = "the plugin writes log lines faster than they are kept: lines were dropped"
 		note.Fields = map[string]any{"@module": "supervisor", "dropped": dropped}
 		p.write(note)
 	}

@@ -267,7 +267,7 @@ func TestPitfall05_CertificateWithoutMutualTLS(t *testing.T) {
 	client := goplugin.NewClient(config)
 	c := connect(client)
 	require.Error(t, c.err)
-	assert.Contains(t, c.err.Error(), "go-plugin panicked")
+	assert.Contains(t, c.err.Error(), "the handshake of the plugin is malformed")
 	_ = r.Kill(context.Background())
 	<-r.Process().Settled()
 	client.Kill()
@@ -661,7 +661,7 @@ func TestWhatRunsIsComparedAgain(t *testing.T) {
 	other := settings(file("other", "\x7fELF"))
 	err = d.same(other, approve(other), os.Getpid())
 	require.ErrorIs(t, err, contract.OfType("runtime/integrity"))
-	assert.ErrorContains(t, err, "the process runs another one")
+	assert.ErrorContains(t, err, "the process runs another program")
 	// A copy elsewhere has the same bytes and is accepted.
 	text, err := os.ReadFile(self)
 	require.NoError(t, err)

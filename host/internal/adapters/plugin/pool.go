@@ -84,7 +84,8 @@ func (u *unit) full(e *edition) *contract.Error {
 			running += s.running
 		}
 	}
-	return contract.Errorf("runtime/overloaded", "plugin %s: the queue is full: %d calls are in flight and %d wait", u.name, running,
+	return contract.Errorf("runtime/overloaded",
+		"plugin %s: its queue is full: %d calls are in flight and %d wait", u.name, running,
 		len(u.waiting)).
 		WithDetail("in-flight", edn.Int(int64(running))).WithDetail("queued", edn.Int(int64(len(u.waiting))))
 }

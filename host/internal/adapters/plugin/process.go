@@ -318,7 +318,7 @@ type connection struct {
 func connect(client *goplugin.Client) (c connection) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.err = contract.Errorf("runtime/protocol", "go-plugin panicked during the handshake: %v", r)
+			c.err = contract.Errorf("runtime/protocol", "the handshake of the plugin is malformed, reading it panicked: %v", r)
 		}
 	}()
 	if _, c.err = client.Start(); c.err != nil {
@@ -342,7 +342,7 @@ func connect(client *goplugin.Client) (c connection) {
 	c.conn = speaker.Conn
 	c.wire, ok = raw.(*wire.Client)
 	if !ok {
-		c.err = contract.Errorf("runtime/internal", "go-plugin returned an unknown kind of client")
+		c.err = contract.Errorf("runtime/internal", "internal error: the plugin library returned an unknown kind of client")
 	}
 	return c
 }

@@ -91,7 +91,7 @@ func (s *service) processEnded() {
 
 // errClosing is the error of a call after close: nothing of it left the host,
 // and another process may take it.
-var errClosing = errors.New("the process takes no calls any more")
+var errClosing = errors.New("the process no longer accepts calls")
 
 // invoke makes one call. The error is typed, or errClosing.
 func (s *service) invoke(ctx context.Context, c dispatch.Call, probeTimeout time.Duration) (edn.Value, error) {

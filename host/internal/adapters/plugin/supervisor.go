@@ -155,7 +155,7 @@ func (s *Supervisor) Start(plugins ...Settings) error {
 			return err
 		}
 		if s.units[p.Name] != nil || seen[p.Name] {
-			return fmt.Errorf("start plugins: %q is there twice", p.Name)
+			return fmt.Errorf("start plugins: two plugins have the name %q", p.Name)
 		}
 		seen[p.Name] = true
 	}

@@ -480,7 +480,7 @@ func TestOperatorActions(t *testing.T) {
 	assert.Equal(t, "1.0.0", st.Version)
 	assert.Equal(t, d.Binary, st.Binary)
 
-	assert.ErrorContains(t, b.Start(as("good")), "twice")
+	assert.ErrorContains(t, b.Start(as("good")), "two plugins have the name")
 	assert.Error(t, b.Start(Settings{Name: "x"}))
 	_, err = b.Client(map[string]Route{"a/b": {Plugin: "nobody"}})
 	assert.Error(t, err)

@@ -26,7 +26,7 @@ type SchemaError struct {
 func (e *SchemaError) Error() string {
 	switch {
 	case e.Changed != "":
-		return fmt.Sprintf("store: open %s: migration %s was applied with another text than that of this program",
+		return fmt.Sprintf("store: open %s: migration %s was applied in another form than that of this program",
 			e.Path, e.Changed)
 	case e.Found < e.Known:
 		return fmt.Sprintf("store: open %s: schema has version %d, this program needs %d", e.Path, e.Found, e.Known)
@@ -159,7 +159,7 @@ type LossError struct {
 
 // Error implements error.
 func (e *LossError) Error() string {
-	return fmt.Sprintf("store: migrate %s: version %d has no place for data of version %d; the flag --accept-loss deletes it",
+	return fmt.Sprintf("store: migrate %s: version %d cannot store data of version %d; the flag --accept-loss deletes it",
 		e.Path, e.To, e.From)
 }
 

@@ -48,7 +48,7 @@ func (r *Run) reopenable() error {
 	case r.Imported:
 		return contract.Errorf("run/not-resumable", "journal: reopen run %s: it was imported, and is read-only", r.ID)
 	case !r.Purged.IsZero() || !r.Removed.IsZero():
-		return contract.Errorf("replay/values-purged", "journal: reopen run %s: its values were purged", r.ID)
+		return contract.Errorf("replay/values-purged", "journal: reopen run %s: its values were purged or removed", r.ID)
 	}
 	return nil
 }

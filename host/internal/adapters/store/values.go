@@ -29,7 +29,7 @@ type sum [32]byte
 func (s *sum) Scan(from any) error {
 	b, ok := from.([]byte)
 	if !ok || len(b) != len(s) {
-		return fmt.Errorf("%w: a hash has %d bytes", errDamaged, len(b))
+		return fmt.Errorf("%w: a hash has %d bytes, expected %d", errDamaged, len(b), len(s))
 	}
 	copy(s[:], b)
 	return nil
@@ -44,7 +44,7 @@ func (s sum) hash() string { return "b3:" + hex.EncodeToString(s[:]) }
 func parseSum(hash string) (s sum, err error) {
 	text, ok := strings.CutPrefix(hash, "b3:")
 	if !ok || len(text) != 2*len(s) {
-		return s, fmt.Errorf("%q is not a hash", hash)
+		return s, fmt.Errorf("%.80q is not a hash: expected b3: and %d hexadecimal digits", hash, 2*len(s))
 	}
 	_, err = hex.Decode(s[:], []byte(text))
 	return s, err
@@ -228,7 +228,7 @@ func assemble(c content, fetch func(n int64) (content, error)) (v edn.Value, err
 
 func (a *assembler) value(c content, depth int) (edn.Value, error) {
 	if a.left -= len(c.body) + 1; a.left < 0 || depth == 0 {
-		return edn.Nil(), fmt.Errorf("%w: it is longer or deeper than any value", errDamaged)
+		return edn.Nil(), fmt.Errorf("%w: it exceeds the limits on the size or depth of a value", errDamaged)
 	}
 	if c.form == formTree {
 		return a.tree(c, depth)

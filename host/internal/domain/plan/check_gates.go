@@ -171,6 +171,6 @@ func (c *checker) learned(p *Plan, n *Node) {
 	}
 	if !all.HasMustBesides(quality.SchemaValid) {
 		c.warn(checkLearned, path, "the policy :learned has no must check besides schema-valid to learn from, so it learns "+
-			"what a judge or no gate says; add one to :done :must, in %s", showPath(path))
+			"only from a judge, or that every answer passes; add one to :done :must, in %s", showPath(path))
 	}
 }

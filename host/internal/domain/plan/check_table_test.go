@@ -58,7 +58,7 @@ func TestCheckTable(t *testing.T) {
 		// CHECK-024: candidates with effects must not run in parallel.
 		{`{:op :call :intent :fs/write :effects {:allowed #{:fs/write}} :dispatch {:strategy :race} :input {:path "a" :content "b"}}`, []string{`1:93: error CHECK-024 the strategy :race calls several candidates at once, and :fs/write has effects that must not happen twice, in [:nodes 0 :dispatch :strategy]`}},
 		{respond + ` :dispatch {:policy :quality-aware}}`, nil},
-		{respond + ` :dispatch {:policy :learned}}`, []string{`1:83: warning CHECK-048 the policy :learned has no must check besides schema-valid to learn from, so it learns what a judge or no gate says; add one to :done :must, in [:nodes 0 :dispatch :policy]`}},
+		{respond + ` :dispatch {:policy :learned}}`, []string{`1:83: warning CHECK-048 the policy :learned has no must check besides schema-valid to learn from, so it learns only from a judge, or that every answer passes; add one to :done :must, in [:nodes 0 :dispatch :policy]`}},
 		{respond + ` :dispatch {:policy :declared :strategy :cascade}}`, nil},
 		{respond + ` :dispatch {:policy :fast}}`, []string{`1:83: error CHECK-015 wanted :declared or :quality-aware or :cost-first or :latency-first or :availability or :learned, got :fast, in [:nodes 0 :dispatch :policy]`}},
 		// ENV-016, IR-003: the budget of a node.

@@ -177,7 +177,7 @@ func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 				Check:    checkUnbounded,
 				Severity: Warning,
 				Path:     gap.Path,
-				Message:  fmt.Sprintf("the worst case has no bound in %s: %s, in %s", d, gap.Why, showPath(gap.Path)),
+				Message:  fmt.Sprintf("the worst case of %s has no bound: %s, in %s", d, gap.Why, showPath(gap.Path)),
 			}
 			if severity == Error {
 				f.Check, f.Severity = checkWorst, Error
@@ -187,7 +187,7 @@ func WithinBudget(w *Worst, env Env, positions *Plan) []Finding {
 		}
 		if w.Amounts.Exceeds(limits.Amounts(), d) {
 			out = append(out, Finding{Check: checkWorst, Severity: severity, Path: root,
-				Message: fmt.Sprintf("the worst case takes %s %s, and the budget allows %s", plainNumber(w.Amounts.Of(d)), d,
+				Message: fmt.Sprintf("the worst case is %s %s, and the budget allows %s", plainNumber(w.Amounts.Of(d)), d,
 					plainNumber(limits.Max(d)))})
 		}
 	}

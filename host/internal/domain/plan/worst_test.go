@@ -180,7 +180,7 @@ func TestWorstCaseOfJudges(t *testing.T) {
 	findings := plan.WithinBudget(&w, env, nil)
 	require.Len(t, findings, 1)
 	assert.Equal(t, "CHECK-023", findings[0].Check)
-	assert.Equal(t, "the worst case takes 0.047 usd, and the budget allows 0.04", findings[0].Message)
+	assert.Equal(t, "the worst case is 0.047 usd, and the budget allows 0.04", findings[0].Message)
 }
 
 // CHECK-023, CHECK-046: a plan and the budgets that limit it.
@@ -198,11 +198,11 @@ func TestWithinBudget(t *testing.T) {
 		want        []string
 	}{
 		{"within", dear, "{}", block("{:max-usd 0.04M}", true), nil},
-		{"above", dear, "{}", block("{:max-usd 0.039M}", false), []string{"plan.edn:1:1: warning CHECK-023 the worst case takes 0.04 usd, and the budget allows 0.039"}},
-		{"above, refused", dear, "{}", block("{:max-usd 0.039M}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case takes 0.04 usd, and the budget allows 0.039"}},
-		{"the request is tighter", dear, "{:max-attempts 2}", block("{:max-usd 1M :max-attempts 9}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case takes 4 attempts, and the budget allows 2"}},
-		{"no bound", `{:op :call :intent :t/plan :input {:q 1} :as :x}`, "{:max-attempts 2}", policy.ScopeBudget{}, []string{"plan.edn:1:10: warning CHECK-046 the worst case has no bound in attempts: :t/planner may answer with a plan, in [:nodes 0]"}},
-		{"no price, refused", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{}", block("{:max-usd 1}", true), []string{"plan.edn:1:10: error CHECK-023 the worst case has no bound in usd: what a call to :t/secret costs is unknown: its price is unknown: set cost { usd = .. } in its capability block, in [:nodes 0]"}},
+		{"above", dear, "{}", block("{:max-usd 0.039M}", false), []string{"plan.edn:1:1: warning CHECK-023 the worst case is 0.04 usd, and the budget allows 0.039"}},
+		{"above, refused", dear, "{}", block("{:max-usd 0.039M}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case is 0.04 usd, and the budget allows 0.039"}},
+		{"the request is tighter", dear, "{:max-attempts 2}", block("{:max-usd 1M :max-attempts 9}", true), []string{"plan.edn:1:1: error CHECK-023 the worst case is 4 attempts, and the budget allows 2"}},
+		{"no bound", `{:op :call :intent :t/plan :input {:q 1} :as :x}`, "{:max-attempts 2}", policy.ScopeBudget{}, []string{"plan.edn:1:10: warning CHECK-046 the worst case of attempts has no bound: :t/planner may answer with a plan, in [:nodes 0]"}},
+		{"no price, refused", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{}", block("{:max-usd 1}", true), []string{"plan.edn:1:10: error CHECK-023 the worst case of usd has no bound: what a call to :t/secret costs is unknown: its price is unknown: set cost { usd = .. } in its capability block, in [:nodes 0]"}},
 		{"no price where money is not limited", `{:op :call :intent :t/secret :input {:q 1} :as :x}`, "{:max-attempts 1}", policy.ScopeBudget{}, nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -256,7 +256,7 @@ func TestDecideOfManyEffects(t *testing.T) {
 	_, err = nobody.Grant(policy.Caller{}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.NotNil(t, err)
 	assert.Equal(t, []string{"auth/forbidden-effect", ":no-rule"}, []string{err.Type, err.Details.Key("reason").String()})
-	assert.Contains(t, err.Message, "no role")
+	assert.Contains(t, err.Message, "roles: none")
 	unruled := &policy.Effects{Rules: policy.Rules{}, Host: both("").Host}
 	_, err = unruled.Grant(policy.Caller{Roles: admin}).Decide(policy.Need{Capability: c, Layer: layer("fs/read", "fs/write")})
 	require.NotNil(t, err)

@@ -106,8 +106,8 @@ func (g *Grant) Decide(n Need) (Scopes, *contract.Error) {
 // decide is Decide under the configuration of the grant, without InForce.
 func (g *Grant) decide(n Need) (Scopes, *contract.Error) {
 	if missing, ok := n.Layer.AllowsEffects(n.Capability.Effects); !ok {
-		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, which is not allowed here",
-			n.Capability.ID, missing).
+		return nil, contract.Errorf("effects/missing-required", ":%s needs the effect :%s, expected one of the allowed effects %s",
+			n.Capability.ID, missing, edn.Keywords(n.Layer.Effects.V...)).
 			WithDetail("effect", edn.K(missing)).WithDetail("allowed", edn.Keywords(n.Layer.Effects.V...))
 	}
 	for _, effect := range n.Capability.Effects {
@@ -187,11 +187,12 @@ func (g *Grant) access(effect, by string) *contract.Error {
 	if ok {
 		return nil
 	}
-	held := "no role"
+	held := "none"
 	if roles := g.Caller().Roles; len(roles) > 0 {
 		held = edn.Keywords(roles...).String()
 	}
-	return contract.Errorf("auth/forbidden-effect", ":%s needs the effect :%s, which %s may not have", by, effect, held).
+	return contract.Errorf("auth/forbidden-effect",
+		":%s needs the effect :%s, which is not permitted to the caller (roles: %s)", by, effect, held).
 		WithDetail("effect", edn.K(effect)).WithDetail("rule", rule.Value()).WithDetail("reason", edn.K(why)).
 		WithHint("permit it with effects { rule \"" + effect + "\" { any = [...] } } in ferment.hcl")
 }

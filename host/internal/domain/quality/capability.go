@@ -41,7 +41,7 @@ func Interpret(c *Check, out edn.Value, s Subject) Outcome {
 // InterpretError returns the outcome of a capability check whose call failed or timed out:
 // a check/error finding.
 func InterpretError(c *Check, err error, s Subject) Outcome {
-	return c.finish(Errored("check :"+c.Name+" could not be asked: "+err.Error()), s)
+	return c.finish(Errored("check :"+c.Name+" could not be called: "+err.Error()), s)
 }
 
 func interpret(out edn.Value) Outcome {

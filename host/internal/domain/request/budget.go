@@ -156,7 +156,7 @@ func readAmount(b *Budget, key, amount edn.Value) *contract.Fault {
 			return negative(key, amount)
 		}
 	}
-	f := invalidRequest("budget/not-number", "the budget has no usable number", path(kBudget, key)).
+	f := invalidRequest("budget/not-number", "an amount in the budget has the wrong type", path(kBudget, key)).
 		Expecting(expected, amount)
 	return &f
 }

@@ -14,7 +14,7 @@ func checkDone(done edn.Value, env *Env) *contract.Error {
 		return nil
 	}
 	if done.Kind() != edn.KindMap {
-		return invalidRequest("done/not-map", "the demands on the answer are not a map", path(kDone)).
+		return invalidRequest("done/not-map", ":done is not a map", path(kDone)).
 			Expecting(kMap, done).Err()
 	}
 	for _, key := range gateKeys {
@@ -23,11 +23,12 @@ func checkDone(done edn.Value, env *Env) *contract.Error {
 			continue
 		}
 		if !isColl(checks) {
-			return invalidRequest("done/"+key.Name()+"-not-keyword-coll", "the checks are not a set", path(kDone, key)).
+			return invalidRequest("done/"+key.Name()+"-not-keyword-coll",
+				"the checks under :done are not a set", path(kDone, key)).
 				Expecting(setOfKeywords, checks).Err()
 		}
 		if member, ok := onlyKeywords(checks); !ok {
-			return invalidRequest("done/"+key.Name()+"-not-keywords", "a check is not a keyword", path(kDone, key)).
+			return invalidRequest("done/"+key.Name()+"-not-keywords", "a check under :done is not a keyword", path(kDone, key)).
 				Expecting(kKeyword, member).Err()
 		}
 	}
@@ -52,11 +53,11 @@ func checkScore(done edn.Value) *contract.Error {
 	}
 	expected := between(kNumber, 0, 1)
 	if !isNumber(score) {
-		return invalidRequest("done/score-min-not-number", "the least score is not a number", path(kDone, kScoreMin)).
+		return invalidRequest("done/score-min-not-number", ":score-min is not a number", path(kDone, kScoreMin)).
 			Expecting(expected, score).Err()
 	}
 	if !within(score, 0, 1) {
-		return invalidRequest("done/score-min-out-of-range", "the least score is out of range", path(kDone, kScoreMin)).
+		return invalidRequest("done/score-min-out-of-range", ":score-min is out of range", path(kDone, kScoreMin)).
 			Expecting(expected, score).Err()
 	}
 	return nil
@@ -65,7 +66,7 @@ func checkScore(done edn.Value) *contract.Error {
 // checkEffects validates the effects that a request allows.
 func checkEffects(effects edn.Value) *contract.Error {
 	if effects.Kind() != edn.KindMap {
-		return invalidRequest("effects/not-map", "the effects are not a map", path(kEffects)).Expecting(kMap, effects).Err()
+		return invalidRequest("effects/not-map", ":effects is not a map", path(kEffects)).Expecting(kMap, effects).Err()
 	}
 	if err := checkScopes(effects.Key("scope")); err != nil {
 		return err
@@ -104,7 +105,7 @@ func checkScopes(scopes edn.Value) *contract.Error {
 	for effect, v := range scopes.Entries() {
 		name, _ := effect.AsKeyword()
 		if effects.Fields(name) == nil {
-			return invalidRequest("effects/unknown", "there is no scope of "+effect.String(), at).
+			return invalidRequest("effects/unknown", "no effect with a scope is named "+effect.String(), at).
 				Named(effect, effects.Scoped()).Err()
 		}
 		if _, problems := effects.ParseScope(name, v); len(problems) > 0 {
@@ -224,11 +225,11 @@ var dispatchKeys = func() []string {
 // maps, are reported before wrong values.
 func checkDispatch(dispatch edn.Value) *contract.Error {
 	if dispatch.Kind() != edn.KindMap {
-		return invalidRequest("dispatch/wrong-type", "the dispatch is not a map", path(kTask, kDispatch)).
+		return invalidRequest("dispatch/wrong-type", ":dispatch is not a map", path(kTask, kDispatch)).
 			Expecting(kMap, dispatch).Err()
 	}
 	if key, found := firstUnknown(dispatch, dispatchKeys); found {
-		return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+contract.Excerpt(key),
+		return invalidRequest("dispatch/unknown-key", ":dispatch has the unknown key "+contract.Excerpt(key),
 			path(kTask, kDispatch)).Named(key, dispatchKeys).Err()
 	}
 	for key, val := range dispatch.Entries() {
@@ -239,7 +240,7 @@ func checkDispatch(dispatch edn.Value) *contract.Error {
 		}
 		fields := fieldNames(group)
 		if inner, found := firstUnknown(val, fields); found {
-			return invalidRequest("dispatch/unknown-key", "the dispatch has an unknown key "+contract.Excerpt(inner),
+			return invalidRequest("dispatch/unknown-key", ":dispatch has the unknown key "+contract.Excerpt(inner),
 				path(kTask, kDispatch, key)).Named(inner, fields).Err()
 		}
 	}
@@ -254,7 +255,7 @@ func checkDispatch(dispatch edn.Value) *contract.Error {
 func checkDispatchValue(key, val edn.Value) *contract.Error {
 	name, _ := key.AsKeyword()
 	wrong := func(expected, got edn.Value, keys ...edn.Value) *contract.Error {
-		return invalidRequest("dispatch/wrong-type", "the dispatch has a value that does not fit",
+		return invalidRequest("dispatch/wrong-type", ":dispatch has a value that does not fit its schema",
 			append(path(kTask, kDispatch), keys...)).
 			Expecting(expected, got).Err()
 	}

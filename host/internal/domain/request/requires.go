@@ -19,21 +19,22 @@ func parseRequires(v edn.Value, env *Env) (r Requires, err *contract.Error) {
 	}
 	under := func(keys ...edn.Value) []edn.Value { return append(path(kTask, kRequires), keys...) }
 	if v.Kind() != edn.KindMap {
-		return r, invalidRequest("requires/not-map", "the demands are not a map", under()).Expecting(kMap, v).Err()
+		return r, invalidRequest("requires/not-map", ":requires is not a map", under()).Expecting(kMap, v).Err()
 	}
 	if key, found := firstUnknown(v, requiresKeys); found {
-		return r, invalidRequest("requires/unknown-keys", "the demands have an unknown key "+contract.Excerpt(key), under()).
+		return r, invalidRequest("requires/unknown-keys", ":requires has the unknown key "+contract.Excerpt(key), under()).
 			Named(key, requiresKeys).Err()
 	}
 	var bad bool
 	if r.InSchema, bad = optionalKeyword(v, kInSchema); bad {
 		got, _ := v.Get(kInSchema)
-		return r, invalidRequest("requires/in-schema-not-keyword", "the demanded schema is not a keyword", under(kInSchema)).
+		return r, invalidRequest("requires/in-schema-not-keyword",
+			"the required input schema is not a keyword", under(kInSchema)).
 			Expecting(kKeyword, got).Err()
 	}
 	if r.OutSchema, bad = optionalKeyword(v, kOutSchema); bad {
 		got, _ := v.Get(kOutSchema)
-		return r, invalidRequest("requires/out-schema-not-keyword", "the demanded schema is not a keyword",
+		return r, invalidRequest("requires/out-schema-not-keyword", "the required schema of the answer is not a keyword",
 			under(kOutSchema)).Expecting(kKeyword, got).Err()
 	}
 	if r.InSchema != "" && !env.Schemas.known(r.InSchema) {
@@ -45,25 +46,27 @@ func parseRequires(v edn.Value, env *Env) (r Requires, err *contract.Error) {
 	r.ResultType, bad = optionalKeyword(v, kResultType)
 	if bad || r.ResultType != "" && !slices.Contains(resultTypes, r.ResultType) {
 		got, _ := v.Get(kResultType)
-		return r, invalidRequest("requires/result-type-not-supported", "there is no such type of result", under(kResultType)).
+		return r, invalidRequest("requires/result-type-not-supported",
+			"the required result type is unknown", under(kResultType)).
 			Expecting(edn.Vector(append(path(edn.K("enum")), keywords(resultTypes)...)...), got).Err()
 	}
 	if r.CapKind, bad = optionalKeyword(v, kCapKind); bad {
 		got, _ := v.Get(kCapKind)
-		return r, invalidRequest("requires/cap-kind-not-keyword", "the demanded kind is not a keyword", under(kCapKind)).
+		return r, invalidRequest("requires/cap-kind-not-keyword",
+			"the required kind of capability is not a keyword", under(kCapKind)).
 			Expecting(kKeyword, got).Err()
 	}
 	var ok bool
 	if tags, found := v.Get(kCapTags); found {
 		if r.CapTags, ok = contract.KeywordSet(tags); !ok {
-			return r, invalidRequest("requires/cap-tags-not-keywords", "the demanded tags are not a set of keywords",
+			return r, invalidRequest("requires/cap-tags-not-keywords", "the required tags are not a set of keywords",
 				under(kCapTags)).
 				Expecting(setOfKeywords, tags).Err()
 		}
 	}
 	if effects, found := v.Get(kEffectsAllowed); found {
 		if r.Effects, ok = contract.KeywordSet(effects); !ok {
-			return r, invalidRequest("requires/effects-not-keywords", "the demanded effects are not a set of keywords",
+			return r, invalidRequest("requires/effects-not-keywords", "the effects under :requires are not a set of keywords",
 				under(kEffectsAllowed)).
 				Expecting(setOfKeywords, effects).Err()
 		}

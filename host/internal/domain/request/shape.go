@@ -257,7 +257,7 @@ func (s *shape) reconcile(topCap, streams edn.Value, typed bool) {
 	if !topCap.IsNil() {
 		name := s.keyword(none, kCapID, topCap)
 		if s.r.CapID != "" && s.r.CapID != name && name != "" {
-			s.conflict(kCapID, topCap, "the request names two capabilities, here and in :task")
+			s.conflict(kCapID, topCap, "the request names different capabilities under :cap/id and in :task")
 		}
 		s.r.CapID = name
 	}
@@ -266,7 +266,7 @@ func (s *shape) reconcile(topCap, streams edn.Value, typed bool) {
 	}
 	wants := s.bool(none, kStream, streams)
 	if typed && streams.Kind() == edn.KindBool && wants != (s.r.ResponseType == "stream") {
-		s.conflict(kStream, streams, "the request asks for two forms of answer, here and in :response/type")
+		s.conflict(kStream, streams, ":stream? and :response/type ask for different forms of answer")
 	}
 	if wants {
 		s.r.ResponseType = "stream"
@@ -321,7 +321,8 @@ func (s *shape) unknown(parent, key edn.Value, known []string) {
 
 func (s *shape) hostOnly(parent, key edn.Value) {
 	s.add(rankUnknown, func() contract.Fault {
-		f := invalidRequest("shape/unknown-key", key.String()+" is set by the host alone", at(parent, edn.Value{}))
+		f := invalidRequest("shape/unknown-key",
+			"the request has the key "+key.String()+", which only the host may set", at(parent, edn.Value{}))
 		f.Got, f.HasGot = key, true
 		return f
 	})

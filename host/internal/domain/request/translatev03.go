@@ -67,12 +67,13 @@ func (t *translation) v03(v edn.Value) (edn.Value, *contract.Error) {
 func checkSteps(steps edn.Value) *contract.Error {
 	at := edn.K("steps")
 	if steps.Kind() != edn.KindVector && steps.Kind() != edn.KindList {
-		return invalidRequest("shape/wrong-type", "the steps are not a sequence", path(at)).
+		return invalidRequest("shape/wrong-type", ":steps is not a vector", path(at)).
 			Expecting(edn.K("vector"), steps).Err()
 	}
 	for i, step := range steps.All() {
 		if name, ok := step.Key("op").AsKeyword(); !ok || step.Len() != 1 || !slices.Contains(v03Steps, name) {
-			return invalidRequest("shape/unknown-key", "a step that is not supported", path(at, i)).
+			return invalidRequest("shape/unknown-key",
+				"the request of version 0.3 has a step that is not supported", path(at, i)).
 				Named(step.Key("op"), v03Steps).Err()
 		}
 	}
@@ -83,7 +84,7 @@ func checkSteps(steps edn.Value) *contract.Error {
 // of the last user message.
 func v03Messages(v edn.Value) (messages, prompt edn.Value, err *contract.Error) {
 	if v.Kind() != edn.KindVector && v.Kind() != edn.KindList {
-		return v, prompt, invalidRequest("shape/wrong-type", "the messages are not a sequence", path(kMessages)).
+		return v, prompt, invalidRequest("shape/wrong-type", ":messages is not a vector", path(kMessages)).
 			Expecting(edn.K("vector"), v).Err()
 	}
 	role := edn.K("role")

@@ -29,7 +29,7 @@ func Check(messages []conversation.Message) *contract.Error {
 	}
 	for i, m := range messages {
 		if m.Role() == "" || m.Empty() {
-			return invalid(i, "it is empty")
+			return invalid(i, "it has no role or no content")
 		}
 		parts, text := 0, 0
 		for p := range m.Parts() {

@@ -194,13 +194,16 @@ func decided(open *[]journal.Question, d Decision) (q journal.Question, err *con
 	}
 	switch {
 	case len(found) == 0 && len(*open) == 0:
-		return q, invalid("no-question", "no question of the run is open any more")
+		return q, invalid("no-question", "the run has no open question")
 	case len(found) == 0 && d.Node == "":
-		return q, invalid("node-missing", "%d calls are open: name a node, as %s", len(*open), (*open)[0].Node)
+		return q, invalid("node-missing",
+			"%d calls need a decision: name the node of one, such as %s", len(*open), (*open)[0].Node)
 	case len(found) == 0:
-		return q, invalid("node-unknown", "no open question of the run is about that node, but about %s", strings.Join(nodesOf(*open), ", "))
+		return q, invalid("node-unknown",
+			"the run has no open question about this node, expected one of %s", strings.Join(nodesOf(*open), ", "))
 	case len(found) > 1:
-		return q, invalid("node-ambiguous", "%d nodes have this id: name one by its path, as %s", len(found), (*open)[found[0]].Path)
+		return q, invalid("node-ambiguous",
+			"%d nodes have this id: name one by its path, such as %s", len(found), (*open)[found[0]].Path)
 	}
 	switch given := !d.Value.IsNil(); d.Choice {
 	case journal.DecisionRetry, journal.DecisionFail:

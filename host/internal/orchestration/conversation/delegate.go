@@ -84,7 +84,7 @@ func (s *Service) Return(ctx context.Context, d Delegated, response edn.Value) (
 	out := response.Key("result").Key("out")
 	if !out.IsMap() {
 		return edn.Nil(), contract.Errorf("schema/invalid",
-			"the answer of the agent that was asked: expected a map, got %s", out.Kind()).WithSource(contract.SourcePlugin)
+			"the answer of the called agent: expected a map, got %s", out.Kind()).WithSource(contract.SourcePlugin)
 	}
 	var said []conversation.Message
 	if out.Key("messages").Len() > 0 {

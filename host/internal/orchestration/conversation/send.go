@@ -166,7 +166,7 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if n := len(all) - len(change.DropDrafts); n >= maxDrafts && (was == "" || c.replaces()) {
 			return Change{}, contract.Errorf("conversation/too-large", "the conversation has %d drafts, which is the limit", n).
 				WithDetail("limit", edn.Int(maxDrafts)).WithDetail("found", edn.Int(int64(n))).
-				WithHint(":conversation/get lists them; :draft/id of a send sends one, of a delete deletes it")
+				WithHint("send or delete a draft by its :draft/id; :conversation/get lists the drafts")
 		}
 		return change, nil
 	})

@@ -135,7 +135,7 @@ func failed(doing string, err error) *contract.Error {
 func notFound(id string) *contract.Error {
 	err := contract.Errorf("conversation/not-found", "there is no conversation %q", id)
 	if of, ok := session.OfConversation(id); ok {
-		return err.WithHint("the first act in session " + of + " makes it")
+		return err.WithHint("send an act in session " + of + ", which creates the conversation")
 	}
 	return err
 }

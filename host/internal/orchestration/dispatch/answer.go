@@ -140,8 +140,10 @@ func (a *attempt) read() {
 	switch a.kind {
 	case "plan":
 		if a.n.w.Around == nil {
-			a.err = contract.Errorf("plan/invalid", "node %s: a plan answer is not allowed here", a.n.w.Node).
-				WithSource(contract.SourcePlugin)
+			a.err = contract.Errorf("plan/invalid",
+				"node %s: capability :%s answered with a plan, expected a value: this call is outside of a plan",
+				a.n.w.Node, a.capability.ID).WithSource(contract.SourcePlugin).
+				WithHint("remove \"plan\" from result_types of the intent, or use another capability")
 			break
 		}
 		a.walk, a.err = a.n.w.Around.Plan(PlanAnswer{

@@ -62,8 +62,8 @@ func TestCapabilityCheck(t *testing.T) {
 		"first key counts": {`{:result {:type :value :out {:ok? false :legal? true}}}`, false, "check :verified failed"},
 		"findings":         {`{:result {:type :value :out {:valid? false :findings [{:message "clause 17"}]}}}`, false, "clause 17"},
 		"no verdict":       {`{:result {:type :value :out {:n 1}}}`, false, "the answer has none of"},
-		"a plan":           {`{:result {:type :plan :plan {:nodes []}}}`, false, "could not be asked"},
-		"no envelope":      {`7`, false, "could not be asked"},
+		"a plan":           {`{:result {:type :plan :plan {:nodes []}}}`, false, "could not be called"},
+		"no envelope":      {`7`, false, "could not be called"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := judged(t, judge("t/judge", ""))

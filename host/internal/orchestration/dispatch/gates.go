@@ -161,7 +161,7 @@ func (j *judging) refusal(v *quality.Verdict, findings edn.Value) *contract.Erro
 		e = contract.Errorf(v.FailureType, "node %s: the answer of %s was refused by :%s: %s", j.n.w.Node, id,
 			found[0].Gate, found[0].Message)
 		if last := v.Results[len(v.Results)-1]; last.Grade != nil && v.FailureType == quality.FailLowScore {
-			e.Message += fmt.Sprintf("; with its other gates it scored %s, and %s is the least", digits(v.Score),
+			e.Message += fmt.Sprintf("; together with its other gates it scored %s, expected at least %s", digits(v.Score),
 				digits(v.ScoreMin))
 		}
 	default:

@@ -24,7 +24,7 @@ func (j *judging) recordGrade(v *voting, g *grade) quality.Result {
 	j.unsound = v.unsound
 	switch {
 	case v.weight.Worthless() != "":
-		result.Outcome = quality.NotApplicable("judge " + v.j.judge.Name + " weighs nothing and was not asked: " +
+		result.Outcome = quality.NotApplicable("judge " + v.j.judge.Name + " has no weight and was not called: " +
 			v.weight.Worthless())
 	case g == nil:
 		result.Outcome = v.failure()
@@ -86,8 +86,8 @@ func (v *voting) unjudged(node string) *contract.Error {
 // finding describes a grade below the minimum, with votes and criteria.
 func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 	var m strings.Builder
-	m.WriteString("judge " + v.j.judge.Name + " (:" + g.capID + ") gave " + digits(g.rounded) + ", and " +
-		digits(least) + " is the least")
+	m.WriteString("judge " + v.j.judge.Name + " (:" + g.capID + ") gave " + digits(g.rounded) + ", expected at least " +
+		digits(least))
 	if votes := g.ballot.Scores(); len(votes) > 1 {
 		m.WriteString(" (votes")
 		for _, vote := range votes {
@@ -96,7 +96,7 @@ func (v *voting) finding(g *grade, least quality.Score) quality.Finding {
 		m.WriteString(")")
 	}
 	if v.votesSkipped {
-		m.WriteString("; the first vote stands, because nothing was left for another")
+		m.WriteString("; the first vote decides, because the budget does not cover another")
 	}
 	if v.memoized {
 		m.WriteString("; it has graded the same answer before")

@@ -128,7 +128,7 @@ func TestJudge(t *testing.T) {
 			}
 			require.NotNil(t, r.Err)
 			assert.Contains(t, r.Err.Message, "refused by :judge/grader: judge grader (:t/grader) gave ")
-			assert.Contains(t, r.Err.Message, " is the least")
+			assert.Contains(t, r.Err.Message, ", expected at least ")
 		})
 	}
 }
@@ -497,10 +497,10 @@ func TestVotesArePaidFor(t *testing.T) {
 		says    string
 	}{
 		{`{:max-judge-calls 3}`, "[0.5M 0.9M 0.6M]", "eval/must-failed", "gave 0.6"},
-		{`{:max-judge-calls 2}`, "[0.5M 0.9M]", "eval/must-failed", "the first vote stands"},
-		{`{:max-judge-calls 1}`, "[0.5M]", "eval/must-failed", "the first vote stands"},
+		{`{:max-judge-calls 2}`, "[0.5M 0.9M]", "eval/must-failed", "the first vote decides"},
+		{`{:max-judge-calls 1}`, "[0.5M]", "eval/must-failed", "the first vote decides"},
 		{`{:max-attempts 1}`, "[0.5M 0.9M 0.6M]", "eval/must-failed", "gave 0.6"},
-		{`{:max-usd 0.003M}`, "[0.5M]", "eval/must-failed", "the first vote stands"},
+		{`{:max-usd 0.003M}`, "[0.5M]", "eval/must-failed", "the first vote decides"},
 		{`{:max-usd 0.001M}`, "", "budget/exceeded", ""},
 	} {
 		t.Run(row.limits, func(t *testing.T) {
@@ -830,5 +830,5 @@ func TestRepairByJudge(t *testing.T) {
 	r := serve(t, w, order{layer: layer})
 	require.Nil(t, r.Err)
 	sent := w.Calls()[2].Request.Key("context").Key("repair").Key("findings").String()
-	assert.Contains(t, sent, "gave 0.2, and 0.8 is the least; violations #{:no-source}")
+	assert.Contains(t, sent, "gave 0.2, expected at least 0.8; violations #{:no-source}")
 }

@@ -104,7 +104,7 @@ func (s *scope) miss(n *plan.Node, e *ended, format string, args ...any) *contra
 // complete, or in an item whose failure was kept, another node ended the plan before it.
 func (s *scope) unrecorded(n *plan.Node, e *ended) *contract.Error {
 	if s.history.Status != journal.StatusCompleted || s.history.Within(e.path) {
-		return contract.Errorf("canceled", "node %s: it did not run", n.ID)
+		return contract.Errorf("canceled", "node %s did not run in the recorded run", n.ID)
 	}
 	return s.miss(n, e, "the run has no record of it")
 }

@@ -71,7 +71,8 @@ func (s *Service) AddUser(ctx context.Context, set *Settings, n NewUser) (User, 
 	}
 	if types := set.Types(); !slices.Contains(types, u.Type) {
 		return User{}, contract.Errorf("invalid-request", "there is no account type %.40q", u.Type).
-			WithHint("one of " + strings.Join(types, ", ") + "; auth { account_roles = { ... } } in ferment.hcl adds others").
+			WithHint("use one of " + strings.Join(types, ", ") +
+				"; auth { account_roles = { ... } } in ferment.hcl adds others").
 			DidYouMean(contract.Nearest(u.Type, types))
 	}
 	if u.Tenant != "" {
@@ -218,7 +219,7 @@ func (s *Service) alterWith(
 func (set *Settings) keepsAdmin(a *Accounts, c Change) *contract.Error {
 	if after := a.with(c); a.administered(set) && !after.administered(set) {
 		return contract.Errorf("user/last-admin", "no administrator would remain").
-			WithHint("grant role admin to another user before")
+			WithHint("first grant the role admin to another user")
 	}
 	return nil
 }
@@ -292,7 +293,7 @@ func knownOperations(names []string) *contract.Error {
 			continue
 		}
 		return contract.Errorf("invalid-request", "there is no operation :%.80s", name).
-			WithHint("one of " + edn.Keywords(policy.Operations()...).String() + " or :admin/*").
+			WithHint("use one of " + edn.Keywords(policy.Operations()...).String() + " or :admin/*").
 			DidYouMean(contract.Nearest(name, known))
 	}
 	return nil

@@ -65,7 +65,7 @@ func (s *Service) Bearer(ctx context.Context, set *Settings, text string) (Princ
 	i := slices.IndexFunc(set.Issuers, func(by Issuer) bool { return by.URL == claimed })
 	if i < 0 {
 		return Principal{}, contract.Errorf("auth/unauthorized", "the token names the issuer %.200q, which this host does not trust", claimed).
-			WithHint("the issuers are the blocks auth { oidc \"NAME\" { ... } } of ferment.hcl")
+			WithHint("use a token of a configured issuer, or add a block auth { oidc \"NAME\" { ... } } to ferment.hcl")
 	}
 	by := &set.Issuers[i]
 	token, err := s.issued.Verify(ctx, by, text)

@@ -144,7 +144,8 @@ func texts(list []string) edn.Value {
 // configuration or does not exist.
 func (set *Settings) notCreated(name string, created []Role) *contract.Error {
 	if slices.Contains(set.Known, name) {
-		return contract.Errorf("role/invalid-role", "the role :%s is one of the configuration and cannot be deleted here", name).
+		return contract.Errorf("role/invalid-role",
+			"the role :%s is declared in the configuration and cannot be deleted with this action", name).
 			WithHint("delete its block from ferment.hcl and reload; the built-in roles stay")
 	}
 	var known []string

@@ -59,7 +59,7 @@ func (c *command) notReloaded(err error) error {
 		return err
 	}
 	c.printf("%s\n", trimNewline(text))
-	c.printf("the configuration is rejected and the present one stays\n")
+	c.printf("the configuration was rejected; the current one stays in force\n")
 	return quietError{exit.Code(e)}
 }
 
@@ -127,7 +127,7 @@ func (c *command) drainCommand() *cobra.Command {
 			return c.done(result, "the daemon is going down")
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	return cmd
 }
 
@@ -166,8 +166,9 @@ func (c *command) eventsCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "cursor of a swap or of an earlier call")
-	spanFlag(cmd.Flags(), &wait, "wait", 0, "time to wait for an event, up to 1m")
+	cmd.Flags().StringVar(&after, "after", "",
+		"print only events after this cursor, which a swap or an earlier call has printed")
+	spanFlag(cmd.Flags(), &wait, "wait", 0, "how long to wait for an event, up to 1m")
 	return cmd
 }
 

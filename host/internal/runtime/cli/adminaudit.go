@@ -47,8 +47,8 @@ func (c *command) auditCommand() *cobra.Command {
 			return c.printTrail(cmd.Context(), action, after, follow)
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "cursor of the last row that is not printed")
-	cmd.Flags().StringVar(&until, "until", "", "time from which on rows are left out, in RFC 3339")
+	cmd.Flags().StringVar(&after, "after", "", "print only rows after this cursor")
+	cmd.Flags().StringVar(&until, "until", "", "print only rows before this time, in RFC 3339")
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "also print new rows, until interrupted")
 	return cmd
 }

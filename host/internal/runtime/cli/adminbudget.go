@@ -45,7 +45,7 @@ func (c *command) budgetShowCommand() *cobra.Command {
 			return c.budgets(result, result)
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "only this caller, also one without calls")
+	cmd.Flags().StringVar(&user, "user", "", "show only this caller, even if it has no calls in this window")
 	return cmd
 }
 
@@ -71,11 +71,12 @@ func (c *command) budgetAdjustCommand() *cobra.Command {
 			return c.budgets(edn.MustMap(edn.K("scopes"), edn.Vector(result)), result)
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "the budget of this caller")
-	cmd.Flags().StringVar(&tenant, "tenant", "", "the budget of the callers of this tenant together; without a name: of those without one")
+	cmd.Flags().StringVar(&user, "user", "", "change the budget of this caller")
+	cmd.Flags().StringVar(&tenant, "tenant", "",
+		"change the common budget of the callers of this tenant; without a name: that of callers without a tenant")
 	cmd.Flags().Lookup("tenant").NoOptDefVal = policy.HostTenant
-	cmd.Flags().StringVar(&grant, "grant", "", "added to the limits, as EDN such as '{:usd 5 :attempts 100}'")
-	cmd.Flags().StringVar(&charge, "charge", "", "counted as used, as EDN")
+	cmd.Flags().StringVar(&grant, "grant", "", "amounts to add to the limits, as EDN such as '{:usd 5 :attempts 100}'")
+	cmd.Flags().StringVar(&charge, "charge", "", "amounts that count as used, as EDN such as '{:usd 0.25M}'")
 	return cmd
 }
 

@@ -188,7 +188,7 @@ func (c *command) restoreCommand() *cobra.Command {
 	flags.BoolVar(&how.RevokeTokens, "revoke-tokens", false, "delete all API tokens")
 	flags.BoolVar(&how.Damaged, "damaged", false, "also restore a journal that was damaged before it was backed up")
 	flags.BoolVar(&how.DryRun, "dry-run", false, "only verify the backup and print what would be done")
-	flags.BoolVar(&yes, "yes", false, "do not ask")
+	flags.BoolVar(&yes, "yes", false, yesUsage)
 	return cmd
 }
 

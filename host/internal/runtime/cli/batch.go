@@ -75,7 +75,7 @@ func (c *command) batchCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.bind, "bind", nil,
 		"key of every input or binding of the plan, as NAME=EDN; NAME alone is the key of the line; may be repeated")
 	f.registerRequest(cmd)
-	cmd.Flags().IntVar(&f.concurrency, "concurrency", 4, "number of runs at once")
+	cmd.Flags().IntVar(&f.concurrency, "concurrency", 4, "maximum number of concurrent runs")
 	cmd.Flags().StringVar(&f.name, "name", "", "name of the batch (default: a hash of INPUTS)")
 	cmd.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "execute lines again that failed in an earlier command")
 	cmd.Flags().StringVar(&f.file, "file", "", "write the results to this file, once all are known")

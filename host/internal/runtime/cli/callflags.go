@@ -43,8 +43,10 @@ func (f *callFlags) register(cmd *cobra.Command, bind string) {
 	cmd.Flags().BoolVar(&f.stream, "stream", false,
 		"print the answer as it arrives: its text, or every event of the run as a line of JSON or EDN")
 	cmd.Flags().BoolVar(&f.async, "async", false, "print the run as soon as the daemon has accepted it, and let it go on")
-	cmd.Flags().StringVar(&f.key, "key", "", "idempotency key: the same command again gets the run that it has begun")
-	cmd.Flags().BoolVar(&f.noCache, "no-cache", false, "have the request executed, also if the cache has an answer of an equal one")
+	cmd.Flags().StringVar(&f.key, "key", "",
+		"idempotency key: a repeated command with the same key gets the run that the first one started")
+	cmd.Flags().BoolVar(&f.noCache, "no-cache", false,
+		"execute the request even if the cache has an answer of an equal request")
 	cmd.Flags().StringVar(&f.session, "session", "", "id of a session of the daemon, which fills what the request leaves out")
 	localFlag(cmd, &f.local)
 	cmd.Flags().StringVar(&f.progress, "progress", "auto",

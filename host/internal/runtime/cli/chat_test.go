@@ -205,7 +205,7 @@ func TestChatConflicts(t *testing.T) {
 		got := w.chat(text+"\n", "c-01", "--model", "mine/spare")
 		require.Equal(t, 0, got.code, got.stderr)
 		e.types("mine\r")
-		e.shows("  turns, and the same again applies to them", ready, "> mine")
+		e.shows("  shows its turns; send the message again to add it after", "  them", ready, "> mine")
 		e.types("\r")
 		e.shows("you said: first", ready, ">")
 	}

@@ -64,7 +64,7 @@ func (c *command) configShowCommand() *cobra.Command {
 	flags.StringVar(&o.Only, "only", "", "print only this block or attribute, such as plugin.chess")
 	flags.BoolVar(&running, "running", false, "print the configuration of the running daemon instead of the files")
 	flags.BoolVar(&inputs, "inputs", false,
-		"list the variables and files that expressions read, with hashes of their values")
+		"list the environment variables and files that expressions read, with hashes of their values")
 	flags.BoolVar(&noStart, "no-start", false, "start no plugin; those without a cached description stay unchecked")
 	return cmd
 }

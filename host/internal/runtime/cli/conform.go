@@ -449,7 +449,7 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		notRun = fmt.Sprintf(", %d not run", missed)
 	}
 	for _, id := range r.Stale() {
-		_, _ = fmt.Fprintf(w, "stale: %s no longer fails: take it out of the baseline\n", id)
+		_, _ = fmt.Fprintf(w, "stale: %s no longer fails: remove it from the baseline\n", id)
 	}
 	name := cmp.Or(strings.TrimSpace(r.Plugin+" "+r.Version), "the plugin")
 	failed, seed := r.Failed(), ""

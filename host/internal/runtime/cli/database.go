@@ -68,7 +68,7 @@ func (c *command) gcCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what would be removed")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	return cmd
 }
 
@@ -104,7 +104,7 @@ func databaseText(v edn.Value) string {
 	fmt.Fprintf(&b, "\nruns:     %s, %s open, %s suspended, %s with %s\n", v.Key("runs"), v.Key("runs/open"), v.Key("runs/suspended"),
 		diag.Counted(number(v.Key("records")), "record"), byteSize(v.Key("bytes")))
 	if !v.Key("writable?").Truthy() {
-		b.WriteString("write:    it takes no new runs: the disk has too little space, or failed\n")
+		b.WriteString("write:    no new runs are accepted: the disk has too little space, or failed\n")
 	}
 	return b.String()
 }

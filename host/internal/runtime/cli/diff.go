@@ -53,7 +53,7 @@ func (c *command) diffRunning(ctx context.Context) error {
 		return err
 	}
 	if read, own := plain(there.Key("configuration")), c.configuration(); c.remote == nil && !sameFile(read, own) {
-		c.printf("the daemon reads %s, not %s\n", c.relative(read), c.relative(own))
+		c.printf("note: the daemon uses the configuration %s, not %s\n", c.relative(read), c.relative(own))
 	}
 	text, valid := plain(there.Key("text")), there.Key("valid?").Truthy()
 	switch {

@@ -59,7 +59,7 @@ func (c *command) dispatchResetCommand() *cobra.Command {
 // resetText prints which breakers are closed now.
 func (c *command) resetText(candidates edn.Value) error {
 	if candidates.Len() == 0 {
-		_, err := io.WriteString(c.env.Stdout, "it was not called yet: there is no breaker to reset\n")
+		_, err := io.WriteString(c.env.Stdout, "the capability was not called yet, so it has no breaker to reset\n")
 		return err
 	}
 	for s := range candidates.Elems() {
@@ -75,11 +75,11 @@ func (c *command) dispatchStatsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "show how often each candidate passes its gates, learned and estimated",
-		Long: "stats shows the candidates of each intent whose policy is learned. Outcomes are all that were counted, the pass\n" +
-			"rate is what is believed now, with the bounds that it has with 95 %: older outcomes count less. The estimates say\n" +
-			"how often a candidate would have passed as the first of all decisions of the period, from the recorded\n" +
-			"probability of each choice: inverse is without bias, normalised varies less. They use decisions that were drawn\n" +
-			"and whose first candidate was accepted or refused.",
+		Long: "stats shows the candidates of each intent whose policy is learned. Outcomes are all that were counted. The pass\n" +
+			"rate is the current estimate with its 95 % interval; older outcomes count less. The other estimates say how often\n" +
+			"a candidate would have passed if it had been the first in all decisions of the period. They are computed from the\n" +
+			"recorded probability of each choice: inverse has no bias, normalised varies less. They use only decisions that\n" +
+			"were made at random and whose first candidate was accepted or refused.",
 		Example: "  ferment dispatch stats\n  ferment dispatch stats --since 7d --json\n  ferment dispatch stats --intent text/respond",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -130,7 +130,7 @@ func statsAction(name, intent, since string) (edn.Value, error) {
 func (c *command) learnedText(v edn.Value) error {
 	groups := v.Key("groups")
 	if groups.Len() == 0 {
-		_, err := io.WriteString(c.env.Stdout, "nothing was learned: no intent has had the policy learned\n")
+		_, err := io.WriteString(c.env.Stdout, "nothing was learned: no call used the policy learned yet\n")
 		return err
 	}
 	first := true
@@ -160,7 +160,7 @@ func (c *command) learnedGroup(g, since edn.Value) error {
 	}
 	var made []string
 	for _, d := range []struct{ key, says string }{
-		{"drawn", "drawn"}, {"by-mean", "by mean"}, {"declared", "in the declared order"}, {"unknown", "without an outcome"},
+		{"drawn", "at random"}, {"by-mean", "by mean"}, {"declared", "in the declared order"}, {"unknown", "without an outcome"},
 	} {
 		if n := number(g.Key("decisions").Key(d.key)); n > 0 {
 			made = append(made, fmt.Sprintf("%d %s", n, d.says))

@@ -84,7 +84,7 @@ func TestDispatchStats(t *testing.T) {
 	assert.Equal(t, b.Key("outcomes").String(), again.Key("outcomes").String())
 	text := w.run("dispatch", "stats")
 	require.Zero(t, text.code, text.stderr)
-	for _, want := range []string{"demo/answer", fmt.Sprintf("%d drawn, %d in the declared order", drawn, declared), "t/a v1", "t/b v1", "pass rate"} {
+	for _, want := range []string{"demo/answer", fmt.Sprintf("%d at random, %d in the declared order", drawn, declared), "t/a v1", "t/b v1", "pass rate"} {
 		assert.Contains(t, text.stdout, want)
 	}
 	fits(t, text.stdout)

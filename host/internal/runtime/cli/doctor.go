@@ -61,7 +61,7 @@ func (c *command) doctor(ctx context.Context) error {
 		e.Add("configuration", "files", doctor.OK, "profile %s, %s", loaded.Profile,
 			diag.Counted(len(loaded.Plugins), "plugin"))
 		for _, w := range view.Weaker(loaded.Config) {
-			e.Add("configuration", strings.Join(w.Path, "."), doctor.Weak, "%s, where prod has %s", w.Written,
+			e.Add("configuration", strings.Join(w.Path, "."), doctor.Weak, "%s, in profile prod %s", w.Written,
 				w.ProdWritten)
 		}
 		e.Languages(loaded)

@@ -37,9 +37,9 @@ func (c *command) explainCommand() *cobra.Command {
 				strings.TrimPrefix(capability, ":"))
 		},
 	}
-	cmd.Flags().StringVar(&capability, "capability", "", "as if the request pinned this capability")
+	cmd.Flags().StringVar(&capability, "capability", "", "explain as if the request pinned this capability")
 	cmd.Flags().BoolVar(&streamed, "stream", false,
-		"as if the answer were streamed: the order latency-first then uses the time to the first token")
+		"explain as if the answer were streamed: the order latency-first then uses the time to the first token")
 	localFlag(cmd, &local)
 	return cmd
 }
@@ -90,7 +90,7 @@ func (c *command) explainError(name string) error {
 	row, ok := contract.Lookup(typ)
 	if !ok {
 		e := contract.Errorf("not-found", "there is no error type :%s", name).
-			WithHint("a type has the form NS/NAME, such as runtime/crashed")
+			WithHint("write the type as NS/NAME, such as runtime/crashed")
 		return e.DidYouMean(contract.NearestType(name))
 	}
 	var aliases []string
@@ -304,7 +304,7 @@ func conditionText(f edn.Value) []string {
 		parts = append(parts, plain(f.Key("warmth")))
 	}
 	if f.Key("troubled?").Truthy() {
-		parts = append(parts, "in trouble")
+		parts = append(parts, "degraded")
 	}
 	if n := number(f.Key("in-flight")); n > 0 {
 		busy := diag.Counted(n, "call") + " in flight"
@@ -317,7 +317,7 @@ func conditionText(f edn.Value) []string {
 		parts = append(parts, fmt.Sprintf("%d queued", n))
 	}
 	if n := number(f.Key("deaths")); n > 0 {
-		parts = append(parts, diag.Counted(n, "recent death"))
+		parts = append(parts, diag.Counted(n, "recent crash"))
 	}
 	return parts
 }

@@ -182,7 +182,7 @@ func parseEither(source, text string) (v edn.Value, isJSON bool, err error) {
 		err = jsonErr
 	}
 	return edn.Nil(), false, contract.AsError(err).
-		WithHint("a map is {:key \"text\"} in EDN, and {\"key\": \"text\"} in JSON")
+		WithHint("write a map as {:key \"text\"} in EDN, and {\"key\": \"text\"} in JSON")
 }
 
 // isJSONFile reports whether a file name ends in .json.

@@ -83,10 +83,10 @@ func (c *command) calibrateCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.anchors, "anchors", "",
 		"EDN file with the labelled answers (default: the file that the judge block names)")
-	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "concurrent verdicts")
+	cmd.Flags().IntVar(&o.parallel, "parallel", 4, "maximum number of concurrent verdicts")
 	spanFlag(cmd.Flags(), &o.deadline, "deadline", 0, "time limit of one verdict, such as 30s")
 	cmd.Flags().BoolVar(&o.reset, "reset", false,
-		"make this measurement the baseline of later ones, instead of the first")
+		"make this measurement the baseline of later ones; by default it is the first")
 	cmd.Flags().BoolVar(&o.recheck, "recheck", false,
 		"repeat the measurement of judges whose calibration is expired or soon will be")
 	localFlag(cmd, &o.local)
@@ -176,7 +176,7 @@ func judgeNamed(reg *registry.Registry, name string) (*registry.Judge, error) {
 	judge, ok := reg.Judge(name)
 	if !ok {
 		e := contract.Errorf("not-found", "there is no judge %q", name).
-			WithHint("the judges are " + strings.Join(names, ", "))
+			WithHint("use one of " + strings.Join(names, ", "))
 		return nil, e.DidYouMean(contract.Nearest(name, names))
 	}
 	return judge, nil
@@ -448,11 +448,11 @@ func calibrationText(r calibration.Record, v edn.Value) string {
 	}
 	switch {
 	case r.Worthless() != "":
-		line("result", "weighs nothing and is not asked: %s", r.Worthless())
+		line("result", "has no weight and is not called: %s", r.Worthless())
 	case r.Kappa < least:
 		line("result", "agrees too little with the labels: its verdicts only count as should")
 	case drifted:
-		line("result", "agrees less than it did: it is not asked until it is calibrated with --reset")
+		line("result", "agrees less than at its baseline: it is not called until it is calibrated with --reset")
 	default:
 		line("result", "its verdicts may refuse answers")
 	}

@@ -91,7 +91,7 @@ budget "tenant" { max_judge_calls = 10000 }
 	assert.Regexp(t, `(?m)^\d{4}-\d\d-\d\d \d\d:\d\d +1\.00 +m-1 +an operator +first of its kind$`, got.stdout)
 	assert.Equal(t, 5, w.run("judge", "show", "gradr").code)
 	assert.Regexp(t, `judge +grader +weak +it agrees less than at its baseline: it is not used, kappa 0.5 of`, strings.Join(strings.Fields(w.run("doctor").stdout), " "))
-	assert.Contains(t, validate(), "does not grade as it did when it was calibrated, and is not asked")
+	assert.Contains(t, validate(), "does not grade as it did when it was calibrated, and is not called")
 
 	// The judge was repaired, and gets a new baseline.
 	w.write("graders.edn", gradedAs("mark", "m-2"))

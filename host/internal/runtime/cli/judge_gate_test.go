@@ -78,7 +78,7 @@ func TestJudgeGate(t *testing.T) {
 		last = check
 	}
 	assert.Equal(t, `{:gate :judge/answers :pass true :score 1M :severity :should}`, last.String())
-	assert.Contains(t, r.stderr, "gate judge/answers failed: judge answers (:judge/rules) gave 0, and 0.8 is the least; it only counts in the score, because the judge was not calibrated")
+	assert.Contains(t, r.stderr, "gate judge/answers failed: judge answers (:judge/rules) gave 0, expected at least 0.8; it only counts in the score, because the judge was not calibrated")
 	assert.Contains(t, r.stderr, "gate judge/answers passed, judge/rules gave 1")
 	assert.Contains(t, r.stderr, "judge/answers 1 ok", "the report")
 
@@ -89,7 +89,7 @@ func TestJudgeGate(t *testing.T) {
 	w.write("plan.edn", `{:nodes [{:op :call :intent :text/respond :cap/id :t/curt :dispatch {:retry {:fallback-max 0}} :input {:text "Name the colours."} :as :x} {:op :emit :input :x}]}`)
 	r = w.run("run", "plan.edn", "-o", "edn")
 	assert.Equal(t, 1, r.code)
-	assert.Contains(t, strings.ReplaceAll(r.stderr+r.stdout, "\n", " "), "refused by :judge/answers: judge answers (:judge/rules) gave 0, and 0.8 is the least")
+	assert.Contains(t, strings.ReplaceAll(r.stderr+r.stdout, "\n", " "), "refused by :judge/answers: judge answers (:judge/rules) gave 0, expected at least 0.8")
 	assert.Contains(t, r.stdout+r.stderr, "eval/must-failed")
 
 	r = w.run("check", "plan.edn")

@@ -58,7 +58,7 @@ func (c *command) judgeShowCommand() *cobra.Command {
 			}
 			e := contract.Errorf("not-found", "there is no judge %q", args[0])
 			if len(names) > 0 {
-				e = e.WithHint("the judges are " + strings.Join(names, ", "))
+				e = e.WithHint("use one of " + strings.Join(names, ", "))
 			}
 			return e.DidYouMean(contract.Nearest(args[0], names))
 		},

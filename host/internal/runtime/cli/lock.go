@@ -72,7 +72,7 @@ func (c *command) lockCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&wish.Check, "check", false, "write nothing; exit with 1 if the file would change")
-	cmd.Flags().StringVar(&platform, "platform", "", "add hashes of this platform, such as linux/arm64")
+	cmd.Flags().StringVar(&platform, "platform", "", "add the hashes of programs for this platform, such as linux/arm64")
 	return cmd
 }
 

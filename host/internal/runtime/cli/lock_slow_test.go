@@ -95,7 +95,7 @@ func TestApproveThroughTheDaemon(t *testing.T) {
 	got = w.run("plugin", "approve", "mine")
 	assert.Equal(t, 6, got.code, got.stderr)
 	assert.Contains(t, got.stdout, "fs/read -> fs/read, fs/write\nferment.lock.hcl written")
-	assert.Contains(t, got.stderr, "plugin mine is approved in ferment.lock.hcl, and the daemon goes on as before: nothing was changed, because a restart is needed for ferment.gogc")
+	assert.Contains(t, got.stderr, "plugin mine is approved in ferment.lock.hcl, but the reload failed and the daemon keeps its configuration: nothing was changed, because a restart is needed for ferment.gogc")
 	assert.NotEqual(t, locked, w.lockText())
 	assert.Equal(t, before, s.pids())
 

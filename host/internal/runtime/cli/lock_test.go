@@ -133,7 +133,7 @@ func TestLockRefusesAChangedProgram(t *testing.T) {
 			got := w.run(append(args, "--profile", profile)...)
 			said := got.stdout + got.stderr
 			assert.Equal(t, 1, got.code, "%s %s\n%s", profile, args, said)
-			assert.Contains(t, said, `error: plugin "text": programs/text is not what was locked (config/lock)`)
+			assert.Contains(t, said, `error: plugin "text": programs/text is not the file that was approved (config/lock)`)
 			assert.Regexp(t, `expected: b3:[0-9a-f]{64}\n\s+found: b3:[0-9a-f]{64}`, said)
 			assert.Contains(t, said, `if the change is intended, approve it with "ferment plugin lock"`)
 			assert.NotContains(t, said, "not checked", "one cause, one problem")
@@ -171,7 +171,7 @@ func TestLockRefusesAChangedFile(t *testing.T) {
 	w.write("lib/b.py", "3")
 	got := w.run("act", "text/render", helloInput)
 	assert.Equal(t, 1, got.code)
-	assert.Contains(t, got.stderr, `error: plugin "text": lib/b.py is not what was locked (config/lock)`)
+	assert.Contains(t, got.stderr, `error: plugin "text": lib/b.py is not the file that was approved (config/lock)`)
 }
 
 // LOCK-001: an unapproved effect fails closed.
@@ -205,7 +205,7 @@ func TestLockRefusesAnAddedEffect(t *testing.T) {
 	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code)
 	got = w.run("validate")
 	assert.Equal(t, 0, got.code, got.stdout)
-	assert.Contains(t, got.stdout, `warning: plugin "mine": the lock file says otherwise about the effects of capability "mine/say"`)
+	assert.Contains(t, got.stdout, `warning: plugin "mine": the lock file has another value for the effects of capability "mine/say"`)
 }
 
 // LOCK-001, ENV-019: the same for a need.
@@ -253,7 +253,7 @@ func TestLockReadonly(t *testing.T) {
 	assert.Equal(t, 0, w.run("act", "text/render", helloInput).code, "one more intent changes nothing that was approved")
 	got = w.run(append([]string{"act", "text/render", helloInput}, dev...)...)
 	assert.Equal(t, 1, got.code)
-	assert.Contains(t, got.stderr, `the lock file says otherwise about the intents of capability "mine/say"`)
+	assert.Contains(t, got.stderr, `the lock file has another value for the intents of capability "mine/say"`)
 	assert.Equal(t, before, w.lockText())
 	got = w.run("act", "text/render", helloInput, "--lockfile=loose")
 	assert.Equal(t, 2, got.code)

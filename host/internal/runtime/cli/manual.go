@@ -18,7 +18,7 @@ func (c *command) manualCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manual [COMMAND]...",
 		Short: "print the manual page of a command",
-		Long: "manual prints a manual page in the form that the program man reads. It has what --help prints. With --dir it\n" +
+		Long: "manual prints a manual page in the form that the program man reads. Its content is that of --help. With --dir it\n" +
 			"writes the pages of all commands into a directory, which is that of section 1, such as share/man/man1.",
 		Example: "  ferment manual admin backup\n  ferment manual --dir man1",
 		RunE: func(cmd *cobra.Command, args []string) error {

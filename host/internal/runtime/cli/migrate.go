@@ -21,17 +21,17 @@ func (c *command) migrateCommand() *cobra.Command {
 		Short: "bring the database of the journal to the schema of this program",
 		Long: "migrate brings the database of the journal to the version of its schema that this program needs, while no\n" +
 			"daemon runs. A daemon does so itself with a file, and with PostgreSQL only if the database is empty: other\n" +
-			"hosts may use it. A lower version, --to, is one for an older program; it deletes what that one has no\n" +
-			"place for.\n" +
+			"hosts may use it. With --to it goes to a lower version, for an older program, and deletes what that\n" +
+			"version cannot store.\n" +
 			"Exit codes: 0 the schema has the version, 6 a daemon runs or data would be lost.",
 		Example: "  ferment admin migrate --dry-run\n  ferment admin migrate --to 2 --accept-loss --yes",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.migrate(cmd.Context(), "migrate-db", m, yes) },
 	}
 	cmd.Flags().IntVar(&m.To, "to", m.To, "version of the schema (default: the latest)")
-	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what a lower version has no place for")
+	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what a lower version cannot store")
 	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "only print what would be done")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	return cmd
 }
 
@@ -43,7 +43,7 @@ func (c *command) rollbackCommand() *cobra.Command {
 		Use:   "rollback",
 		Short: "bring the database of the journal to the schema of an older program",
 		Long: "rollback takes the latest migrations of the database back, while no daemon runs: by default one, with --to\n" +
-			"all above a version. It deletes what the older schema has no place for, which --accept-loss must allow; write a\n" +
+			"all above a version. It deletes what the older schema cannot store, which --accept-loss must allow; write a\n" +
 			"backup first.\n" +
 			"Exit codes: 0 the schema has the version, 6 a daemon runs or data would be lost.",
 		Example: "  ferment admin rollback --dry-run\n  ferment admin rollback --to 2 --accept-loss --yes",
@@ -51,9 +51,9 @@ func (c *command) rollbackCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.migrate(cmd.Context(), "rollback-db", m, yes) },
 	}
 	cmd.Flags().IntVar(&m.To, "to", m.To, "version of the schema (default: the one before)")
-	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what the older schema has no place for")
+	cmd.Flags().BoolVar(&m.AcceptLoss, "accept-loss", false, "delete what the older schema cannot store")
 	cmd.Flags().BoolVar(&m.DryRun, "dry-run", false, "only print what would be done")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	return cmd
 }
 

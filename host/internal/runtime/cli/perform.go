@@ -112,7 +112,7 @@ func (c *command) perform(ctx context.Context, p performance) error {
 		return c.onlyServed(ctx, "idempotency keys", "the key")
 	}
 	if intent, _ := p.request.Key("task").Key("intent").AsKeyword(); strings.HasPrefix(intent, "conversation/") {
-		c.printf("only a daemon keeps conversations: what this act changes in one ends with it\n")
+		c.printf("only a daemon keeps conversations: changes of this act to a conversation are lost when it ends\n")
 	}
 	a := act.Act{Request: f.apply(p.request), Positions: p.positions, Dir: c.env.Dir, Watched: f.stream}
 	if f.noCache {

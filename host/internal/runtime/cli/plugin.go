@@ -168,7 +168,7 @@ func healthLines(health edn.Value) string {
 		parts := append([]string{state}, conditionText(h.AssocKey("deaths", h.Key("deaths/lately")))...)
 		fmt.Fprintf(&b, "           %s: %s", plain(id), strings.Join(parts, ", "))
 		if n := number(h.Key("deaths")); n > 0 {
-			fmt.Fprintf(&b, ", %s in all", diag.Counted(n, "death"))
+			fmt.Fprintf(&b, ", %s in all", diag.Counted(n, "crash"))
 		}
 		if reason, ok := h.Key("reason").AsString(); ok {
 			b.WriteString(", " + reason)
@@ -329,12 +329,12 @@ func (c *command) inspectPlugin(loaded *setup.Loaded, name string) error {
 	}
 	fmt.Fprintf(&b, "  needs:   %s\n", needs)
 	if held := loaded.Confinement(p); held != nil {
-		fmt.Fprintf(&b, "  held at: %s, enforcement %s\n", held.Level, held.Enforcement)
+		fmt.Fprintf(&b, "  level:   %s, enforcement %s\n", held.Level, held.Enforcement)
 		for _, w := range held.Weaknesses {
 			fmt.Fprintf(&b, "           open: %s\n", w.Text)
 		}
 		for _, g := range held.Gaps {
-			fmt.Fprintf(&b, "           cannot be held: %s\n", g.Text)
+			fmt.Fprintf(&b, "           cannot be enforced: %s\n", g.Text)
 		}
 		if held.Unheld.Any() {
 			fmt.Fprintf(&b, "           not started: %s\n", held.Unheld.Text())

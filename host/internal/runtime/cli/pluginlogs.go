@@ -35,7 +35,7 @@ func (c *command) logsCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
-				return usagef("--lines must not be negative")
+				return usagef("--lines %d: expected 0 or more", lines)
 			}
 			if c.remote != nil {
 				return c.logsThere(cmd.Context(), args[0], lines, follow)
@@ -147,7 +147,7 @@ func (c *command) known(ctx context.Context, name string) bool {
 func (c *command) noLog(ctx context.Context, dataDir, name string) error {
 	if c.known(ctx, name) {
 		return contract.Errorf("not-found", "plugin %q has no log in %s", name, c.relative(dataDir)).
-			WithHint("\"-f\" waits for its first line")
+			WithHint("add -f to wait for its first line")
 	}
 	var names []string
 	entries, _ := os.ReadDir(filepath.Join(dataDir, "plugins")) // an unreadable directory counts as empty

@@ -58,9 +58,9 @@ func (c *command) promptShowCommand() *cobra.Command {
 			return c.promptShow(cmd.Context(), q)
 		},
 	}
-	cmd.Flags().StringVar(&role, "role", "", "as if the request named this role")
-	cmd.Flags().BoolVar(&all, "all", false, "every intent that has a role, under every role")
-	cmd.Flags().StringVar(&capability, "capability", "", "as if this capability served")
+	cmd.Flags().StringVar(&role, "role", "", "compose as if the request named this role")
+	cmd.Flags().BoolVar(&all, "all", false, "print the prompts of every intent that has a role, under every role")
+	cmd.Flags().StringVar(&capability, "capability", "", "compose as if this capability served the intent")
 	return cmd
 }
 
@@ -113,7 +113,8 @@ func promptText(v edn.Value) string {
 	}
 	b.WriteByte('\n')
 	if !v.Key("composed?").Truthy() {
-		b.WriteString("no prompt is composed: only language models have one, and a conversation already is one\n")
+		b.WriteString("no prompt is composed: only calls of language models have one, and the input of a conversation " +
+			"already has its messages\n")
 		return b.String()
 	}
 	fmt.Fprintf(&b, "hash %s\n\nlayers\n", plain(v.Key("hash")))

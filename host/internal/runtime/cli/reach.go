@@ -93,7 +93,7 @@ func (c *command) reachOrEnd(ctx context.Context) (*client.Client, error) {
 		switch {
 		case held == nil:
 			if told {
-				c.printf("it has ended; without a daemon no run is kept\n")
+				c.printf("the daemon has ended; this process executes the call, and no run is recorded\n")
 			}
 			return nil, nil
 		case time.Now().After(until):

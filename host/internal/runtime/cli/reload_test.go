@@ -192,7 +192,7 @@ processes that stay: b PID
 	w.write("other.hcl", testProfile+scripted("a"))
 	got = w.run("diff", "--config", "other.hcl")
 	assert.Equal(t, 1, got.code)
-	assert.Equal(t, "the daemon reads ferment.hcl, not other.hcl\n", got.stderr)
+	assert.Equal(t, "note: the daemon uses the configuration ferment.hcl, not other.hcl\n", got.stderr)
 	assert.Contains(t, got.stdout, "plugins: replace a; update b")
 
 	require.Equal(t, 0, w.run("admin", "reload").code)

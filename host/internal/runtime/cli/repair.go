@@ -60,7 +60,7 @@ func (c *command) repairCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what the repair would do")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	return cmd
 }
 

@@ -12,8 +12,8 @@ import (
 func (c *command) roleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "role", Short: "list, create and delete roles, grant and revoke them",
-		Long: "Roles are declared in ferment.hcl: the built-in ones and the blocks role. Rules say what they permit. A created\n" +
-			"role is kept with the users and includes some of those.",
+		Long: "The roles of the configuration are the built-in ones and those of the role blocks in ferment.hcl; its rules say what\n" +
+			"they permit. A created role is stored with the users, and includes roles of the configuration.",
 	}
 	var end ending
 	cmd.AddCommand(
@@ -45,7 +45,8 @@ func roleAction(name string, args []string) edn.Value {
 
 func (c *command) roleListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "list the roles of the configuration and the created ones, and who has them", Example: "  ferment role list", Args: cobra.NoArgs,
+		Use: "list", Short: "list the roles of the configuration and the created ones, and the users that have them",
+		Example: "  ferment role list", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := c.order(cmd.Context(), actionOf("list-roles"))
 			if err != nil || c.format != formatText {
@@ -105,8 +106,8 @@ func (c *command) roleCreateCommand() *cobra.Command {
 			return c.orderRole(cmd, action, "created")
 		},
 	}
-	cmd.Flags().StringSliceVar(&includes, "include", nil, "roles of the configuration that its holders have")
-	cmd.Flags().StringVar(&doc, "doc", "", "what it is for, shown in lists")
+	cmd.Flags().StringSliceVar(&includes, "include", nil, "roles of the configuration that the new role includes")
+	cmd.Flags().StringVar(&doc, "doc", "", "description of the role, shown in lists")
 	return cmd
 }
 

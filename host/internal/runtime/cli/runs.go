@@ -134,7 +134,7 @@ func (c *command) runsListCommand() *cobra.Command {
 	cmd.Flags().StringVar(&intent, "intent", "", "only runs of this intent")
 	cmd.Flags().StringVar(&session, "session", "", "only runs with the session of this id")
 	cmd.Flags().StringVar(&since, "since", "", "only runs accepted since then: a time such as 90m or 7d, or a date")
-	cmd.Flags().IntVar(&limit, "limit", 20, "number of runs, up to 1000")
+	cmd.Flags().IntVar(&limit, "limit", 20, "maximum number of runs to list, up to 1000")
 	return cmd
 }
 
@@ -165,7 +165,7 @@ func (c *command) runsTable(v edn.Value, selected bool) error {
 	if len(rows) == 0 {
 		text := noRuns
 		if selected {
-			text = "no recorded run fits --status, --intent, --session and --since\n"
+			text = "no recorded run matches --status, --intent, --session and --since\n"
 		}
 		_, err := io.WriteString(c.env.Stdout, text)
 		return err
@@ -303,7 +303,7 @@ func (c *command) runEnd(v edn.Value, id, status string, there bool) string {
 	run := v.Key("run")
 	switch {
 	case run.HasKey("removed-at"):
-		why := "as store.retain says"
+		why := "because of store.retain"
 		if plain(run.Key("error/type")) == "journal/damaged" {
 			why = "when the journal was repaired: none of them was readable"
 		}

@@ -198,7 +198,7 @@ func TestRunsDecide(t *testing.T) {
 	}{
 		{"", 6, "pay"},
 		{"--decide pay=retry", 6, "mail"},
-		{"--decide retry", 1, "2 calls are open"},
+		{"--decide retry", 1, "2 calls need a decision"},
 		{"--decide retry --decide fail", 2, "two decisions"},
 		{"--decide pay=retry --decide pay=fail", 2, "two decisions"},
 		{"--decide pay=retry --decide mail=retry --decide other=retry", 1, "other"},

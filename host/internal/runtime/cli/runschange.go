@@ -63,7 +63,8 @@ func (c *command) exportedPlugins(ctx context.Context) (string, error) {
 // warnUnknown names the plugins that an exported file does not describe.
 func (c *command) warnUnknown(names []string) {
 	if len(names) > 0 {
-		c.warn("the file does not say what plugin %s provides, which is not known: \"ferment validate --describe\" asks it",
+		c.warn("the file does not say what plugin %s provides, which is not known: \"ferment validate --describe\" starts "+
+			"it to find out",
 			strings.Join(names, ", "))
 	}
 }
@@ -179,8 +180,8 @@ func (c *command) runsPinCommand() *cobra.Command {
 
 func (c *command) runsUnpinCommand() *cobra.Command {
 	return c.onRun("unpin", "let a pinned run be removed again",
-		"unpin takes pin back: the run is removed when store.retain says so.",
-		"not pinned any more: store.retain says how long it is kept")
+		"unpin reverses pin: the run is removed again by its age or by size, see store.retain.",
+		"no longer pinned: store.retain sets how long it is kept")
 }
 
 func (c *command) runsPurgeCommand() *cobra.Command {
@@ -219,7 +220,7 @@ func (c *command) runsPurgeCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print what purge would delete")
 	return cmd
 }
@@ -230,11 +231,14 @@ func purgeText(v edn.Value) string {
 		since(v.Key("accepted-at")), v.Key("records"))
 }
 
+// yesUsage is the help text of the flag --yes.
+const yesUsage = "do not ask for confirmation"
+
 // confirm asks on the terminal whether to go on. Without a terminal it fails and
 // names the flag that answers the question.
 func (c *command) confirm(what, flag string) error {
 	if !display.Terminal(c.env.Stdin) {
-		return usagef("there is no terminal to ask on: add %s to confirm", flag)
+		return usagef("the command asks for confirmation, and standard input is not a terminal: add %s to confirm", flag)
 	}
 	c.printf("%s\ngo on? [y/N] ", what)
 	line, err := c.typed(func() (string, error) { return bufio.NewReader(c.env.Stdin).ReadString('\n') })

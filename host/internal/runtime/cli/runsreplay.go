@@ -164,7 +164,8 @@ func (c *command) replayStrictly(ctx context.Context, d runsDesk, action edn.Val
 	}
 	v, err := d.do(ctx, action)
 	if err != nil {
-		return unlessUnknown(err, unasked, "it is not known what plugin %s provides: \"ferment validate --describe\" asks it")
+		return unlessUnknown(err, unasked,
+			"it is not known what plugin %s provides: \"ferment validate --describe\" asks it")
 	}
 	return c.replayed(v)
 }

@@ -35,7 +35,7 @@ func (c *command) runsStatsCommand() *cobra.Command {
 			return c.orderRuns(cmd.Context(), action, func(v edn.Value, _ bool) error { return c.statsText(v) })
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "24h", "what ended since then: a time such as 90m or 7d, or a date")
+	cmd.Flags().StringVar(&since, "since", "24h", "count what ended since then: a time such as 90m or 7d, or a date")
 	cmd.Flags().StringVar(&intent, "intent", "", "only runs of this intent")
 	return cmd
 }

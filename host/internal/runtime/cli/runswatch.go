@@ -34,7 +34,8 @@ func (c *command) runsWatchCommand() *cobra.Command {
 			return c.watch(cmd.Context(), args[0], wait, cmd.Flags().Changed("wait"))
 		},
 	}
-	spanFlag(cmd.Flags(), &wait, "wait", time.Minute, "how long to wait for the next daemon; if it is set, also for the first one")
+	spanFlag(cmd.Flags(), &wait, "wait", time.Minute,
+		"how long to wait for a daemon after one went down; if it is set, also for the first daemon")
 	return cmd
 }
 

@@ -531,7 +531,7 @@ func TestBestEffortShows(t *testing.T) {
 	health := s.request(t.Context(), "GET", "/health", "").value(t)
 	assert.Equal(t, "1", health.Key("isolation").Key("best-effort").String())
 	found := strings.Join(strings.Fields(w.run("doctor").stdout), " ")
-	assert.Contains(t, found, "mine weak what the machine cannot hold")
+	assert.Contains(t, found, "mine weak best_effort = true leaves open what this machine cannot enforce")
 	logs := w.run("plugin", "logs", "mine")
 	assert.Contains(t, logs.stdout, "best_effort")
 	s.stop()

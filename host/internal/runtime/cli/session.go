@@ -43,7 +43,7 @@ func (c *command) orderSession(
 ) error {
 	if cmd.Flags().Changed("version") {
 		if version < 1 {
-			return usagef("--version %d: expected the version that the session must have, 1 or more", version)
+			return usagef("--version %d: expected 1 or more, the version that the session must have", version)
 		}
 		action = action.AssocKey("session/version", edn.Int(int64(version)))
 	}
@@ -100,7 +100,7 @@ func (c *command) sessionVerb(use, action, short, example string) *cobra.Command
 		expectVersion(cmd, &version)
 	}
 	if verb == "delete" {
-		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+		cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	}
 	return cmd
 }
@@ -126,7 +126,7 @@ func (c *command) showSession(s edn.Value, deleted bool) error {
 		}
 	}
 	if n := s.Key("plugins"); !n.IsNil() {
-		c.print("plugins that did it: %s\n", n)
+		c.print("plugins that confirmed it: %s\n", n)
 	}
 	if by := s.Key("session/frozen-by"); !by.IsNil() {
 		c.print("frozen by %s\n", by)
@@ -173,8 +173,8 @@ func (c *command) sessionListCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&after, "after", "", "the sessions after this id")
-	cmd.Flags().IntVar(&limit, "limit", 50, "most sessions to list, up to 200")
+	cmd.Flags().StringVar(&after, "after", "", "list only sessions after this id")
+	cmd.Flags().IntVar(&limit, "limit", 50, "maximum number of sessions to list, up to 200")
 	return cmd
 }
 
@@ -297,6 +297,6 @@ func (c *command) sessionDeleteVarsCommand() *cobra.Command {
 	}
 	expectVersion(cmd, &version)
 	cmd.Flags().BoolVar(&all, "all", false, "delete all variables")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, yesUsage)
 	return cmd
 }

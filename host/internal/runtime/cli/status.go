@@ -166,15 +166,15 @@ func isolationLine(v edn.Value) string {
 		parts = append(parts, fmt.Sprintf("%s %s", n, plain(word)))
 	}
 	slices.Sort(parts)
-	text := plain(v.Key("level")) + " is possible here"
+	text := "level " + plain(v.Key("level")) + " can be enforced on this machine"
 	if len(parts) > 0 {
 		text += "; processes: " + strings.Join(parts, ", ")
 	}
 	if n := number(v.Key("best-effort")); n > 0 {
-		text += fmt.Sprintf("; %d with less than is configured", n)
+		text += fmt.Sprintf("; %d with less isolation than is configured", n)
 	}
 	if plain(v.Key("udp")) == "open" {
-		text += "; datagram sockets are not held"
+		text += "; datagram sockets (UDP) are not confined"
 	}
 	return text
 }

@@ -62,8 +62,9 @@ func (c *command) userAddCommand() *cobra.Command {
 			return c.orderUser(cmd, action, "added")
 		},
 	}
-	cmd.Flags().StringVar(&accountType, "type", "", "account type, which auth.account_roles gives roles; default: simple")
-	cmd.Flags().StringVar(&tenant, "tenant", "", "name of its tenant, whose budget and runs it shares; default: the host itself")
+	cmd.Flags().StringVar(&accountType, "type", "", "account type, whose roles auth.account_roles sets; default: simple")
+	cmd.Flags().StringVar(&tenant, "tenant", "",
+		"tenant of the user, whose budget and runs it shares; default: the host itself")
 	cmd.Flags().StringSliceVar(&roles, "role", nil, "roles of the user besides those of its type")
 	cmd.Flags().BoolVar(&none, "no-password", false, "the user has no password and can only use tokens")
 	return cmd
@@ -181,7 +182,7 @@ func (c *command) userVerb(verb, action, short, did string) *cobra.Command {
 type ending struct{ yes, dry bool }
 
 func (e *ending) flags(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&e.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&e.yes, "yes", false, yesUsage)
 	cmd.Flags().BoolVar(&e.dry, "dry-run", false, "only print what would be done")
 	return cmd
 }
@@ -310,7 +311,7 @@ func (c *command) tokenCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create USER",
 		Short: "create a token of a user, and print it once",
-		Long: "create prints the token on standard output. It is stored nowhere: who loses it needs another one. Without limits it\n" +
+		Long: "create prints the token on standard output. It is stored nowhere: a lost token cannot be shown again. Without limits it\n" +
 			"has all rights of the user, and follows when these change.",
 		Example: "  ferment token create ann --ttl 30d\n  ferment token create robot --operation http.v1/act --intent 'text/*' > token",
 		Args:    cobra.ExactArgs(1),
@@ -339,11 +340,12 @@ func (c *command) tokenCreateCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&label, "label", "", "what it is for, shown in lists")
+	cmd.Flags().StringVar(&label, "label", "", "description of the token, shown in lists")
 	spanFlag(cmd.Flags(), &ttl, "ttl", 0, "lifetime, such as 12h or 30d; default: that of auth.tokens.ttl")
-	cmd.Flags().StringSliceVar(&roles, "role", nil, "roles that it has of those of the user; default: all")
-	cmd.Flags().StringSliceVar(&operations, "operation", nil, "operations that it may do, as names or NS/*; default: all")
-	cmd.Flags().StringSliceVar(&intents, "intent", nil, "intents that it may use, as names or NS/*; default: all")
+	cmd.Flags().StringSliceVar(&roles, "role", nil, "roles of the user that the token has; default: all")
+	cmd.Flags().StringSliceVar(&operations, "operation", nil,
+		"operations that the token permits, as names or NS/*; default: all")
+	cmd.Flags().StringSliceVar(&intents, "intent", nil, "intents that the token permits, as names or NS/*; default: all")
 	return cmd
 }
 

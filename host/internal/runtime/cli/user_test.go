@@ -150,7 +150,7 @@ func TestUserVerbs(t *testing.T) {
 		"role create auditor":                       {"", 6, "configuration has the role"},
 		"role create Night":                         {"", 1, "not the name of a role"},
 		"role create night --include nope":          {"", 5, "there is no role"},
-		"role delete auditor --yes":                 {"", 1, "one of the configuration"},
+		"role delete auditor --yes":                 {"", 1, "is declared in the configuration"},
 		"role delete night --yes":                   {"", 5, "role list"},
 		"user add bob --no-password --tenant Lab":   {"", 2, "name of a tenant"},
 		"token create bob":                          {"", 5, "no user"},

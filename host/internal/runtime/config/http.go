@@ -130,9 +130,12 @@ func (l *loader) secure(s *decode.Section, h HTTP) bool {
 	if required && encrypted {
 		return true
 	}
-	missing := "auth { required = true }"
-	if required {
-		missing = "tls { cert_file = ... key_file = ... }, or tls_terminated_by_proxy"
+	var missing []string
+	if !required {
+		missing = append(missing, "auth { required = true }")
+	}
+	if !encrypted {
+		missing = append(missing, "tls { cert_file = ... key_file = ... } or tls_terminated_by_proxy in http")
 	}
 	for i, address := range h.Listen {
 		host, _, err := net.SplitHostPort(address)
@@ -146,7 +149,8 @@ func (l *loader) secure(s *decode.Section, h HTTP) bool {
 			Range:   s.Attrs["listen"].Items[i].At,
 			Path:    s.PathOf("listen"),
 			Found:   edn.Text(address),
-			Hint:    "it needs " + missing + "; or listen on a loopback address such as \"127.0.0.1:7180\"",
+			Hint: "it needs " + strings.Join(missing, ", and ") + "; or listen on a loopback address such as " +
+				"\"127.0.0.1:7180\"",
 		})
 	}
 	return false

@@ -83,7 +83,7 @@ func (l *loader) atMost(s *decode.Section, attr string, d time.Duration, bound s
 	}
 	l.report.Add(diag.Diagnostic{
 		Type:     "config/range",
-		Message:  fmt.Sprintf("%s in %s must be at most %s", attr, s.Node.Title(), bound),
+		Message:  fmt.Sprintf("%s in %s exceeds %s", attr, s.Node.Title(), bound),
 		Range:    v.At,
 		Path:     s.PathOf(attr),
 		Expected: edn.Text(attr + " at most " + bound),

@@ -45,7 +45,7 @@ func (l *loader) tls(s *decode.Section) *TLS {
 				Message: fmt.Sprintf("%s in http, tls requires %s", here, other),
 				Range:   s.Attrs[here].At,
 				Path:    s.PathOf(other),
-				Hint:    "a listener needs the certificate and its key",
+				Hint:    "set both cert_file and key_file: a listener needs a certificate and its key",
 			})
 			return nil
 		}
@@ -125,7 +125,8 @@ func (l *loader) readPair(s *decode.Section, t *TLS) (*tls.Certificate, error) {
 				diag.Quote(l.named(t.KeyFile)), disk.Cause(err)),
 			Range: s.Attrs["cert_file"].At,
 			Path:  s.PathOf("cert_file"),
-			Hint:  "both are PEM files; the certificate of the host comes first, those that lead to its authority follow",
+			Hint: "name two PEM files that belong together; the certificate of the host comes first, those that lead to its " +
+				"authority follow",
 		})
 		return nil, errReported
 	}
@@ -185,7 +186,7 @@ func (l *loader) readTLSFile(s *decode.Section, attr, path string, private bool)
 	case info.Size() > MaxTLSFile:
 		return nil, refuse("config/limit", "is larger than "+language.FormatBytes(MaxTLSFile), "name a PEM file with certificates or a key alone")
 	case private && info.Mode().Perm()&0o007 != 0:
-		return nil, refuse("config/range", "may be read by others", "chmod o= it")
+		return nil, refuse("config/range", "may be read by other users", "chmod o= "+l.named(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestTLSFiles(t *testing.T) {
 		"another key":         {text: both, cert: cert, key: otherKey, typ: "config/type", say: "does not match"},
 		"no PEM":              {text: both, cert: "hello", key: key, typ: "config/type", say: "PEM"},
 		"the key as both":     {text: both, cert: key, key: key, typ: "config/type", say: "pki/cert.pem"},
-		"readable by all":     {text: both, cert: cert, key: key, mode: 0o644, typ: "config/range", say: "read by others"},
+		"readable by all":     {text: both, cert: cert, key: key, mode: 0o644, typ: "config/range", say: "read by other users"},
 		"over":                {text: both, cert: old, key: oldKey, typ: "config/range", say: "out of date"},
 		"large":               {text: both, cert: string(make([]byte, config.MaxTLSFile+1)), key: key, typ: "config/limit", say: "1MiB"},
 	} {

@@ -51,7 +51,8 @@ func (d *Daemon) approve(ctx context.Context, name string) (*setup.LockOutcome, 
 // approvedOnly is the error for a reload that was refused after an approval.
 func approvedOnly(name string, outcome *setup.LockOutcome, err *contract.Error) *contract.Error {
 	wrapped := *err
-	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", and the daemon goes on as before: " +
+	wrapped.Message = "plugin " + name + " is approved in " + outcome.Name + ", but the reload failed and the daemon " +
+		"keeps its configuration: " +
 		err.Message
 	return wrapped.WithDetail("approved", outcome.Value())
 }

@@ -144,7 +144,7 @@ func (c control) AdjustBudget(ctx context.Context, change httpapi.BudgetChange) 
 		if grant.Has(d) && !block.Limits.Bounds(d) {
 			return edn.Nil(), contract.Errorf("invalid-request",
 				"the budget of %s does not limit %s, so nothing can be added to it", scope, d).
-				WithHint("its limits are " + act.LimitsValue(block.Limits).String())
+				WithHint("add to one of its limits: " + act.LimitsValue(block.Limits).String())
 		}
 	}
 	if err := h.ledger.Adjust(ctx, scope, budget.Adjustment{Grant: grant, Charge: charge}); err != nil {

@@ -265,7 +265,8 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *setup.Loaded, c
 	limited, cancel := context.WithTimeout(ctx, old.Host.ReloadTimeout)
 	defer cancel()
 	if err := h.runs.awaitRoom(limited, maxGenerations); err != nil {
-		return contract.Errorf("runtime/overloaded", "%d configurations are still in use by runs in progress",
+		return contract.Errorf("runtime/overloaded",
+			"%d configurations are in use, by new runs and runs in progress, which is the limit",
 			maxGenerations).
 			WithHint("wait for the runs, or cancel them")
 	}
@@ -282,7 +283,8 @@ func (d *Daemon) commit(ctx context.Context, h *Host, old, next *setup.Loaded, c
 	prepared.Commit()
 	g, err := h.newGeneration(next)
 	if err != nil {
-		return contract.Errorf("runtime/internal", "the plugins were replaced, but their routes cannot be created: %w",
+		return contract.Errorf("runtime/internal",
+			"internal error: the plugins were replaced, but the calls to them cannot be prepared: %w",
 			err)
 	}
 	h.sessions.Configure(g.loaded.Session.Rules)

@@ -237,7 +237,7 @@ func (d *Daemon) recall(ctx context.Context, u store.Unfinished, why string) err
 	}
 	accepted, ok := first[0].Body.(*journal.RunAccepted)
 	if !ok {
-		return fmt.Errorf("its first record is %s", first[0].Body.Kind())
+		return fmt.Errorf("its first record is of kind %s, expected run/accepted", first[0].Body.Kind())
 	}
 	h := d.host.Load()
 	reopened, _ := u.Last.Body.(*journal.RunResumed)

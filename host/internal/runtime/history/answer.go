@@ -47,7 +47,8 @@ func interruptOf(records []journal.Record, name string) (string, *contract.Error
 	case len(ids) == 1:
 		return ids[0], nil
 	case len(ids) > 1:
-		return "", contract.Errorf("interrupt/not-found", "the run has %d open interrupts that fit: name one by its id, such as %s", len(ids), ids[0])
+		return "", contract.Errorf("interrupt/not-found",
+			"the run has %d open interrupts that match: name one by its id, such as %s", len(ids), ids[0])
 	}
 	for _, rec := range records {
 		if end, ok := rec.Body.(*journal.InterruptAnswered); ok && (end.Interrupt == name || rec.Node == name) {

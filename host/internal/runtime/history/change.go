@@ -41,7 +41,7 @@ func removed(op string, run store.Run) *contract.Error {
 		return nil
 	}
 	return contract.Errorf("run/not-found", "%s run %s: its records were removed at %s", op, run.ID,
-		run.Removed.Format(time.RFC3339)).WithHint("store.retain sets how long runs are kept")
+		run.Removed.Format(time.RFC3339)).WithHint("raise the limits of store.retain to keep runs longer")
 }
 
 // Pin implements httpapi.Runs.
@@ -135,7 +135,7 @@ func (j *Runs) unexecuted(ctx context.Context, change string, run store.Run) *co
 		return Failure(err)
 	case mine || run.State != "open":
 		return refused("it is %s, but no daemon executes it", run.State).
-			WithHint("the log of the daemon says why it was not resumed")
+			WithHint("read the log of the daemon, which says why it was not resumed")
 	case host == "":
 		return refused("one host hands it over to another").WithRetryable(true).
 			WithHint("send the request again: a host takes the run within seconds")

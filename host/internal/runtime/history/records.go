@@ -106,7 +106,7 @@ func (j *Runs) Watch(ctx context.Context, name string, after int) (httpapi.Watch
 		return nil, missing
 	case !run.Removed.IsZero() || !run.Purged.IsZero():
 		return nil, contract.Errorf("stream/gone", "watch run %s: its events were removed or purged", run.ID).
-			WithHint("the summary of the run is kept")
+			WithHint("\"ferment runs show " + run.ID + "\" shows its summary, which is kept")
 	case after > run.Records:
 		return nil, contract.Errorf("stream/cursor-ahead", "watch run %s: the cursor is record %d, and the run has %d",
 			run.ID, after, run.Records)

@@ -20,7 +20,7 @@ func (j *Runs) Replay(ctx context.Context, q httpapi.ReplayQuery) (edn.Value, *c
 	}
 	if !run.Removed.IsZero() {
 		return edn.Nil(), contract.Errorf("replay/values-purged",
-			"the records of run %s were removed, as store.retain says", run.ID)
+			"the records of run %s were removed, because of store.retain", run.ID)
 	}
 	records, err := j.Store.Read(ctx, run.ID, 0, run.Records)
 	if err != nil {

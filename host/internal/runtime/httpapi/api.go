@@ -197,7 +197,7 @@ func notThere(method, allow string) reply {
 			WithHint("GET /routes lists the routes"))
 	}
 	r := formPlain.failure(contract.Errorf("method-not-allowed", "the path does not support %.20q", method).
-		WithHint("it supports " + allow))
+		WithHint("use " + allow))
 	r.allow = allow
 	return r
 }

@@ -56,12 +56,12 @@ func databaseActions() []Action {
 				return d.DatabaseStatus(ctx)
 			})},
 		{Name: "migrate-db", Doc: "bring the schema to the version of this program; a daemon that uses the database only answers a dry run",
-			Input: `[:to {:optional true :doc "version; default: the latest"} [:int {:min 0 :max 10000}]] [:accept-loss? {:optional true :doc "delete what a lower version has no place for"} :boolean] [:dry-run? {:optional true} :boolean]`,
+			Input: `[:to {:optional true :doc "version; default: the latest"} [:int {:min 0 :max 10000}]] [:accept-loss? {:optional true :doc "delete what a lower version cannot store"} :boolean] [:dry-run? {:optional true} :boolean]`,
 			do: on(func(ctx context.Context, d Database, in edn.Value) (edn.Value, *contract.Error) {
 				return d.Migrate(ctx, migrationOf(in, false))
 			})},
 		{Name: "rollback-db", Doc: "bring the schema to an earlier version; a daemon that uses the database only answers a dry run",
-			Input: `[:to {:optional true :doc "version; default: the one before"} [:int {:min 0 :max 10000}]] [:accept-loss? {:optional true :doc "delete what the lower version has no place for"} :boolean] [:dry-run? {:optional true} :boolean]`,
+			Input: `[:to {:optional true :doc "version; default: the one before"} [:int {:min 0 :max 10000}]] [:accept-loss? {:optional true :doc "delete what the lower version cannot store"} :boolean] [:dry-run? {:optional true} :boolean]`,
 			do: on(func(ctx context.Context, d Database, in edn.Value) (edn.Value, *contract.Error) {
 				return d.Migrate(ctx, migrationOf(in, true))
 			})},

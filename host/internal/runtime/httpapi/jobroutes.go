@@ -39,7 +39,7 @@ func jobRoutes() []Route {
 func job(x *exchange, r Runs) (edn.Value, *contract.Error) {
 	v, err := r.Job(x.r.Context(), x.run)
 	if err != nil && err.Type == "run/not-found" {
-		err = contract.Errorf("queue/job-not-found", "there is no job %s", x.run)
+		err = contract.Errorf("queue/job-not-found", "the caller has no job %s", x.run)
 	}
 	return v, err
 }

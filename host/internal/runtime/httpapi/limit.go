@@ -232,7 +232,7 @@ func (c *countedConn) Read(b []byte) (int, error) {
 	}
 	late := errors.Is(err, os.ErrDeadlineExceeded)
 	if late && c.plain && c.begun.Load() && c.awaiting.CompareAndSwap(true, false) {
-		e := contract.Errorf("http/request-timeout", "the head of the request did not arrive in time").
+		e := contract.Errorf("http/request-timeout", "the head of the request did not arrive within http.limits.header_read").
 			WithDetail("setting", edn.Text("http.limits.header_read"))
 		_ = c.SetWriteDeadline(time.Now().Add(farewell))
 		_, _ = c.Conn.Write(lastAnswer(e))

@@ -96,7 +96,7 @@ func serveLogout(x *exchange) reply {
 	}
 	if _, ok := x.loginCookie(); !ok || x.via.admin {
 		return formPlain.failure(contract.Errorf("invalid-request", "the caller is not identified by a login cookie").
-			WithHint("other credentials end when they expire or are revoked"))
+			WithHint("send the login cookie; other credentials end when they expire or are revoked"))
 	}
 	if err := service.LogOut(x.r.Context(), &x.who); err != nil {
 		return formPlain.failure(err)

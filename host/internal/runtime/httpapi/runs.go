@@ -360,7 +360,7 @@ func wrongInput(what string, found []schema.Finding) *contract.Error {
 	err := contract.Errorf("invalid-request", "%s is wrong: %s", what, found[0]).
 		WithDetail("findings", schema.Findings(found))
 	if known := found[0].Keys; known != nil {
-		err = err.WithHint("the keys are " + strings.Join(known, ", "))
+		err = err.WithHint("use only the keys " + strings.Join(known, ", "))
 		if len(known) == 0 {
 			err = err.WithHint("leave the key out: there are none")
 		}

@@ -93,7 +93,7 @@ func (x *exchange) newStream() (*eventStream, *contract.Error) {
 	case "edn":
 		form = typeEDN
 	default:
-		return nil, wrongPart("query", "json or edn", format, "there is no format %.40q for events", format).
+		return nil, wrongPart("query", "json or edn", format, "the format %.40q of events is unknown", format).
 			WithHint("ask for ?format=edn or ?format=json")
 	}
 	s := &eventStream{x: x, form: form, beat: x.settings.Heartbeat, quit: make(chan struct{})}

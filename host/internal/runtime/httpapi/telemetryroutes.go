@@ -43,7 +43,8 @@ func telemetryRoutes() []Route {
 		Answers: []Answer{{200, "the counts", "answer/telemetry"}},
 	}
 	posted := diag
-	posted.Method, posted.Summary, posted.Doc = http.MethodPost, "the same, for clients that only post", "The request has no body."
+	posted.Method, posted.Summary, posted.Doc = http.MethodPost,
+		"what the daemon has counted, by branch, for clients that only send POST", "The request has no body."
 	return []Route{
 		{
 			Method: http.MethodGet, Path: "/metrics", Operation: OpReadMetrics, text: typeMetrics,

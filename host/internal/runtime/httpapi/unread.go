@@ -44,7 +44,7 @@ func unreadable(text []byte) *contract.Error {
 	}
 	if bytes.HasPrefix(line, []byte(unexpected)) {
 		return contract.Errorf("http/bad-encoding", "the value of the header Expect is not supported").
-			WithHint("the only supported value is 100-continue")
+			WithHint("omit the header, or send the value 100-continue")
 	}
 	status, said, ok := bytes.Cut(line, []byte(refusedRest))
 	if !ok || bytes.ContainsAny(status, "\r\n") || bytes.ContainsAny(said, "\r\n") {

@@ -321,7 +321,7 @@ func listTokens(ctx context.Context, c identityCall) (edn.Value, *contract.Error
 func (x *exchange) onIdentity(a *Action, body edn.Value) (identityCall, *contract.Error) {
 	if a.Grants && x.who.Narrow != nil {
 		return identityCall{}, contract.Errorf("auth/forbidden",
-			"%s grants rights, which a credential with limits may not do", a.Operation()).
+			"%s grants rights, which is not permitted with a credential that has limits", a.Operation()).
 			WithHint("use a credential without limits")
 	}
 	service := x.api.backend.Identity()

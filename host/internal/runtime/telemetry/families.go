@@ -80,7 +80,7 @@ var families = []Family{
 	{Name: "ferment_failures_total", Kind: Counter, Labels: []string{"type"}, of: tally.Failures, source: fromRecords,
 		Help: "Final failures of operations and rejected acts, by error type."},
 	{Name: "ferment_route_decisions_total", Kind: Counter, Labels: []string{"outcome"}, of: tally.Routings, source: fromRecords,
-		Help: "What became of asking a router."},
+		Help: "Requests to routers, by outcome."},
 	{Name: "ferment_cache_lookups_total", Kind: Counter, Labels: []string{"result"}, of: tally.CacheLookups, source: fromRecords,
 		Help: "Acts of cacheable intents; a bypass is no lookup."},
 	{Name: "ferment_queue_wait_seconds", Kind: Histogram, Labels: []string{"class"}, of: tally.QueueWait, source: fromRecords,

@@ -115,14 +115,17 @@ func readRecord(path string) (record, error) {
 	}
 	v, err := edn.Read(text)
 	if err != nil {
-		return record{}, fmt.Errorf("%s is damaged: %w", path, err)
+		return record{}, fmt.Errorf(
+			"the record %s of an installed plugin is damaged: %w; remove the file and install the plugin again", path, err)
 	}
 	var r record
 	r.tree, _ = v.Key("tree").AsString()
 	r.program, _ = v.Key("program").AsString()
 	r.hash, _ = v.Key("hash").AsString()
 	if !hashForm.MatchString(r.tree) || !hashForm.MatchString(r.hash) || !filepath.IsLocal(filepath.FromSlash(r.program)) {
-		return record{}, fmt.Errorf("%s is damaged: install the plugin again after removing it", path)
+		return record{}, fmt.Errorf(
+			"the record %s of an installed plugin is damaged: it has no valid :tree, :program and :hash; "+
+				"remove the file and install the plugin again", path)
 	}
 	return r, nil
 }
@@ -148,7 +151,7 @@ func (s Store) Resolve(name, version string) (Installed, error) {
 	}
 	e := contract.Errorf("not-found", "no program %s@%s is installed", name, version)
 	if versions := s.versions(name); len(versions) > 0 {
-		return Installed{}, e.WithHint("installed versions: " + strings.Join(versions, ", "))
+		return Installed{}, e.WithHint("use one of the installed versions: " + strings.Join(versions, ", "))
 	}
 	return Installed{}, e.WithHint("\"ferment plugin install PATH\" installs it")
 }
@@ -184,7 +187,7 @@ type Source struct {
 func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 	if len(s.dirs) == 0 {
 		return Installed{}, contract.Errorf("invalid-request",
-			"there is no directory to install to: name a configuration with --config, or set HOME")
+			"no directory to install plugins in: expected a configuration or the environment variable HOME")
 	}
 	dir := s.dirs[0]
 	trees := filepath.Join(dir, "b3")
@@ -217,7 +220,7 @@ func (s Store) Add(ctx context.Context, src Source) (Installed, error) {
 			"a program cannot be installed as %q version %q: expected a name of a-z 0-9 . _ + - and "+
 				"a version of letters, digits and . _ + -, each at most 64 characters, both beginning with a letter or digit",
 			name, version).
-			WithHint("--name and --version say what to call it")
+			WithHint("set its name with --name and its version with --version")
 	}
 	r, err := seal(stage, files, program)
 	if err != nil {
@@ -356,10 +359,10 @@ func choose(files []file, wanted string) (string, error) {
 		return can[0], nil
 	case len(can) == 0:
 		return "", contract.Errorf("input/invalid", "the archive contains no executable file").
-			WithHint("--program names the program in it")
+			WithHint("name the program in the archive with --program")
 	}
 	return "", contract.Errorf("input/invalid", "the archive has %d programs: %s", len(can),
-		strings.Join(can[:min(len(can), 8)], ", ")).WithHint("--program names the one that is the plugin")
+		strings.Join(can[:min(len(can), 8)], ", ")).WithHint("name the one that is the plugin with --program")
 }
 
 // seal hashes a tree and makes it read-only.

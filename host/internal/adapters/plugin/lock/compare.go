@@ -53,16 +53,17 @@ func (d Difference) Message() string {
 		return what + d.Subject
 	case Changed:
 		if d.Found == missing {
-			return what + fmt.Sprintf("%s was locked with the file %s, which the block does not name any more", d.Plugin, d.Path)
+			return what + fmt.Sprintf(
+				"%s was approved with the file %s, which files of the plugin block no longer names", d.Plugin, d.Path)
 		}
 		if d.Locked == missing {
 			return what + fmt.Sprintf("%s is not in the lock file", d.Path)
 		}
-		return what + fmt.Sprintf("%s is not what was locked", d.Path)
+		return what + fmt.Sprintf("%s is not the file that was approved", d.Path)
 	case Escalation:
 		return what + d.Subject + " go beyond what was approved"
 	}
-	return what + "the lock file says otherwise about " + d.Subject
+	return what + "the lock file has another value for " + d.Subject
 }
 
 // Hint returns the next step: the command of Command and its effect.

@@ -335,7 +335,7 @@ func TestDifferencesSayEverything(t *testing.T) {
 	locked := sample()
 	chess, _ := locked.Plugin("chess")
 	d := chess.CompareProgram("linux/amd64", "bin/plugins/chess", hashOf("0"), nil)[0]
-	assert.Equal(t, `:config/lock: plugin "chess": bin/plugins/chess is not what was locked: expected `+chess.Binaries[0].Hash+", found "+hashOf("0"), d.Err().Error())
+	assert.Equal(t, `:config/lock: plugin "chess": bin/plugins/chess is not the file that was approved: expected `+chess.Binaries[0].Hash+", found "+hashOf("0"), d.Err().Error())
 	shown := d.Err().Value().String()
 	for _, part := range []string{chess.Binaries[0].Hash, hashOf("0"), "bin/plugins/chess", "ferment plugin lock"} {
 		assert.Contains(t, shown, part)

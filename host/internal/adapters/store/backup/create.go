@@ -165,7 +165,7 @@ func (c *copier) database(ctx context.Context, m *Manifest) (p store.Position, e
 			return p, err
 		}
 	}
-	return p, errors.New("runs are removed faster than they are copied")
+	return p, fmt.Errorf("runs were removed during each of %d attempts to copy the database", maxSnapshots)
 }
 
 // snapshot copies the database once. It reports whether all files that the copy names

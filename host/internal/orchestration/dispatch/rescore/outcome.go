@@ -55,9 +55,9 @@ func (o Outcome) noticeDetails() edn.Value {
 	}
 	switch r.Standing(o.Judge, r.At) {
 	case calibration.Drifted:
-		why += "; that is " + text(o.Judge.Drift) + " or more below the first one, so it is not asked any more"
+		why += "; that is " + text(o.Judge.Drift) + " or more below the first one, so it is no longer called"
 	case calibration.Worthless:
-		why += "; " + r.Worthless() + ", so it is not asked any more"
+		why += "; " + r.Worthless() + ", so it is no longer called"
 	case calibration.Weak:
 		why += "; " + text(o.Judge.MinKappa) + " is needed to refuse answers, so its grades only count in the score"
 	}

@@ -363,7 +363,7 @@ func TestDriftAndWeakness(t *testing.T) {
 		says   string
 	}{
 		{0.9, 2, calibration.Believed, "kappa 0.8, it was 0.9"},
-		{0.95, 2, calibration.Drifted, "that is 0.15 or more below the first one, so it is not asked any more"},
+		{0.95, 2, calibration.Drifted, "that is 0.15 or more below the first one, so it is no longer called"},
 		{0.4, 7, calibration.Weak, "0.4 is needed to refuse answers, so its grades only count in the score"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,9 @@ func commands() []command {
 	return []command{
 		{"help", "", "list the commands and the keys", (*Talk).help},
 		{"regenerate", "[#N]", "another answer in place of the last one, or of turn N", (*Talk).regenerate},
-		{"edit", "[#N] [TEXT]", "replace your last message, or turn N, and have it answered; without a text, offer the present one", (*Talk).edit},
+		{"edit", "[#N] [TEXT]",
+			"replace your last message, or turn N, and have it answered; without a text, put the present one into the input",
+			(*Talk).edit},
 		{"undo", "", "go back to before the last change", (*Talk).undo},
 		{"branch", "", "list the last turns with their alternatives", (*Talk).branch},
 		{"select", "[#N] [K]", "use alternative K of the last answer, or of turn N; without K, list them", (*Talk).choose},
@@ -404,7 +406,8 @@ func (t *Talk) choosing(_ context.Context, arg string, show func(Event)) error {
 		t.Model = ""
 	case len(t.Models) > 0 && !slices.Contains(t.Models, arg):
 		return contract.Errorf("cap/not-found", "%s is not a candidate of %s", arg, modelIntent).
-			WithHint("/model lists the candidates; \"ferment chat --model\" has any capability asked").DidYouMean(contract.Nearest(arg, t.Models))
+			WithHint("/model lists the candidates; \"ferment chat --model NAME\" accepts any capability").
+			DidYouMean(contract.Nearest(arg, t.Models))
 	default:
 		t.Model = arg
 	}

@@ -42,7 +42,7 @@ func (s screen) line() string {
 func (s screen) put(text string) (screen, []effect) {
 	shown := kept.Replace(clean(text))
 	if why := excess(strings.Count(shown, "\n")+1, len(text)); why != "" {
-		return s, s.noted("not put into the input: " + why)
+		return s, s.noted("the text was not put into the input: it has " + why)
 	}
 	s.input.SetValue(shown)
 	s.original, s.shown = text, s.input.Value()
@@ -52,7 +52,7 @@ func (s screen) put(text string) (screen, []effect) {
 // full says why a text cannot be added to the input; nil: it can.
 func (s screen) full(text string) []effect {
 	if why := excess(s.input.LineCount()+strings.Count(text, "\n"), len(s.line())+len(text)); why != "" {
-		return s.noted("nothing was added to the input: " + why)
+		return s.noted("the text was not added to the input: it would have " + why)
 	}
 	return nil
 }
@@ -70,9 +70,9 @@ func (s screen) insert(text string) (screen, []effect) {
 func excess(lines, bytes int) string {
 	switch {
 	case bytes > maxInput:
-		return fmt.Sprintf("%d bytes, a message has at most %d. Send it in parts.", bytes, maxInput)
+		return fmt.Sprintf("%d bytes, and a message has at most %d. Send it in parts.", bytes, maxInput)
 	case lines > maxLines:
-		return fmt.Sprintf("%d lines, the input has at most %d. This sends a file as one message:\n"+
+		return fmt.Sprintf("%d lines, and the input has at most %d. This sends a file as one message:\n"+
 			`sed '$!s/$/\\/' FILE | ferment chat NAME`, lines, maxLines)
 	}
 	return ""

@@ -183,7 +183,8 @@ func (t *Talk) Do(ctx context.Context, line, draft string, show func(Event)) {
 	}
 	if current, ok := failed.Details.Key("current").AsInt(); ok && conflicts {
 		t.version = current
-		failed = failed.WithHint("it was changed meanwhile: /branch shows its turns, and the same again applies to them")
+		failed = failed.WithHint(
+			"the conversation was changed meanwhile: /branch shows its turns; send the message again to add it after them")
 	}
 	show(Failed{Err: failed, Again: Offer{line, t.draft}, Canceled: failed.Type == "canceled" && t.version == before})
 }
@@ -324,7 +325,7 @@ type gate struct {
 // answers it is called within.
 func (h *hearing) hear(e edn.Value) error {
 	if h.show == nil {
-		return errors.New("no answer is expected")
+		return errors.New("internal error: no answer is expected")
 	}
 	h.run = cmp.Or(text(e, "run"), h.run)
 	outer := e.Key("path").Len() <= 1

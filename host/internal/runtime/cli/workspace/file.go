@@ -74,7 +74,7 @@ func decode(into *bytes.Buffer, v edn.Value) error {
 			return nil
 		}
 	}
-	return errors.New("the capability sent an export that is not base64")
+	return errors.New("the capability :workspace/export returned data that is not base64")
 }
 
 // graph writes the page of the graph.
@@ -94,7 +94,7 @@ func graph(in *invocation) error {
 	}
 	html, ok := out.Key("html").AsString()
 	if !ok {
-		return errors.New("the capability gave no page of the graph")
+		return errors.New("the capability :workspace/graph returned no text under :html")
 	}
 	to := in.out
 	if to == "" && !display.Terminal(in.Stdout) {

@@ -190,7 +190,7 @@ func (s *setting) one(text string, path func(string) (string, error)) (edn.Value
 	case kindUp:
 		return up(text, path)
 	}
-	return edn.Nil(), fmt.Errorf("kind %d", s.kind)
+	return edn.Nil(), fmt.Errorf("internal error: flag kind %d has no parser", s.kind)
 }
 
 func (s *setting) word(text string) (edn.Value, error) {

@@ -73,7 +73,7 @@ func (p *page) frames(frames edn.Value) {
 		p.line("%s", p.frameLine(f))
 		switch content, ok := f.Key("content").AsString(); {
 		case f.Key("content/dropped?").Truthy():
-			p.line("    (%s, not kept any more: regenerate the frame or put it again)", size(number(f.Key("content/bytes"))))
+			p.line("    (%s, no longer stored: regenerate the frame or put it again)", size(number(f.Key("content/bytes"))))
 		case f.Key("content/omitted?").Truthy():
 			p.line("    (%s, not shown: raise --max-bytes)", size(number(f.Key("content/bytes"))))
 		case f.HasKey("content/b64"):

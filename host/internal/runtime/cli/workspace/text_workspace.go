@@ -238,9 +238,9 @@ func repairText(p *page, out edn.Value) {
 }
 
 func ignoreText(p *page, out edn.Value) {
-	dry := ""
+	dry, then := "", "; the next scan applies the ignore list"
 	if out.Key("dry-run?").Truthy() {
-		dry = "would have "
+		dry, then = "would have ", ""
 	}
 	added, removed := out.Key("added"), out.Key("removed")
 	for _, change := range []struct {
@@ -248,11 +248,11 @@ func ignoreText(p *page, out edn.Value) {
 		n    edn.Value
 	}{{"added", added}, {"removed", removed}} {
 		if number(change.n) > 0 {
-			p.line("%s%s %s; the next scan applies the list", dry, change.verb, counted(number(change.n), "pattern"))
+			p.line("%s%s %s%s", dry, change.verb, counted(number(change.n), "pattern"), then)
 		}
 	}
 	if changed := !added.IsNil() || !removed.IsNil(); changed && number(added)+number(removed) == 0 {
-		p.line("the list of the workspace stays as it is")
+		p.line("the ignore list of the workspace is unchanged")
 	}
 	enter, leave := out.Key("changes").Key("added"), out.Key("changes").Key("removed")
 	if n := enter.Len() + leave.Len(); n > 0 {
@@ -262,7 +262,7 @@ func ignoreText(p *page, out edn.Value) {
 	}
 	if list := out.Key("patterns"); !list.IsNil() && out.Key("added").IsNil() && out.Key("removed").IsNil() {
 		if list.Len() == 0 {
-			p.line("the list of the workspace has no patterns")
+			p.line("the ignore list of the workspace has no patterns")
 		}
 		for pattern := range list.Elems() {
 			p.line("%s", name(plain(pattern)))

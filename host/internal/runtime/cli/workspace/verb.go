@@ -139,7 +139,7 @@ func (v *verb) registerCommon(cmd *cobra.Command, c *common) {
 		f.StringSliceVar(&c.effects, "effects", nil, "effects that the intents it calls may have, such as net/http")
 	}
 	if v.asks {
-		f.BoolVar(&c.yes, "yes", false, "do not ask")
+		f.BoolVar(&c.yes, "yes", false, "do not ask for confirmation")
 	}
 	if v.dryRun != "" {
 		f.BoolVar(&c.dryRun, "dry-run", false, "only print what would be done")

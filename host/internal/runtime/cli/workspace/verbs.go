@@ -39,9 +39,9 @@ var (
 	onlyTypes = flag{name: "type", key: "frame/types", kind: kindTexts, usage: "only frames of this `TYPE`; may be repeated"}
 	part      = flag{name: "path", key: "path", kind: kindPath, usage: "only what is at or below this `PATH`"}
 	recursive = flag{name: "recursive", key: "recursive?", usage: "also everything below NODE"}
-	limit     = flag{name: "limit", key: "limit", kind: kindInt, usage: "most entries to print, at most 1000"}
-	cursor    = flag{name: "cursor", key: "cursor", kind: kindText, usage: "go on behind an earlier page"}
-	maxFrames = flag{name: "max-frames", key: "max-frames", kind: kindInt, usage: "most frames, at most 1000 (default 100)"}
+	limit     = flag{name: "limit", key: "limit", kind: kindInt, usage: "maximum number of entries to print, up to 1000"}
+	cursor    = flag{name: "cursor", key: "cursor", kind: kindText, usage: "continue after the page that printed this cursor"}
+	maxFrames = flag{name: "max-frames", key: "max-frames", kind: kindInt, usage: "maximum number of frames, up to 1000 (default 100)"}
 )
 
 // onUnreadable is the flag of what scans the directory.
@@ -184,7 +184,7 @@ var workspaceVerbs = []verb{
 				kind:  kindMillis,
 				usage: "time in which changes become one transaction (default 50ms)",
 			},
-			{name: "after", key: "after", kind: kindInt, usage: "begin behind this transaction"},
+			{name: "after", key: "after", kind: kindInt, usage: "begin after this transaction"},
 			{
 				name:  "regenerate",
 				key:   "regenerate.frame/types",
@@ -217,14 +217,14 @@ var workspaceVerbs = []verb{
 		perform: watch,
 	},
 	{
-		words: "workspace ignore list", intent: "workspace/ignore", short: "list the patterns of the workspace",
+		words: "workspace ignore list", intent: "workspace/ignore", short: "list the ignore patterns of the workspace",
 		examples: []string{""}, agent: reader, writes: true, fixed: kw("op", "list"), text: ignoreText,
 	},
 	{
 		words:    "workspace ignore add",
 		intent:   "workspace/ignore",
 		use:      "PATTERN...",
-		short:    "add patterns to the list of the workspace",
+		short:    "add patterns to the ignore list of the workspace",
 		examples: []string{"'*.tmp' build/", "'*.log' --dry-run"}, agent: writer, fixed: kw("op", "add"),
 		takes: [2]int{1, -1}, args: patterns, dryRun: "dry-run?", dry: true, text: ignoreText,
 		flags: []flag{onUnreadable},
@@ -233,7 +233,7 @@ var workspaceVerbs = []verb{
 		words:    "workspace ignore remove",
 		intent:   "workspace/ignore",
 		use:      "PATTERN...",
-		short:    "remove patterns from the list of the workspace",
+		short:    "remove patterns from the ignore list of the workspace",
 		examples: []string{"'*.tmp'"}, agent: writer, fixed: kw("op", "remove"),
 		takes: [2]int{1, -1}, args: patterns, dryRun: "dry-run?", dry: true, text: ignoreText,
 		flags: []flag{onUnreadable},
@@ -309,7 +309,7 @@ var workspaceVerbs = []verb{
 				key:   "on-conflict",
 				kind:  kindWord,
 				words: []string{"fail", "keep-local", "resample"},
-				usage: "about a frame that exists with other content",
+				usage: "what to do about a frame that exists with other content",
 			},
 		},
 		text: importText,

@@ -67,7 +67,7 @@ func (b *builder) believed(judges []registry.Judge) {
 					disk.Cause(err))
 		case r != nil && r.Other(j):
 			d.Type, d.Message = "config/range",
-				fmt.Sprintf("%s was calibrated with %s, and asks %s: it only counts in the score", s.Node.Title(),
+				fmt.Sprintf("%s was calibrated with capability %s, and calls %s: it only counts in the score", s.Node.Title(),
 					diag.Quote(r.Capability), diag.Quote(j.Capability))
 		case st == calibration.Uncalibrated && b.unseen(j):
 			continue
@@ -76,7 +76,7 @@ func (b *builder) believed(judges []registry.Judge) {
 				s.Node.Title()+" was not calibrated: it only counts in the score, and cannot reject an answer by itself"
 		case st == calibration.Drifted:
 			d.Type, d.Message = "judge/drift",
-				fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not asked: %s", s.Node.Title(),
+				fmt.Sprintf("%s does not grade as it did when it was calibrated, and is not called: %s", s.Node.Title(),
 					r.Decline())
 		case st == calibration.Expired:
 			d.Type, d.Message = "config/range", s.Node.Title()+" was calibrated too long ago: it only counts in the score, and cannot reject an answer by itself"
@@ -88,7 +88,7 @@ func (b *builder) believed(judges []registry.Judge) {
 			}
 		case st == calibration.Worthless:
 			d.Type, d.Message = "config/range",
-				fmt.Sprintf("%s weighs nothing and is not asked: %s", s.Node.Title(), r.Worthless())
+				fmt.Sprintf("%s has no weight and is not called: %s", s.Node.Title(), r.Worthless())
 			d.Expected, d.Found = edn.Text("a judge that agrees with labelled answers"),
 				edn.Text("kappa "+figure(r.Kappa))
 		case st == calibration.Weak:

@@ -98,7 +98,7 @@ func (b *builder) oneKind(s *decode.Section) bool {
 	case len(written) == 0:
 		b.Report.Add(b.Decoder.Root.Misnamed(s.Node, diag.Diagnostic{
 			Type:     "config/missing",
-			Message:  s.Node.Title() + " judges nothing",
+			Message:  s.Node.Title() + " has neither builtin nor condition nor intent",
 			Range:    s.At(),
 			Path:     s.Node.Path,
 			Expected: edn.Text("exactly one of builtin, condition, intent"),

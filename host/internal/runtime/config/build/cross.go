@@ -43,7 +43,7 @@ func (b *builder) cross(
 			b.Report.Add(diag.Diagnostic{
 				Type:     "config/unused",
 				Severity: diag.SeverityWarning,
-				Message:  fmt.Sprintf("repair has no effect for %s: no candidate supports it", s.Node.Title()),
+				Message:  fmt.Sprintf("repair has no effect for %s: no candidate supports repair", s.Node.Title()),
 				Range:    s.At(),
 				Path:     s.Node.Path,
 				Hint:     "remove repair, or add a candidate whose :cap/repairs? is true",
@@ -251,7 +251,7 @@ func (b *builder) parallel(s *decode.Section, strategy string, candidates []regi
 	for _, c := range candidates {
 		if c.StrictestRecovery() != contract.RecoveryNone {
 			warn.Type = "config/range"
-			warn.Message = fmt.Sprintf("%s has the strategy %s, which asks several candidates at once, and %s has effects "+
+			warn.Message = fmt.Sprintf("%s has the strategy %s, which calls several candidates at once, and %s has effects "+
 				"that must not happen twice: its calls are refused", s.Node.Title(), strategy, diag.Quote(c.ID))
 			b.Report.Add(warn)
 			return
@@ -259,7 +259,7 @@ func (b *builder) parallel(s *decode.Section, strategy string, candidates []regi
 	}
 	if len(candidates) == 1 {
 		warn.Type = "config/unused"
-		warn.Message = fmt.Sprintf("%s has the strategy %s, which asks several candidates, and only %s serves it",
+		warn.Message = fmt.Sprintf("%s has the strategy %s, which calls several candidates, and only %s serves it",
 			s.Node.Title(), strategy, diag.Quote(candidates[0].ID))
 		warn.Hint = "add a candidate, or " + warn.Hint
 		b.Report.Add(warn)

@@ -40,7 +40,7 @@ func (b *builder) similar(block string) {
 func (b *builder) renamed(s *decode.Section, attr, id string, by *decode.Section, at *diag.Range) {
 	b.Report.Add(diag.Diagnostic{
 		Type:    "config/dangling-reference",
-		Message: fmt.Sprintf("%s names capability %s, which has another name here", s.Node.Title(), diag.Quote(id)),
+		Message: fmt.Sprintf("%s names capability %s, which a capability block renames", s.Node.Title(), diag.Quote(id)),
 		Range:   at,
 		Path:    append(slices.Clone(s.Node.Path), attr),
 		Found:   edn.Text(id),
@@ -86,7 +86,7 @@ func (b *builder) dangling(s *decode.Section, attr, kind, name string, known []s
 		d.Hint = fmt.Sprintf("%s is %s: write the name of %s", diag.Quote(name), diag.Article(other), diag.Article(kind))
 		d.Related = []diag.Related{{Range: place, Message: fmt.Sprintf("declares %s %s", other, diag.Quote(name))}}
 	} else if strings.Contains(name, "*") {
-		d.Hint = "write each name: there are no patterns here"
+		d.Hint = "write each name: patterns are not supported in references"
 	}
 	b.Report.Fold("reference "+kind+" "+name, d)
 }

@@ -47,7 +47,7 @@ func (b *builder) issuers(auth *decode.Section) (out []identity.Issuer) {
 				Range:   s.Attrs["issuer"].At,
 				Path:    s.PathOf("issuer"),
 				Found:   edn.Text(i.URL),
-				Hint:    "one block has all roles of an issuer; the other is at " + twin.Where(),
+				Hint:    "merge the two blocks, because one block has all roles of an issuer; the other is at " + twin.Where(),
 			})
 		}
 		b.empty(s, "claim", "tenant_claim")

@@ -155,7 +155,7 @@ func (b *builder) rubric(s *decode.Section) edn.Value {
 	if len(criteria) == 0 && !rules.Written && !s.Unread("rules") && !s.Node.Damaged {
 		b.Report.Add(b.Decoder.Root.Misnamed(s.Node, diag.Diagnostic{
 			Type:     "judge/rubric-invalid",
-			Message:  s.Node.Title() + " asks nothing",
+			Message:  s.Node.Title() + " has neither a criterion nor rules",
 			Range:    s.At(),
 			Path:     s.Node.Path,
 			Expected: edn.Text("a criterion block, or rules"),
@@ -251,10 +251,10 @@ func (b *builder) judging(l *policy.Layer, s *decode.Section) {
 			b.Report.Add(diag.Diagnostic{
 				Type:     "config/unused",
 				Severity: diag.SeverityWarning,
-				Message:  "severity in " + in.Node.Title() + " is of no use: no judge is named",
+				Message:  "severity in " + in.Node.Title() + " has no effect: no judge is named",
 				Range:    sev.At,
 				Path:     append(slices.Clone(in.Node.Path), "severity"),
-				Hint:     "add use = \"NAME\" of a judge block",
+				Hint:     "set use = \"NAME\" to the name of a judge block, or remove severity",
 			})
 		}
 		return
@@ -315,7 +315,7 @@ func (b *builder) fitted(s *decode.Section, attr, typ string, form *schema.Schem
 		}
 		switch kinds, ok := enumerated(f.Expected); {
 		case ok:
-			d.Message = fmt.Sprintf("%s in %s is none of its words", name, s.Node.Title())
+			d.Message = fmt.Sprintf("%s in %s is not one of the allowed words", name, s.Node.Title())
 			d.Expected, d.Nearest = diag.Words(kinds), diag.Nearest(language.ScalarText(f.Got), kinds)
 		case f.Keys != nil:
 			d.Message = fmt.Sprintf("%s in %s has an unknown key", attr+language.PartName(f.Path[:len(f.Path)-1]),

@@ -117,7 +117,7 @@ func TestJudgeProblems(t *testing.T) {
 		{"a capability for something else", judgedIntent + "\njudge \"moves\" {\n  capability = \"chess/engine\"\n}\n", "config/type", "does not serve intent \"eval/grade\""},
 		{"even", judgedIntent + "\njudge \"moves\" {\n  votes = 4\n}\n", "config/range", "is even"},
 		{"scale that falls", judgedIntent + rubric + "\njudge \"moves\" {}\n\nrubric \"b\" {\n  scale = [10, 0]\n  rules = {}\n}\n", "judge/rubric-invalid", "is not ascending"},
-		{"nothing asked", "\nrubric \"b\" {}\n", "judge/rubric-invalid", "asks nothing"},
+		{"nothing asked", "\nrubric \"b\" {}\n", "judge/rubric-invalid", "has neither a criterion nor rules"},
 		{"an empty question", "\nrubric \"b\" {\n  criterion \"c\" {\n    ask = \" \"\n  }\n}\n", "judge/rubric-invalid", "has no question"},
 		{"a ring", configtest.OnePlugin + "\nintent \"chess/best-move\" {\n  in  = \"req/chess.position\"\n  out = \"res/chess.move+pv+eval\"\n\n  judge {\n    use = \"a\"\n  }\n}\n\nintent \"eval/grade\" {\n  in  = \"req/eval\"\n  out = \"res/eval\"\n\n  judge {\n    use = \"b\"\n  }\n}\n\njudge \"a\" {}\n\njudge \"b\" {\n  intent = \"chess/best-move\"\n}\n",
 			"config/cycle", "chess/best-move -> eval/grade -> chess/best-move"},
@@ -159,7 +159,7 @@ func TestBelievedJudges(t *testing.T) {
 	}{
 		{"measured", record.Value().String(), "", ""},
 		{"too little", little.Value().String(), "config/range", "agrees too little with labelled answers"},
-		{"another capability", other.Value().String(), "config/range", `was calibrated with "chess/engine", and asks "chess/grader"`},
+		{"another capability", other.Value().String(), "config/range", `was calibrated with capability "chess/engine", and calls "chess/grader"`},
 		{"too long ago", old.Value().String(), "config/range", "was calibrated too long ago"},
 		{"drifted", worse.Since(&better).Value().String(), "judge/drift", "kappa was 0.8 at first and is 0.4"},
 		{"no record", "{:a 1}", "config/type", "cannot be used"},

@@ -71,7 +71,8 @@ func (b *builder) languagePacks() []LanguagePack {
 				Range:   from,
 				Path:    path,
 				Related: []diag.Related{{Range: item.At, Message: "names it"}},
-				Hint:    "what this file lacks, such as abbreviations, is not taken from the shipped pack",
+				Hint: "check that the file is complete: what it lacks, such as abbreviations, is not taken from the shipped " +
+					"pack",
 			})
 		}
 		out, packs = append(out, pack), append(packs, p)

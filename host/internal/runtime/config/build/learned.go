@@ -66,8 +66,9 @@ func (b *builder) learns(s *decode.Section, l *policy.Layer) {
 		b.Report.Add(diag.Diagnostic{
 			Type:     "config/unused",
 			Severity: diag.SeverityWarning,
-			Message: fmt.Sprintf("%s has policy = \"learned\" and no must check besides schema-valid: it learns only what a judge or "+
-				"no gate says", s.Node.Title()),
+			Message: fmt.Sprintf(
+				"%s has policy = \"learned\" and no must check besides schema-valid: it learns only from a judge, "+
+					"or that every answer passes", s.Node.Title()),
 			Range: s.At(),
 			Path:  s.Node.Path,
 			Hint:  "name a check in done { must = [..] } that tells a right answer from a wrong one, or give the intent another policy",

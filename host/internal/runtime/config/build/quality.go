@@ -101,7 +101,7 @@ func (b *builder) swapsAway(s, in *decode.Section, to string) {
 	if slices.Equal(swapped, []string{to}) {
 		b.Report.Add(diag.Diagnostic{
 			Type:    "config/range",
-			Message: fmt.Sprintf("swap_to in %s names what it would replace", in.Node.Title()),
+			Message: fmt.Sprintf("swap_to in %s names the only capability that it would replace", in.Node.Title()),
 			Range:   in.Attrs["swap_to"].At,
 			Path:    append(slices.Clone(in.Node.Path), "swap_to"),
 			Found:   edn.Text(to),

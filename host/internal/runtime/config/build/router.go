@@ -113,7 +113,8 @@ func (b *builder) routerRoles(s *decode.Section, book *prompt.Book) prompt.Route
 func (b *builder) routerModels(s *decode.Section) prompt.RouterRules {
 	return b.routerRules(s, "model_key", func(attr, key string, at *diag.Range) {
 		if !prompt.IsModelKey(key) {
-			b.routerFault(s, attr, at, fmt.Sprintf("%s has %s, which is no model key: expected a name, or provider/name", attr, diag.Quote(key)), key, nil)
+			b.routerFault(s, attr, at, fmt.Sprintf(
+				"%s has %s, which is not a model key: expected a name, or provider/name", attr, diag.Quote(key)), key, nil)
 		}
 	})
 }
@@ -124,7 +125,7 @@ func (b *builder) modelKey(s *decode.Section) string {
 	if key != "" && !prompt.IsModelKey(key) {
 		b.Report.Add(diag.Diagnostic{
 			Type:     "config/range",
-			Message:  fmt.Sprintf("model_key is %s, which is no model key", diag.Quote(key)),
+			Message:  fmt.Sprintf("model_key is %s, which is not a model key", diag.Quote(key)),
 			Range:    s.Attrs["model_key"].At,
 			Path:     append(slices.Clone(s.Node.Path), "model_key"),
 			Expected: edn.Text("a name, or provider/name with both parts"),

@@ -101,7 +101,7 @@ func TestRouterMistakes(t *testing.T) {
 		{"its own intent", `router { meta_intents = ["route/decide"] }`, "router/invalid-config", `never routed itself`, ""},
 		{"profile", `router { profile = "strict-mata" }`, "router/invalid-config", `unknown profile "strict-mata"`, "strict-meta"},
 		{"role", `router { intent_role = { "text/respond" = "vioce" } }`, "router/invalid-config", `role "vioce", which has no prompt`, "voice"},
-		{"model key", `router { intent_model_key = { "text/respond" = "large/" } }`, "router/invalid-config", `"large/", which is no model key`, ""},
+		{"model key", `router { intent_model_key = { "text/respond" = "large/" } }`, "router/invalid-config", `"large/", which is not a model key`, ""},
 		{"capability with a model key", `router { capability_model_key = { "t/voise" = "large" } }`, "router/unknown-capability", `"t/voise"`, "t/voice"},
 		{"intent with a role", `router { intent_default_role = { "text/respnd" = "voice" } }`, "router/invalid-config", `unknown intent "text/respnd"`, "text/respond"},
 	} {

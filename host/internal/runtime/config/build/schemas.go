@@ -93,7 +93,7 @@ func (b *builder) withoutOptional(problems []schema.Problem, blocks map[string]*
 				diag.Quote(p.Schema), diag.Sentence(p.Message)),
 			Range: b.place("plugin", owner.Name),
 			Path:  []string{"schema", p.Schema},
-			Hint:  "this is a defect of the plugin",
+			Hint:  "this is a defect of the plugin: use another version of it, or set enabled = false in its block",
 		})
 		b.schemas[p.Schema], any = edn.K("any"), true
 	}

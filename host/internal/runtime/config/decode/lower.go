@@ -71,7 +71,7 @@ func checkEntries(s *schema.Schema, depth int, entries *int) error {
 		}
 		name := language.HCLName(language.ScalarText(e.Key))
 		if other, twice := names[name]; twice {
-			return fmt.Errorf("its configuration schema has %s and %s, which are both %s here", other, e.Key, name)
+			return fmt.Errorf("its configuration schema has %s and %s, which are both written %s in HCL", other, e.Key, name)
 		}
 		names[name] = e.Key
 		if e.Props.Labels > MaxSchemaLabels {
@@ -500,7 +500,7 @@ func (l *Lowering) nested(blocks []*syntax.Piece, e schema.Entry, path []string,
 		if len(blk.Labels) != e.Props.Labels {
 			l.fail(diag.Diagnostic{
 				Type: "config/syntax",
-				Message: fmt.Sprintf("%s takes %s, not %d", l.subject(path), diag.Counted(e.Props.Labels, "label"),
+				Message: fmt.Sprintf("%s takes %s, found %d", l.subject(path), diag.Counted(e.Props.Labels, "label"),
 					len(blk.Labels)),
 				Range:    where,
 				Path:     path,
@@ -586,7 +586,7 @@ func (l *Lowering) free(blk *syntax.Piece, s *schema.Schema, path []string) edn.
 		blk := p.Blocks[name][0]
 		l.fail(diag.Diagnostic{
 			Type: "config/unknown-name",
-			Message: fmt.Sprintf("unknown block %s in %s: only attributes are allowed here", diag.Quote(name),
+			Message: fmt.Sprintf("unknown block %s in %s, which has only attributes", diag.Quote(name),
 				language.Title(path)),
 			Range: blk.At(),
 			Path:  append(slices.Clone(path), name),

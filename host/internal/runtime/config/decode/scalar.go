@@ -290,14 +290,14 @@ func (d *Decoder) readText(t language.Type, s string, out *Value) *problem {
 		if s == "~" || strings.HasPrefix(s, "~/") {
 			return &problem{
 				typ:  "config/type",
-				what: "begins with ~, which no shell expands here",
+				what: "begins with ~, which is not expanded",
 				hint: "write the path in full, or \"${env(\"HOME\")}" + s[1:] + "\"",
 			}
 		}
 		if name := shellVariable.FindStringSubmatch(s); name != nil {
 			return &problem{
 				typ:  "config/type",
-				what: "begins with a variable, which no shell expands here",
+				what: "begins with a shell variable, which is not expanded",
 				hint: "write \"${env(" + diag.Quote(name[1]) + ")}" + name[2] + "\"",
 			}
 		}
@@ -315,7 +315,7 @@ func (d *Decoder) readText(t language.Type, s string, out *Value) *problem {
 			if near == "" {
 				near = diag.Nearest(s, t.Enum)
 			}
-			return &problem{typ: "config/range", what: "is none of its words", nearest: near}
+			return &problem{typ: "config/range", what: "is not one of the allowed words", nearest: near}
 		}
 		return nil
 	case language.KindVariable:

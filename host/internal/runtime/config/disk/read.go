@@ -156,7 +156,7 @@ func readStable(path string, most int64) ([]byte, error) {
 	if int64(len(raw)) > most {
 		return nil, &ReadError{
 			Type:    "config/limit",
-			Message: "grew over the limit of " + language.FormatBytes(most),
+			Message: "grew beyond the limit of " + language.FormatBytes(most),
 			Hint:    "split the configuration",
 		}
 	}

@@ -229,11 +229,11 @@ func (c *gateCompiler) names(expr hclsyntax.Expression) bool {
 func gateHint(t hcl.Traversal) string {
 	switch {
 	case t.RootName() == "local":
-		return "locals are not seen here: write the value itself"
+		return "a gate expression cannot read locals: write the value itself"
 	case nearestVariable(t, gateVariables) != "":
 		return ""
 	case len(t) > 1:
-		return "the answer under judgement is result"
+		return "the variable result is the answer that the check judges"
 	}
 	return "a text needs quotes: " + diag.Quote(t.RootName())
 }

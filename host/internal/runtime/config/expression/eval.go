@@ -427,7 +427,7 @@ func checkCalls(expr hcl.Expression, names []string, s *diag.Source, path []stri
 		sorted := slices.Sorted(slices.Values(names))
 		near, hint := diag.Nearest(call.Name, sorted), ""
 		if slices.Contains(loadFunctions, call.Name) { // gate expressions read nothing from outside
-			near, hint = "", call.Name+" is not called here: write the value itself, or read it from request"
+			near, hint = "", call.Name+" is not available in a gate expression: write the value itself, or read it from request"
 		}
 		report.Add(diag.Diagnostic{
 			Type:     "config/unknown-name",

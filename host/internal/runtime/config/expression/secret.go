@@ -76,7 +76,7 @@ func (s Secret) Read(env func(string) (string, bool)) (string, error) {
 		return "", fmt.Errorf("secret file:%s %w", s.Name, ErrNoSecret)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("secret file:%s may be read by others: chmod 600", s.Name)
+		return "", fmt.Errorf("secret file:%s may be read by other users: chmod 600 %s", s.Name, s.Name)
 	}
 	text, err := disk.ReadBelow(filepath.Dir(s.Path), filepath.Base(s.Path), MaxSecretFile)
 	if err != nil {

@@ -267,7 +267,7 @@ func (g *gatherer) source(full string, most int64) (*diag.Source, bool) {
 				Message: fmt.Sprintf("the files of the configuration have more than %s in all, counted up to %s",
 					language.FormatBytes(syntax.MaxTotalBytes), diag.Quote(name)),
 				Range: &diag.Range{File: name},
-				Hint:  "the limit keeps a load short: remove or split",
+				Hint:  "remove files or parts that the configuration does not need",
 			})
 		}
 		return nil, false
@@ -421,7 +421,7 @@ func (g *gatherer) optional(b *syntax.Node) (value, ok bool) {
 	if !isLiteral || err != nil {
 		g.report.Add(diag.Diagnostic{
 			Type:     "config/type",
-			Message:  language.Subject([]string{"include", b.Labels[0], "optional"}) + " is not written out",
+			Message:  language.Subject([]string{"include", b.Labels[0], "optional"}) + " is not a literal",
 			Range:    a.Source.Range(a.Expr.Range()),
 			Path:     []string{"include", b.Labels[0], "optional"},
 			Expected: edn.Text("true or false"),

@@ -298,7 +298,7 @@ func TestWrongInclude(t *testing.T) {
 		{"itself", map[string]string{"ferment.hcl": inc("ferment.hcl")}, "config/cycle", "ferment.hcl:1:1", "ferment.hcl -> ferment.hcl"},
 		{"ring", map[string]string{"ferment.hcl": inc("a.hcl"), "a.hcl": inc("b.hcl"), "b.hcl": inc("a.hcl")}, "config/cycle", "b.hcl:1:1", "a.hcl -> b.hcl -> a.hcl"},
 		{"too deep", chain, "config/limit", "8.hcl:1:1", "more than 8 deep"},
-		{"computed", map[string]string{"ferment.hcl": "include \"x.hcl\" {\n  optional = env(\"X\", \"\") == \"\"\n}\n"}, "config/type", "ferment.hcl:2:14", "written out"},
+		{"computed", map[string]string{"ferment.hcl": "include \"x.hcl\" {\n  optional = env(\"X\", \"\") == \"\"\n}\n"}, "config/type", "ferment.hcl:2:14", "is not a literal"},
 		{"twice", map[string]string{"ferment.hcl": inc("x.hcl") + "\n" + inc("x.hcl"), "x.hcl": ""}, "config/duplicate", "ferment.hcl:3:1", "twice"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -33,7 +33,7 @@ var authBlock = Block{
 		},
 		{
 			Name: "logged_in_role", Type: ref("role"), Default: `"user"`, Reload: ReloadUse, Serves: "AUTH-006",
-			Doc: "role of every user, besides its own and those of its account type",
+			Doc: "role that every user has in addition to its own roles and those of its account type",
 		},
 		{
 			Name: "global_context", Type: set(ref("role")), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-006",
@@ -47,18 +47,18 @@ var authBlock = Block{
 		{
 			Name: "strong_types", Type: list(text).between(0, 64), Default: `["system", "manager"]`, Reload: ReloadUse,
 			Serves: "AUTH-020",
-			Doc:    "account types with the limit of failed logins strong_max",
+			Doc:    "account types whose limit of failed logins is strong_max",
 		},
 	},
 	Blocks: []Block{
 		{Name: "basic", Doc: "passwords", Attrs: []Attr{
 			{
 				Name: "enabled", Type: boolean, Default: `true`, Reload: ReloadUse, Serves: "AUTH-002",
-				Doc: "whether a request may have login and password (HTTP Basic)",
+				Doc: "whether a request may identify its caller by login and password (HTTP Basic)",
 			},
 			{
 				Name: "remember", Type: dur(0, time.Hour), Default: `"60s"`, Reload: ReloadUse, Serves: "AUTH-002",
-				Doc: "how long a password that was verified is not hashed again; a change of the user ends that",
+				Doc: "how long a verified password is accepted without hashing it again; a change of the user ends this time",
 			},
 			{
 				Name: "min_bytes", Type: integer(12, 1024), Default: `12`, Reload: ReloadUse, Serves: "AUTH-002",
@@ -66,11 +66,11 @@ var authBlock = Block{
 			},
 			{
 				Name: "memory", Type: size(8*mib, 1024*mib), Default: `"19MiB"`, Reload: ReloadUse, Serves: "AUTH-002",
-				Doc: "memory of one hash (argon2id); stored hashes with less are replaced at the next login",
+				Doc: "memory that one hash uses (argon2id); stored hashes with less are replaced at the next login",
 			},
 			{
 				Name: "time", Type: integer(1, 16), Default: `2`, Reload: ReloadUse, Serves: "AUTH-002",
-				Doc: "passes of one hash",
+				Doc: "number of argon2id passes of one hash",
 			},
 		}},
 		{Name: "tokens", Doc: "tokens of users for programs", Attrs: []Attr{
@@ -112,11 +112,12 @@ var authBlock = Block{
 		{Name: "session_token", Doc: "tokens of sessions, which the action open makes with :token? true", Attrs: []Attr{
 			{
 				Name: "operations", Type: set(enum(sessionOperations...)), Default: `[]`, Reload: ReloadUse, Serves: "AUTH-004",
-				Doc: "what they may do, if the credential that makes them may; empty: there are none",
+				Doc: "operations that a session token permits, as far as the credential that created it permits them; empty: " +
+					"session tokens are disabled",
 			},
 			{
 				Name: "idle_ttl", Type: dur(time.Minute, day), Default: `"30m"`, Reload: ReloadUse, Serves: "AUTH-004",
-				Doc: "how long a token lasts that is not used",
+				Doc: "time without use after which a token expires",
 			},
 			{
 				Name: "refresh", Type: dur(time.Second, time.Hour), Default: `"5m"`, Reload: ReloadUse, Serves: "AUTH-004",

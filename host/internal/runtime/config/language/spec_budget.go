@@ -9,39 +9,40 @@ func budgetAttrs(scope string) []Attr {
 	attrs := []Attr{
 		{
 			Name: "max_tokens", Type: count, Reload: ReloadUse, Serves: "ENV-016",
-			Doc: "output tokens of one attempt; those that a reasoning model may use in addition are reserved with them",
+			Doc: "maximum number of output tokens of one attempt; those that a reasoning model may use in addition are " +
+				"reserved with them",
 		},
 		{
 			Name: "max_tokens_in", Type: count, Reload: ReloadUse, Serves: "BUD-001",
-			Doc: "input tokens of the whole scope",
+			Doc: "maximum number of input tokens of the whole scope",
 		},
 		{
 			Name: "max_tokens_out", Type: count, Reload: ReloadUse, Serves: "BUD-001",
-			Doc: "output tokens of the whole scope",
+			Doc: "maximum number of output tokens of the whole scope",
 		},
 		{
 			Name: "max_usd", Type: Type{Kind: KindDec}.atLeast(0), Reload: ReloadUse, Serves: "BUD-001, BUD-007",
-			Doc: "US dollars, exact decimal; by default, capabilities without a known price are skipped",
+			Doc: "maximum cost in US dollars, an exact decimal; by default, capabilities without a known price are skipped",
 		},
 		{
 			Name: "max_wall", Type: dur(time.Millisecond, day), Reload: ReloadUse, Serves: "BUD-001, ATT-006",
-			Doc: "elapsed time since the start",
+			Doc: "maximum elapsed time since the start",
 		},
 		{
 			Name: "max_roundtrips", Type: count, Reload: ReloadUse, Serves: "BUD-001",
-			Doc: "sequential waits for candidates; candidates called at once count as one",
+			Doc: "maximum number of sequential waits for candidates; candidates called at once count as one",
 		},
 		{
 			Name: "max_attempts", Type: count, Reload: ReloadUse, Serves: "BUD-001",
-			Doc: "calls to candidates, including repairs, without checks",
+			Doc: "maximum number of calls to candidates, including repairs, without checks",
 		},
 		{
 			Name: "max_judge_calls", Type: count, Reload: ReloadUse, Serves: "BUD-001",
-			Doc: "calls to judges, including further votes",
+			Doc: "maximum number of calls to judges, including further votes",
 		},
 		{
 			Name: "max_depth", Type: integer(1, 64), Reload: ReloadUse, Serves: "BUD-001",
-			Doc: "nesting depth of plans, maps and host calls",
+			Doc: "maximum nesting depth of plans, maps and host calls",
 		},
 	}
 	if scope == "" {

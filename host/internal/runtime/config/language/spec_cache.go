@@ -16,11 +16,11 @@ var cacheBlock = Block{
 		},
 		{
 			Name: "max_entries", Type: integer(1, 1_000_000), Default: `256`, Reload: ReloadUse, Serves: "RUN-033",
-			Doc: "answers that are kept at most; the least recently used ones are dropped first",
+			Doc: "maximum number of kept answers; the least recently used ones are dropped first",
 		},
 		{
 			Name: "max_bytes", Type: size(kib, tib), Default: `"64MiB"`, Reload: ReloadUse, Serves: "RUN-033",
-			Doc: "size of all kept answers together",
+			Doc: "maximum total size of the kept answers",
 		},
 	},
 }

@@ -15,7 +15,8 @@ func scopeAttrs(effect string, narrows bool) []Attr {
 		attrs = append(attrs, Attr{
 			Name: "on_unknown", Type: enum("suspend", "fail", "retry", "assume-done"), Default: `"suspend"`,
 			Reload: ReloadUse, Serves: "JRN-041",
-			Doc: "a call with this effect whose outcome is unknown, unless its intent says it; of several effects the most careful counts",
+			Doc: "what happens to a call with this effect whose outcome is unknown, unless on_unknown of its intent is set; " +
+				"of several effects the most careful value applies",
 		})
 	}
 	timeout := func(d string) Attr {
@@ -36,7 +37,7 @@ func scopeAttrs(effect string, narrows bool) []Attr {
 		},
 		{
 			Name: "max_bytes", Type: size(0, tib), Default: `"8MiB"`, Reload: ReloadUse, Serves: "FX-001",
-			Doc: "largest file",
+			Doc: "maximum size of a file",
 		},
 	}
 	switch effect {
@@ -79,15 +80,15 @@ func scopeAttrs(effect string, narrows bool) []Attr {
 			},
 			Attr{
 				Name: "max_output", Type: size(0, 8*mib), Default: `"1MiB"`, Reload: ReloadUse, Serves: "FX-001",
-				Doc: "output kept per stream (standard output, standard error); the rest is dropped",
+				Doc: "maximum output that is kept per stream (standard output, standard error); the rest is dropped",
 			},
 			Attr{
 				Name: "memory", Type: size(mib, tib), Default: `"512MiB"`, Reload: ReloadUse, Serves: "FX-001",
-				Doc: "memory of each process",
+				Doc: "memory limit of each process",
 			},
 			Attr{
 				Name: "processes", Type: integer(1, 100_000), Default: `16`, Reload: ReloadUse, Serves: "FX-001",
-				Doc: "processes and threads of one call",
+				Doc: "maximum number of processes and threads of one call",
 			})
 	case "net/http":
 		attrs = append(attrs,
@@ -111,12 +112,12 @@ func scopeAttrs(effect string, narrows bool) []Attr {
 			},
 			Attr{
 				Name: "redirects", Type: integer(0, 10), Default: `5`, Reload: ReloadUse, Serves: "FX-001",
-				Doc: "redirects that are followed; each is checked like the request",
+				Doc: "maximum number of redirects that are followed; each is checked like the request",
 			},
 			timeout(`"10s"`),
 			Attr{
 				Name: "max_bytes", Type: size(0, 12*mib), Default: `"4MiB"`, Reload: ReloadUse, Serves: "FX-001",
-				Doc: "largest response body",
+				Doc: "maximum size of a response body",
 			},
 			Attr{
 				Name: "allow_private", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "FX-005",
@@ -147,11 +148,11 @@ func databaseAttrs(timeout Attr, effect string) []Attr {
 		},
 		{
 			Name: "max_rows", Type: integer(0, 1_000_000), Default: `10000`, Reload: ReloadUse, Serves: "FX-001",
-			Doc: "rows of one answer",
+			Doc: "maximum number of rows of one answer",
 		},
 		{
 			Name: "max_bytes", Type: size(0, 12*mib), Default: `"4MiB"`, Reload: ReloadUse, Serves: "FX-001",
-			Doc: "size of the rows of one answer",
+			Doc: "maximum total size of the rows of one answer",
 		},
 		timeout,
 	}

@@ -71,20 +71,20 @@ var httpBlock = Block{
 		{Name: "limits", Doc: "limits of requests and connections", Attrs: []Attr{
 			{
 				Name: "act_body", Type: size(kib, 64*mib), Default: `"4MiB"`, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "largest body of an act request",
+				Doc: "maximum size of the body of an act request",
 			},
 			{
 				Name: "session_body", Type: size(kib, 64*mib), Default: `"1MiB"`, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "largest body of a session action",
+				Doc: "maximum size of the body of a session action",
 			},
 			{
 				Name: "admin_body", Type: size(kib, 64*mib), Default: `"64KiB"`, Reload: ReloadUse,
 				Serves: "AUTH-033",
-				Doc:    "largest body of an admin request",
+				Doc:    "maximum size of the body of an admin request",
 			},
 			{
 				Name: "headers", Type: size(kib, mib), Default: `"32KiB"`, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "largest size of all request headers",
+				Doc: "maximum total size of the headers of a request",
 			},
 			{
 				Name: "header_read", Type: dur(100*time.Millisecond, 10*time.Minute), Default: `"5s"`,
@@ -113,42 +113,42 @@ var httpBlock = Block{
 			{
 				Name: "connections", Type: integer(1, 100_000), Default: `1024`, Reload: ReloadUse,
 				Serves: "AUTH-033",
-				Doc:    "open connections of all listeners",
+				Doc:    "maximum number of open connections of all listeners",
 			},
 			{
 				Name: "per_address", Type: integer(1, 100_000), Default: `64`, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "open connections of one client address, or of one process on the admin socket",
+				Doc: "maximum number of open connections of one client address, or of one process on the admin socket",
 			},
 			{
 				Name: "run_subscribers", Type: integer(1, 100_000), Default: `64`, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "concurrent streams of one run",
+				Doc: "maximum number of concurrent streams of one run",
 			},
 			{
 				Name: "principal_subscribers", Type: integer(1, 100_000), Default: `128`, Reload: ReloadUse,
 				Serves: "AUTH-033",
-				Doc:    "concurrent streams of one caller",
+				Doc:    "maximum number of concurrent streams of one caller",
 			},
 			{
 				Name: "act_rate", Type: Type{Kind: KindRate}, Default: `"20/s"`,
 				Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "act requests of one principal, or of one address if no identity is required; likewise " +
+				Doc: "maximum rate of act requests of one principal, or of one address if no identity is required; likewise " +
 					"its requests for each other operation, such as reading runs",
 			},
 			{
 				Name: "act_burst", Type: integer(1, 100_000), Default: `40`,
 				Profiles: map[string]string{ProfileTest: `100000`}, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "act requests accepted at once after a pause",
+				Doc: "number of act requests that are accepted at once after a pause",
 			},
 			{
 				Name: "anonymous_rate", Type: Type{Kind: KindRate}, Default: `"5/s"`,
 				Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "other requests of one address without an identity, except /health and /ready; the " +
+				Doc: "maximum rate of other requests of one address without an identity, except /health and /ready; the " +
 					"burst is twice the rate",
 			},
 			{
 				Name: "login_rate", Type: Type{Kind: KindRate}, Default: `"5/min"`,
 				Profiles: map[string]string{ProfileTest: `"100000/s"`}, Reload: ReloadUse, Serves: "AUTH-033",
-				Doc: "passwords that are verified for one account and network; \"5/min\" also permits 5 at once",
+				Doc: "maximum rate of passwords that are verified for one account and network; \"5/min\" also permits 5 at once",
 			},
 		}},
 	},

@@ -30,11 +30,12 @@ var judgeBlock = Block{
 		},
 		{
 			Name: "max_attempts", Type: integer(1, 8), Default: `1`, Reload: ReloadUse, Serves: "JDG-008, BUD-003",
-			Doc: "attempts on one capability for one grade",
+			Doc: "maximum number of attempts on one capability for one grade",
 		},
 		{
 			Name: "votes", Type: integer(1, 9), Default: `3`, Reload: ReloadUse, Serves: "JDG-008",
-			Doc: "grades of an answer that fails by the first grade, until a majority agrees; must be odd",
+			Doc: "maximum number of grades of an answer that fails by its first grade; grading ends when a majority agrees; " +
+				"must be odd",
 		},
 		{
 			Name: "on_error", Type: enum("finding", "ignore"), Default: `"finding"`, Reload: ReloadUse,

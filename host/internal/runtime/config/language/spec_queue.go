@@ -19,11 +19,11 @@ var queueBlock = Block{
 		},
 		{
 			Name: "default_class", Type: ref("class"), Default: `"batch"`, Reload: ReloadUse, Serves: "RUN-011",
-			Doc: "class of such acts that name none; a run whose caller waits has the class sync",
+			Doc: "queue class of acts with :response/type :accepted that name none; a run whose caller waits has the class sync",
 		},
 		{
 			Name: "max_queued", Type: integer(0, most), Default: `10000`, Reload: ReloadUse, Serves: "RUN-011, RUN-012",
-			Doc: "runs of all classes that may wait; beyond it acts are rejected with :runtime/overloaded",
+			Doc: "maximum number of waiting runs of all classes; beyond it acts are rejected with :runtime/overloaded",
 		},
 		{
 			Name: "deadline", Type: dur(time.Millisecond, day), Default: `"2m"`, Reload: ReloadUse, Serves: "RUN-006",
@@ -31,7 +31,8 @@ var queueBlock = Block{
 		},
 		{
 			Name: "async_deadline", Type: dur(time.Millisecond, day), Default: `"15m"`, Reload: ReloadUse, Serves: "RUN-006",
-			Doc: "the same of an act with :response/type :accepted",
+			Doc: "deadline of a run with :response/type :accepted, unless the request has :deadline-ms; the time in the " +
+				"queue counts",
 		},
 		{
 			Name: "max_deadline", Type: dur(time.Millisecond, day), Default: `"24h"`, Reload: ReloadUse, Serves: "RUN-006",
@@ -43,19 +44,20 @@ var queueBlock = Block{
 		},
 	},
 	Blocks: []Block{{
-		Name: "retry", Doc: "how often a job is executed whose run fails with a retryable error; what it has committed is not executed again",
+		Name: "retry", Doc: "further executions of a job whose run failed with a retryable error; committed nodes are not " +
+			"executed again",
 		Attrs: []Attr{
 			{
 				Name: "max_attempts", Type: integer(1, 10), Default: `1`, Reload: ReloadUse, Serves: "RUN-015",
-				Doc: "executions in all",
+				Doc: "maximum number of executions, including the first",
 			},
 			{
 				Name: "backoff", Type: dur(0, time.Hour), Default: `"100ms"`, Reload: ReloadUse, Serves: "RUN-015",
-				Doc: "wait before the second execution; it doubles with each",
+				Doc: "wait before the second execution; it doubles with each further one",
 			},
 			{
 				Name: "jitter", Type: dur(0, time.Hour), Default: `"0s"`, Reload: ReloadUse, Serves: "RUN-015",
-				Doc: "the most that is added to each wait, at random",
+				Doc: "maximum of the random time that is added to each wait",
 			},
 		},
 	}, {
@@ -64,19 +66,20 @@ var queueBlock = Block{
 		Attrs: []Attr{
 			{
 				Name: "workers", Type: integer(1, 100_000), Reload: ReloadUse, Serves: "RUN-011",
-				Doc: "runs of the class that are under way at once; ferment.max_runs limits all classes together",
+				Doc: "maximum number of runs of the class in progress; ferment.max_runs limits all classes together",
 			},
 			{
 				Name: "workers_per_core", Type: Type{Kind: KindNum}.between(0.1, 1000), Reload: ReloadUse, Serves: "RUN-011",
-				Doc: "the same, per core of the machine",
+				Doc: "maximum number of runs of the class in progress, per core of the machine",
 			},
 			{
 				Name: "max_queued", Type: integer(0, most), Reload: ReloadUse, Serves: "RUN-011, RUN-012",
-				Doc: "runs of the class that may wait, by default 256, and 1024 of the class sync",
+				Doc: "maximum number of waiting runs of the class; default: 256, of the class sync 1024",
 			},
 			{
 				Name: "weight", Type: integer(1, 1000), Reload: ReloadUse, Serves: "RUN-011",
-				Doc: "runs that start in turn while other classes wait too, by default 1, and 4 of the classes sync and interactive",
+				Doc: "number of runs of the class that start in its turn while other classes wait too; default: 1, of the " +
+					"classes sync and interactive 4",
 			},
 		},
 	}},

@@ -17,7 +17,8 @@ var sessionBlock = Block{
 	Attrs: []Attr{
 		{
 			Name: "max_hot", Type: integer(1, 100_000), Default: `32`, Reload: ReloadUse, Serves: "SES-020",
-			Doc: "hot sessions at most; the least recently used ones above that are frozen, except those with a run",
+			Doc: "maximum number of sessions that are not frozen; beyond it the least recently used ones are frozen, except " +
+				"those with a run",
 		},
 		{
 			Name: "idle_ttl", Type: dur(time.Second, longest), Default: `"15m"`, Reload: ReloadUse, Serves: "SES-020",
@@ -29,15 +30,15 @@ var sessionBlock = Block{
 		},
 		{
 			Name: "window_turns", Type: integer(0, 1000), Default: `16`, Reload: ReloadUse, Serves: "SES-016",
-			Doc: "turns of a session that an act gets at most",
+			Doc: "maximum number of turns of a session that an act receives",
 		},
 		{
 			Name: "window_chars", Type: integer(0, 10_000_000), Default: `20000`, Reload: ReloadUse, Serves: "SES-016",
-			Doc: "characters of these turns at most; earlier turns are left out as a whole",
+			Doc: "maximum number of characters of these turns; earlier turns are left out as a whole",
 		},
 		{
 			Name: "summary_chars", Type: integer(1, 12_000), Default: `1200`, Reload: ReloadUse, Serves: "SES-016",
-			Doc: "characters of the summary of turns that no longer fit, which context/summarize makes",
+			Doc: "maximum length in characters of the summary of turns that no longer fit, which context/summarize makes",
 		},
 	},
 	Blocks: []Block{
@@ -51,11 +52,20 @@ var sessionBlock = Block{
 				{
 					Name: "allowed_namespaces", Type: namespaces, Default: `["session", "request", "conversation", "project"]`,
 					Profiles: development(``), Reload: ReloadUse, Serves: "SES-010",
-					Doc: "namespaces that names may have; any if it is not set",
+					Doc: "namespaces that names may have; without it, any",
 				},
-				{Name: "max_vars", Type: integer(0, 100_000), Default: `256`, Reload: ReloadUse, Serves: "SES-010", Doc: "variables of a session"},
-				{Name: "max_key_chars", Type: integer(1, 1000), Default: `191`, Reload: ReloadUse, Serves: "SES-010", Doc: "characters of a name"},
-				{Name: "max_value", Type: size(0, mib), Default: `"128KiB"`, Reload: ReloadUse, Serves: "SES-010", Doc: "size of a value as EDN"},
+				{
+					Name: "max_vars", Type: integer(0, 100_000), Default: `256`, Reload: ReloadUse, Serves: "SES-010",
+					Doc: "maximum number of variables in a session",
+				},
+				{
+					Name: "max_key_chars", Type: integer(1, 1000), Default: `191`, Reload: ReloadUse, Serves: "SES-010",
+					Doc: "maximum length of a name in characters",
+				},
+				{
+					Name: "max_value", Type: size(0, mib), Default: `"128KiB"`, Reload: ReloadUse, Serves: "SES-010",
+					Doc: "maximum size of a value as EDN",
+				},
 				{
 					Name: "default_class", Type: ref("class"), Default: `"durable"`, Reload: ReloadUse, Serves: "SES-012",
 					Doc: "class of variables whose namespace no class has",
@@ -92,7 +102,8 @@ var sessionBlock = Block{
 				},
 				{
 					Name: "required", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "SES-014",
-					Doc: "true: the act fails if the variable is set and its value is denied or has the wrong type; false: that is told in its warnings",
+					Doc: "true: the act fails if the variable is set and its value is denied or has the wrong type; false: a " +
+						"warning of the act reports it",
 				},
 			},
 		},

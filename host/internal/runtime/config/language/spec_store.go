@@ -64,11 +64,11 @@ var storeBlock = Block{
 			},
 			{
 				Name: "failed_age", Type: dur(0, 3650*day), Default: `"0s"`, Reload: ReloadUse, Serves: "JRN-060",
-				Doc: "the same for runs that did not complete; 0s: as age",
+				Doc: "age of a finished run that did not complete after which it is removed; 0s: as age",
 			},
 			{
 				Name: "size", Type: size(mib, 1024*tib), Default: `"10GiB"`, Reload: ReloadUse, Serves: "JRN-060",
-				Doc: "size of all kept runs",
+				Doc: "maximum total size of the kept runs",
 			},
 			{
 				Name: "key_window", Type: dur(day, 3650*day), Default: `"24h"`, Reload: ReloadUse, Serves: "RUN-020",

@@ -28,7 +28,7 @@ var specification = Block{Blocks: []Block{
 		Attrs: []Attr{
 			{
 				Name: "data_dir", Type: path, Default: `"var"`, Reload: ReloadHost, Serves: "OPS-002",
-				Doc: "directory of plugin logs and of the cache of plugin descriptions",
+				Doc: "data directory of the host: journal, sessions and users, plugin logs, caches and the admin socket",
 			},
 			{
 				Name: "lock_file", Type: path, Default: `"ferment.lock.hcl"`, Reload: ReloadHost, Serves: "LOCK-001",
@@ -74,20 +74,20 @@ var specification = Block{Blocks: []Block{
 			},
 			{
 				Name: "max_runs", Type: integer(1, 100_000), Default: `1024`, Reload: ReloadUse, Serves: "RUN-011",
-				Doc: "concurrent runs",
+				Doc: "maximum number of concurrent runs",
 			},
 			{
 				Name: "max_depth", Type: integer(1, 64), Default: `16`, Reload: ReloadUse, Serves: "SCHED-005",
-				Doc: "nesting depth of plans, maps and host calls in one run",
+				Doc: "maximum nesting depth of plans, maps and host calls in one run",
 			},
 			{
 				Name: "max_nodes", Type: integer(1, 100_000), Default: `10000`, Reload: ReloadUse,
 				Serves: "SCHED-005",
-				Doc:    "nodes in one run",
+				Doc:    "maximum number of nodes in one run",
 			},
 			{
 				Name: "max_parallel", Type: integer(1, 1024), Default: `8`, Reload: ReloadUse, Serves: "SCHED-001",
-				Doc: "concurrent nodes of one plan",
+				Doc: "maximum number of concurrent nodes of one plan",
 			},
 			{
 				Name: "mode", Type: enum("strict", "lazy", "hybrid"), Default: `"hybrid"`, Reload: ReloadUse,
@@ -165,7 +165,7 @@ var specification = Block{Blocks: []Block{
 				},
 				{
 					Name: "max_in_flight", Type: integer(1, 10_000), Reload: ReloadUse, Serves: "ENV-010",
-					Doc: "concurrent calls",
+					Doc: "maximum number of concurrent calls",
 				},
 			}},
 			breakerBlock,
@@ -284,7 +284,7 @@ var pluginBlock = Block{
 		},
 		{
 			Name: "optional", Type: boolean, Default: `false`, Reload: ReloadUse, Serves: "OPS-001",
-			Doc: "the host starts and works without the plugin",
+			Doc: "true: the host starts and works without the plugin",
 		},
 		{
 			Name: "env", Type: environment, Default: `{}`, Reload: ReloadPlugin, Serves: "SUP-001",
@@ -320,15 +320,15 @@ var pluginBlock = Block{
 		},
 		{
 			Name: "max_in_flight", Type: integer(1, 10_000), Reload: ReloadUse, Serves: "ENV-010",
-			Doc: "concurrent calls; default and upper bound: the limit that the plugin advertises",
+			Doc: "maximum number of concurrent calls; default and upper bound: the limit that the plugin advertises",
 		},
 		{
 			Name: "queue", Type: integer(0, 10_000), Default: `32`, Reload: ReloadUse, Serves: "ENV-010",
-			Doc: "calls that may wait for a free slot; further calls are rejected",
+			Doc: "maximum number of calls that wait for a free slot; further calls are rejected",
 		},
 		{
 			Name: "max_message", Type: size(64*kib, 16*mib), Reload: ReloadPlugin, Serves: "WIRE-003",
-			Doc: "largest message in either direction; default: the limit of the wire contract",
+			Doc: "maximum size of a message in either direction; default: the limit of the wire contract",
 		},
 		{
 			Name: "encoding", Type: enum("edn", "json"), Reload: ReloadPlugin, Serves: "WIRE-003",
@@ -340,7 +340,7 @@ var pluginBlock = Block{
 		},
 		{
 			Name: "call_depth", Type: integer(1, 16), Default: `8`, Reload: ReloadUse, Serves: "WIRE-004",
-			Doc: "depth of nested calls through this plugin",
+			Doc: "maximum depth of nested calls through this plugin",
 		},
 		{
 			Name: "operations", Type: set(enum("prompt/override")), Default: `[]`, Reload: ReloadUse, Serves: "PRM-003, WS-144",
@@ -389,7 +389,7 @@ var pluginBlock = Block{
 			},
 			{
 				Name: "max", Type: integer(0, 1000), Default: `5`, Reload: ReloadUse, Serves: "SUP-005",
-				Doc: "restarts within window; the next failure quarantines the plugin",
+				Doc: "maximum number of restarts within window; the next failure quarantines the plugin",
 			},
 			{
 				Name: "window", Type: dur(time.Second, day), Default: `"1m"`, Reload: ReloadUse, Serves: "SUP-005",
@@ -472,28 +472,28 @@ var pluginBlock = Block{
 			{
 				Name: "memory", Type: size(leastMemory, tib).orZero(), Default: `"8GiB"`, Reload: ReloadPlugin,
 				Serves: "ISO-002",
-				Doc:    "data memory of each process; 0: no limit",
+				Doc:    "limit on the data memory of each process; 0: no limit",
 			},
 			{
 				Name: "cpu", Type: Type{Kind: KindNum}.between(0.01, 1024).orZero(), Default: `0`, Reload: ReloadPlugin,
 				Serves: "ISO-002",
-				Doc:    "processor cores; this build cannot enforce it on any machine",
+				Doc:    "maximum number of processor cores; this build cannot enforce it on any machine",
 			},
 			{
 				Name: "open_files", Type: integer(16, 1_000_000), Default: `1024`, Reload: ReloadPlugin,
 				Serves: "ISO-002",
-				Doc:    "open file descriptors of each process",
+				Doc:    "maximum number of open file descriptors of each process",
 			},
 			{
 				Name: "processes", Type: integer(leastProcesses, most).orZero(), Default: `0`, Reload: ReloadPlugin,
 				Serves: "ISO-002",
-				Doc: "processes and threads of the user that runs the host, which must not be root; " +
+				Doc: "maximum number of processes and threads of the user that runs the host, which must not be root; " +
 					"0: no limit",
 			},
 			{
 				Name: "file_size", Type: size(4*kib, tib).orZero(), Default: `"8GiB"`, Reload: ReloadPlugin,
 				Serves: "ISO-002",
-				Doc:    "largest file that a process may write; 0: no limit",
+				Doc:    "maximum size of a file that a process writes; 0: no limit",
 			},
 		}},
 		{Name: "swap", Doc: "replacement of the running plugin by a new version", Attrs: []Attr{
@@ -610,7 +610,8 @@ var learnedBlock = Block{
 	Attrs: []Attr{
 		{
 			Name: "prior", Type: prior, Default: `[1, 1]`, Reload: ReloadUse, Serves: "LRN-002",
-			Doc: "passes and fails that every candidate starts with, or those of some candidates by capability",
+			Doc: "counts of passed and failed answers that every candidate starts with, or by capability those of single " +
+				"candidates",
 		},
 		{
 			Name: "explore", Type: number(0, 0.5), Default: `0.05`, Reload: ReloadUse, Serves: "LRN-002",
@@ -622,15 +623,16 @@ var learnedBlock = Block{
 		},
 		{
 			Name: "cost_weight", Type: number(0, 10), Default: `0.2`, Reload: ReloadUse, Serves: "LRN-002",
-			Doc: "what the dearest candidate loses against a free one, as a share of passes",
+			Doc: "how much the pass rate of the most expensive candidate is lowered against one without cost",
 		},
 		{
 			Name: "latency_weight", Type: number(0, 10), Default: `0.1`, Reload: ReloadUse, Serves: "LRN-002",
-			Doc: "what the slowest candidate loses against one without delay, as a share of passes",
+			Doc: "how much the pass rate of the slowest candidate is lowered against one without delay",
 		},
 		{
 			Name: "bucket", Type: enum("none", "size", "language"), Default: `"none"`, Reload: ReloadUse, Serves: "LRN-001",
-			Doc: "what divides the calls of an intent into groups that learn apart: the size of the input or its language",
+			Doc: "feature by which the calls of an intent are divided into groups that learn separately: the size of the " +
+				"input or its language",
 		},
 	},
 }
@@ -676,11 +678,11 @@ var dispatchBlock = Block{
 		{Name: "retry", Doc: "limits and delays of further attempts", Attrs: []Attr{
 			{
 				Name: "same_capability", Type: integer(0, 16), Default: `0`, Reload: ReloadUse, Serves: "ATT-001",
-				Doc: "retries on the same candidate",
+				Doc: "maximum number of retries on the same candidate",
 			},
 			{
 				Name: "fallback", Type: integer(0, 32), Default: `0`, Reload: ReloadUse, Serves: "ATT-001, BIND-004",
-				Doc: "further candidates after the first",
+				Doc: "maximum number of further candidates after the first",
 			},
 			{
 				Name: "backoff", Type: dur(0, day), Default: `"0s"`, Reload: ReloadUse, Serves: "ATT-009",
@@ -694,7 +696,7 @@ var dispatchBlock = Block{
 		{Name: "repair", Doc: "repair of an answer that failed its gates", Attrs: []Attr{
 			{
 				Name: "max", Type: integer(0, 8), Default: `0`, Reload: ReloadUse, Serves: "REP-001",
-				Doc: "repair attempts per candidate; each receives the findings",
+				Doc: "maximum number of repair attempts per candidate; each receives the findings",
 			},
 		}},
 		{Name: "hedge", Doc: "strategy hedge: start another candidate if there is no output", Attrs: []Attr{
@@ -705,7 +707,7 @@ var dispatchBlock = Block{
 			},
 			{
 				Name: "max", Type: integer(1, 8), Default: `1`, Reload: ReloadUse, Serves: "ATT-004, ATT-012",
-				Doc: "further candidates",
+				Doc: "maximum number of further candidates",
 			},
 		}},
 		{Name: "race", Doc: "strategy race: the first accepted answer wins", Attrs: []Attr{
@@ -770,8 +772,8 @@ var intentBlock = Block{
 		},
 		{
 			Name: "temperature", Type: Type{Kind: KindNum}.between(0, 2), Reload: ReloadUse, Serves: "RTE-003",
-			Doc: "sampling temperature of language models; default: the value of the model block, " +
-				"otherwise of its provider",
+			Doc: "sampling temperature of language models; default: that of the model block, " +
+				"otherwise that of its provider",
 		},
 		{
 			Name: "constraints", Type: Type{Kind: KindMap}, Default: `{}`, Reload: ReloadUse, Serves: "PRM-006",

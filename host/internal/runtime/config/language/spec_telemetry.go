@@ -25,13 +25,13 @@ var telemetryBlock = Block{
 		{
 			Name: "content", Type: enum("off", "hash", "full"), Default: `"hash"`, Profiles: development(`"full"`),
 			AsStrict: []string{"off"}, Reload: ReloadUse, Serves: "TEL-001",
-			Doc: "what exported traces and transcripts have of requests and answers: nothing, their hash, or their text, " +
-				"of which traces have up to 16 KiB. Only with full the log has messages of errors of runs",
+			Doc: "what exported traces and transcripts contain of requests and answers: off, nothing; hash, their hash; " +
+				"full, their text, up to 16 KiB in traces. The log contains error messages of runs only with full",
 		},
 		{Name: "fold", Type: Type{Kind: KindRate}, Default: `"10/s"`, Reload: ReloadUse, Serves: "TEL-001"},
 		{
 			Name: "max_series", Type: integer(100, 100_000), Default: `2000`, Reload: ReloadUse, Serves: "TEL-004",
-			Doc: "series of one metric; further ones are counted under the label value \"other\"",
+			Doc: "maximum number of series of one metric; further ones are counted under the label value \"other\"",
 		},
 	},
 	Blocks: []Block{{
@@ -61,7 +61,7 @@ var telemetryBlock = Block{
 			},
 			{
 				Name: "queue", Type: integer(1, 1_000_000), Default: `2048`, Reload: ReloadUse, Serves: "TEL-007",
-				Doc: "spans that wait for the collector at most, and events; further ones are dropped and counted",
+				Doc: "maximum number of spans, and of events, that wait for the collector; further ones are dropped and counted",
 			},
 		},
 	}},

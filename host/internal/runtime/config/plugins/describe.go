@@ -216,7 +216,7 @@ func (r *Reader) describe(s *decode.Section, p *Plugin) {
 			Message: fmt.Sprintf("plugin %s cannot be used: %s", diag.Quote(p.Name), err),
 			Range:   s.At(),
 			Path:    s.Node.Path,
-			Hint:    "this is a defect of the plugin",
+			Hint:    "this is a defect of the plugin: use another version of it, or set enabled = false in its block",
 		})
 		if p.Unusable != nil {
 			r.usual(p, bare, s.At())
@@ -340,7 +340,7 @@ func (r *Reader) ask(p Plugin, config edn.Value) (contract.Description, error) {
 	d, err := r.Options.Describer.Describe(ctx, p, config)
 	switch {
 	case err != nil && ctx.Err() != nil && r.ctx.Err() == nil:
-		return d, fmt.Errorf("it gave no answer within %s", limit)
+		return d, fmt.Errorf("the plugin did not describe itself within %s", limit)
 	case err != nil:
 		return d, err
 	}
@@ -371,7 +371,7 @@ func (r *Reader) undescribed(s *decode.Section, p *Plugin, err error) {
 	if e := contract.AsError(err); e != nil && e.Type == "capability/invalid-metadata" {
 		d.Type, d.Message, d.Hint = e.Type,
 			fmt.Sprintf("plugin %s cannot be used: %s", diag.Quote(p.Name), diag.Sentence(e.Message)),
-			"this is a defect of the plugin"
+			"this is a defect of the plugin: use another version of it, or set enabled = false in its block"
 	}
 	if p.Optional {
 		d.Severity = diag.SeverityWarning

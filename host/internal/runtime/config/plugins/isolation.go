@@ -140,11 +140,11 @@ func (r *Reader) granted(s *decode.Section, p *Plugin) {
 		r.Report.Add(diag.Diagnostic{
 			Type:     "config/range",
 			Severity: held,
-			Message: fmt.Sprintf("plugin %s is not started: this machine cannot hold its isolation: %s", diag.Quote(p.Name),
+			Message: fmt.Sprintf("plugin %s is not started: this machine cannot enforce its isolation: %s", diag.Quote(p.Name),
 				strings.Join(texts, "; ")),
 			Range: at,
 			Path:  path,
-			Hint:  "\"ferment doctor\" shows what it can hold; best_effort = true accepts less",
+			Hint:  "\"ferment doctor\" shows what the machine can enforce; best_effort = true in isolation accepts less",
 		})
 	}
 	if len(c.Unmade) > 0 {
@@ -186,7 +186,7 @@ func (r *Reader) idleLimits(s *decode.Section, p *Plugin) {
 			r.Report.Add(diag.Diagnostic{
 				Type:     "config/range",
 				Severity: l.severity,
-				Message:  fmt.Sprintf("%s in %s is not held: level is %s", l.attr, i.Node.Title(), diag.Quote("none")),
+				Message:  fmt.Sprintf("%s in %s is not enforced: level is %s", l.attr, i.Node.Title(), diag.Quote("none")),
 				Range:    v.At,
 				Path:     append(slices.Clone(i.Node.Path), l.attr),
 				Hint:     `write level = "limits", or remove it`,

@@ -60,7 +60,7 @@ func TestStrictEnforcement(t *testing.T) {
 			require.Len(t, ds, 1, c.Report(0).Text(false))
 			assert.Equal(t, row.typ, ds[0].Type)
 			assert.Equal(t, row.severity, ds[0].Severity)
-			assert.Contains(t, ds[0].Message, "plugin \"chess\" is not started: nothing would hold it to "+row.what[0])
+			assert.Contains(t, ds[0].Message, "plugin \"chess\" is not started: nothing would confine its use of "+row.what[0])
 			assert.Contains(t, ds[0].Hint, "best_effort = true")
 			require.NotNil(t, ds[0].Range)
 			assert.Equal(t, []string{"plugin", "chess", "isolation"}, ds[0].Path)

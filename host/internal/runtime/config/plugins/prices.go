@@ -61,7 +61,7 @@ func (m ModelPrice) From() string {
 // empty if there is none.
 func (m ModelPrice) Remark(now time.Time) string {
 	if !m.Known() {
-		return "what it costs is unknown: " + m.Missing()
+		return "its price is unknown: " + m.Missing()
 	}
 	days, ok := pricelist.Days(textAt(m.Price, "date"), now)
 	if !ok || days <= int(pricelist.Stale/(24*time.Hour)) {

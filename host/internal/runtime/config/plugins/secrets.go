@@ -38,7 +38,7 @@ func (r *Reader) SecretThere(s decode.SecretAt, subject string, path []string) {
 		} else {
 			d.Nearest = diag.Nearest(s.Secret.Name, slices.Sorted(maps.Keys(r.Set.Variables)))
 			d.Hint = cmp.Or(diag.DidYouMean(d.Nearest),
-				"set it where the host starts, or in a file .env beside the configuration")
+				"set the variable in the environment of the host, or in a file .env beside the configuration")
 		}
 		if !s.Needed {
 			d.Severity = diag.SeverityWarning

@@ -146,7 +146,11 @@ func (c *checker) check(l List) {
 		}{{"date", e.Date, true}, {"until", e.Until, false}} {
 			age, ok := ageOf(day.text, c.now)
 			if day.text != "" && (!ok || day.past && !c.now.IsZero() && age < 0) {
-				c.add(at(edn.K(day.key)), "is not a day that has been", edn.Text("2026-01-31"), edn.Text(day.text))
+				what := "is not a date"
+				if ok {
+					what = "is a date in the future"
+				}
+				c.add(at(edn.K(day.key)), what, edn.Text("2026-01-31"), edn.Text(day.text))
 			}
 		}
 	}

@@ -294,7 +294,7 @@ func (s *jsonScanner) wrong() *bound {
 	case s.state == jsonColon:
 		b.Message, b.Hint = "a colon is missing", "write a colon behind the name"
 	default:
-		b.Message = "this is not what belongs here"
+		b.Message = "unexpected token"
 	}
 	closes := word == "}" || word == "]"
 	switch {

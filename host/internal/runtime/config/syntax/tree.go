@@ -180,7 +180,7 @@ func (g *grower) labels(n *Node, body *hclsyntax.Body) {
 		}
 		g.report.Add(diag.Diagnostic{
 			Type:     "config/syntax",
-			Message:  fmt.Sprintf("%s takes %s, not %d", language.Title(path), diag.Counted(want, "label"), len(b.Labels)),
+			Message:  fmt.Sprintf("%s takes %s, found %d", language.Title(path), diag.Counted(want, "label"), len(b.Labels)),
 			Range:    g.at(at),
 			Path:     path,
 			Expected: edn.Text(shape),

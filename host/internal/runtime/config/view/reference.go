@@ -307,7 +307,7 @@ func pluginEntries(b *strings.Builder, l *decode.Lowering, s *schema.Schema, at 
 		if inner.Kind() == schema.KindMap {
 			pluginEntries(b, l, inner, name)
 		} else {
-			b.WriteString("Accepts attributes of any name.\n")
+			b.WriteString("The block accepts attributes of any name.\n")
 		}
 	}
 }

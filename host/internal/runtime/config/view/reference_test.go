@@ -59,7 +59,7 @@ func TestPluginReference(t *testing.T) {
 		"- `path`: path; only with engine = \"uci\"\n"+
 		"- `api_key`: secret\n"+
 		"\n## `model \"NAME\"`\n\n- `name`: string; required\n"+
-		"\n## `extra`\n\nAccepts attributes of any name.\n", text)
+		"\n## `extra`\n\nThe block accepts attributes of any name.\n", text)
 	_, _, err = view.PluginReference(c, "chss")
 	var unknown *view.UnknownPathError
 	require.ErrorAs(t, err, &unknown)

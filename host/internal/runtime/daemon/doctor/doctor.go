@@ -96,7 +96,7 @@ func (e *Examination) Isolation(s confine.Support) {
 	e.held("descendants", s.Marks,
 		"processes that leave the session of their plugin end with it, and with a host that is killed",
 		"processes that leave the session of their plugin outlive it: the host cannot mark what it starts")
-	e.held("cpu-shares", false, "", "not held: this build sets no limits of control groups")
+	e.held("cpu-shares", false, "", "not enforced: this build sets no limits of control groups")
 }
 
 // Sockets examines the directory of plugin sockets; xdg is XDG_RUNTIME_DIR.
