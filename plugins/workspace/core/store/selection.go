@@ -40,7 +40,7 @@ const (
 
 	ChildrenRequire Word = "require" // an entry that is not ready is an error
 	ChildrenBuild   Word = "build"   // it is made ready first
-	ChildrenSkip    Word = "skip"    // it is left out
+	ChildrenSkip    Word = "skip"    // one without a frame is left out, any other is used as it is
 
 	StaleUse     Word = "use"
 	StaleExclude Word = "exclude"
@@ -209,7 +209,7 @@ func (r *frames) selected(ctx context.Context, dir string, sel Selection, states
 		return nil, err
 	}
 	out := &Selected{}
-	states = states || sel.OnStale != StaleUse || sel.Children == ChildrenSkip
+	states = states || sel.OnStale != StaleUse
 	for _, t := range sel.narrow(tops) {
 		if states {
 			if t.State, err = r.stateOf(ctx, t); err != nil {
@@ -218,7 +218,7 @@ func (r *frames) selected(ctx context.Context, dir string, sel Selection, states
 			if t.State != Fresh {
 				out.Stale++
 				out.StalePaths = append(out.StalePaths, t.Path)
-				if sel.OnStale == StaleExclude || sel.Children == ChildrenSkip && t.Mode == id.Dir {
+				if sel.OnStale == StaleExclude {
 					continue
 				}
 			}
