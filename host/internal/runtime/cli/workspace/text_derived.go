@@ -55,6 +55,9 @@ func (p *page) items(items edn.Value) {
 		}
 		if e := i.Key("error"); !e.IsNil() {
 			what = "failed: " + errorText(e)
+			if hint, ok := e.Key("hint").AsString(); ok {
+				what += "; next: " + hint
+			}
 		} else if i.Key("outcome").Equal(edn.K("skipped")) {
 			what = "skipped: " + words(i.Key("why"))
 		}
