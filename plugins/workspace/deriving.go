@@ -195,6 +195,7 @@ func itemsValue(list []derive.Item) edn.Value {
 		b.Key("outcome", edn.K(string(x.Outcome)))
 		b.OptText("why", x.Why)
 		b.Key("ms", number(x.Nanos/1e6))
+		b.OptInt("stale-inputs", int64(x.StaleInputs))
 		b.Opt("attribution", x.Attribution)
 		if x.Err != nil {
 			b.Key("error", x.Err.Value())

@@ -275,6 +275,9 @@ func (g *generation) head(ctx context.Context, v *store.Snapshot, j *job) error 
 		return err
 	}
 	for _, h := range heads {
+		if h.State == store.Deleted { // of a node of another kind
+			continue
+		}
 		j.item.Old, j.item.Reason = h.Frame, ""
 		if len(h.Reasons) > 0 {
 			j.item.Reason = Reason(h.Reasons[0])

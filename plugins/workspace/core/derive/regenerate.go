@@ -208,10 +208,6 @@ func (g *regeneration) job(ctx context.Context, v *store.Snapshot, h store.HeadI
 	if force {
 		j.item.Reason = Forced
 	}
-	if !suits(f, h.Mode) {
-		j.skip("it is another kind of node now")
-		return j, nil
-	}
 	if err := g.e.mayRemake(f.Agent, f.Origin); err != nil {
 		j.fail(err)
 		return j, nil
@@ -232,19 +228,6 @@ func (g *regeneration) job(ctx context.Context, v *store.Snapshot, h store.HeadI
 		}
 	}
 	return j, nil
-}
-
-// suits reports whether the recipe of a frame can run on a node: one of a directory
-// needs a directory, all others a file.
-func suits(f *store.Frame, mode id.Mode) bool {
-	_, ofDir, err := f.SelectionOf()
-	if err != nil {
-		return true // reading the recipe reports it
-	}
-	if ofDir {
-		return mode == id.Dir
-	}
-	return mode == id.File || mode == id.Exec
 }
 
 // reasonOf returns the first reason why a head is not fresh.

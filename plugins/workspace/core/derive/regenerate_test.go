@@ -67,6 +67,13 @@ func (w *world) notes(authored map[string]bool) {
 // made gives the other files an extracted frame and every directory a synthesized one.
 func (w *world) made(authored map[string]bool, binds store.Word) {
 	w.t.Helper()
+	w.extractions(authored)
+	w.synthesize("", "t", build, func(r *SynthesizeRequest) { r.Binds = binds })
+}
+
+// extractions gives every file but the authored ones an extracted frame.
+func (w *world) extractions(authored map[string]bool) {
+	w.t.Helper()
 	for _, p := range slices.Sorted(maps.Keys(w.files)) {
 		if authored[p] {
 			continue
@@ -74,7 +81,6 @@ func (w *world) made(authored map[string]bool, binds store.Word) {
 		_, err := w.Generate(background, GenerateRequest{Caller: writer, Targets: []Target{{Path: p}}, Type: "t", Producer: "extract/text"})
 		require.NoError(w.t, err)
 	}
-	w.synthesize("", "t", build, func(r *SynthesizeRequest) { r.Binds = binds })
 }
 
 // WS-111: after changes of files, a regeneration at the root makes exactly the

@@ -107,18 +107,20 @@ type Renamed struct {
 	To   store.ShownPath `edn:"to"`
 }
 
-// FrameDiff are the frames and heads that differ. Pairs are of path and type.
+// FrameDiff are the frames and heads that differ. Pairs are of path and type, of heads
+// that both states have.
 type FrameDiff struct {
-	Added       []AddedFrame `edn:"added,omitempty"`
-	Moved       []MovedHead  `edn:"moved,omitempty"`
-	Stale       []edn.Value  `edn:"stale,omitempty"`       // heads that became stale
-	Invalidated []edn.Value  `edn:"invalidated,omitempty"` // heads that were marked
-	Refreshed   []edn.Value  `edn:"refreshed,omitempty"`   // heads that became fresh
-	Deleted     []edn.Value  `edn:"deleted,omitempty"`     // heads whose path disappeared
+	Added       []FrameAt   `edn:"added,omitempty"`
+	Removed     []FrameAt   `edn:"removed,omitempty"`
+	Moved       []MovedHead `edn:"moved,omitempty"`
+	Stale       []edn.Value `edn:"stale,omitempty"`       // heads that became stale
+	Invalidated []edn.Value `edn:"invalidated,omitempty"` // heads that were marked
+	Refreshed   []edn.Value `edn:"refreshed,omitempty"`   // heads that became fresh
+	Deleted     []edn.Value `edn:"deleted,omitempty"`     // heads whose path disappeared
 }
 
-// AddedFrame is a frame that only the second state has.
-type AddedFrame struct {
+// FrameAt is a frame that only one of the states has.
+type FrameAt struct {
 	Frame id.ID `edn:"frame/id"`
 	store.Place
 	Type string `edn:"frame/type"`
@@ -186,7 +188,7 @@ func Diff(ctx context.Context, older, newer *Side, r DiffRequest) (*Difference, 
 	}
 	n, f := &d.out.Nodes, &d.out.Frames
 	d.out.Equal = len(n.Added)+len(n.Modified)+len(n.Removed)+len(n.Renamed)+len(n.AddedDirs)+len(n.RemovedDirs)+
-		len(f.Added)+len(f.Moved)+len(f.Stale)+len(f.Invalidated)+len(f.Refreshed)+len(f.Deleted) == 0
+		len(f.Added)+len(f.Removed)+len(f.Moved)+len(f.Stale)+len(f.Invalidated)+len(f.Refreshed)+len(f.Deleted) == 0
 	return &d.out, nil
 }
 
@@ -301,31 +303,32 @@ func regular(m id.Mode) bool { return m == id.File || m == id.Exec }
 // frames compares frames and heads.
 func (d *differ) frames() {
 	f := &d.out.Frames
-	for x, info := range d.newer.Frames {
-		_, stored := d.older.Frames[x]
-		if !stored && d.compares(info) && d.older.couldHave(info, d.newer) {
-			f.Added = append(f.Added, AddedFrame{Frame: x, Place: store.PlaceOf(info.Path), Type: info.Type})
-		}
-	}
-	slices.SortFunc(f.Added, func(a, b AddedFrame) int { return a.Frame.Compare(b.Frame) })
+	f.Added, f.Removed = d.only(d.newer, d.older), d.only(d.older, d.newer)
 	for _, key := range d.keys() {
-		was, had := d.older.Heads[key]
-		is, has := d.newer.Heads[key]
-		if had && !d.compares(d.older.Frames[was.Frame]) || has && !d.compares(d.newer.Frames[is.Frame]) {
+		was, is := d.older.Heads[key], d.newer.Heads[key]
+		if !d.compares(d.older.Frames[was.Frame]) || !d.compares(d.newer.Frames[is.Frame]) {
 			continue
 		}
-		if !had && (is.State == store.Deleted || has && !d.older.couldHave(d.newer.Frames[is.Frame], d.newer)) {
-			continue // nothing disappeared, or the export leaves it out
-		}
-		if had && has && was.Frame != is.Frame {
+		if was.Frame != is.Frame {
 			f.Moved = append(f.Moved, MovedHead{Place: store.PlaceOf(key.Path), Type: key.Type, Old: was.Frame, New: is.Frame})
 			d.moved = append(d.moved, key)
 		}
-		known := !had || was.State != ""
-		if to := f.of(is.State); known && to != nil && is.State != was.State && (had || is.State != store.Fresh) {
+		if to := f.of(is.State); to != nil && was.State != "" && is.State != was.State {
 			*to = append(*to, edn.Vector(store.ShownPath(key.Path).Value(), edn.Text(key.Type)))
 		}
 	}
+}
+
+// only returns the frames that one side has and the other one lacks.
+func (d *differ) only(has, lacks *Side) (list []FrameAt) {
+	for x, info := range has.Frames {
+		_, stored := lacks.Frames[x]
+		if !stored && d.compares(info) && lacks.couldHave(info, has) {
+			list = append(list, FrameAt{Frame: x, Place: store.PlaceOf(info.Path), Type: info.Type})
+		}
+	}
+	slices.SortFunc(list, func(a, b FrameAt) int { return a.Frame.Compare(b.Frame) })
+	return list
 }
 
 // compares reports whether a frame is asked for, and both sides have it if their
@@ -350,19 +353,16 @@ func (f *FrameDiff) of(s store.HeadState) *[]edn.Value {
 	return nil
 }
 
-// keys returns the heads of both states, sorted.
-func (d *differ) keys() []HeadKey {
-	all := make([]HeadKey, 0, len(d.newer.Heads))
+// keys returns the heads that both states have, sorted. Frames are never discarded, so one
+// that only one of them has is there because of a frame that the other one lacks.
+func (d *differ) keys() (both []HeadKey) {
 	for k := range d.newer.Heads {
-		all = append(all, k)
-	}
-	for k := range d.older.Heads {
-		if _, known := d.newer.Heads[k]; !known {
-			all = append(all, k)
+		if _, known := d.older.Heads[k]; known {
+			both = append(both, k)
 		}
 	}
-	slices.SortFunc(all, func(a, b HeadKey) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Type, b.Type)) })
-	return all
+	slices.SortFunc(both, func(a, b HeadKey) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Type, b.Type)) })
+	return both
 }
 
 // texts adds the differences of the heads that moved.

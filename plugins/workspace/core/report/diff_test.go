@@ -68,7 +68,7 @@ func TestDiff(t *testing.T) {
 
 	d := difference(t, w, before2, last, DiffRequest{Content: true})
 	assert.Equal(t, `{:added ["x/y"] :directories/added ["x"] :directories/removed ["e"] :modified ["a" "l"] :removed ["x"] :renamed [{:from "d/old" :to "d/new"}]}`, value(t, d.Nodes))
-	assert.Equal(t, []AddedFrame{{Frame: after.ID, Place: store.PlaceOf("a"), Type: "note"}}, d.Frames.Added)
+	assert.Equal(t, []FrameAt{{Frame: after.ID, Place: store.PlaceOf("a"), Type: "note"}}, d.Frames.Added)
 	require.Len(t, d.Frames.Moved, 1)
 	assert.Equal(t, after.ID, d.Frames.Moved[0].New)
 	assert.Equal(t, `[["d" "digest"] ["x" "note"]]`, edn.Vector(d.Frames.Stale...).String())
@@ -81,6 +81,7 @@ func TestDiff(t *testing.T) {
 	back := difference(t, w, last, before2, DiffRequest{})
 	assert.Equal(t, `[["d" "digest"] ["x" "note"]]`, edn.Vector(back.Frames.Refreshed...).String())
 	assert.Empty(t, back.Frames.Added)
+	assert.Equal(t, d.Frames.Added, back.Frames.Removed)
 	part := difference(t, w, before2, last, DiffRequest{Path: "d"})
 	assert.Equal(t, `{:equal? false :frames {:stale [["d" "digest"]]} :nodes {:renamed [{:from "d/old" :to "d/new"}]}}`, value(t, part))
 	typed := difference(t, w, before2, last, DiffRequest{Types: []string{"digest"}})
@@ -375,82 +376,170 @@ func exportSide(t *testing.T, w *storetest.World, sel store.ExportRange) *Side {
 	return side
 }
 
+// ranges are what exports of a workspace can be limited to.
+var ranges = []store.ExportRange{
+	{},
+	{History: true},
+	{Path: "d"},
+	{Path: "d", History: true},
+	{Types: []string{"digest"}},
+	{Agents: []string{"writer"}, History: true},
+}
+
+// randomHistory changes a workspace in 24 steps, and calls visit after every fourth one.
+func randomHistory(t *testing.T, seed int, w *storetest.World, visit func(step int)) {
+	t.Helper()
+	paths := []string{"a", "d/b", "d/e/c"}
+	r := rand.New(rand.NewPCG(uint64(seed), 191))
+	w.Tree(map[string]string{"a": "0", "d/b": "0", "d/e/c": "0"})
+	var frames []*store.Frame
+	deleted := false
+	update := func(change func(*store.Tx) error) {
+		_, err := w.Update(background, "", change)
+		require.NoError(t, err)
+	}
+	for step := range 24 {
+		w.Now++
+		path, typ := paths[r.IntN(len(paths))], []string{"note", "digest"}[r.IntN(2)]
+		switch op := r.IntN(10); {
+		case op < 2:
+			files := map[string]string{"keep": ""}
+			for _, p := range paths {
+				if n := r.IntN(4); n > 0 {
+					files[p] = fmt.Sprint(n)
+				}
+			}
+			w.Tree(files)
+		case op < 7:
+			if side(t, w, store.Latest).Tree.Lookup(path) == nil || deleted && path == "d/e/c" {
+				continue
+			}
+			frames = append(frames, w.Put(path, typ, fmt.Sprint(seed, step), func(n *store.NewFrame) {
+				if len(frames) > 0 && r.IntN(2) == 0 {
+					n.Inputs = []store.Input{{Kind: id.InputFrame, ID: frames[r.IntN(len(frames))].ID}}
+				}
+			}))
+		case op == 7:
+			update(func(tx *store.Tx) error {
+				_, err := tx.Invalidate(path, false, nil)
+				return err
+			})
+		case op == 8:
+			deleted = !deleted
+			update(func(tx *store.Tx) error {
+				mark := tx.Restore
+				if deleted {
+					mark = tx.Delete
+				}
+				_, err := mark("d/e")
+				return err
+			})
+		default:
+			_, err := w.Compact(background, "", store.Compaction{Keep: uint64(r.IntN(3))})
+			require.NoError(t, err)
+		}
+		if step%4 == 3 {
+			visit(step)
+		}
+	}
+}
+
 // WS-191: whatever happened in a workspace before, an export of any range is equal to the
 // state that it was made from, in both directions.
 func TestDiffWithOwnExport(t *testing.T) {
-	paths := []string{"a", "d/b", "d/e/c"}
 	for seed := range proof.Size(t, "histories with exports", 4, 200) {
-		r := rand.New(rand.NewPCG(uint64(seed), 191))
 		w := storetest.Open(t, id.B3)
-		w.Tree(map[string]string{"a": "0", "d/b": "0", "d/e/c": "0"})
-		var frames []*store.Frame
-		deleted := false
-		update := func(change func(*store.Tx) error) {
-			_, err := w.Update(background, "", change)
-			require.NoError(t, err)
-		}
-		for step := range 24 {
-			w.Now++
-			path, typ := paths[r.IntN(len(paths))], []string{"note", "digest"}[r.IntN(2)]
-			switch op := r.IntN(10); {
-			case op < 2:
-				files := map[string]string{"keep": ""}
-				for _, p := range paths {
-					if n := r.IntN(4); n > 0 {
-						files[p] = fmt.Sprint(n)
-					}
-				}
-				w.Tree(files)
-			case op < 7:
-				if side(t, w, store.Latest).Tree.Lookup(path) == nil || deleted && path == "d/e/c" {
-					continue
-				}
-				frames = append(frames, w.Put(path, typ, fmt.Sprint(seed, step), func(n *store.NewFrame) {
-					if len(frames) > 0 && r.IntN(2) == 0 {
-						n.Inputs = []store.Input{{Kind: id.InputFrame, ID: frames[r.IntN(len(frames))].ID}}
-					}
-				}))
-			case op == 7:
-				update(func(tx *store.Tx) error {
-					_, err := tx.Invalidate(path, false, nil)
-					return err
-				})
-			case op == 8:
-				deleted = !deleted
-				update(func(tx *store.Tx) error {
-					mark := tx.Restore
-					if deleted {
-						mark = tx.Delete
-					}
-					_, err := mark("d/e")
-					return err
-				})
-			default:
-				_, err := w.Compact(background, "", store.Compaction{Keep: uint64(r.IntN(3))})
-				require.NoError(t, err)
-			}
-			if step%4 != 3 {
-				continue
-			}
-			for _, sel := range []store.ExportRange{
-				{},
-				{History: true},
-				{Path: "d"},
-				{Path: "d", History: true},
-				{Types: []string{"digest"}},
-				{Agents: []string{"writer"}, History: true},
-			} {
+		randomHistory(t, seed, w, func(step int) {
+			for _, sel := range ranges {
 				export, current := exportSide(t, w, sel), side(t, w, store.Latest)
 				for name, pair := range map[string][2]*Side{"from": {export, current}, "to": {current, export}} {
 					d, err := Diff(background, pair[0], pair[1], DiffRequest{})
 					require.NoError(t, err)
-					assert.Equal(t, `{:equal? true :frames {} :nodes {}}`, value(t, d),
+					require.Equal(t, `{:equal? true :frames {} :nodes {}}`, value(t, d),
 						"seed %d, step %d, %s the export of %v", seed, step, name, sel)
 				}
 			}
-			if t.Failed() {
-				return
+		})
+	}
+}
+
+// WS-191: a comparison the other way round has the same entries, mirrored, whatever states and
+// exports of two workspaces are compared. WS-014: states with different state roots are not equal.
+func TestDiffIsMirrored(t *testing.T) {
+	for seed := range proof.Size(t, "pairs of histories", 3, 100) {
+		r := rand.New(rand.NewPCG(uint64(seed), 14))
+		var sides []*Side
+		roots := map[*Side]id.ID{}
+		for other := range 2 {
+			w := storetest.Open(t, id.B3)
+			if other == 1 {
+				w.Tree(map[string]string{"a": "0", "d/b": "0", "d/e/c": "0"})
+				sides = append(sides, side(t, w, store.Latest)) // without a frame
+			}
+			randomHistory(t, seed+1000*other, w, func(int) {
+				current := side(t, w, store.Latest)
+				w.Read(func(s *store.Snapshot) (err error) {
+					roots[current], err = s.StateRoot(background)
+					return err
+				})
+				sides = append(sides, current, exportSide(t, w, ranges[r.IntN(len(ranges))]))
+			})
+		}
+		for i, a := range sides {
+			for k, b := range sides[:i] {
+				there, err := Diff(background, a, b, DiffRequest{})
+				require.NoError(t, err)
+				back, err := Diff(background, b, a, DiffRequest{})
+				require.NoError(t, err)
+				require.Equal(t, entriesOf(there, false), entriesOf(back, true), "seed %d: %d and %d", seed, i, k)
+				require.Equal(t, there.Equal, back.Equal, "seed %d: %d and %d", seed, i, k)
+				if !roots[a].IsZero() && !roots[b].IsZero() && roots[a] != roots[b] {
+					require.False(t, there.Equal, "seed %d: %d and %d", seed, i, k)
+				}
 			}
 		}
 	}
+}
+
+// entriesOf returns what a difference lists, of one that is mirrored as the other direction
+// has it. Of files with equal content, another one can be the source of a rename then, so a
+// rename counts as one that was removed and one that was added.
+func entriesOf(d *Difference, mirrored bool) (list []string) {
+	added, removed := "added", "removed"
+	if mirrored {
+		added, removed = removed, added
+	}
+	paths := func(what string, all []store.ShownPath) {
+		for _, p := range all {
+			list = append(list, what+" "+string(p))
+		}
+	}
+	n, f := d.Nodes, d.Frames
+	paths(added, n.Added)
+	paths(removed, n.Removed)
+	paths("modified", n.Modified)
+	paths(added+" directory", n.AddedDirs)
+	paths(removed+" directory", n.RemovedDirs)
+	for _, x := range n.Renamed {
+		paths(removed, []store.ShownPath{x.From})
+		paths(added, []store.ShownPath{x.To})
+	}
+	for what, frames := range map[string][]FrameAt{added: f.Added, removed: f.Removed} {
+		for _, x := range frames {
+			list = append(list, fmt.Sprint(what, " frame ", x.Frame, x.Place, x.Type))
+		}
+	}
+	for _, x := range f.Moved {
+		if mirrored {
+			x.Old, x.New = x.New, x.Old
+		}
+		list = append(list, fmt.Sprint("moved ", x))
+	}
+	for _, states := range [][]edn.Value{f.Stale, f.Invalidated, f.Refreshed, f.Deleted} {
+		for _, x := range states {
+			list = append(list, "state of "+x.String())
+		}
+	}
+	slices.Sort(list)
+	return list
 }

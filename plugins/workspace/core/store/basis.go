@@ -14,7 +14,7 @@ type HeadState string
 
 // The states, in order of precedence.
 const (
-	Deleted HeadState = "deleted" // the path is gone
+	Deleted HeadState = "deleted" // the path is gone, or another kind of node
 	Invalid HeadState = "invalid" // it was marked by hand
 	Stale   HeadState = "stale"   // its basis, computed now, would differ
 	Fresh   HeadState = "fresh"   // its basis, computed now, would be equal

@@ -15,8 +15,7 @@ import (
 type Head struct {
 	Frame *Frame
 	State HeadState
-	// Reasons state why the head is not fresh; empty if it is fresh, or the
-	// path is gone.
+	// Reasons state why the head is not fresh; empty if it is fresh or deleted.
 	Reasons []Reason
 }
 

@@ -40,7 +40,7 @@ const (
 
 	ChildrenRequire Word = "require" // an entry that is not ready is an error
 	ChildrenBuild   Word = "build"   // it is made ready first
-	ChildrenSkip    Word = "skip"    // it is left out
+	ChildrenSkip    Word = "skip"    // one without a frame is left out, any other is used as it is
 
 	StaleUse     Word = "use"
 	StaleExclude Word = "exclude"
@@ -209,7 +209,7 @@ func (r *frames) selected(ctx context.Context, dir string, sel Selection, states
 		return nil, err
 	}
 	out := &Selected{}
-	states = states || sel.OnStale != StaleUse || sel.Children == ChildrenSkip
+	states = states || sel.OnStale != StaleUse
 	for _, t := range sel.narrow(tops) {
 		if states {
 			if t.State, err = r.stateOf(ctx, t); err != nil {
@@ -218,7 +218,7 @@ func (r *frames) selected(ctx context.Context, dir string, sel Selection, states
 			if t.State != Fresh {
 				out.Stale++
 				out.StalePaths = append(out.StalePaths, t.Path)
-				if sel.OnStale == StaleExclude || sel.Children == ChildrenSkip && t.Mode == id.Dir {
+				if sel.OnStale == StaleExclude {
 					continue
 				}
 			}
@@ -321,13 +321,12 @@ func (r *frames) described(ctx context.Context, dir, prefix string) (list []stri
 	return list, err
 }
 
-// hasBelow reports whether a path below a directory has a frame of the type and
-// is still there.
+// hasBelow reports whether a path below a directory has a frame of the type that describes
+// what is there.
 func (r *frames) hasBelow(ctx context.Context, dir, frameType string) (bool, error) {
 	var found int
-	err := r.row(ctx, []any{&found}, `SELECT EXISTS (SELECT 1 FROM tops t WHERE t.path > ?1 AND t.path < ?2 AND (?3 = '' OR t.type = ?3)
-		AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL
-		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))`,
+	err := r.row(ctx, []any{&found}, "SELECT EXISTS (SELECT 1 "+topsJoined+
+		" WHERE t.path > ?1 AND t.path < ?2 AND (?3 = '' OR t.type = ?3) AND "+topIsThere+")",
 		[]byte(dir+"/"), []byte(after(dir)), frameType)
 	return found == 1, err
 }

@@ -262,8 +262,15 @@ func TestStatesAgainstHistory(t *testing.T) {
 		for step := range 40 {
 			path := paths[r.IntN(len(paths))]
 			switch n := r.IntN(10); {
+			case n < 2 && r.IntN(4) == 0: // another kind of node
+				delete(now, "g/h")
+				now["g"] = "0"
+				scan()
 			case n < 2:
-				now[path] = fmt.Sprint(r.IntN(3))
+				if path == "g/h" {
+					delete(now, "g")
+				}
+				now[path] = []string{"", "", "link:"}[r.IntN(3)] + fmt.Sprint(r.IntN(3))
 				scan()
 			case n == 2:
 				delete(now, path)
@@ -272,6 +279,9 @@ func TestStatesAgainstHistory(t *testing.T) {
 				var change []func(*NewFrame)
 				if len(put) > 0 && r.IntN(3) == 0 {
 					change = append(change, func(n *NewFrame) { n.Inputs = []Input{{Kind: id.InputFrame, ID: put[r.IntN(len(put))]}} })
+				}
+				if r.IntN(3) == 0 {
+					change = append(change, func(n *NewFrame) { n.Origin = Extracted })
 				}
 				put = append(put, mustPut(t, s.Store, path, types[r.IntN(2)], fmt.Sprint(r.IntN(3)), change...).ID)
 			case n == 5 && r.IntN(2) == 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
@@ -49,7 +50,7 @@ type top struct {
 	// Of the current state of the path.
 	Mode    id.Mode
 	Node    id.ID
-	Gone    bool
+	Gone    bool // the path is, or became another kind of node: see describes
 	State   HeadState
 	assumed *Frame
 	// The frame if it was read already, else where it is.
@@ -78,10 +79,34 @@ func (t *top) child() Child {
 	}
 }
 
-const topColumns = `SELECT t.path, t.type, t.node, t.frame, t.suspect, f.agent, f.origin, f.content, f.bytes, f.recipe, f.seq, f.segment, f.offset, f.length, v.mode, v.content,
-	coalesce(v.until, (SELECT since FROM tombstones d WHERE d.path = t.path AND d.until IS NULL))
-	FROM tops t JOIN frames f ON f.id = t.frame
+var topColumns = `SELECT t.path, t.type, t.node, t.frame, t.suspect, f.agent, f.origin, f.content, f.bytes, f.recipe, f.seq, f.segment, f.offset, f.length,
+	v.mode, v.content, NOT (` + topIsThere + `)
+	` + topsJoined
+
+const topsJoined = `FROM tops t JOIN frames f ON f.id = t.frame
 	JOIN versions v ON v.path = t.path AND v.since = (SELECT max(since) FROM versions WHERE path = t.path)`
+
+// topIsThere is the condition of topsJoined for heads whose path is in the tree and still is
+// the kind of node that the frame describes.
+var topIsThere = fmt.Sprintf(`v.until IS NULL
+	AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL)
+	AND CASE WHEN f.takes IS NOT NULL THEN v.mode = %d
+		WHEN f.origin IN ('%s', '%s') THEN v.mode IN (%d, %d)
+		ELSE TRUE END`,
+	id.Dir, Extracted, Generated, id.File, id.Exec)
+
+// describes reports whether the recipe of a frame can run on a node: one that takes the
+// frames of entries needs a directory, any other one a file. A head of which it cannot is gone
+// like one whose path is. An authored frame has no recipe: it stays, as stale.
+func (f *Frame) describes(mode id.Mode) bool {
+	switch {
+	case f.takes() != nil:
+		return mode == id.Dir
+	case f.Origin == Extracted || f.Origin == Generated:
+		return mode == id.File || mode == id.Exec
+	}
+	return true
+}
 
 // tops runs a query that begins with topColumns.
 func (r *frames) tops(ctx context.Context, where string, args ...any) (list []*top, err error) {
@@ -89,12 +114,11 @@ func (r *frames) tops(ctx context.Context, where string, args ...any) (list []*t
 	err = r.each(ctx, func(rows *sql.Rows) error {
 		t := &top{}
 		var path, node, frame, content, now []byte
-		var until sql.Null[uint64]
 		if err := rows.Scan(&path, &t.Type, &node, &frame, &t.Suspect, &t.Agent, &t.Origin, &content, &t.Bytes, &t.Recipe,
-			&t.seq, &t.place.Segment, &t.place.Offset, &t.place.Length, &t.Mode, &now, &until); err != nil {
+			&t.seq, &t.place.Segment, &t.place.Offset, &t.place.Length, &t.Mode, &now, &t.Gone); err != nil {
 			return err
 		}
-		t.Path, t.Gone = string(path), until.Valid
+		t.Path = string(path)
 		var current id.ID
 		var errs [4]error
 		t.At, errs[0] = id.Of(id.Node, scheme.Alg(), node)
@@ -232,7 +256,7 @@ func (r *frames) topAsOf(ctx context.Context, path, frameType string) (*top, err
 func topOf(f *Frame, at id.ID, now Version) *top {
 	return &top{
 		Path: f.Path, Type: f.Type, At: at, Frame: f.ID, Agent: f.Agent, Origin: f.Origin, Content: f.Content, Bytes: f.Bytes, Recipe: f.recipeKey(),
-		Suspect: true, Mode: now.Mode, Node: now.Node, Gone: now.Until != 0, frame: f,
+		Suspect: true, Mode: now.Mode, Node: now.Node, Gone: now.Until != 0 || !f.describes(now.Mode), frame: f,
 	}
 }
 

@@ -120,10 +120,8 @@ func (v *validator) dropped(ctx context.Context, q querier) error {
 			Reason: fmt.Sprintf("the compaction in transaction %d dropped the text of this head; %s", dropped, textAgain),
 		})
 		return nil
-	}, `SELECT t.path, t.frame, f.seq, g.seq FROM gone g JOIN frames f ON f.content = g.content
-		JOIN tops t ON t.path = f.path AND t.frame = f.id
-		WHERE g.lost = 0 AND (SELECT until FROM versions WHERE path = t.path ORDER BY since DESC LIMIT 1) IS NULL
-		AND NOT EXISTS (SELECT 1 FROM tombstones d WHERE d.path = t.path AND d.until IS NULL) ORDER BY t.path, t.type`)
+	}, "SELECT t.path, t.frame, f.seq, g.seq "+topsJoined+" JOIN gone g ON g.content = f.content"+
+		" WHERE g.lost = 0 AND "+topIsThere+" ORDER BY t.path, t.type")
 }
 
 // nodes computes content and node ids of directories again; those of files are

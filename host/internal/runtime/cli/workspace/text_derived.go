@@ -50,8 +50,14 @@ func (p *page) items(items edn.Value) {
 		if what == "missing" {
 			what = "first frame"
 		}
+		if n := number(i.Key("stale-inputs")); n > 0 {
+			what += ", from " + counted(n, "stale input")
+		}
 		if e := i.Key("error"); !e.IsNil() {
 			what = "failed: " + errorText(e)
+			if hint, ok := e.Key("hint").AsString(); ok {
+				what += "; next: " + hint
+			}
 		} else if i.Key("outcome").Equal(edn.K("skipped")) {
 			what = "skipped: " + words(i.Key("why"))
 		}
