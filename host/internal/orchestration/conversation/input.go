@@ -20,7 +20,11 @@ const (
 	keyNew   = "new/id"
 	keyCall  = "tool/id"
 	keyAt    = "at-turn"
+	keyAfter = "after"
 )
+
+// idKeys are the keys of inputs whose value is an id.
+var idKeys = [...]string{keyID, keyNew, keyTurn, keySpan, keyDraft, keyCall, keyAt, keyAfter}
 
 // nameOf returns an intent without its namespace.
 func nameOf(intent string) string { return strings.TrimPrefix(intent, "conversation/") }
@@ -82,16 +86,29 @@ func complete(intent string, input edn.Value) *contract.Error {
 	return nil
 }
 
-// wellFormed rejects malformed ids of turns and spans. The error repeats the id as the
-// caller wrote it.
-func wellFormed(input edn.Value) *contract.Error {
+// wellFormed rejects empty ids, and malformed ids of turns and spans. An empty id is not the same
+// as none: a caller whose variable is empty asks for one thing, and would change another. The error
+// repeats the id as the caller wrote it.
+func wellFormed(intent string, input edn.Value) *contract.Error {
+	for _, key := range idKeys {
+		if input.HasKey(key) && text(input, key) == "" {
+			return contract.Errorf("invalid-request", ":%s is empty: expected an id", key).
+				WithDetail("reason", edn.K("shape/bad-value")).WithDetail("path", edn.Vector(edn.K(key))).
+				WithHint("give the id, or leave the key out if none is meant")
+		}
+	}
 	for _, id := range []struct {
 		key, typ, noun, example string
 		parse                   func(string) int64
 	}{
 		{keyTurn, "conversation/turn-not-in-path", "turn", "t-3", turns.ParseTurn},
+		{keyAt, "conversation/turn-not-in-path", "turn", "t-3", turns.ParseTurn},
+		{keyAfter, "conversation/turn-not-in-path", "turn", "t-3", turns.ParseTurn},
 		{keySpan, "conversation/span-not-in-turn", "span", "s-3", turns.ParseSpan},
 	} {
+		if id.key == keyAfter && nameOf(intent) == "list" {
+			continue // there it is the id of a conversation
+		}
 		if written := text(input, id.key); input.HasKey(id.key) && id.parse(written) == 0 {
 			return contract.Errorf(id.typ, ":%s %.80q is not the id of a %s: expected one such as %q", id.key, written, id.noun, id.example).
 				WithDetail(id.key, edn.Text(written)).

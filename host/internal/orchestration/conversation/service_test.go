@@ -456,6 +456,43 @@ func TestBadInputIsNamed(t *testing.T) {
 	assert.Equal(t, "{:expected [:text :content :draft/id] :path []}", err.Details.String())
 }
 
+// CNV-029: an empty id is not the same as none: it would delete a conversation in place of a draft.
+func TestEmptyIDs(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	before := x.must(x.do("get", "")).String()
+	for _, row := range []struct{ intent, key, input string }{
+		{"delete", "draft/id", ""},
+		{"delete", "conversation/id", ""},
+		{"open", "conversation/id", ""},
+		{"get", "turn/id", ""},
+		{"get", "after", ""},
+		{"list", "after", ""},
+		{"append", "at-turn", `:messages [{:role :assistant :content "x"}]`},
+		{"send", "at-turn", `:text "x"`},
+		{"send", "draft/id", `:text "x"`},
+		{"regenerate", "turn/id", ""},
+		{"edit", "turn/id", `:text "x"`},
+		{"select", "turn/id", `:span/id "s-2"`},
+		{"select", "span/id", `:turn/id "t-2"`},
+		{"truncate", "turn/id", ""},
+		{"fork", "new/id", ""},
+		{"fork", "turn/id", ""},
+		{"spawn", "new/id", ""},
+		{"spawn", "tool/id", ""},
+	} {
+		_, err := x.do(row.intent, fmt.Sprintf(`:%s "" %s`, row.key, row.input))
+		require.ErrorIs(t, err, contract.OfType("invalid-request"), "%s of %s", row.key, row.intent)
+		assert.Equal(t, "{:path [:"+row.key+"] :reason :shape/bad-value}", err.Details.String(), "%s of %s", row.key, row.intent)
+		assert.Equal(t, before, x.must(x.do("get", "")).String(), "%s of %s", row.key, row.intent)
+	}
+	for _, intent := range []string{"append", "send"} {
+		_, err := x.do(intent, `:at-turn "x" :text "a" :messages [{:role :user :content "a"}]`)
+		require.ErrorIs(t, err, contract.OfType("conversation/turn-not-in-path"), intent)
+		assert.Equal(t, `"x"`, err.Details.Key("at-turn").String(), intent)
+	}
+}
+
 // CNV-024, CNV-029: a kept tail whose results of tools lost their calls is refused; cut,
 // it leaves the path.
 func TestTailWithoutItsCall(t *testing.T) {
