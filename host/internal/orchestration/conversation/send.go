@@ -338,17 +338,30 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	if c.Input.HasKey("agent") {
 		return s.askAgent(ctx, c, at, messages)
 	}
+	task := target(c.Input.Key("model"), modelIntent)
+	intent, _ := task.Key("intent").AsKeyword()
 	response, err := c.Ask(ctx, edn.MustMap(
-		edn.K("task"), target(c.Input.Key("model"), modelIntent),
-		edn.K("input"), edn.MustMap(edn.K("messages"), messageList(messages))), c.Show)
+		edn.K("task"), task, edn.K("input"), contract.MessagesInput(intent, slices.Values(messages))), c.Show)
 	if err != nil {
-		return nil, err
+		return nil, unfit(intent, err)
 	}
 	m, err := contract.MessageFromAnswer(response.Key("result").Key("out"))
 	if err != nil {
-		return nil, err
+		return nil, unfit(intent, err)
 	}
 	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
+}
+
+// unfit returns the error of a call of an intent. If the :model of the caller is an intent whose
+// schemas do not fit a conversation, the error is about that key: the caller did not write the
+// input that was rejected.
+func unfit(intent string, err *contract.Error) *contract.Error {
+	if intent == modelIntent || err.Type != "invalid-request" && err.Type != "conversation/invalid-message" {
+		return err
+	}
+	return contract.Errorf("invalid-request", ":model :%s cannot answer a conversation: %s", intent, err.Message).
+		WithDetail("path", edn.Vector(edn.K("model"))).
+		WithHint("name an intent that takes :prompt and answers with a text, or leave :model out for :" + modelIntent)
 }
 
 // turn returns the id of the last committed turn, to which conversations belong that an
