@@ -3,6 +3,7 @@ package conversation
 import (
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
@@ -133,17 +134,12 @@ func messagesOf(v edn.Value) (out []conversation.Message, err *contract.Error) {
 	for each := range list.Elems() {
 		m, err := contract.MessageFromValue(each)
 		if err != nil {
-			return nil, err.WithDetail("message", edn.Int(i))
+			at := slices.AppendSeq([]edn.Value{edn.K("messages"), edn.Int(i)}, err.Details.Key("path").Elems())
+			return nil, err.WithDetail("message", edn.Int(i)).WithDetail("path", edn.Vector(at...))
 		}
 		out, i = append(out, m), i+1
 	}
 	return out, turns.Check(out)
-}
-
-// userText returns a user message with a text, checked against the limits.
-func userText(s string) (conversation.Message, *contract.Error) {
-	m := conversation.User(s)
-	return m, turns.Check([]conversation.Message{m})
 }
 
 // flat yields the messages of spans.

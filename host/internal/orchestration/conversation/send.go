@@ -20,6 +20,16 @@ const modelIntent = "model/chat"
 // rejected, so that no stored text is lost; existing drafts can still be sent.
 const maxDrafts = 64
 
+// systemOf returns the :system of a call. The error is conversation/invalid-message for one that
+// no model could be sent.
+func (c *Call) systemOf() (conversation.Message, *contract.Error) {
+	m := conversation.System(text(c.Input, "system"))
+	if m.Empty() {
+		return m, nil
+	}
+	return m, turns.CheckMessage(m, edn.K("system"))
+}
+
 // send commits a message of the user and the answer of a model or an agent in one commit:
 // after the path, or with :at-turn as an alternative of a turn of the user. The message is
 // stored as a draft before the model is called: a failure or a crash loses no text and
@@ -146,6 +156,9 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if draft.Message, err = c.message(all); err != nil {
 			return Change{}, err
 		}
+		if _, err := c.systemOf(); err != nil {
+			return Change{}, err
+		}
 		full, err := st.exchange(c.Input, draft.Message, []conversation.Message{conversation.Assistant("-")})
 		if err != nil {
 			return Change{}, err
@@ -182,6 +195,9 @@ func (c *Call) replaces() bool { return c.Input.HasKey("text") || c.Input.HasKey
 func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 	if id := text(c.Input, keyDraft); id != "" && !c.replaces() {
 		d, err := draftOf(drafts, id)
+		if err == nil { // it may be older than the checks
+			err = turns.CheckMessage(d.Message, edn.K(keyDraft))
+		}
 		return d.Message, err
 	}
 	if !c.replaces() {
@@ -195,13 +211,14 @@ func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 			"the input has both :text and :content: expected one of them").
 			WithDetail("path", edn.Vector(edn.K("text")))
 	case hasText:
-		return userText(text(c.Input, "text"))
+		m := conversation.User(text(c.Input, "text"))
+		return m, turns.CheckMessage(m, edn.K("text"))
 	}
 	m, err := contract.MessageFromValue(edn.MustMap(edn.K("role"), edn.K(string(conversation.RoleUser)), edn.K("content"), c.Input.Key("content")))
 	if err != nil {
 		return m, err
 	}
-	return m, turns.Check([]conversation.Message{m})
+	return m, turns.CheckMessage(m, edn.K("content"))
 }
 
 // draftOf returns the draft with an id; the error is conversation/invalid-message.
@@ -332,8 +349,12 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	if cut {
 		c.event("turns-cut", nil)
 	}
-	if system := text(c.Input, "system"); system != "" {
-		messages = append([]conversation.Message{conversation.System(system)}, messages...)
+	system, err := c.systemOf()
+	if err != nil {
+		return nil, err
+	}
+	if !system.Empty() {
+		messages = append([]conversation.Message{system}, messages...)
 	}
 	if c.Input.HasKey("agent") {
 		return s.askAgent(ctx, c, at, messages)

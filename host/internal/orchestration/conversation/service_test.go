@@ -456,6 +456,46 @@ func TestBadInputIsNamed(t *testing.T) {
 	assert.Equal(t, "{:expected [:text :content :draft/id] :path []}", err.Details.String())
 }
 
+// CNV-029: content that no model could be sent is refused when it is written, with its path; stored, it
+// would make all later requests fail.
+func TestUnsendableContent(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	before := x.must(x.do("get", "")).String()
+	nul := `"a\u0000b"`
+	for _, row := range []struct{ intent, input, path string }{
+		{"append", `:messages [{:role :user :content "x"} {:role :user :content ` + nul + `}]`, "[:messages 1]"},
+		{"append", `:messages [{:role :user :content [{:type :text :text "x"} {:type :text :text ` + nul + `}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :assistant :content [{:type :thinking :text ` + nul + `}]}]`, "[:messages 0]"},
+		{"append", `:at-turn "t-1" :messages [{:role :user :content ` + nul + `}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :image :url "ftp://host/a.png"}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :image :media-type "image/png" :data "no base64"}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {:a 1 "a" 2}}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :image}]}]`, "[:messages 0 :content 0]"},
+		{"edit", `:turn/id "t-1" :text ` + nul, "[:text]"},
+		{"send", `:text ` + nul, "[:text]"},
+		{"send", `:content [{:type :text :text ` + nul + `}]`, "[:content]"},
+		{"send", `:text "x" :system ` + nul, "[:system]"},
+		{"regenerate", `:system ` + nul, "[:system]"},
+	} {
+		_, err := x.do(row.intent, row.input)
+		require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"), row.input)
+		assert.Equal(t, row.path, err.Details.Key("path").String(), row.input)
+		assert.Equal(t, before, x.must(x.do("get", "")).String(), row.input)
+	}
+	assert.Len(t, x.asked, 1)
+}
+
+// CNV-029: the turn of an act, which has ended, cannot be refused: what models do not accept is replaced.
+func TestTurnOfAnActIsSendable(t *testing.T) {
+	c := conversation.Appended(conversation.Conversation{}, false, session.Session{ID: "s"},
+		[]session.Turn{{Role: session.RoleUser, Text: "a\x00b"}, {Role: session.RoleAssistant, Text: "\x00"}})
+	for _, span := range c.Path.Spans {
+		assert.Nil(t, turns.Check(span.Messages))
+	}
+	assert.Equal(t, "a\ufffdb", c.Path.Spans[0].Messages[0].Text())
+}
+
 // CNV-029: an empty id is not the same as none: it would delete a conversation in place of a draft.
 func TestEmptyIDs(t *testing.T) {
 	x := newTalk(t, new(conversation.Memory), nil, wide)
