@@ -370,6 +370,9 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	if err != nil {
 		return nil, unfit(intent, err)
 	}
+	if err := turns.CheckMessage(m, edn.K("text")); err != nil {
+		return nil, ofAnswer(err)
+	}
 	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
 }
 
@@ -456,10 +459,23 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	}
 	name, _ := contract.HandleOf(c.Input.Key("agent"))
 	out, err := messagesOf(response.Key("result").Key("out"))
+	if err != nil {
+		return nil, ofAnswer(err)
+	}
 	for i, m := range out {
 		out[i] = m.WithAttribution(attribution(m, c, response, name))
 	}
-	return out, err
+	return out, nil
+}
+
+// ofAnswer returns the error about an answer that a conversation cannot store. The message that was
+// sent stays a draft.
+func ofAnswer(err *contract.Error) *contract.Error {
+	out := contract.Errorf(err.Type, "the answer: %s", err.Message).WithDetails(err.Details)
+	if err.Type != "conversation/too-large" {
+		return out.WithHint("send the message again, or to another model")
+	}
+	return out.WithHint("ask for a shorter answer, or lower the max_tokens of the intent")
 }
 
 // target returns the :task that calls the capability of a handle, the intent of a keyword,

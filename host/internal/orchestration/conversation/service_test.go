@@ -496,6 +496,38 @@ func TestTurnOfAnActIsSendable(t *testing.T) {
 	assert.Equal(t, "a\ufffdb", c.Path.Spans[0].Messages[0].Text())
 }
 
+// CNV-021, CNV-029: an answer beyond the limits of a message is not stored, so that what get returns can be
+// appended; the message that was sent stays a draft.
+func TestAnswersAreLimited(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	parts := strings.Repeat(`{:type :text :text "x"} `, turns.MaxParts+1)
+	long := strings.Repeat("x", turns.MaxText+1)
+	for name, row := range map[string]struct{ input, answer string }{
+		"text":  {"", `{:text "` + long + `" :finish :stop}`},
+		"parts": {"", `{:text "" :parts [` + parts + `] :finish :stop}`},
+		"agent": {":agent {:cap/ref :agent/one}", `{:messages [{:role :assistant :content "` + long + `"}] :agent/stop :done}`},
+	} {
+		x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+			answer, err := edn.ReadString(row.answer, edn.WithLimits(edn.Limits{}))
+			require.NoError(t, err)
+			return contract.ValueResult(answer), nil
+		}
+		for _, intent := range []string{"send", "regenerate"} {
+			text := ""
+			if intent == "send" {
+				text = fmt.Sprintf(":text %q ", name)
+			}
+			_, err := x.do(intent, text+row.input)
+			require.ErrorIs(t, err, contract.OfType("conversation/too-large"), name)
+			assert.True(t, err.Details.HasKey("limit"), name)
+		}
+	}
+	got := x.must(x.do("get", ""))
+	assert.Equal(t, "2", got.Key("turn-count").String())
+	assert.Equal(t, 3, got.Key("drafts").Len())
+}
+
 // CNV-029: an empty id is not the same as none: it would delete a conversation in place of a draft.
 func TestEmptyIDs(t *testing.T) {
 	x := newTalk(t, new(conversation.Memory), nil, wide)
