@@ -30,7 +30,7 @@ func Check(messages []conversation.Message) *contract.Error {
 			WithDetail("path", edn.Vector(edn.K("messages")))
 	}
 	if len(messages) > MaxTurns {
-		return tooLarge("messages", len(messages), MaxTurns)
+		return tooLarge("messages", len(messages), MaxTurns, "append fewer messages at once")
 	}
 	for i, m := range messages {
 		if err := CheckMessage(m, edn.K("messages"), edn.Int(int64(i))); err != nil {
@@ -54,10 +54,10 @@ func CheckMessage(m conversation.Message, at ...edn.Value) *contract.Error {
 		text += textBytes(p)
 	}
 	if parts > MaxParts {
-		return tooLarge("parts of a message", parts, MaxParts)
+		return tooLarge("parts of a message", parts, MaxParts, shorten)
 	}
 	if text > MaxText {
-		return tooLarge("bytes of text in a message", text, MaxText)
+		return tooLarge("bytes of text in a message", text, MaxText, shorten)
 	}
 	for p := range m.Parts() {
 		if why := unsendable(p); why != "" {
@@ -159,10 +159,11 @@ func Needed(messages []conversation.Message) (ids []string) {
 // which gets a new one already has.
 func (c Change) Fits(spans int) *contract.Error {
 	if n := c.Keep + len(c.Steps); n > MaxTurns {
-		return tooLarge("turns", n, MaxTurns)
+		return tooLarge("turns", n, MaxTurns, "truncate the conversation, or fork it at an earlier turn")
 	}
 	if len(c.Spans) > 0 && c.Spans[0].Turn != 0 && spans+1 > MaxSpans {
-		return tooLarge("alternatives of a turn", spans+1, MaxSpans)
+		return tooLarge("alternatives of a turn", spans+1, MaxSpans,
+			"select one of them; for another one, truncate at the message of the user and send it again")
 	}
 	return nil
 }
@@ -172,7 +173,9 @@ func invalid(at []edn.Value, why string) *contract.Error {
 	return contract.Errorf("conversation/invalid-message", "%s: %s", path, why).WithDetail("path", path)
 }
 
-func tooLarge(what string, found, limit int) *contract.Error {
+const shorten = "shorten the message, or divide it"
+
+func tooLarge(what string, found, limit int, hint string) *contract.Error {
 	return contract.Errorf("conversation/too-large", "%d %s, the limit is %d", found, what, limit).
-		WithDetail("limit", edn.Int(int64(limit))).WithDetail("found", edn.Int(int64(found)))
+		WithDetail("limit", edn.Int(int64(limit))).WithDetail("found", edn.Int(int64(found))).WithHint(hint)
 }

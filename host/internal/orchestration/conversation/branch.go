@@ -41,7 +41,9 @@ func (s *Service) spawn(ctx context.Context, c *Call) (edn.Value, *contract.Erro
 	return s.branch(ctx, c, SpawnedFrom, func(st state, of *Conversation) (*Copy, int64, *contract.Error) {
 		if of.From.Depth++; of.From.Depth > maxDepth {
 			return nil, 0, contract.Errorf("conversation/too-large", "conversation %s would be spawned at depth %d, "+
-				"the limit is %d", of.ID, of.From.Depth, maxDepth)
+				"the limit is %d", of.ID, of.From.Depth, maxDepth).
+				WithDetail("limit", edn.Int(maxDepth)).WithDetail("found", edn.Int(int64(of.From.Depth))).
+				WithHint("spawn it from a conversation that is less deep")
 		}
 		path, failure := st.Path(0)
 		if failure != nil {

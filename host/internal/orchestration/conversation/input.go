@@ -128,7 +128,8 @@ func messagesOf(v edn.Value) (out []conversation.Message, err *contract.Error) {
 	list := v.Key("messages")
 	if n := list.Len(); n > turns.MaxTurns {
 		return nil, contract.Errorf("conversation/too-large", "%d messages, the limit is %d", n, turns.MaxTurns).
-			WithDetail("limit", edn.Int(turns.MaxTurns)).WithDetail("found", edn.Int(int64(n)))
+			WithDetail("limit", edn.Int(turns.MaxTurns)).WithDetail("found", edn.Int(int64(n))).
+			WithHint("append fewer messages at once")
 	}
 	i := int64(0)
 	for each := range list.Elems() {

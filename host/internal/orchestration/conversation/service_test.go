@@ -528,6 +528,32 @@ func TestAnswersAreLimited(t *testing.T) {
 	assert.Equal(t, 3, got.Key("drafts").Len())
 }
 
+// The hint of a limit is one that helps: a fork shares the turn with its alternatives, and is as deep.
+func TestHintsOfLimits(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	for range turns.MaxSpans - 1 {
+		x.must(x.do("regenerate", ""))
+	}
+	_, err := x.do("regenerate", "")
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	assert.NotContains(t, err.Hint, "fork")
+	assert.Contains(t, err.Hint, "truncate at the message of the user")
+	x.must(x.do("truncate", `:turn/id "t-1"`))
+	x.must(x.do("send", `:text "hello"`))
+	x.must(x.do("regenerate", ""))
+
+	for depth := range 3 {
+		x.must(x.do("spawn", fmt.Sprintf(`:conversation/id %q :new/id "d%d"`, []string{"c", "d0", "d1"}[depth], depth)))
+	}
+	_, err = x.do("spawn", `:conversation/id "d2"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	assert.Contains(t, err.Hint, "less deep")
+	_, err = x.do("send", `:text "`+strings.Repeat("x", turns.MaxText+1)+`"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	assert.Contains(t, err.Hint, "the message")
+}
+
 // CNV-029: an empty id is not the same as none: it would delete a conversation in place of a draft.
 func TestEmptyIDs(t *testing.T) {
 	x := newTalk(t, new(conversation.Memory), nil, wide)
