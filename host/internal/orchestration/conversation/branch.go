@@ -170,8 +170,12 @@ func begun(c *Call, of *Conversation, copied *Copy) (made Change, err error) {
 
 // existing handles a new conversation whose id is in use, which includes a conversation
 // created from itself. If the same call has created it before, existing sets of to it and
-// returns nil, else conversation/conflict.
+// returns nil, else conversation/conflict; for a conversation that the caller may not use, the
+// error of taken.
 func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversation) error {
+	if _, err := c.open(r, there.ID); err != nil {
+		return taken(there.ID, err)
+	}
 	_, made, err := r.Committed(c.Key)
 	if err != nil {
 		return err

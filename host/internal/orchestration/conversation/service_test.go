@@ -554,6 +554,29 @@ func TestHintsOfLimits(t *testing.T) {
 	assert.Contains(t, err.Hint, "the message")
 }
 
+// CNV-026: fork and spawn say of an id of another principal what open says: not that there is a
+// conversation with it.
+func TestIDsOfOthers(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	as := func(principal, intent, input string) *contract.Error {
+		x.calls++
+		_, err := x.Do(t.Context(), conversation.Call{
+			Caller: session.Caller{Principal: principal}, Intent: "conversation/" + intent,
+			Input: edn.MustRead("{" + input + "}"), Key: fmt.Sprint("k", x.calls), Path: edn.Vector(),
+		})
+		return err
+	}
+	require.Nil(t, as("bob", "open", `:conversation/id "b"`))
+	opened := as("bob", "open", `:conversation/id "c"`)
+	require.NotNil(t, opened)
+	for _, intent := range []string{"fork", "spawn"} {
+		err := as("bob", intent, `:conversation/id "b" :new/id "c"`)
+		require.NotNil(t, err, intent)
+		assert.Equal(t, opened.Value().String(), err.Value().String(), intent)
+		require.ErrorIs(t, as("ann", intent, `:conversation/id "c" :new/id "c"`), contract.OfType("conversation/conflict"), intent)
+	}
+}
+
 // CNV-029: an empty id is not the same as none: it would delete a conversation in place of a draft.
 func TestEmptyIDs(t *testing.T) {
 	x := newTalk(t, new(conversation.Memory), nil, wide)
