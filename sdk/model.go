@@ -27,8 +27,9 @@ const ChatIntent = "model/chat"
 type Model struct {
 	// Handle selects the capability; with the zero Handle the host chooses.
 	Handle Handle
-	// Intent is the intent to request, [ChatIntent] if it is empty. Its input and
-	// output must have the form of req/chat and res/chat.
+	// Intent is the intent to request, [ChatIntent] if it is empty. Another one gets
+	// the last text of the user as :prompt beside the messages. The answer must have
+	// the form of res/chat, or be prose, such as res/text; tools need ChatIntent.
 	Intent string
 	// Fields are additional keys of the request envelope; nil for none.
 	Fields edn.Value
@@ -72,13 +73,13 @@ func (m Model) ChatStream(ctx context.Context, c conversation.Context, o convers
 func (m Model) ask(
 	ctx context.Context, c conversation.Context, o conversation.Options, on func(edn.Value),
 ) (conversation.Message, error) {
-	input, err := chatInput(c, o)
-	if err != nil {
-		return conversation.Message{}, err
-	}
 	intent := m.Intent
 	if intent == "" {
 		intent = ChatIntent
+	}
+	input, err := chatInput(intent, c, o)
+	if err != nil {
+		return conversation.Message{}, err
 	}
 	fields, err := withOptions(m.Fields, o)
 	if err != nil {
@@ -107,19 +108,18 @@ func (m Model) ask(
 	return message.WithAttribution(by), nil
 }
 
-// chatInput returns the input of a request for a message, of the form req/chat.
-func chatInput(c conversation.Context, o conversation.Options) (edn.Value, error) {
-	messages := make([]edn.Value, 0, c.Len())
+// chatInput returns the input of a request for a message.
+func chatInput(intent string, c conversation.Context, o conversation.Options) (edn.Value, error) {
+	i := 0
 	for m := range c.All() {
 		if slices.ContainsFunc(slices.Collect(m.Parts()), isReference) {
 			return edn.Nil(), contract.Errorf("conversation/invalid-message",
-				"ask the model: message %d has content by reference, expected the content itself", len(messages)).
+				"ask the model: message %d has content by reference, expected the content itself", i).
 				WithHint("load the content and put it in the place of the reference")
 		}
-		messages = append(messages, contract.MessageValue(m.WithAttribution(conversation.Attribution{})))
+		i++
 	}
-	var in edn.MapBuilder
-	in.Key("messages", edn.Vector(messages...))
+	in := contract.MessagesInput(intent, c.All())
 	tools := make([]edn.Value, len(o.Tools))
 	for i, t := range o.Tools {
 		tool, err := toolValue(t)
@@ -129,16 +129,16 @@ func chatInput(c conversation.Context, o conversation.Options) (edn.Value, error
 		tools[i] = tool
 	}
 	if len(tools) > 0 {
-		in.Key("tools", edn.Vector(tools...))
+		in = in.AssocKey("tools", edn.Vector(tools...))
 	}
 	if o.ToolChoice != "" {
 		choice, err := edn.Keyword(o.ToolChoice)
 		if err != nil {
 			return edn.Nil(), fmt.Errorf("tool choice: %w", err)
 		}
-		in.Key("tool-choice", choice)
+		in = in.AssocKey("tool-choice", choice)
 	}
-	return in.Map(), nil
+	return in, nil
 }
 
 func isReference(p conversation.Part) bool {

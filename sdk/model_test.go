@@ -75,6 +75,25 @@ func TestModelChats(t *testing.T) {
 	assert.Equal(t, "I look.", text(seen.Out()))
 }
 
+// PRM-004: an intent whose schema requires a text gets that of the user beside the messages.
+func TestModelOfAnotherIntent(t *testing.T) {
+	host := &sdktest.Host{}
+	host.Answer("text/respond", func(context.Context, wire.Call, *wire.Emitter) (edn.Value, error) {
+		return answered(`{:content "Hi."}`), nil
+	})
+	err := within(t, host, func(ctx context.Context, _ sdk.Ref) error {
+		said, err := sdk.Model{Intent: "text/respond"}.Chat(ctx, conversation.Of(conversation.User("Hello"), conversation.Assistant("Yes?")),
+			conversation.Options{})
+		if err == nil {
+			assert.Equal(t, "Hi.", said.Text())
+		}
+		return err
+	})
+	require.NoError(t, err)
+	assert.Equal(t, `{:messages [{:content "Hello" :role :user} {:content "Yes?" :role :assistant}] :prompt "Hello"}`,
+		host.Calls()[0].Request.Key("input").String())
+}
+
 // pieces returns a model that streams pieces and then answers.
 func pieces(out string, all ...string) wire.Answerer {
 	return func(_ context.Context, _ wire.Call, e *wire.Emitter) (edn.Value, error) {

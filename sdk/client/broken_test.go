@@ -160,6 +160,8 @@ func TestClientOfARestartedDaemon(t *testing.T) {
 	require.NoError(t, first.Close())
 	_, err = there.Admin(t.Context(), action)
 	require.ErrorIs(t, err, contract.OfType("runtime/not-ready"), "no daemon")
+	assert.NotContains(t, err.Error(), "localhost", "the caller gave a socket, not a URL")
+	assert.NotContains(t, contract.AsError(err).Hint, "URL")
 
 	write("two")
 	second := serve("two")

@@ -25,8 +25,9 @@ type Client struct {
 	token string // empty: no credentials
 
 	// admin has the token in place of the field token if the daemon is on this machine,
-	// at its admin socket; else it is nil.
-	admin *adminToken
+	// at its admin socket, whose path is socket; else it is nil.
+	admin  *adminToken
+	socket string
 }
 
 // Media types and headers of the interface.
@@ -118,7 +119,7 @@ func Dial(ctx context.Context, socket, tokenFile string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.admin = admin
+	c.admin, c.socket = admin, socket
 	return c, nil
 }
 
@@ -182,6 +183,10 @@ func (c *Client) openWith(ctx context.Context, q request, token string) (*http.R
 	}
 	var op *net.OpError
 	var certificate *tls.CertificateVerificationError
+	if c.socket != "" && errors.As(err, &op) && op.Op == "dial" {
+		return nil, contract.Errorf("runtime/not-ready", "reach the daemon at the socket %s: %w", c.socket, op.Err).
+			WithHint("check whether the daemon runs; \"ferment serve\" starts it")
+	}
 	if errors.As(err, &op) && op.Op == "dial" || errors.As(err, &certificate) {
 		return nil, contract.Errorf("runtime/not-ready", "reach the daemon at %s: %w", c.base, errors.Unwrap(err)).
 			WithHint("check the URL, and whether the daemon runs")

@@ -102,7 +102,7 @@ func sessionErrors() []Row {
 		row("conversation/turn-not-in-path", ClassStop, SourceRequest, false, 404, "the turn is not on the path of the conversation", "read it again"),
 		row("conversation/span-not-in-turn", ClassStop, SourceRequest, false, 404, "the turn has no such alternative", "read it again"),
 		row("conversation/invalid-message", ClassStop, SourceRequest, false, 400, "the message is malformed", "correct it at the path in the details"),
-		row("conversation/too-large", ClassStop, SourceRequest, false, 413, "the conversation is beyond its limit", "fork it or truncate it"),
+		row("conversation/too-large", ClassStop, SourceRequest, false, 413, "the conversation or a message is beyond a limit", "stay below the limit in the details"),
 		row("conversation/conflict", ClassRetry, SourceRequest, true, 409, "the conversation changed since it was read", "read it again"),
 		row("conversation/store-failed", ClassRetry, SourceHost, true, 503, "the store of conversations failed", "try again later"),
 	}

@@ -1,6 +1,9 @@
 package contract
 
 import (
+	"iter"
+	"strings"
+
 	"github.com/fermenthq/ferment/sdk/conversation"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
@@ -50,6 +53,30 @@ func MessageValue(m conversation.Message) edn.Value {
 	}
 	b.OptTrue("cache?", w.marked)
 	b.Opt("attribution", attributionValue(m.Attribution()))
+	return b.Map()
+}
+
+// intentChat is the intent whose input is the conversation alone.
+const intentChat = "model/chat"
+
+// MessagesInput returns the input of a request that has a language model answer
+// messages: {:messages [..]}, without their attributions. For an intent other than
+// model/chat it also has :prompt, the last text of the user, because schemas such
+// as :req/text require a text; the model reads the messages.
+func MessagesInput(intent string, messages iter.Seq[conversation.Message]) edn.Value {
+	var list []edn.Value
+	prompt := ""
+	for m := range messages {
+		list = append(list, MessageValue(m.WithAttribution(conversation.Attribution{})))
+		if m.Role() == conversation.RoleUser && strings.TrimSpace(m.Text()) != "" {
+			prompt = m.Text()
+		}
+	}
+	var b edn.MapBuilder
+	b.Key("messages", edn.Vector(list...))
+	if intent != intentChat {
+		b.OptText("prompt", prompt)
+	}
 	return b.Map()
 }
 

@@ -135,6 +135,11 @@ func TestAnswersAreMessages(t *testing.T) {
 		:tool/calls [{:id "t1" :tool/id :clock :args {}}]}`))
 	require.Nil(t, err)
 	assert.Equal(t, `assistant: [reasoning] [call t1: clock {}] then`, m.String())
+	for _, prose := range []string{`{:content "then"}`, `{:answer "then"}`, `{:summary "then"}`, `{:explanation "then"}`} {
+		m, err = contract.MessageFromAnswer(edn.MustRead(prose))
+		require.Nil(t, err, prose)
+		assert.Equal(t, "then", m.Text(), prose)
+	}
 	_, err = contract.MessageFromAnswer(edn.MustRead(`{:text "" :finish :stop}`))
 	require.NotNil(t, err)
 	assert.Equal(t, "conversation/invalid-message", err.Type)

@@ -9,13 +9,19 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// MessageFromAnswer returns the message of an answer in the form of :res/chat. Its
-// attribution holds only the reason why the model stopped (:finish). The error is
-// that of [MessageFromValue].
+// proseKeys are the keys under which schemas of answers such as :res/text and
+// :res/problem have the text.
+var proseKeys = [...]string{"text", "content", "answer", "summary", "explanation"}
+
+// MessageFromAnswer returns the message of an answer in the form of :res/chat, or
+// of another answer in prose, such as :res/text. Its attribution holds only the
+// reason why the model stopped (:finish). The error is that of [MessageFromValue].
 func MessageFromAnswer(answer edn.Value) (conversation.Message, *Error) {
 	content := answer.Key("parts")
-	if content.IsNil() {
-		content = answer.Key("text")
+	for _, key := range proseKeys {
+		if content.IsNil() {
+			content = answer.Key(key)
+		}
 	}
 	m, err := MessageFromValue(edn.MustMap(kRole, edn.K(string(conversation.RoleAssistant)),
 		kContent, content, kCalls, answer.Key("tool/calls")))

@@ -1,7 +1,12 @@
 package turns
 
 import (
+	"encoding/base64"
+	"fmt"
+	"io"
 	"iter"
+	"net/url"
+	"strings"
 
 	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/conversation"
@@ -17,33 +22,89 @@ const (
 )
 
 // Check returns an error for messages that cannot be part of a conversation:
-// conversation/invalid-message for no or an empty message, conversation/too-large for more
-// than MaxTurns messages or a message beyond a limit.
+// conversation/too-large for more than MaxTurns messages, conversation/invalid-message for
+// none, and that of CheckMessage for each of them.
 func Check(messages []conversation.Message) *contract.Error {
 	if len(messages) == 0 {
 		return contract.Errorf("conversation/invalid-message", "messages is empty, expected at least one message").
 			WithDetail("path", edn.Vector(edn.K("messages")))
 	}
 	if len(messages) > MaxTurns {
-		return tooLarge("messages", len(messages), MaxTurns)
+		return tooLarge("messages", len(messages), MaxTurns, "append fewer messages at once")
 	}
 	for i, m := range messages {
-		if m.Role() == "" || m.Empty() {
-			return invalid(i, "it has no role or no content")
-		}
-		parts, text := 0, 0
-		for p := range m.Parts() {
-			parts++
-			text += textBytes(p)
-		}
-		if parts > MaxParts {
-			return tooLarge("parts of a message", parts, MaxParts).WithDetail("message", edn.Int(int64(i)))
-		}
-		if text > MaxText {
-			return tooLarge("bytes of text in a message", text, MaxText).WithDetail("message", edn.Int(int64(i)))
+		if err := CheckMessage(m, edn.K("messages"), edn.Int(int64(i))); err != nil {
+			return err.WithDetail("message", edn.Int(int64(i)))
 		}
 	}
 	return nil
+}
+
+// CheckMessage returns an error for a message that cannot be part of a conversation:
+// conversation/too-large beyond a limit, and conversation/invalid-message, with the path
+// at, for an empty one or one with content that no model could be sent. Stored, such a
+// message would make every later request of its conversation fail.
+func CheckMessage(m conversation.Message, at ...edn.Value) *contract.Error {
+	if m.Role() == "" || m.Empty() {
+		return invalid(at, "the message is empty")
+	}
+	parts, text := 0, 0
+	for p := range m.Parts() {
+		parts++
+		text += textBytes(p)
+	}
+	if parts > MaxParts {
+		return tooLarge("parts of a message", parts, MaxParts, shorten)
+	}
+	if text > MaxText {
+		return tooLarge("bytes of text in a message", text, MaxText, shorten)
+	}
+	for p := range m.Parts() {
+		if why := unsendable(p); why != "" {
+			return invalid(at, why)
+		}
+	}
+	return nil
+}
+
+// unsendable returns why a part cannot be sent to any model, "" if it can.
+func unsendable(p conversation.Part) string {
+	const nul = "the text has a NUL character, which models do not accept"
+	switch p := p.(type) {
+	case conversation.Text:
+		if strings.ContainsRune(p.Text, 0) {
+			return nul
+		}
+	case conversation.Reasoning:
+		if strings.ContainsRune(p.Text, 0) {
+			return nul
+		}
+	case conversation.Image:
+		return unsendableImage(p)
+	case conversation.Call:
+		args, err := edn.Read([]byte(p.Args))
+		if err == nil {
+			_, err = edn.WriteJSON(args)
+		}
+		if err != nil {
+			return fmt.Sprintf("the arguments of the call %.80q cannot be written as JSON: %s", p.ID, err)
+		}
+	}
+	return ""
+}
+
+func unsendableImage(p conversation.Image) string {
+	if p.URL != "" {
+		if u, err := url.Parse(p.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+			return fmt.Sprintf("the URL %.80q of the image: expected one with http or https", p.URL)
+		}
+		return ""
+	}
+	n, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding.Strict(), strings.NewReader(p.Data)))
+	if err != nil || n == 0 || strings.ContainsAny(p.Data, "\r\n") {
+		return "the data of the image: expected base64 without line breaks"
+	}
+	return ""
 }
 
 // textBytes returns the size of the text and data of a part, in bytes.
@@ -67,7 +128,7 @@ func Results(messages iter.Seq[conversation.Message]) *contract.Error {
 	called, i := map[string]bool{}, 0
 	for m := range messages {
 		if r, ok := m.Result(); ok && !called[r.CallID] {
-			return invalid(i, "it is the result of the call "+edn.Text(r.CallID).String()+", which no message before it makes").
+			return invalid([]edn.Value{edn.K("messages"), edn.Int(int64(i))}, "the message is the result of the call "+edn.Text(r.CallID).String()+", which no message before it makes").
 				WithHint("add the result after the message with its call, or cut the turns after the changed one: `:tail :cut`")
 		}
 		for c := range m.Calls() {
@@ -98,20 +159,23 @@ func Needed(messages []conversation.Message) (ids []string) {
 // which gets a new one already has.
 func (c Change) Fits(spans int) *contract.Error {
 	if n := c.Keep + len(c.Steps); n > MaxTurns {
-		return tooLarge("turns", n, MaxTurns)
+		return tooLarge("turns", n, MaxTurns, "truncate the conversation, or fork it at an earlier turn")
 	}
 	if len(c.Spans) > 0 && c.Spans[0].Turn != 0 && spans+1 > MaxSpans {
-		return tooLarge("alternatives of a turn", spans+1, MaxSpans)
+		return tooLarge("alternatives of a turn", spans+1, MaxSpans,
+			"select one of them; for another one, truncate at the message of the user and send it again")
 	}
 	return nil
 }
 
-func invalid(message int, why string) *contract.Error {
-	return contract.Errorf("conversation/invalid-message", "message %d: %s", message, why).
-		WithDetail("path", edn.Vector(edn.K("messages"), edn.Int(int64(message))))
+func invalid(at []edn.Value, why string) *contract.Error {
+	path := edn.Vector(at...)
+	return contract.Errorf("conversation/invalid-message", "%s: %s", path, why).WithDetail("path", path)
 }
 
-func tooLarge(what string, found, limit int) *contract.Error {
+const shorten = "shorten the message, or divide it"
+
+func tooLarge(what string, found, limit int, hint string) *contract.Error {
 	return contract.Errorf("conversation/too-large", "%d %s, the limit is %d", found, what, limit).
-		WithDetail("limit", edn.Int(int64(limit))).WithDetail("found", edn.Int(int64(found)))
+		WithDetail("limit", edn.Int(int64(limit))).WithDetail("found", edn.Int(int64(found))).WithHint(hint)
 }

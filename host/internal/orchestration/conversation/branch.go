@@ -41,7 +41,9 @@ func (s *Service) spawn(ctx context.Context, c *Call) (edn.Value, *contract.Erro
 	return s.branch(ctx, c, SpawnedFrom, func(st state, of *Conversation) (*Copy, int64, *contract.Error) {
 		if of.From.Depth++; of.From.Depth > maxDepth {
 			return nil, 0, contract.Errorf("conversation/too-large", "conversation %s would be spawned at depth %d, "+
-				"the limit is %d", of.ID, of.From.Depth, maxDepth)
+				"the limit is %d", of.ID, of.From.Depth, maxDepth).
+				WithDetail("limit", edn.Int(maxDepth)).WithDetail("found", edn.Int(int64(of.From.Depth))).
+				WithHint("spawn it from a conversation that is less deep")
 		}
 		path, failure := st.Path(0)
 		if failure != nil {
@@ -168,8 +170,12 @@ func begun(c *Call, of *Conversation, copied *Copy) (made Change, err error) {
 
 // existing handles a new conversation whose id is in use, which includes a conversation
 // created from itself. If the same call has created it before, existing sets of to it and
-// returns nil, else conversation/conflict.
+// returns nil, else conversation/conflict; for a conversation that the caller may not use, the
+// error of taken.
 func (s *Service) existing(c *Call, r Reader, there Conversation, of *Conversation) error {
+	if _, err := c.open(r, there.ID); err != nil {
+		return taken(there.ID, err)
+	}
 	_, made, err := r.Committed(c.Key)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package conversation
 import (
 	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/fermenthq/ferment/host/internal/domain/turns"
@@ -20,7 +21,11 @@ const (
 	keyNew   = "new/id"
 	keyCall  = "tool/id"
 	keyAt    = "at-turn"
+	keyAfter = "after"
 )
+
+// idKeys are the keys of inputs whose value is an id.
+var idKeys = [...]string{keyID, keyNew, keyTurn, keySpan, keyDraft, keyCall, keyAt, keyAfter}
 
 // nameOf returns an intent without its namespace.
 func nameOf(intent string) string { return strings.TrimPrefix(intent, "conversation/") }
@@ -82,16 +87,29 @@ func complete(intent string, input edn.Value) *contract.Error {
 	return nil
 }
 
-// wellFormed rejects malformed ids of turns and spans. The error repeats the id as the
-// caller wrote it.
-func wellFormed(input edn.Value) *contract.Error {
+// wellFormed rejects empty ids, and malformed ids of turns and spans. An empty id is not the same
+// as none: a caller whose variable is empty asks for one thing, and would change another. The error
+// repeats the id as the caller wrote it.
+func wellFormed(intent string, input edn.Value) *contract.Error {
+	for _, key := range idKeys {
+		if input.HasKey(key) && text(input, key) == "" {
+			return contract.Errorf("invalid-request", ":%s is empty: expected an id", key).
+				WithDetail("reason", edn.K("shape/bad-value")).WithDetail("path", edn.Vector(edn.K(key))).
+				WithHint("give the id, or leave the key out if none is meant")
+		}
+	}
 	for _, id := range []struct {
 		key, typ, noun, example string
 		parse                   func(string) int64
 	}{
 		{keyTurn, "conversation/turn-not-in-path", "turn", "t-3", turns.ParseTurn},
+		{keyAt, "conversation/turn-not-in-path", "turn", "t-3", turns.ParseTurn},
+		{keyAfter, "conversation/turn-not-in-path", "turn", "t-3", turns.ParseTurn},
 		{keySpan, "conversation/span-not-in-turn", "span", "s-3", turns.ParseSpan},
 	} {
+		if id.key == keyAfter && nameOf(intent) == "list" {
+			continue // there it is the id of a conversation
+		}
 		if written := text(input, id.key); input.HasKey(id.key) && id.parse(written) == 0 {
 			return contract.Errorf(id.typ, ":%s %.80q is not the id of a %s: expected one such as %q", id.key, written, id.noun, id.example).
 				WithDetail(id.key, edn.Text(written)).
@@ -110,23 +128,19 @@ func messagesOf(v edn.Value) (out []conversation.Message, err *contract.Error) {
 	list := v.Key("messages")
 	if n := list.Len(); n > turns.MaxTurns {
 		return nil, contract.Errorf("conversation/too-large", "%d messages, the limit is %d", n, turns.MaxTurns).
-			WithDetail("limit", edn.Int(turns.MaxTurns)).WithDetail("found", edn.Int(int64(n)))
+			WithDetail("limit", edn.Int(turns.MaxTurns)).WithDetail("found", edn.Int(int64(n))).
+			WithHint("append fewer messages at once")
 	}
 	i := int64(0)
 	for each := range list.Elems() {
 		m, err := contract.MessageFromValue(each)
 		if err != nil {
-			return nil, err.WithDetail("message", edn.Int(i))
+			at := slices.AppendSeq([]edn.Value{edn.K("messages"), edn.Int(i)}, err.Details.Key("path").Elems())
+			return nil, err.WithDetail("message", edn.Int(i)).WithDetail("path", edn.Vector(at...))
 		}
 		out, i = append(out, m), i+1
 	}
 	return out, turns.Check(out)
-}
-
-// userText returns a user message with a text, checked against the limits.
-func userText(s string) (conversation.Message, *contract.Error) {
-	m := conversation.User(s)
-	return m, turns.Check([]conversation.Message{m})
 }
 
 // flat yields the messages of spans.

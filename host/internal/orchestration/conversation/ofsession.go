@@ -58,10 +58,13 @@ func Forgotten(r Reader, c Change) (of string, turn int64, err error) {
 	return of, turn, err
 }
 
+// messageOf returns the message of a turn. NUL characters, which models do not accept, are
+// replaced: the act has ended, so that the turn cannot be rejected.
 func messageOf(t session.Turn) conversation.Message {
-	m := conversation.User(t.Text)
+	text := strings.ReplaceAll(t.Text, "\x00", "\ufffd")
+	m := conversation.User(text)
 	if t.Role == session.RoleAssistant {
-		m = conversation.Assistant(t.Text)
+		m = conversation.Assistant(text)
 	}
 	return m.WithAttribution(conversation.Attribution{Run: t.Run})
 }

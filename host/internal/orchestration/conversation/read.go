@@ -93,7 +93,7 @@ func part(path turns.Path, input edn.Value) (from, to int, err *contract.Error) 
 	if n, ok := input.Key("window").AsInt(); ok && n >= 0 && n < int64(to) {
 		from = to - int(n)
 	}
-	if after := text(input, "after"); after != "" {
+	if after := text(input, keyAfter); after != "" {
 		if from, err = path.Index(turns.ParseTurn(after)); err != nil {
 			return 0, 0, err
 		}
@@ -172,7 +172,7 @@ func (st state) alternatives(turn int64) (edn.Value, error) {
 // list returns the conversations of the caller. With :any? it returns those of all
 // principals, if the caller may read them.
 func (s *Service) list(ctx context.Context, c *Call) (edn.Value, *contract.Error) {
-	f := Filter{Owner: c.Caller.Principal, After: text(c.Input, "after"), Archived: flag(c.Input, "archived?", false), Limit: listed}
+	f := Filter{Owner: c.Caller.Principal, After: text(c.Input, keyAfter), Archived: flag(c.Input, "archived?", false), Limit: listed}
 	if n, ok := c.Input.Key("limit").AsInt(); ok && n > 0 {
 		f.Limit = int(min(n, maxList))
 	}

@@ -20,6 +20,16 @@ const modelIntent = "model/chat"
 // rejected, so that no stored text is lost; existing drafts can still be sent.
 const maxDrafts = 64
 
+// systemOf returns the :system of a call. The error is conversation/invalid-message for one that
+// no model could be sent.
+func (c *Call) systemOf() (conversation.Message, *contract.Error) {
+	m := conversation.System(text(c.Input, "system"))
+	if m.Empty() {
+		return m, nil
+	}
+	return m, turns.CheckMessage(m, edn.K("system"))
+}
+
 // send commits a message of the user and the answer of a model or an agent in one commit:
 // after the path, or with :at-turn as an alternative of a turn of the user. The message is
 // stored as a draft before the model is called: a failure or a crash loses no text and
@@ -146,6 +156,9 @@ func (s *Service) draft(ctx context.Context, c *Call, id string) (draft Draft, a
 		if draft.Message, err = c.message(all); err != nil {
 			return Change{}, err
 		}
+		if _, err := c.systemOf(); err != nil {
+			return Change{}, err
+		}
 		full, err := st.exchange(c.Input, draft.Message, []conversation.Message{conversation.Assistant("-")})
 		if err != nil {
 			return Change{}, err
@@ -182,6 +195,9 @@ func (c *Call) replaces() bool { return c.Input.HasKey("text") || c.Input.HasKey
 func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 	if id := text(c.Input, keyDraft); id != "" && !c.replaces() {
 		d, err := draftOf(drafts, id)
+		if err == nil { // it may be older than the checks
+			err = turns.CheckMessage(d.Message, edn.K(keyDraft))
+		}
 		return d.Message, err
 	}
 	if !c.replaces() {
@@ -195,13 +211,14 @@ func (c *Call) message(drafts []Draft) (conversation.Message, *contract.Error) {
 			"the input has both :text and :content: expected one of them").
 			WithDetail("path", edn.Vector(edn.K("text")))
 	case hasText:
-		return userText(text(c.Input, "text"))
+		m := conversation.User(text(c.Input, "text"))
+		return m, turns.CheckMessage(m, edn.K("text"))
 	}
 	m, err := contract.MessageFromValue(edn.MustMap(edn.K("role"), edn.K(string(conversation.RoleUser)), edn.K("content"), c.Input.Key("content")))
 	if err != nil {
 		return m, err
 	}
-	return m, turns.Check([]conversation.Message{m})
+	return m, turns.CheckMessage(m, edn.K("content"))
 }
 
 // draftOf returns the draft with an id; the error is conversation/invalid-message.
@@ -332,23 +349,43 @@ func (s *Service) ask(ctx context.Context, c *Call, at *answerAt) ([]conversatio
 	if cut {
 		c.event("turns-cut", nil)
 	}
-	if system := text(c.Input, "system"); system != "" {
-		messages = append([]conversation.Message{conversation.System(system)}, messages...)
+	system, err := c.systemOf()
+	if err != nil {
+		return nil, err
+	}
+	if !system.Empty() {
+		messages = append([]conversation.Message{system}, messages...)
 	}
 	if c.Input.HasKey("agent") {
 		return s.askAgent(ctx, c, at, messages)
 	}
+	task := target(c.Input.Key("model"), modelIntent)
+	intent, _ := task.Key("intent").AsKeyword()
 	response, err := c.Ask(ctx, edn.MustMap(
-		edn.K("task"), target(c.Input.Key("model"), modelIntent),
-		edn.K("input"), edn.MustMap(edn.K("messages"), messageList(messages))), c.Show)
+		edn.K("task"), task, edn.K("input"), contract.MessagesInput(intent, slices.Values(messages))), c.Show)
 	if err != nil {
-		return nil, err
+		return nil, unfit(intent, err)
 	}
 	m, err := contract.MessageFromAnswer(response.Key("result").Key("out"))
 	if err != nil {
-		return nil, err
+		return nil, unfit(intent, err)
+	}
+	if err := turns.CheckMessage(m, edn.K("text")); err != nil {
+		return nil, ofAnswer(err)
 	}
 	return []conversation.Message{m.WithAttribution(attribution(m, c, response, ""))}, nil
+}
+
+// unfit returns the error of a call of an intent. If the :model of the caller is an intent whose
+// schemas do not fit a conversation, the error is about that key: the caller did not write the
+// input that was rejected.
+func unfit(intent string, err *contract.Error) *contract.Error {
+	if intent == modelIntent || err.Type != "invalid-request" && err.Type != "conversation/invalid-message" {
+		return err
+	}
+	return contract.Errorf("invalid-request", ":model :%s cannot answer a conversation: %s", intent, err.Message).
+		WithDetail("path", edn.Vector(edn.K("model"))).
+		WithHint("name an intent that takes :prompt and answers with a text, or leave :model out for :" + modelIntent)
 }
 
 // turn returns the id of the last committed turn, to which conversations belong that an
@@ -422,10 +459,23 @@ func (s *Service) askAgent(ctx context.Context, c *Call, at *answerAt, messages 
 	}
 	name, _ := contract.HandleOf(c.Input.Key("agent"))
 	out, err := messagesOf(response.Key("result").Key("out"))
+	if err != nil {
+		return nil, ofAnswer(err)
+	}
 	for i, m := range out {
 		out[i] = m.WithAttribution(attribution(m, c, response, name))
 	}
-	return out, err
+	return out, nil
+}
+
+// ofAnswer returns the error about an answer that a conversation cannot store. The message that was
+// sent stays a draft.
+func ofAnswer(err *contract.Error) *contract.Error {
+	out := contract.Errorf(err.Type, "the answer: %s", err.Message).WithDetails(err.Details)
+	if err.Type != "conversation/too-large" {
+		return out.WithHint("send the message again, or to another model")
+	}
+	return out.WithHint("ask for a shorter answer, or lower the max_tokens of the intent")
 }
 
 // target returns the :task that calls the capability of a handle, the intent of a keyword,

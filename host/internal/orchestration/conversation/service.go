@@ -109,7 +109,7 @@ func (s *Service) Do(ctx context.Context, c Call) (edn.Value, *contract.Error) {
 	if err := complete(c.Intent, c.Input); err != nil {
 		return edn.Nil(), err
 	}
-	if err := wellFormed(c.Input); err != nil {
+	if err := wellFormed(c.Intent, c.Input); err != nil {
 		return edn.Nil(), err
 	}
 	return do(s, ctx, &c)

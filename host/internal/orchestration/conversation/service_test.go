@@ -456,6 +456,164 @@ func TestBadInputIsNamed(t *testing.T) {
 	assert.Equal(t, "{:expected [:text :content :draft/id] :path []}", err.Details.String())
 }
 
+// CNV-029: content that no model could be sent is refused when it is written, with its path; stored, it
+// would make all later requests fail.
+func TestUnsendableContent(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	before := x.must(x.do("get", "")).String()
+	nul := `"a\u0000b"`
+	for _, row := range []struct{ intent, input, path string }{
+		{"append", `:messages [{:role :user :content "x"} {:role :user :content ` + nul + `}]`, "[:messages 1]"},
+		{"append", `:messages [{:role :user :content [{:type :text :text "x"} {:type :text :text ` + nul + `}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :assistant :content [{:type :thinking :text ` + nul + `}]}]`, "[:messages 0]"},
+		{"append", `:at-turn "t-1" :messages [{:role :user :content ` + nul + `}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :image :url "ftp://host/a.png"}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :image :media-type "image/png" :data "no base64"}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :assistant :tool/calls [{:id "1" :tool/id :x/y :args {:a 1 "a" 2}}]}]`, "[:messages 0]"},
+		{"append", `:messages [{:role :user :content [{:type :image}]}]`, "[:messages 0 :content 0]"},
+		{"edit", `:turn/id "t-1" :text ` + nul, "[:text]"},
+		{"send", `:text ` + nul, "[:text]"},
+		{"send", `:content [{:type :text :text ` + nul + `}]`, "[:content]"},
+		{"send", `:text "x" :system ` + nul, "[:system]"},
+		{"regenerate", `:system ` + nul, "[:system]"},
+	} {
+		_, err := x.do(row.intent, row.input)
+		require.ErrorIs(t, err, contract.OfType("conversation/invalid-message"), row.input)
+		assert.Equal(t, row.path, err.Details.Key("path").String(), row.input)
+		assert.Equal(t, before, x.must(x.do("get", "")).String(), row.input)
+	}
+	assert.Len(t, x.asked, 1)
+}
+
+// CNV-029: the turn of an act, which has ended, cannot be refused: what models do not accept is replaced.
+func TestTurnOfAnActIsSendable(t *testing.T) {
+	c := conversation.Appended(conversation.Conversation{}, false, session.Session{ID: "s"},
+		[]session.Turn{{Role: session.RoleUser, Text: "a\x00b"}, {Role: session.RoleAssistant, Text: "\x00"}})
+	for _, span := range c.Path.Spans {
+		assert.Nil(t, turns.Check(span.Messages))
+	}
+	assert.Equal(t, "a\ufffdb", c.Path.Spans[0].Messages[0].Text())
+}
+
+// CNV-021, CNV-029: an answer beyond the limits of a message is not stored, so that what get returns can be
+// appended; the message that was sent stays a draft.
+func TestAnswersAreLimited(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	parts := strings.Repeat(`{:type :text :text "x"} `, turns.MaxParts+1)
+	long := strings.Repeat("x", turns.MaxText+1)
+	for name, row := range map[string]struct{ input, answer string }{
+		"text":  {"", `{:text "` + long + `" :finish :stop}`},
+		"parts": {"", `{:text "" :parts [` + parts + `] :finish :stop}`},
+		"agent": {":agent {:cap/ref :agent/one}", `{:messages [{:role :assistant :content "` + long + `"}] :agent/stop :done}`},
+	} {
+		x.ask = func(edn.Value) (edn.Value, *contract.Error) {
+			answer, err := edn.ReadString(row.answer, edn.WithLimits(edn.Limits{}))
+			require.NoError(t, err)
+			return contract.ValueResult(answer), nil
+		}
+		for _, intent := range []string{"send", "regenerate"} {
+			text := ""
+			if intent == "send" {
+				text = fmt.Sprintf(":text %q ", name)
+			}
+			_, err := x.do(intent, text+row.input)
+			require.ErrorIs(t, err, contract.OfType("conversation/too-large"), name)
+			assert.True(t, err.Details.HasKey("limit"), name)
+		}
+	}
+	got := x.must(x.do("get", ""))
+	assert.Equal(t, "2", got.Key("turn-count").String())
+	assert.Equal(t, 3, got.Key("drafts").Len())
+}
+
+// The hint of a limit is one that helps: a fork shares the turn with its alternatives, and is as deep.
+func TestHintsOfLimits(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	for range turns.MaxSpans - 1 {
+		x.must(x.do("regenerate", ""))
+	}
+	_, err := x.do("regenerate", "")
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	assert.NotContains(t, err.Hint, "fork")
+	assert.Contains(t, err.Hint, "truncate at the message of the user")
+	x.must(x.do("truncate", `:turn/id "t-1"`))
+	x.must(x.do("send", `:text "hello"`))
+	x.must(x.do("regenerate", ""))
+
+	for depth := range 3 {
+		x.must(x.do("spawn", fmt.Sprintf(`:conversation/id %q :new/id "d%d"`, []string{"c", "d0", "d1"}[depth], depth)))
+	}
+	_, err = x.do("spawn", `:conversation/id "d2"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	assert.Contains(t, err.Hint, "less deep")
+	_, err = x.do("send", `:text "`+strings.Repeat("x", turns.MaxText+1)+`"`)
+	require.ErrorIs(t, err, contract.OfType("conversation/too-large"))
+	assert.Contains(t, err.Hint, "the message")
+}
+
+// CNV-026: fork and spawn say of an id of another principal what open says: not that there is a
+// conversation with it.
+func TestIDsOfOthers(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	as := func(principal, intent, input string) *contract.Error {
+		x.calls++
+		_, err := x.Do(t.Context(), conversation.Call{
+			Caller: session.Caller{Principal: principal}, Intent: "conversation/" + intent,
+			Input: edn.MustRead("{" + input + "}"), Key: fmt.Sprint("k", x.calls), Path: edn.Vector(),
+		})
+		return err
+	}
+	require.Nil(t, as("bob", "open", `:conversation/id "b"`))
+	opened := as("bob", "open", `:conversation/id "c"`)
+	require.NotNil(t, opened)
+	for _, intent := range []string{"fork", "spawn"} {
+		err := as("bob", intent, `:conversation/id "b" :new/id "c"`)
+		require.NotNil(t, err, intent)
+		assert.Equal(t, opened.Value().String(), err.Value().String(), intent)
+		require.ErrorIs(t, as("ann", intent, `:conversation/id "c" :new/id "c"`), contract.OfType("conversation/conflict"), intent)
+	}
+}
+
+// CNV-029: an empty id is not the same as none: it would delete a conversation in place of a draft.
+func TestEmptyIDs(t *testing.T) {
+	x := newTalk(t, new(conversation.Memory), nil, wide)
+	x.must(x.do("send", `:text "hello"`))
+	before := x.must(x.do("get", "")).String()
+	for _, row := range []struct{ intent, key, input string }{
+		{"delete", "draft/id", ""},
+		{"delete", "conversation/id", ""},
+		{"open", "conversation/id", ""},
+		{"get", "turn/id", ""},
+		{"get", "after", ""},
+		{"list", "after", ""},
+		{"append", "at-turn", `:messages [{:role :assistant :content "x"}]`},
+		{"send", "at-turn", `:text "x"`},
+		{"send", "draft/id", `:text "x"`},
+		{"regenerate", "turn/id", ""},
+		{"edit", "turn/id", `:text "x"`},
+		{"select", "turn/id", `:span/id "s-2"`},
+		{"select", "span/id", `:turn/id "t-2"`},
+		{"truncate", "turn/id", ""},
+		{"fork", "new/id", ""},
+		{"fork", "turn/id", ""},
+		{"spawn", "new/id", ""},
+		{"spawn", "tool/id", ""},
+	} {
+		_, err := x.do(row.intent, fmt.Sprintf(`:%s "" %s`, row.key, row.input))
+		require.ErrorIs(t, err, contract.OfType("invalid-request"), "%s of %s", row.key, row.intent)
+		assert.Equal(t, "{:path [:"+row.key+"] :reason :shape/bad-value}", err.Details.String(), "%s of %s", row.key, row.intent)
+		assert.Equal(t, before, x.must(x.do("get", "")).String(), "%s of %s", row.key, row.intent)
+	}
+	for _, intent := range []string{"append", "send"} {
+		_, err := x.do(intent, `:at-turn "x" :text "a" :messages [{:role :user :content "a"}]`)
+		require.ErrorIs(t, err, contract.OfType("conversation/turn-not-in-path"), intent)
+		assert.Equal(t, `"x"`, err.Details.Key("at-turn").String(), intent)
+	}
+}
+
 // CNV-024, CNV-029: a kept tail whose results of tools lost their calls is refused; cut,
 // it leaves the path.
 func TestTailWithoutItsCall(t *testing.T) {

@@ -117,7 +117,7 @@ func (s *Service) edit(ctx context.Context, c *Call) (edn.Value, *contract.Error
 			return commit{}, contract.Errorf("conversation/invalid-message", "edit turn %s: %w", turns.TurnID(path[i].Turn), bad).
 				WithDetail("path", edn.Vector(edn.K("text")))
 		}
-		if err := turns.Check([]conversation.Message{m}); err != nil {
+		if err := turns.CheckMessage(m, edn.K("text")); err != nil {
 			return commit{}, err
 		}
 		return st.answered(path[i].Turn, []conversation.Message{m}, tail(c.Input))

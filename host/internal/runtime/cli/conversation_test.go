@@ -93,6 +93,49 @@ func TestConversation(t *testing.T) {
 	s.stop()
 }
 
+// PRM-004: an intent with prompts of its own answers the messages of a conversation. One that takes
+// no text, or does not answer with one, is refused with the key that names it.
+func TestConversationWithAnotherIntent(t *testing.T) {
+	t.Parallel()
+	files := chatting(saysAha)
+	files[1] += `
+intent "text/respond" {
+  in         = "req/text"
+  out        = "res/text"
+  candidates = ["mine/voice"]
+}
+
+intent "problem/solve" {
+  in         = "req/problem"
+  out        = "res/problem"
+  candidates = ["mine/solver"]
+}
+
+intent "route/decide" {
+  in         = "req/route"
+  out        = "res/route"
+  candidates = ["mine/router"]
+}
+`
+	files[3] = strings.Replace(files[3], "{:capabilities {", `{:capabilities {
+ :mine/voice {:kind :llm :intents #{:text/respond} :in-schema :req/text :out-schema :res/text
+  :steps [{:template {:content "{{input.messages.0.content}}, {{input.prompt}}"}}]}
+ :mine/solver {:kind :llm :intents #{:problem/solve} :in-schema :req/problem :out-schema :res/problem
+  :steps [{:template {:answer "solved {{input.prompt}}"}}]}
+ :mine/router {:kind :llm :intents #{:route/decide} :in-schema :req/route :out-schema :res/route
+  :steps [{:template {:cap/id :mine/voice}}]}`, 1)
+	w := newWorld(t, files...)
+	w.serve()
+	w.say(t, "open", `{:conversation/id "c-01"}`)
+	w.say(t, "send", `{:conversation/id "c-01" :text "one" :model :text/respond}`)
+	w.say(t, "send", `{:conversation/id "c-01" :text "two" :model :text/respond}`)
+	w.say(t, "send", `{:conversation/id "c-01" :text "three" :model :problem/solve}`)
+	assert.Equal(t, "one|one, one|two|one, two|three|solved three", w.texts(t, "c-01"))
+	got := w.run("act", "conversation/send", `{:conversation/id "c-01" :text "x" :model :route/decide}`, "--edn")
+	assert.Contains(t, got.stdout+got.stderr, ":path [:model]")
+	assert.Contains(t, got.stdout+got.stderr, "invalid-request")
+}
+
 // CNV-027: the text of an answer is streamed as it comes; what a failed attempt has
 // shown is retracted, and never stored.
 func TestConversationStreams(t *testing.T) {

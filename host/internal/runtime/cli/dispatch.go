@@ -100,7 +100,7 @@ func (c *command) dispatchStatsCommand() *cobra.Command {
 				if c.format != formatText {
 					return c.value(c.env.Stdout, v)
 				}
-				return c.learnedText(v)
+				return c.learnedText(v, action.Key("intent"))
 			})
 		},
 	}
@@ -126,11 +126,15 @@ func statsAction(name, intent, since string) (edn.Value, error) {
 	return action.AssocKey("intent", v), nil
 }
 
-// learnedText prints what was learned for people.
-func (c *command) learnedText(v edn.Value) error {
+// learnedText prints what was learned for people, of an intent if it is not nil.
+func (c *command) learnedText(v, intent edn.Value) error {
 	groups := v.Key("groups")
 	if groups.Len() == 0 {
-		_, err := io.WriteString(c.env.Stdout, "nothing was learned: no call used the policy learned yet\n")
+		which := "no intent"
+		if !intent.IsNil() {
+			which = intent.String()
+		}
+		_, err := fmt.Fprintf(c.env.Stdout, "nothing was learned: %s has had no decision with the policy learned\n", which)
 		return err
 	}
 	first := true

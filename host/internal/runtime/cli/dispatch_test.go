@@ -31,6 +31,11 @@ intent "demo/answer" {
   done { must = ["good"] }
 }
 
+intent "demo/other" {
+  in  = "req/any"
+  out = "res/any"
+}
+
 dispatch "default" {
   policy = "learned"
   retry { fallback = 1 }
@@ -92,6 +97,10 @@ func TestDispatchStats(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, asJSON.Key("groups").Len())
 	assert.Equal(t, "[]", w.data("dispatch", "stats", "--intent", "demo/other").Key("groups").String())
+	assert.Contains(t, w.run("dispatch", "stats", "--intent", "demo/other").stdout, ":demo/other has had no decision")
+	misspelt := w.run("dispatch", "stats", "--intent", "Demo/Answer")
+	assert.Equal(t, 2, misspelt.code)
+	assert.Contains(t, misspelt.stderr, ":demo/answer")
 	assert.Equal(t, 2, w.run("dispatch", "stats", "--since", "soon").code)
 
 	s = w.serve()

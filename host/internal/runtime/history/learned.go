@@ -55,8 +55,34 @@ func (j *Runs) Learned(ctx context.Context, f httpapi.RunFilter) (edn.Value, *co
 			groups = append(groups, j.groupValue(k, stored[k], choices[k]))
 		}
 	}
+	if len(groups) == 0 {
+		if err := j.unknownIntent(f.Intent, keys); err != nil {
+			return edn.Nil(), err
+		}
+	}
 	return edn.MustMap(edn.K("since"), journal.Instant(f.Since), edn.K("until"), journal.Instant(f.Until),
 		edn.K("groups"), edn.Vector(groups...)), nil
+}
+
+// unknownIntent rejects an intent that neither the configuration has nor any of the groups. Without
+// a configuration every name may be an intent.
+func (j *Runs) unknownIntent(intent string, groups map[learned.Key]bool) *contract.Error {
+	if intent == "" || j.Loaded == nil || j.Loaded.Generation == nil {
+		return nil
+	}
+	registry := j.Loaded.Generation.Registry
+	if _, there := registry.Intent(intent); there {
+		return nil
+	}
+	known := slices.Clone(registry.Intents())
+	for k := range groups {
+		known = append(known, k.Intent)
+	}
+	err := contract.Errorf("invalid-request", "there is no intent :%s", intent).WithHint("\"ferment dispatch stats\" shows all that have learned")
+	if near := contract.Nearest(intent, known); near != "" {
+		err = err.WithHint("did you mean :" + near + "?")
+	}
+	return err
 }
 
 // rules returns the settings of learned dispatch for an intent: the defaults without a

@@ -102,7 +102,7 @@ func (b *Book) Add(k Key, o bandit.Outcome, s *policy.Learned) {
 		}
 		if d := g.Add(o, s); d != nil {
 			events = append(events, k.notice(o, stats.EventOutcomesDrift, o.CapID, edn.MustMap(
-				edn.K("why"), edn.Text(fmt.Sprintf("%d of its last %d answers passed, before it was %.0f of 100", d.Passes,
+				edn.K("why"), edn.Text(fmt.Sprintf("%d of its last %d answers passed, of those before %.0f %% did", d.Passes,
 					bandit.RecentTrials, 100*d.Before)))))
 		}
 		return g.Text()

@@ -98,7 +98,7 @@ func (t *Talk) gates(_ context.Context, _ string, show func(Event)) error {
 // export writes the conversation to a file that does not exist.
 func (t *Talk) export(ctx context.Context, name string, show func(Event)) error {
 	if name == "" {
-		return contract.Errorf("invalid-request", "/export needs the name of a file, such as %s.md", t.id)
+		return contract.Errorf("invalid-request", "/export needs the name of a file").WithHint("such as /export " + t.id + ".md")
 	}
 	of, err := t.whole(ctx)
 	if err != nil {
@@ -116,7 +116,8 @@ func (t *Talk) export(ctx context.Context, name string, show func(Event)) error 
 	case ".md":
 		content = markdownOf(t.id, of)
 	default:
-		return contract.Errorf("invalid-request", "/export writes .md, .edn and .json, got %q", name)
+		return contract.Errorf("invalid-request", "/export writes .md, .edn and .json, got %q", name).
+			WithHint("such as /export " + strings.TrimSuffix(name, ext) + ".md")
 	}
 	if err := t.WriteFile(name, content); err != nil {
 		return err

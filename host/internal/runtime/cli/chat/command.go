@@ -167,7 +167,7 @@ func unwanted(name, rest string) error {
 		return nil
 	}
 	return contract.Errorf("invalid-request", "/%s takes no %q: expected %s", name, rest,
-		strings.TrimSpace("/"+name+" "+find(name).args))
+		strings.TrimSpace("/"+name+" "+find(name).args)).WithHint("leave the rest out; /help lists the commands")
 }
 
 // edit replaces a message and has it answered, in one commit.
@@ -359,7 +359,8 @@ func (t *Talk) choose(ctx context.Context, arg string, show func(Event)) error {
 	}
 	k, failure := strconv.Atoi(which)
 	if failure != nil || k < 1 || k > len(all) {
-		return contract.Errorf("conversation/span-not-in-turn", "turn #%d has no alternative %q: expected 1 to %d", i+1, which, len(all))
+		return contract.Errorf("conversation/span-not-in-turn", "turn #%d has no alternative %q: expected 1 to %d", i+1, which, len(all)).
+			WithHint(fmt.Sprintf("/select #%d lists them", i+1))
 	}
 	in := path[i].input()
 	in.Key("span/id", edn.Text(all[k-1].id))

@@ -174,6 +174,26 @@ func TestCommandsWithoutTurns(t *testing.T) {
 	}
 }
 
+// The hint of a command that is refused is one for the chat, not that of the error type.
+func TestHintsOfCommands(t *testing.T) {
+	r := &replies{turns: `[{:turn/id "t-1" :role :assistant}] :alternatives [{:span/id "s-1" :selected? true :messages []}]`}
+	talk := New(r, Settings{Apply: func(request edn.Value) edn.Value { return request }})
+	for line, want := range map[string]string{
+		"/select #1 9":  "/select #1 lists them",
+		"/export":       "such as /export ",
+		"/export x.txt": "such as /export x.md",
+		"/quit now":     "/help lists the commands",
+	} {
+		var hint string
+		talk.Do(t.Context(), line, "", func(e Event) {
+			if f, failed := e.(Failed); failed {
+				hint = contract.AsError(f.Err).Hint
+			}
+		})
+		assert.Contains(t, hint, want, line)
+	}
+}
+
 // outcomes answers each send with the next outcome, after an event of its run. The conversation
 // has the answer of the run kept.
 type outcomes struct {
