@@ -113,7 +113,10 @@ func (h *hub) rootOf(id string) string {
 // directory is used, others lie below the setting data_dir if there is one.
 func (h *hub) dataDir(root string) string {
 	inside := store.DataDir(root)
-	if h.cfg.DataDir == "" || store.Exists(inside) {
+	if h.cfg.DataDir == "" {
+		return inside
+	}
+	if have, err := store.Exists(inside); have && err == nil {
 		return inside
 	}
 	sum := blake3.Sum256([]byte(root))
@@ -350,7 +353,11 @@ func (h *hub) load(o *opened, at place, how opening, scheme string) {
 }
 
 func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) {
-	o.created = !store.Exists(at.data)
+	have, err := store.Exists(at.data)
+	if err != nil {
+		return atPlace(err, at)
+	}
+	o.created = !have
 	if how == existing && o.created {
 		return notFound(at)
 	}

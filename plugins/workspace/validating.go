@@ -55,8 +55,8 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 	if err != nil {
 		return nil, err
 	}
-	if !store.Exists(at.data) {
-		return nil, notFound(at)
+	if err := storeAt(at); err != nil {
+		return nil, err
 	}
 	if !r.flag("fs?") && !r.flag("rerun?") && !store.InUse(at.data) {
 		if ran, err := r.hub.ifClosed(at, func() error {
@@ -202,6 +202,15 @@ func putDecision(out *edn.MapBuilder, d *scan.Decision) {
 	if d.At != "" {
 		out.Key("at", store.ShownPath(d.At).Value())
 	}
+}
+
+// storeAt returns an error unless there is a store at a place.
+func storeAt(at place) error {
+	have, err := store.Exists(at.data)
+	if err == nil && !have {
+		err = notFound(at)
+	}
+	return err
 }
 
 func notFound(at place) error {

@@ -103,7 +103,7 @@ func locate(root string, o Options) (*Workspace, string, error) {
 }
 
 // InPlace reports whether the directory at Root and its store are those that were opened.
-// If not, the workspace must be closed and opened again. It costs three calls of stat.
+// If not, the workspace must be closed and opened again. It costs four calls of stat.
 func (w *Workspace) InPlace() bool { return store.SameFile(w.Root, w.dir) && w.Store.InPlace() }
 
 // create makes a store with the configured scheme.

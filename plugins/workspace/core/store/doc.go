@@ -74,7 +74,7 @@
 //
 // A Store is safe for concurrent use. Errors, except [ErrMoved], are of type
 // *contract.Error: store/locked, store/io, store/corrupt, store/version,
-// store/read-only, workspace/not-found, workspace/exists, workspace/unscanned,
+// store/unsafe, store/read-only, workspace/not-found, workspace/exists, workspace/unscanned,
 // runtime/overloaded, runtime/internal, seq/unknown, seq/compacted, input/invalid,
 // limit/exceeded; those of paths and frames: frame/*, head/conflict, node/*,
 // path/invalid, path/not-in-tree; those of exports: import/invalid,
