@@ -55,3 +55,16 @@ func TestExtractorsNeedNoPrompt(t *testing.T) {
 	}
 	b.fails("agent/role-denied", "context/synthesize", `{:path "." :frame/type "digest"}`)
 }
+
+// WS-064: a principal that no caller has is a problem at its place in the settings.
+func TestPrincipalsAreChecked(t *testing.T) {
+	cfg := settings{
+		AllowedRoots: []string{"/"},
+		Agents:       map[string]agentBlock{"docs": {Role: "writer", Principals: []string{"user/3", "ci"}}},
+	}
+	err := checkSettings(cfg)
+	assert.ErrorContains(t, err, `[:agent "docs" :principals 1]`)
+	assert.ErrorContains(t, err, "user/N")
+	cfg.Agents["docs"].Principals[1] = "local"
+	assert.NoError(t, checkSettings(cfg))
+}

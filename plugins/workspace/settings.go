@@ -43,7 +43,7 @@ type agentBlock struct {
 	Role         string       `edn:"role" enum:"reader,writer,synthesis" doc:"what the agent may do"`
 	Capabilities []string     `edn:"capabilities,omitempty" doc:"narrows the role, such as [\"frame/append\", \"context/read\"]"`
 	Model        string       `edn:"model,omitempty" unit:"capability" doc:"id of the model capability that the agent asks first"`
-	Principals   []string     `edn:"principals,omitempty" doc:"callers that may act as the agent; without it every caller"`
+	Principals   []string     `edn:"principals,omitempty" doc:"callers that may act as the agent: user/N, oidc/NAME/SUBJECT, uid/N, local or anonymous; without it every caller"`
 	Prompts      promptsBlock `edn:"prompts,omitempty" doc:"what a model is asked; required with model"`
 }
 
@@ -133,6 +133,9 @@ func agentProblems(name string, block agentBlock) (problems []error) {
 		refused := contract.AsError(e)
 		if field, ok := refused.Details.Key("field").AsKeyword(); ok && field != "id" {
 			at = append(at, edn.K(field))
+			if i := refused.Details.Key("index"); !i.IsNil() {
+				at = append(at, i)
+			}
 		}
 		if prompt, ok := refused.Details.Key("prompt").AsString(); ok {
 			at = append(at, edn.K("prompts"), edn.K(prompt))
