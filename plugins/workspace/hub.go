@@ -123,6 +123,41 @@ func (h *hub) dataDir(root string) string {
 	return filepath.Join(h.cfg.DataDir, filepath.Base(root)+"-"+hex.EncodeToString(sum[:8]))
 }
 
+// nearest returns the directory above a workspace that has a store and is the nearest
+// one, empty if there is none that is allowed.
+func (h *hub) nearest(root string) string {
+	for at := filepath.Dir(root); ; at = filepath.Dir(at) {
+		if _, err := scan.Resolve(at, h.cfg.AllowedRoots); err != nil {
+			return ""
+		}
+		if have, err := store.Exists(h.dataDir(at)); have && err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			return ""
+		}
+	}
+}
+
+// storeAt returns an error unless there is a store at a place.
+func (h *hub) storeAt(at place) error {
+	have, err := store.Exists(at.data)
+	if err == nil && !have {
+		err = h.notFound(at)
+	}
+	return err
+}
+
+// notFound is the error of a directory without a store. Its detail :nearest is the
+// directory above that has one (WS-181).
+func (h *hub) notFound(at place) error {
+	err := contract.Errorf("workspace/not-found", "the directory has no workspace").WithOp("workspace", at.root)
+	if above := h.nearest(at.root); above != "" {
+		return err.WithDetail("nearest", edn.Text(above)).WithHint("name the workspace " + above + ", which the directory belongs to")
+	}
+	return err.WithHint("run `ferment workspace scan` or `ferment workspace init`")
+}
+
 // acquire returns the open workspace with a name. The caller must call release.
 func (h *hub) acquire(ctx context.Context, name string, how opening, scheme string) (*opened, func(), error) {
 	at, err := h.locate(name)
@@ -359,7 +394,7 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 	}
 	o.created = !have
 	if how == existing && o.created {
-		return notFound(at)
+		return h.notFound(at)
 	}
 	o.ws, err = core.Open(h.life, at.root, h.options(at, scheme))
 	if errors.Is(err, contract.OfType("store/locked")) && h.removeAllMoved() {
@@ -369,6 +404,9 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 		return atPlace(err, at)
 	}
 	h.derive(o)
+	if o.ws.OtherDirectory() {
+		h.log.Warn(otherDirectory, "workspace", at.root)
+	}
 	if d := o.ws.Store.Damage(); d != nil {
 		h.log.Error("the store is damaged and takes no writes", "workspace", at.root, "damage", d)
 	}

@@ -42,6 +42,12 @@ func start(t *testing.T, files map[string]string, change ...func(map[string]any)
 	return b
 }
 
+// again runs another process in place of the one that ended.
+func (b *bench) again(cfg map[string]any) {
+	b.Helper()
+	b.p = sdktest.Start(b.T, sdktest.WithConfig(cfg), sdktest.WithHost(b.host))
+}
+
 // startOn runs another process on a directory.
 func startOn(t *testing.T, root string) *sdktest.Plugin {
 	t.Helper()

@@ -29,7 +29,7 @@ func repair(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if err := storeAt(at); err != nil {
+	if err := r.hub.storeAt(at); err != nil {
 		return edn.Nil(), err
 	}
 	apply := r.flag("apply?")

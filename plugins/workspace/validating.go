@@ -7,7 +7,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -55,7 +54,7 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 	if err != nil {
 		return nil, err
 	}
-	if err := storeAt(at); err != nil {
+	if err := r.hub.storeAt(at); err != nil {
 		return nil, err
 	}
 	if !r.flag("fs?") && !r.flag("rerun?") && !store.InUse(at.data) {
@@ -202,18 +201,4 @@ func putDecision(out *edn.MapBuilder, d *scan.Decision) {
 	if d.At != "" {
 		out.Key("at", store.ShownPath(d.At).Value())
 	}
-}
-
-// storeAt returns an error unless there is a store at a place.
-func storeAt(at place) error {
-	have, err := store.Exists(at.data)
-	if err == nil && !have {
-		err = notFound(at)
-	}
-	return err
-}
-
-func notFound(at place) error {
-	return contract.Errorf("workspace/not-found", "the directory has no workspace").WithOp("workspace", at.root).
-		WithHint("run `ferment workspace scan` or `ferment workspace init`")
 }
