@@ -392,8 +392,7 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 	if err != nil {
 		return atPlace(err, at)
 	}
-	o.created = !have
-	if how == existing && o.created {
+	if how == existing && !have {
 		return h.notFound(at)
 	}
 	o.ws, err = core.Open(h.life, at.root, h.options(at, scheme))
@@ -403,6 +402,7 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 	if err != nil {
 		return atPlace(err, at)
 	}
+	o.created.Store(!have)
 	h.derive(o)
 	if o.ws.OtherDirectory() {
 		h.log.Warn(otherDirectory, "workspace", at.root)

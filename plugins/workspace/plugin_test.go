@@ -142,6 +142,16 @@ func TestScanCreatesAndRepeats(t *testing.T) {
 	assert.Equal(t, 3, b.call("context/agents", `{}`).Key("agents").Len())
 }
 
+// WS-025: only the request that creates a store says so, also in the process that did.
+func TestCreatedOnce(t *testing.T) {
+	b := start(t, map[string]string{"a.txt": "one"})
+	assert.True(t, b.call("workspace/init", `{}`).Key("created?").Truthy())
+	assert.False(t, b.call("workspace/init", `{}`).Key("created?").Truthy())
+	other := start(t, map[string]string{"a.txt": "one"})
+	other.call("workspace/scan", `{}`)
+	assert.False(t, other.call("workspace/init", `{}`).Key("created?").Truthy())
+}
+
 // callOf is a call that reads the events of a stream.
 func callOf(intent, input string, on func(wire.Event)) sdktest.Call {
 	return sdktest.Call{

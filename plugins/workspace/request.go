@@ -28,7 +28,8 @@ type request struct {
 	part    string       // of the effect, for an item of a batch
 	out     *sdk.Stream  // nil if the intent does not stream
 	phases  []*phaseProgress
-	*opened // nil for intents that need no open store
+	created bool // this request created the store
+	*opened      // nil for intents that need no open store
 }
 
 // common is what inputs share.
@@ -181,6 +182,7 @@ func (r *request) open(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	r.opened = o
+	r.created = r.opens() == creating && o.created.Swap(false)
 	return release, nil
 }
 

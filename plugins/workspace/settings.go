@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -107,10 +108,18 @@ func checkSettings(cfg settings) error {
 	for name, block := range cfg.Agents {
 		problems = append(problems, agentProblems(name, block)...)
 	}
-	for name, block := range cfg.Views {
-		if _, err := block.view(&cfg); err != nil {
-			problems = append(problems, viewProblem(name, err))
+	for i, path := range cfg.Boundaries {
+		if _, err := store.CheckPath(path); err != nil {
+			problems = append(problems, sdk.Problem(fmt.Sprintf("the path %q is not one of a workspace: %s", path,
+				contract.AsError(err).Message), edn.K("boundaries"), edn.Int(int64(i))))
 		}
+	}
+	for name, block := range cfg.Views {
+		found := block.filterProblems(name)
+		if _, err := block.view(&cfg); err != nil && found == nil {
+			found = append(found, viewProblem(name, err))
+		}
+		problems = append(problems, found...)
 	}
 	return errors.Join(problems...)
 }
@@ -245,6 +254,31 @@ func (b viewBlock) view(cfg *settings) (view.View, error) {
 		m.Key("content?", edn.Bool(*b.Content))
 	}
 	return view.Parse(m.Map(), view.Options{})
+}
+
+// filterProblems returns the problems of the filters of a view, each at its entry.
+func (b viewBlock) filterProblems(name string) (problems []error) {
+	for _, filter := range []struct {
+		setting string
+		any     []string
+		check   func(string) error
+	}{{"types", b.Types, store.CheckFrameType}, {"agents", b.Agents, agent.CheckID}, {"origins", b.Origins, checkOrigin}} {
+		for i, text := range filter.any {
+			if err := filter.check(text); err != nil {
+				problems = append(problems, sdk.Problem(contract.AsError(err).Message,
+					edn.K("view"), edn.Text(name), edn.K(filter.setting), edn.Int(int64(i))))
+			}
+		}
+	}
+	return problems
+}
+
+func checkOrigin(text string) error {
+	switch store.Origin(text) {
+	case store.Authored, store.Extracted, store.Synthesized, store.Generated:
+		return nil
+	}
+	return contract.Errorf("input/invalid", "%.80q is not an origin: expected authored, extracted, synthesized or generated", text)
 }
 
 // viewProblem returns the problem of a view at the setting that causes it.
