@@ -39,3 +39,32 @@ func TestProblemsOfAgents(t *testing.T) {
 	b.call("workspace/scan", `{}`)
 	b.fails("agent/prompt-missing", "context/generate", `{:agent/id "bare" :path "." :intent :context/summarize}`)
 }
+
+// WS-064: extractors need no prompt, so an agent without prompts can use them.
+func TestExtractorsNeedNoPrompt(t *testing.T) {
+	b := start(t, fourFiles, func(cfg map[string]any) {
+		cfg["agent"] = edn.MustRead(`{"plain" {:role "writer"}}`)
+		cfg["default-agent"] = "plain"
+	})
+	b.call("workspace/scan", `{}`)
+	for _, more := range []string{"", ":producer :auto", ":producer :extract/text", ":producer :extract/facts", `:agent/id "plain"`} {
+		b.call("context/generate", `{:path "top.txt" :frame/type "digest" `+more+`}`)
+	}
+	for _, more := range []string{":producer :generate", `:model "p/m"`, `:prompt "{content}"`, ":producer :generate :mode :plan"} {
+		b.fails("agent/prompt-missing", "context/generate", `{:path "top.txt" :frame/type "digest" `+more+`}`)
+	}
+	b.fails("agent/role-denied", "context/synthesize", `{:path "." :frame/type "digest"}`)
+}
+
+// WS-064: a principal that no caller has is a problem at its place in the settings.
+func TestPrincipalsAreChecked(t *testing.T) {
+	cfg := settings{
+		AllowedRoots: []string{"/"},
+		Agents:       map[string]agentBlock{"docs": {Role: "writer", Principals: []string{"user/3", "ci"}}},
+	}
+	err := checkSettings(cfg)
+	assert.ErrorContains(t, err, `[:agent "docs" :principals 1]`)
+	assert.ErrorContains(t, err, "user/N")
+	cfg.Agents["docs"].Principals[1] = "local"
+	assert.NoError(t, checkSettings(cfg))
+}

@@ -13,7 +13,7 @@ import (
 // prompts and principals, and nothing of it depends on a provider.
 func TestAgentsAreDeclaredOrBuiltIn(t *testing.T) {
 	b := start(t, map[string]string{"a": "1"}, func(cfg map[string]any) {
-		cfg["agent"] = edn.MustRead(`{"docs" {:role "writer" :capabilities ["frame/append" "context/read"] :principals ["ci"]}}`)
+		cfg["agent"] = edn.MustRead(`{"docs" {:role "writer" :capabilities ["frame/append" "context/read"] :principals ["user/3"]}}`)
 	})
 	listed := map[string]edn.Value{}
 	for a := range b.call("context/agents", `{:op :list}`).Key("agents").Elems() {
@@ -25,7 +25,7 @@ func TestAgentsAreDeclaredOrBuiltIn(t *testing.T) {
 	}
 	shown := b.call("context/agents", `{:op :show :agent/id "docs"}`)
 	assert.Equal(t, "#{:context/read :frame/append}", shown.Key("capabilities").String())
-	assert.Equal(t, `["ci"]`, shown.Key("principals").String())
+	assert.Equal(t, `["user/3"]`, shown.Key("principals").String())
 	assert.True(t, shown.Key("model").IsNil(), "it works without a model")
 }
 

@@ -113,11 +113,49 @@ func (h *hub) rootOf(id string) string {
 // directory is used, others lie below the setting data_dir if there is one.
 func (h *hub) dataDir(root string) string {
 	inside := store.DataDir(root)
-	if h.cfg.DataDir == "" || store.Exists(inside) {
+	if h.cfg.DataDir == "" {
+		return inside
+	}
+	if have, err := store.Exists(inside); have && err == nil {
 		return inside
 	}
 	sum := blake3.Sum256([]byte(root))
 	return filepath.Join(h.cfg.DataDir, filepath.Base(root)+"-"+hex.EncodeToString(sum[:8]))
+}
+
+// nearest returns the directory above a workspace that has a store and is the nearest
+// one, empty if there is none that is allowed.
+func (h *hub) nearest(root string) string {
+	for at := filepath.Dir(root); ; at = filepath.Dir(at) {
+		if _, err := scan.Resolve(at, h.cfg.AllowedRoots); err != nil {
+			return ""
+		}
+		if have, err := store.Exists(h.dataDir(at)); have && err == nil {
+			return at
+		}
+		if at == filepath.Dir(at) {
+			return ""
+		}
+	}
+}
+
+// storeAt returns an error unless there is a store at a place.
+func (h *hub) storeAt(at place) error {
+	have, err := store.Exists(at.data)
+	if err == nil && !have {
+		err = h.notFound(at)
+	}
+	return err
+}
+
+// notFound is the error of a directory without a store. Its detail :nearest is the
+// directory above that has one (WS-181).
+func (h *hub) notFound(at place) error {
+	err := contract.Errorf("workspace/not-found", "the directory has no workspace").WithOp("workspace", at.root)
+	if above := h.nearest(at.root); above != "" {
+		return err.WithDetail("nearest", edn.Text(above)).WithHint("name the workspace " + above + ", which the directory belongs to")
+	}
+	return err.WithHint("run `ferment workspace scan` or `ferment workspace init`")
 }
 
 // acquire returns the open workspace with a name, and opens it if necessary. It blocks until the
@@ -352,9 +390,12 @@ func (h *hub) load(o *opened, at place, how opening, scheme string) {
 }
 
 func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) {
-	o.created = !store.Exists(at.data)
-	if how == existing && o.created {
-		return notFound(at)
+	have, err := store.Exists(at.data)
+	if err != nil {
+		return atPlace(err, at)
+	}
+	if how == existing && !have {
+		return h.notFound(at)
 	}
 	o.ws, err = core.Open(h.life, at.root, h.options(at, scheme))
 	if errors.Is(err, contract.OfType("store/locked")) && h.removeAllMoved() {
@@ -363,7 +404,11 @@ func (h *hub) read(o *opened, at place, how opening, scheme string) (err error) 
 	if err != nil {
 		return atPlace(err, at)
 	}
+	o.created.Store(!have)
 	h.derive(o)
+	if o.ws.OtherDirectory() {
+		h.log.Warn(otherDirectory, "workspace", at.root)
+	}
 	if d := o.ws.Store.Damage(); d != nil {
 		h.log.Error("the store is damaged and takes no writes", "workspace", at.root, "damage", d)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core"
@@ -23,7 +24,7 @@ type opened struct {
 	ready   chan struct{} // closed when ws, created and err are set
 	ws      *core.Workspace
 	engine  *derive.Engine
-	created bool // the store did not exist when it was opened
+	created atomic.Bool // the store was created, and no request has taken this
 	err     error
 	uploads uploads
 

@@ -42,6 +42,12 @@ func start(t *testing.T, files map[string]string, change ...func(map[string]any)
 	return b
 }
 
+// again runs another process in place of the one that ended.
+func (b *bench) again(cfg map[string]any) {
+	b.Helper()
+	b.p = sdktest.Start(b.T, sdktest.WithConfig(cfg), sdktest.WithHost(b.host))
+}
+
 // startOn runs another process on a directory.
 func startOn(t *testing.T, root string) *sdktest.Plugin {
 	t.Helper()
@@ -134,6 +140,16 @@ func TestScanCreatesAndRepeats(t *testing.T) {
 	assert.Equal(t, 1, b.call("context/list-frames", `{:path "a.txt"}`).Key("frames").Len())
 	assert.Equal(t, 1, b.call("context/history", `{:path "a.txt"}`).Key("versions").Len())
 	assert.Equal(t, 3, b.call("context/agents", `{}`).Key("agents").Len())
+}
+
+// WS-025: only the request that creates a store says so, also in the process that did.
+func TestCreatedOnce(t *testing.T) {
+	b := start(t, map[string]string{"a.txt": "one"})
+	assert.True(t, b.call("workspace/init", `{}`).Key("created?").Truthy())
+	assert.False(t, b.call("workspace/init", `{}`).Key("created?").Truthy())
+	other := start(t, map[string]string{"a.txt": "one"})
+	other.call("workspace/scan", `{}`)
+	assert.False(t, other.call("workspace/init", `{}`).Key("created?").Truthy())
 }
 
 // callOf is a call that reads the events of a stream.

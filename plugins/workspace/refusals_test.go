@@ -19,7 +19,7 @@ import (
 
 // agentBlocks are agents of the configuration: docs is for the caller ci and may
 // only add frames.
-var agentBlocks = edn.MustRead(`{"docs" {:role "writer" :capabilities ["frame/append" "context/read"] :principals ["ci"]}}`)
+var agentBlocks = edn.MustRead(`{"docs" {:role "writer" :capabilities ["frame/append" "context/read"] :principals ["user/3"]}}`)
 
 // WS-220: every row of bad input has the stated answer, and nothing is written.
 func TestBadInput(t *testing.T) {
@@ -126,7 +126,7 @@ func TestWhoMayAct(t *testing.T) {
 		cfg["agent"] = agentBlocks
 	})
 	b.call("workspace/scan", `{:agent/id "writer"}`)
-	ann, ci := as("ann"), as("ci")
+	ann, ci := as("ann"), as("user/3")
 	const note = `:path "a.txt" :frame/type "note" :content "x"}`
 	for _, row := range []struct {
 		who                 wire.CallContext
@@ -148,6 +148,8 @@ func TestWhoMayAct(t *testing.T) {
 	}
 	_, err := b.try("context/put-frame", `{:agent/id "docs" `+note, ci)
 	require.Nil(t, err)
+	refused := b.failure("agent/impersonation", "context/put-frame", `{:agent/id "docs" `+note, as("user/4"))
+	assert.Contains(t, refused.Hint, `add "user/4" to principals of agent "docs"`)
 }
 
 // Sections 2.16 and 2.17: once validate has found a damaged log, the status says so and

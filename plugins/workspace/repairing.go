@@ -29,8 +29,8 @@ func repair(ctx context.Context, r *request) (edn.Value, error) {
 	if err != nil {
 		return edn.Nil(), err
 	}
-	if !store.Exists(at.data) {
-		return edn.Nil(), notFound(at)
+	if err := r.hub.storeAt(at); err != nil {
+		return edn.Nil(), err
 	}
 	apply := r.flag("apply?")
 	var done *store.Repaired

@@ -28,7 +28,8 @@ type request struct {
 	part    string       // of the effect, for an item of a batch
 	out     *sdk.Stream  // nil if the intent does not stream
 	phases  []*phaseProgress
-	*opened // nil for intents that need no open store
+	created bool // this request created the store
+	*opened      // nil for intents that need no open store
 }
 
 // common holds the keys that all inputs can have.
@@ -147,6 +148,9 @@ func (r *request) authorize(ctx context.Context) error {
 	}
 	for _, need := range needs {
 		a, err := r.agents.Allow(agent.Request{Agent: r.common.Agent, Principal: call.Principal, Needs: need})
+		if errors.Is(err, contract.OfType("agent/prompt-missing")) { // the engine refuses it for a call of a model
+			a, err = r.agents.Get(r.common.Agent)
+		}
 		if err != nil {
 			return err
 		}
@@ -178,6 +182,7 @@ func (r *request) open(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	r.opened = o
+	r.created = r.opens() == creating && o.created.Swap(false)
 	return release, nil
 }
 

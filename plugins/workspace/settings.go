@@ -11,6 +11,7 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/derive"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/ignore"
+	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/view"
 	"github.com/fermenthq/ferment/sdk"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -43,7 +44,7 @@ type agentBlock struct {
 	Role         string       `edn:"role" enum:"reader,writer,synthesis" doc:"what the agent may do"`
 	Capabilities []string     `edn:"capabilities,omitempty" doc:"narrows the role, such as [\"frame/append\", \"context/read\"]"`
 	Model        string       `edn:"model,omitempty" unit:"capability" doc:"id of the model capability that the agent asks first"`
-	Principals   []string     `edn:"principals,omitempty" doc:"callers that may act as the agent; without it every caller"`
+	Principals   []string     `edn:"principals,omitempty" doc:"callers that may act as the agent: user/N, oidc/NAME/SUBJECT, uid/N, local or anonymous; without it every caller"`
 	Prompts      promptsBlock `edn:"prompts,omitempty" doc:"what a model is asked; required with model"`
 }
 
@@ -107,10 +108,18 @@ func checkSettings(cfg settings) error {
 	for name, block := range cfg.Agents {
 		problems = append(problems, agentProblems(name, block)...)
 	}
-	for name, block := range cfg.Views {
-		if _, err := block.view(&cfg); err != nil {
-			problems = append(problems, viewProblem(name, err))
+	for i, path := range cfg.Boundaries {
+		if _, err := store.CheckPath(path); err != nil {
+			problems = append(problems, sdk.Problem(fmt.Sprintf("the path %q is not one of a workspace: %s", path,
+				contract.AsError(err).Message), edn.K("boundaries"), edn.Int(int64(i))))
 		}
+	}
+	for name, block := range cfg.Views {
+		found := block.filterProblems(name)
+		if _, err := block.view(&cfg); err != nil && found == nil {
+			found = append(found, viewProblem(name, err))
+		}
+		problems = append(problems, found...)
 	}
 	return errors.Join(problems...)
 }
@@ -133,6 +142,9 @@ func agentProblems(name string, block agentBlock) (problems []error) {
 		refused := contract.AsError(e)
 		if field, ok := refused.Details.Key("field").AsKeyword(); ok && field != "id" {
 			at = append(at, edn.K(field))
+			if i := refused.Details.Key("index"); !i.IsNil() {
+				at = append(at, i)
+			}
 		}
 		if prompt, ok := refused.Details.Key("prompt").AsString(); ok {
 			at = append(at, edn.K("prompts"), edn.K(prompt))
@@ -242,6 +254,31 @@ func (b viewBlock) view(cfg *settings) (view.View, error) {
 		m.Key("content?", edn.Bool(*b.Content))
 	}
 	return view.Parse(m.Map(), view.Options{})
+}
+
+// filterProblems returns the problems of the filters of a view, each at its entry.
+func (b viewBlock) filterProblems(name string) (problems []error) {
+	for _, filter := range []struct {
+		setting string
+		any     []string
+		check   func(string) error
+	}{{"types", b.Types, store.CheckFrameType}, {"agents", b.Agents, agent.CheckID}, {"origins", b.Origins, checkOrigin}} {
+		for i, text := range filter.any {
+			if err := filter.check(text); err != nil {
+				problems = append(problems, sdk.Problem(contract.AsError(err).Message,
+					edn.K("view"), edn.Text(name), edn.K(filter.setting), edn.Int(int64(i))))
+			}
+		}
+	}
+	return problems
+}
+
+func checkOrigin(text string) error {
+	switch store.Origin(text) {
+	case store.Authored, store.Extracted, store.Synthesized, store.Generated:
+		return nil
+	}
+	return contract.Errorf("input/invalid", "%.80q is not an origin: expected authored, extracted, synthesized or generated", text)
 }
 
 // viewProblem returns the problem of a view at the setting that causes it.

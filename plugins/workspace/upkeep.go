@@ -44,6 +44,10 @@ func changing(in edn.Value) []agent.Capability {
 	return nil
 }
 
+// otherDirectory is the warning about a store of data_dir whose directory was replaced.
+const otherDirectory = "the directory is not the one that the last scan read, so all answers are about that one until " +
+	"`ferment workspace scan`"
+
 // status counts the nodes, frames and heads of a workspace. With :deleted it also lists the deleted
 // paths.
 func status(ctx context.Context, r *request) (edn.Value, error) {
@@ -65,9 +69,12 @@ func status(ctx context.Context, r *request) (edn.Value, error) {
 		if err != nil {
 			return err
 		}
-		reasons := make([]string, len(rebuilt))
-		for i, f := range rebuilt {
-			reasons[i] = f.Reason
+		var reasons []string
+		if r.ws.OtherDirectory() {
+			reasons = append(reasons, otherDirectory)
+		}
+		for _, f := range rebuilt {
+			reasons = append(reasons, f.Reason)
 		}
 		out.OptText("warning", strings.Join(reasons, "; "))
 		if counted.Scanned {

@@ -7,7 +7,6 @@ import (
 	"github.com/fermenthq/ferment/plugins/workspace/core/scan"
 	"github.com/fermenthq/ferment/plugins/workspace/core/store"
 	"github.com/fermenthq/ferment/plugins/workspace/core/tree"
-	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -55,8 +54,8 @@ func (r *request) verify(ctx context.Context, check store.Check) (report *store.
 	if err != nil {
 		return nil, err
 	}
-	if !store.Exists(at.data) {
-		return nil, notFound(at)
+	if err := r.hub.storeAt(at); err != nil {
+		return nil, err
 	}
 	if !r.flag("fs?") && !r.flag("rerun?") && !store.InUse(at.data) {
 		if ran, err := r.hub.ifClosed(at, func() error {
@@ -202,9 +201,4 @@ func putDecision(out *edn.MapBuilder, d *scan.Decision) {
 	if d.At != "" {
 		out.Key("at", store.ShownPath(d.At).Value())
 	}
-}
-
-func notFound(at place) error {
-	return contract.Errorf("workspace/not-found", "the directory has no workspace").WithOp("workspace", at.root).
-		WithHint("run `ferment workspace scan` or `ferment workspace init`")
 }

@@ -147,7 +147,7 @@ var rowsOfTheContract = []struct {
 	{"workspace/not-found frame/no-head path/not-in-tree workspace/unscanned agent/unknown seq/unknown node/not-found frame/not-found", "stop", "request", "no", "404"},
 	{"workspace/exists node/deleted node/ambiguous import/conflict frame/immutable frame/id-mismatch frame/basis-mismatch", "stop", "request", "no", "409"},
 	{"head/conflict regenerate/contended store/locked", "retry", "request", "yes", "409"},
-	{"workspace/root-denied agent/role-denied generate/denied agent/impersonation store/read-only", "stop", "request", "no", "403"},
+	{"workspace/root-denied agent/role-denied generate/denied agent/impersonation store/read-only store/unsafe", "stop", "request", "no", "403"},
 	{"frame/too-large synthesis/too-large generate/too-large limit/exceeded", "stop", "request", "no", "413"},
 	{"store/corrupt store/version", "stop", "plugin", "no", "500"},
 	{"store/io", "retry", "plugin", "yes", "500"},

@@ -76,6 +76,8 @@ func workspaceErrors() []Row {
 		broken("store/corrupt", "the store does not match its hashes", "run `ferment workspace validate`"),
 		broken("store/version", "the store was written by a newer version", "use that version"),
 		refuse("store/read-only", 403, "the store takes no writes after damage", "run `ferment workspace validate`"),
+		refuse("store/unsafe", 403, "a symbolic link or a special file in the workspace is in the place of the store or a part of it",
+			"remove it, or set data_dir in the config block of the plugin"),
 		refuse("seq/unknown", 404, "the sequence number is in the future",
 			"read the current state, and use a transaction up to its :seq"),
 		refuse("seq/compacted", 400, "the sequence number is no longer kept", "start from the current state"),

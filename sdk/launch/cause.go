@@ -24,7 +24,7 @@ var missing = []struct {
 	{regexp.MustCompile(`No module named '?([\w.]+)`), "the Python package %s is not installed for this interpreter, or its isolation hides it"},
 	{regexp.MustCompile(`Cannot find (?:module|package) '([^']+)'`), "the Node package %s is not installed (npm ci), or its isolation hides it"},
 	{regexp.MustCompile(`(?:can't|cannot) open (?:file|script)? ?'?([^':]+)'?: .*No such file`),
-		"the command names the file %s, which does not exist"},
+		"the command names the file %s, which does not exist: set workdir to the directory at which its relative paths start"},
 	{regexp.MustCompile(`(\S+): (?:command )?not found`), "the command runs %s, which was not found"},
 }
 

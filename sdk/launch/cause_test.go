@@ -33,6 +33,9 @@ func TestLikelyCause(t *testing.T) {
 		seen[cause] = name
 	}
 	assert.Contains(t, (Report{Exited: true, Tail: []string{"No module named grpc"}}).likelyCause(), "grpc")
+	script := Report{Exited: true, Tail: []string{"python3: can't open file '/x/p.py': [Errno 2] No such file or directory"}}
+	assert.Contains(t, script.likelyCause(), "/x/p.py")
+	assert.Contains(t, script.likelyCause(), "workdir")
 	for name, r := range map[string]Report{
 		"it says so": {Exited: true, Exit: Exit{Code: 7}, Tail: []string{"no port is free"}},
 		"a panic":    {Exited: true, Exit: Exit{Code: 2}, Panic: []string{"panic: no port"}},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fermenthq/ferment/plugins/workspace/core/git"
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
@@ -44,6 +45,9 @@ type Workspace struct {
 	git     git.Environment
 	exclude []string
 	dir     os.FileInfo // of Root
+	outside bool        // the store is not in the directory
+	// scanned is the inode of the directory that the last scan read, 0 if it is not known.
+	scanned atomic.Uint64
 
 	mu    sync.Mutex // held during a scan
 	known *scan.Result
@@ -71,7 +75,9 @@ func Open(ctx context.Context, root string, o Options) (*Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.known = w.Store.LoadCache()
+	if w.known = w.Store.LoadCache(); w.known != nil {
+		w.scanned.Store(w.known.Inode)
+	}
 	return w, nil
 }
 
@@ -99,11 +105,19 @@ func locate(root string, o Options) (*Workspace, string, error) {
 	if err != nil {
 		return nil, "", contract.Errorf("store/io", "%w", scan.WithoutPath(err)).WithOp("workspace", abs)
 	}
-	return &Workspace{Root: abs, git: o.Git, exclude: excluded(abs, data), dir: dir}, data, nil
+	w := &Workspace{Root: abs, git: o.Git, exclude: excluded(abs, data), dir: dir, outside: data != store.DataDir(abs)}
+	return w, data, nil
+}
+
+// OtherDirectory reports whether Root is another directory than the one that the last scan
+// read, as far as that is known. A store in the directory moves with it, so it has none.
+func (w *Workspace) OtherDirectory() bool {
+	was := w.scanned.Load()
+	return w.outside && was != 0 && was != scan.Inode(w.dir)
 }
 
 // InPlace reports whether the directory at Root and its store are those that were opened.
-// If not, the workspace must be closed and opened again. It costs three calls of stat.
+// If not, the workspace must be closed and opened again. It costs four calls of stat.
 func (w *Workspace) InPlace() bool { return store.SameFile(w.Root, w.dir) && w.Store.InPlace() }
 
 // create makes a store with the configured scheme.
@@ -260,9 +274,10 @@ func (w *Workspace) ScanAs(ctx context.Context, actor string, o scan.Options) (*
 	if err != nil {
 		return nil, err
 	}
-	first := w.known == nil
+	other := w.known == nil || w.scanned.Load() != r.Inode // the cache is of another directory
 	w.known = r
-	if w.unsaved += r.Opened; first {
+	w.scanned.Store(r.Inode)
+	if w.unsaved += r.Opened; other {
 		return s, w.save(0)
 	}
 	return s, w.save(maxUnsaved)

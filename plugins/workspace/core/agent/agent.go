@@ -59,8 +59,10 @@ type Agent struct {
 	// Capabilities narrow those of the role; nil means all of them.
 	Capabilities []Capability
 	Model        string // id of a model capability; empty for an agent without one
-	Principals   []string
-	Prompts      Prompts
+	// Principals are the callers that may act as the agent, by the names that the host
+	// gives them; nil means every caller.
+	Principals []string
+	Prompts    Prompts
 }
 
 // BuiltIn returns the agents that every workspace has, one for each role.
@@ -85,7 +87,14 @@ func (a *Agent) May(c Capability) bool {
 var (
 	ids    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 	models = regexp.MustCompile(`^[^/\s]+/[^/\s]+$`)
+
+	principals = regexp.MustCompile(`^(local|anonymous|uid/(0|[1-9][0-9]*)|user/[1-9][0-9]*|oidc/[^/\s]+/[!-~]+)$`)
 )
+
+// principalForms are what principals matches.
+const principalForms = "expected user/N for an account, such as user/3 (see `ferment user list`), " +
+	"oidc/NAME/SUBJECT for the owner of a token of an issuer, uid/N for commands through a daemon, " +
+	"local for commands without one, or anonymous"
 
 // CheckID returns an error unless text is a valid agent id.
 func CheckID(text string) error {
@@ -138,6 +147,12 @@ func (a *Agent) check(hasModel func(id string) bool) (problems []error) {
 			problems = append(problems, invalid(a.ID, "capabilities", fmt.Sprintf("the role %s does not grant %q", a.Role, c)))
 		}
 	}
+	for i, name := range a.Principals {
+		if !principals.MatchString(name) {
+			reason := fmt.Sprintf("%q is not the name of a caller: %s", name, principalForms)
+			problems = append(problems, invalid(a.ID, "principals", reason).WithDetail("index", edn.Int(int64(i))))
+		}
+	}
 	if a.Model == "" {
 		return problems
 	}
@@ -167,7 +182,7 @@ func (a *Agent) missingPrompts() (problems []error) {
 	return problems
 }
 
-func invalid(id, field, reason string) error {
+func invalid(id, field, reason string) *contract.Error {
 	return contract.Errorf("agent/invalid", "%s: %s", field, reason).WithOp("agent", fmt.Sprintf("%.140q", id)).WithDetail("field", edn.K(field))
 }
 
@@ -211,7 +226,9 @@ func (s *Set) Allow(r Request) (*Agent, error) {
 	}
 	if a.Principals != nil && !slices.Contains(a.Principals, r.Principal) {
 		return nil, contract.Errorf("agent/impersonation", "the caller %q is not permitted to act as this agent",
-			r.Principal).WithOp("agent", a.ID)
+			r.Principal).WithOp("agent", a.ID).
+			WithHint(fmt.Sprintf("name another agent, or add %q to principals of agent %q in the config block of the plugin",
+				r.Principal, a.ID))
 	}
 	if !a.May(r.Needs) {
 		return nil, contract.Errorf("agent/role-denied", "the role %s or the capabilities of the agent do not include %s", a.Role, r.Needs).WithOp("agent", a.ID)

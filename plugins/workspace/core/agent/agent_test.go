@@ -41,7 +41,7 @@ func TestRoles(t *testing.T) {
 
 // WS-062: the first reason in this order is the error.
 func TestAllow(t *testing.T) {
-	s := set(t, Agent{ID: "docs", Role: Writer, Principals: []string{"ci"}}, Agent{ID: "closed", Role: Writer, Principals: []string{}})
+	s := set(t, Agent{ID: "docs", Role: Writer, Principals: []string{"user/3"}}, Agent{ID: "closed", Role: Writer, Principals: []string{}})
 	for _, c := range []struct {
 		r   Request
 		typ string
@@ -49,12 +49,12 @@ func TestAllow(t *testing.T) {
 		{Request{Needs: Regenerate}, "agent/required"},
 		{Request{Agent: "none", Needs: Regenerate}, "agent/unknown"},
 		{Request{Agent: "docs", Needs: Regenerate}, "agent/impersonation"},
-		{Request{Agent: "docs", Principal: "ada", Needs: Append}, "agent/impersonation"},
-		{Request{Agent: "closed", Principal: "ci", Needs: Append}, "agent/impersonation"},
-		{Request{Agent: "docs", Principal: "ci", Needs: Regenerate}, "agent/role-denied"},
-		{Request{Agent: "docs", Principal: "ci", Needs: Append}, ""},
+		{Request{Agent: "docs", Principal: "user/4", Needs: Append}, "agent/impersonation"},
+		{Request{Agent: "closed", Principal: "user/3", Needs: Append}, "agent/impersonation"},
+		{Request{Agent: "docs", Principal: "user/3", Needs: Regenerate}, "agent/role-denied"},
+		{Request{Agent: "docs", Principal: "user/3", Needs: Append}, ""},
 		{Request{Agent: "reader", Needs: Append}, "agent/role-denied"},
-		{Request{Agent: "docs", Principal: "ci", Needs: Generate}, "agent/prompt-missing"}, // WS-064, WS-065: no model, so it was accepted at load
+		{Request{Agent: "docs", Principal: "user/3", Needs: Generate}, "agent/prompt-missing"}, // WS-064, WS-065: no model, so it was accepted at load
 		{Request{Agent: "synthesis", Needs: Generate}, ""},
 	} {
 		a, err := s.Allow(c.r)
@@ -81,6 +81,8 @@ func TestNew(t *testing.T) {
 		{ID: "d", Role: Writer, Model: "openai/none", Prompts: Prompts{System: " "}},
 		{ID: "e", Role: Writer},
 		{ID: "e", Role: Writer},
+		{ID: "f", Role: Writer, Principals: []string{"ci", "user/ci", "user/0", "uid/", "oidc/corp", "", " local"}},
+		{ID: "g", Role: Writer, Principals: []string{"user/3", "uid/0", "oidc/corp/auth0|a/b", "local", "anonymous"}},
 	}, none)
 	assert.Nil(t, s)
 	var joined interface{ Unwrap() []error }
@@ -89,9 +91,9 @@ func TestNew(t *testing.T) {
 	for _, problem := range joined.Unwrap() {
 		types[contract.AsError(problem).Type]++
 	}
-	assert.Equal(t, map[string]int{"agent/invalid": 9, "agent/prompt-missing": 3}, types)
+	assert.Equal(t, map[string]int{"agent/invalid": 16, "agent/prompt-missing": 3}, types)
 
-	good := set(t, Agent{ID: "docs", Role: Writer, Model: "openai/voice", Prompts: prompts}, Agent{ID: "reader", Role: Reader, Principals: []string{"x"}})
+	good := set(t, Agent{ID: "docs", Role: Writer, Model: "openai/voice", Prompts: prompts}, Agent{ID: "reader", Role: Reader, Principals: []string{"local"}})
 	var names []string
 	for _, a := range good.List() {
 		names = append(names, a.ID)
@@ -99,5 +101,5 @@ func TestNew(t *testing.T) {
 	assert.Equal(t, []string{"docs", "reader", "synthesis", "writer"}, names)
 	replaced, err := good.Get("reader")
 	require.NoError(t, err)
-	assert.Equal(t, []string{"x"}, replaced.Principals, "a declaration replaces the built-in agent")
+	assert.Equal(t, []string{"local"}, replaced.Principals, "a declaration replaces the built-in agent")
 }

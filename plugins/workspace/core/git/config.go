@@ -66,13 +66,16 @@ func EnvironmentOf(getenv func(string) string) Environment {
 
 // converting are the settings of the section core that change ids, with the
 // value at which they do not.
-var converting = map[string]string{"autocrlf": "false", "filemode": "true", "symlinks": "true", "ignorecase": "false"}
+var converting = map[string]string{
+	"autocrlf": "false", "filemode": "true", "symlinks": "true", "ignorecase": "false",
+	"sparsecheckout": "false", // git keeps entries that are not checked out, and adds none outside the patterns
+}
 
 // Read returns the settings for a workspace. The workspace need not be a
 // repository.
 func Read(root string, env Environment) *Settings {
 	s := &Settings{Format: "sha1"}
-	r := reader{settings: s, home: env.Home, core: map[string]string{}}
+	r := reader{settings: s, home: env.Home, core: map[string]setting{}}
 	r.config(env.System)
 	if env.Config != "" {
 		r.config(filepath.Join(env.Config, "git", "config"))
@@ -95,12 +98,23 @@ func Read(root string, env Environment) *Settings {
 		r.attributes(filepath.Join(filepath.Dir(env.System), "gitattributes"))
 	}
 	for name, exact := range converting {
-		if v, set := r.core[name]; set && boolean(v) != exact {
-			s.Inexact = append(s.Inexact, Inexact{Path: ".git/config", Reason: ReasonConfig, Detail: "core." + name + " = " + v})
+		if v, set := r.core[name]; set && boolean(v.value) != exact {
+			s.Inexact = append(s.Inexact, Inexact{Path: shown(root, v.file), Reason: ReasonConfig, Detail: "core." + name + " = " + v.value})
 		}
 	}
 	return s
 }
+
+// shown returns the path of a file of git, relative if it is in the workspace.
+func shown(root, path string) string {
+	if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return path
+}
+
+// setting is a value with the file in which it stands.
+type setting struct{ value, file string }
 
 // locate returns the directory of the repository at root, and the one that its
 // worktrees share; empty if there is none.
@@ -135,7 +149,7 @@ func locate(root string) (dir, common string) {
 type reader struct {
 	settings  *Settings
 	home      string
-	core      map[string]string // last value of each key of the section core
+	core      map[string]setting // last value of each key of the section core
 	worktrees bool
 }
 
@@ -153,7 +167,8 @@ func (r *reader) read(path string) []byte {
 
 // user passes to use the path that a key of the configuration names, or the default path.
 func (r *reader) user(key, fallback string, env Environment, use func(path string)) {
-	path, set := r.core[key]
+	named, set := r.core[key]
+	path := named.value
 	if rest, ok := strings.CutPrefix(path, "~/"); ok {
 		path = filepath.Join(r.home, rest)
 	}
@@ -197,7 +212,7 @@ func (r *reader) config(path string) {
 		}
 		switch {
 		case section == "core":
-			r.core[key] = value
+			r.core[key] = setting{value, path}
 		case section == "extensions" && key == "objectformat":
 			r.settings.Format = strings.ToLower(value)
 		case section == "extensions" && key == "worktreeconfig":

@@ -21,7 +21,9 @@ const cacheMagic = "ferment-stat-cache 1\n"
 // rest.
 func SaveCache(path string, r *Result) error {
 	b := append([]byte(cacheMagic), r.Tree.Scheme.String()...)
-	b = appendNode(append(b, '\n'), r.Tree.Root)
+	root := *r.Tree.Root
+	root.Stat.Inode = r.Inode // other directories have no file information
+	b = appendNode(append(b, '\n'), &root)
 	sum := id.BLAKE3.Sum(b)
 	return renameio.WriteFile(path, append(b, sum[:]...), 0o600)
 }
@@ -71,7 +73,7 @@ func LoadCache(path string, scheme id.Scheme) (*Result, error) {
 	if d.bad || len(d.b) > 0 {
 		return nil, errCache
 	}
-	return &Result{Tree: &tree.Tree{Scheme: scheme, Root: root}, Complete: true}, nil
+	return &Result{Tree: &tree.Tree{Scheme: scheme, Root: root}, Complete: true, Inode: root.Stat.Inode}, nil
 }
 
 // decoder reads the nodes of a stat cache.

@@ -162,11 +162,16 @@ func TestInexactIsSaid(t *testing.T) {
 		reason git.Reason
 		path   string
 	}{
-		"none":                  {func(root string) { write(root, "a", "") }, "", ""},
-		"autocrlf":              {config("autoCRLF = input # comment\n"), git.ReasonConfig, ".git/config"},
-		"fileMode":              {config("filemode=false\n"), git.ReasonConfig, ".git/config"},
-		"symlinks":              {config("symlinks = \"no\"\n"), git.ReasonConfig, ".git/config"},
-		"ignoreCase":            {config("ignorecase\n"), git.ReasonConfig, ".git/config"},
+		"none":            {func(root string) { write(root, "a", "") }, "", ""},
+		"autocrlf":        {config("autoCRLF = input # comment\n"), git.ReasonConfig, ".git/config"},
+		"fileMode":        {config("filemode=false\n"), git.ReasonConfig, ".git/config"},
+		"symlinks":        {config("symlinks = \"no\"\n"), git.ReasonConfig, ".git/config"},
+		"ignoreCase":      {config("ignorecase\n"), git.ReasonConfig, ".git/config"},
+		"sparse checkout": {config("sparseCheckout = true\n"), git.ReasonConfig, ".git/config"},
+		"of a worktree": {func(root string) {
+			write(root, ".git/config", "[extensions]\nworktreeConfig = true\n[core]\nautocrlf = false\n")
+			write(root, ".git/config.worktree", "[core]\nautocrlf = true\n")
+		}, git.ReasonConfig, ".git/config.worktree"},
 		"defaults":              {config("ignorecase = 0\nautocrlf = off\nfilemode = yes\n"), "", ""},
 		"include":               {config("\n[include]\npath = x\n"), git.ReasonInclude, "config"},
 		"text":                  {attributes("*.go text\n"), git.ReasonAttributes, "d/.gitattributes"},

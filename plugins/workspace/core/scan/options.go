@@ -103,6 +103,8 @@ type Result struct {
 	Inexact []git.Inexact
 	// IgnoreDigest identifies the ignore rules that applied.
 	IgnoreDigest id.ID
+	// Inode is that of the root directory, 0 if it is not known.
+	Inode uint64
 
 	ruleFiles map[string]ruleFile // by path; nil in a result from a stat cache
 	// global identifies the options that decide about the whole tree.

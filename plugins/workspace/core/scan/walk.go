@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -119,6 +120,14 @@ func (h *handle) hold() *handle {
 	return h
 }
 
+// Inode returns the inode of a file, 0 if it is not known.
+func Inode(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Ino
+	}
+	return 0
+}
+
 func (h *handle) release() {
 	if h.uses.Add(-1) == 0 {
 		_ = unix.Close(h.fd)
@@ -142,7 +151,7 @@ func (w *walker) start(selected *scope) error {
 		_ = unix.Close(fd)
 		return unreadable("scan", w.Root, err)
 	}
-	w.device = uint64(st.Dev)
+	w.device, w.result.Inode = uint64(st.Dev), st.Ino
 	if w.Boundaries || w.Scheme.Git() {
 		if w.fsys, err = os.OpenRoot(w.Root); err != nil {
 			_ = unix.Close(fd)

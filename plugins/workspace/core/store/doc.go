@@ -67,8 +67,8 @@
 // # Concurrency and failure
 //
 // A Store is safe for concurrent use. Errors, except [ErrMoved], are of type *contract.Error:
-// store/locked, store/io, store/corrupt, store/version, store/read-only, workspace/not-found,
-// workspace/exists, workspace/unscanned, runtime/overloaded, runtime/internal, seq/unknown,
+// store/locked, store/io, store/corrupt, store/version, store/unsafe, store/read-only,
+// workspace/not-found, workspace/exists, workspace/unscanned, runtime/overloaded, runtime/internal, seq/unknown,
 // seq/compacted, input/invalid, limit/exceeded; those of paths and frames: frame/*, head/conflict,
 // node/*, path/invalid, path/not-in-tree; those of exports: import/invalid, import/conflict; and
 // canceled or timeout/hard if the context ends. After a failed fsync the store rejects writes until

@@ -16,6 +16,9 @@ import (
 func Follow(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s := newStore(dir, o)
 	s.follows = true
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
 	if s.Identity, s.Scheme, _, err = readIdentity(dir); err != nil {
 		return nil, err
 	}

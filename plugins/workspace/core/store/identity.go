@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/fermenthq/ferment/plugins/workspace/core/id"
 	"github.com/fermenthq/ferment/plugins/workspace/core/log"
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -42,45 +40,70 @@ func DataDir(root string) string { return filepath.Join(root, DataParent, "works
 // DataParent is the directory in a workspace that holds its data directory.
 const DataParent = ".ferment"
 
-// Create makes a data directory. If dir has a workspace, the error is
-// workspace/exists.
+// Create makes a data directory. If dir has a workspace, the error is workspace/exists, and
+// store/unsafe if it is a default one and contains or is reached by a symbolic link.
 func Create(dir string, who Identity) error {
 	who.Format = format
-	if Exists(dir) {
+	have, err := Exists(dir)
+	if err != nil {
+		return err
+	}
+	if have {
 		return contract.Errorf("workspace/exists", "the directory already has a workspace").WithOp("store", dir)
 	}
 	v, err := edn.Encode(who)
 	if err != nil {
 		return contract.Errorf("runtime/internal", "encode the identity of the workspace: %w", err)
 	}
-	if err = os.MkdirAll(filepath.Join(dir, logDir), 0o700); err == nil {
-		err = os.MkdirAll(filepath.Join(dir, quarantineDir), 0o700)
-	}
-	if err == nil && filepath.Base(filepath.Dir(dir)) == DataParent {
-		err = ignoreAll(filepath.Dir(dir))
-	}
-	if err == nil { // of a store that was there before
-		err = os.RemoveAll(filepath.Join(dir, damageMark))
-	}
-	if err == nil {
-		err = touch(filepath.Join(dir, lockFile))
-	}
-	if err == nil { // the last step: a directory without this file is no workspace
-		err = renameio.WriteFile(filepath.Join(dir, identityFile), append(v.Canonical(), '\n'), 0o600)
-	}
-	if err == nil {
-		err = errors.Join(log.SyncDir(dir), log.SyncDir(filepath.Dir(dir)))
-	}
+	at, err := openDir(dir, true)
 	if err != nil {
+		return asOpenError(dir, err)
+	}
+	defer func() { _ = at.Close() }()
+	if err := fill(at, append(v.Canonical(), '\n')); err != nil {
+		return contract.Errorf("store/io", "%w", err).WithOp("store: create", dir)
+	}
+	if err := errors.Join(log.SyncDir(dir), log.SyncDir(filepath.Dir(dir))); err != nil {
 		return contract.Errorf("store/io", "%w", err).WithOp("store: create", dir)
 	}
 	return nil
 }
 
+// fill makes the files of a new store in its data directory.
+func fill(at *os.Root, identity []byte) error {
+	for _, name := range []string{logDir, quarantineDir} {
+		if err := at.MkdirAll(name, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := at.RemoveAll(damageMark); err != nil { // of a store that was there before
+		return err
+	}
+	lock, err := at.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := lock.Close(); err != nil {
+		return err
+	}
+	return writeFile(at, identityFile, identity, 0o600) // the last step: without this file it is no workspace
+}
+
 // Exists reports whether a directory is a data directory, including one that
 // lost its file workspace.edn, so that a new store never hides the content of
-// its log.
-func Exists(dir string) bool { return exists(filepath.Join(dir, identityFile)) || hasLog(dir) }
+// its log. The error is store/unsafe for a default one that contains or is reached by a
+// symbolic link.
+func Exists(dir string) (bool, error) {
+	at, err := openDir(dir, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, asOpenError(dir, err)
+	}
+	_ = at.Close()
+	return exists(filepath.Join(dir, identityFile)) || hasLog(dir), nil
+}
 
 // hasLog reports whether the log directory of a data directory contains a file.
 func hasLog(dir string) bool {
@@ -90,12 +113,12 @@ func hasLog(dir string) bool {
 
 // ignoreAll writes a .gitignore file that excludes everything in a directory, unless the directory
 // has such a file.
-func ignoreAll(dir string) error {
-	path := filepath.Join(dir, ".gitignore")
-	if _, err := os.Lstat(path); err == nil {
+func ignoreAll(dir *os.Root) error {
+	const name = ".gitignore"
+	if _, err := dir.Lstat(name); err == nil {
 		return nil
 	}
-	return renameio.WriteFile(path, []byte("*\n"), 0o644)
+	return writeFile(dir, name, []byte("*\n"), 0o644)
 }
 
 func touch(path string) error {

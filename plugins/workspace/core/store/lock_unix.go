@@ -23,10 +23,11 @@ func InUse(dir string) bool {
 	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
-// takeLock opens a file and locks it for this process. The lock ends with the
-// process.
-func takeLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// takeLock opens the lock file of a data directory and locks it for this process. The
+// lock ends with the process.
+func takeLock(at *os.Root, dir string) (*os.File, error) {
+	path := filepath.Join(dir, lockFile)
+	f, err := at.OpenFile(lockFile, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, contract.Errorf("store/io", "%w", scan.WithoutPath(err)).WithOp("store: lock", path)
 	}

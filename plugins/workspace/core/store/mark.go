@@ -34,10 +34,11 @@ func MarkDamage(dir string, r *Report) error {
 
 func writeMark(dir, text string) error {
 	path := filepath.Join(dir, damageMark)
-	if exists(path) || !Exists(dir) {
-		return nil // the first damage that was found is kept; without a store there is none
+	have, err := Exists(dir)
+	if err != nil || !have || exists(path) {
+		return err // the first damage that was found is kept; without a store there is none
 	}
-	err := os.Mkdir(filepath.Dir(path), 0o700)
+	err = os.Mkdir(filepath.Dir(path), 0o700)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		err = renameio.WriteFile(path, []byte(text), 0o600)
 	}

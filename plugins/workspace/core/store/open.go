@@ -91,9 +91,15 @@ type Store struct {
 }
 
 // Open opens a data directory and takes its lock. A damaged store is opened
-// read-only: see Damage.
+// read-only: see Damage. The error is store/unsafe for a default one that contains or is
+// reached by a symbolic link.
 func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 	s := newStore(dir, o)
+	at, err := openDir(dir, false)
+	if err != nil {
+		return nil, asOpenError(dir, err)
+	}
+	defer func() { _ = at.Close() }()
 	var text []byte
 	if s.Identity, s.Scheme, text, err = readIdentity(dir); err != nil {
 		return nil, err
@@ -103,10 +109,10 @@ func Open(ctx context.Context, dir string, o Options) (_ *Store, err error) {
 			s.release()
 		}
 	}()
-	if s.lock, err = takeLock(filepath.Join(dir, lockFile)); err != nil {
+	if s.lock, err = takeLock(at, dir); err != nil {
 		return nil, err
 	}
-	if err := s.hold(); err != nil {
+	if err := s.hold(at); err != nil {
 		return nil, err
 	}
 	if err := s.identify(text); err != nil { // before anything is written with this identity

@@ -12,29 +12,50 @@ import (
 // store at any time, so nothing is written by path before InPlace has compared them.
 type held struct {
 	dir, lock os.FileInfo
+	parent    os.FileInfo // of a store inside a workspace
 	// replaced means that a commit found another log at the path.
 	replaced atomic.Bool
 }
 
 // hold records the identity of the data directory whose lock was taken.
-func (s *Store) hold() (err error) {
+func (s *Store) hold(at *os.Root) (err error) {
 	if s.held.lock, err = s.lock.Stat(); err == nil {
-		s.held.dir, err = os.Stat(s.dir)
+		s.held.dir, err = at.Stat(".")
+	}
+	if err == nil && inTree(s.dir) {
+		s.held.parent, err = os.Lstat(filepath.Dir(s.dir))
 	}
 	if err != nil {
 		return asStoreError("open", err)
+	}
+	if !s.InPlace() {
+		return errReplaced(s.dir)
 	}
 	return nil
 }
 
 // InPlace reports whether the data directory at the path of the store is the one that was
 // opened. If it is not, transactions and reads fail with store/io, and Close leaves what
-// is at the path unchanged. It costs two calls of stat.
+// is at the path unchanged. It costs three calls of stat.
 func (s *Store) InPlace() bool {
 	if s.follows {
 		return true
 	}
-	return s.lockInPlace() && SameFile(s.dir, s.held.dir)
+	return s.lockInPlace() && s.dirInPlace()
+}
+
+// dirInPlace compares the data directory. No link may have taken the place of one inside a
+// workspace, also if it leads to the same directory.
+func (s *Store) dirInPlace() bool {
+	if s.held.parent == nil {
+		return SameFile(s.dir, s.held.dir)
+	}
+	parent, err := os.Lstat(filepath.Dir(s.dir))
+	if err != nil || !parent.IsDir() || !os.SameFile(parent, s.held.parent) {
+		return false
+	}
+	dir, err := os.Lstat(s.dir)
+	return err == nil && os.SameFile(dir, s.held.dir)
 }
 
 // lockInPlace is the part of InPlace that suffices after the index was opened by its path: it

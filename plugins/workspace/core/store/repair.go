@@ -92,7 +92,12 @@ type Repaired struct {
 //
 // Without apply, it only returns what it would do.
 func Repair(ctx context.Context, dir string, o Options, apply bool) (*Repaired, error) {
-	lock, err := takeLock(filepath.Join(dir, lockFile))
+	at, err := openDir(dir, false)
+	if err != nil {
+		return nil, asOpenError(dir, err)
+	}
+	lock, err := takeLock(at, dir)
+	_ = at.Close()
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,9 @@ import (
 // Every defect is a finding of the report. It returns an error only if dir has
 // no store, the store has a newer version, the disk cannot be read, or ctx ends.
 func Verify(ctx context.Context, dir string, check Check) (*Report, error) {
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
 	v := &validator{dir: dir, check: check}
 	if err := v.identify(); err != nil {
 		return nil, err

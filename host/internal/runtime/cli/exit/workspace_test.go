@@ -25,7 +25,7 @@ func TestExitCodesOfWorkspaces(t *testing.T) {
 		Environment: {"store/io", "store/version", "runtime/overloaded", "scan/unreadable", "watch/root-lost"},
 		Denied: {
 			"workspace/root-denied", "generate/denied", "agent/required", "agent/unknown", "agent/impersonation",
-			"agent/role-denied", "agent/prompt-missing", "agent/invalid",
+			"agent/role-denied", "agent/prompt-missing", "agent/invalid", "store/unsafe",
 		},
 		NotFound: {
 			"workspace/not-found", "workspace/unscanned", "node/not-found", "node/deleted", "path/not-in-tree",

@@ -73,9 +73,50 @@ func TestPlaces(t *testing.T) {
 		d.dir = tc.dir
 		e := answers("{}")
 		require.NoError(t, d.run(e, "edn", strings.Fields(tc.args)...).err, tc.args)
+		if tc.root == elsewhere { // without a store, the engine is asked first where there is one
+			assert.Len(t, e.requests, 2)
+			e.requests = e.requests[1:]
+		}
 		input := e.requests[0].Key("input")
 		assert.True(t, edn.Equal(edn.Text(tc.root), input.Key("workspace")), "%s: %s", tc.args, input)
 		assert.Equal(t, []string{"{" + tc.node + "}"}, e.inputs(), tc.args)
+	}
+}
+
+// WS-181: the nearest directory above with a store is the workspace also if the store lies
+// elsewhere, which the engine knows.
+func TestPlaceWithStoreElsewhere(t *testing.T) {
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	sub := filepath.Join(root, "src", "inner")
+	require.NoError(t, os.MkdirAll(sub, 0o755))
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(root, link))
+	inner := filepath.Join(t.TempDir(), "inner")
+	require.NoError(t, os.Symlink(sub, inner))
+	for _, tc := range []struct{ dir, args, root, input string }{
+		{sub, "workspace scan", root, `{}`},
+		{sub, "workspace init", root, `{}`},
+		{sub, "context get-node ../a.go", root, `{:path "src/a.go"}`},
+		{filepath.Join(link, "src"), "context get-node a.go", link, `{:path "src/a.go"}`},
+		{inner, "context get-node a.go", root, `{:path "src/inner/a.go"}`},
+		{root, "workspace status --workspace " + sub, sub, `{}`}, // what is named is not looked for
+	} {
+		d := newDesk(t)
+		d.dir = tc.dir
+		e := answers("{}")
+		e.answer = func(intent string, input edn.Value) (edn.Value, *contract.Error) {
+			at, _ := input.Key("workspace").AsString()
+			if real, err := filepath.EvalSymlinks(at); err != nil || real != root {
+				return edn.Nil(), contract.Errorf("workspace/not-found", "no workspace").WithDetail("nearest", edn.Text(root))
+			}
+			return edn.MustMap(), nil
+		}
+		_ = d.run(e, "edn", strings.Fields(tc.args)...)
+		last := len(e.requests) - 1
+		assert.Equal(t, tc.root, plain(e.requests[last].Key("input").Key("workspace")), tc.args)
+		assert.Equal(t, tc.input, e.inputs()[last], tc.args)
+		assert.Equal(t, len(e.opened), e.closed)
 	}
 }
 

@@ -100,7 +100,7 @@ var goldens = []struct{ args, out string }{
 	{"context agents list", `{:agents [{:agent/id "writer" :role :writer :valid? true}
  {:agent/id "docs" :role :writer :valid? false
  :problems ["no prompt \"system\" is configured" "no prompt \"file\" is configured"]}]}`},
-	{"context agents show docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :context/read} :model "openai/voice" :principals ["ci"] :prompts {:system "Be brief."} :valid? true}`},
+	{"context agents show docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :context/read} :model "openai/voice" :principals ["user/3"] :prompts {:system "Be brief."} :valid? true}`},
 	{"context agents validate", `{:agents [{:agent/id "writer" :role :writer :valid? true :problems []}]}`},
 	{"context agents validate docs", `{:agent/id "docs" :role :writer :capabilities #{:frame/append :frame/generate}
  :prompts {:system "" :file "" :directory "d"} :valid? false

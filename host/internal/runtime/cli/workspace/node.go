@@ -11,6 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/fermenthq/ferment/sdk/contract"
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
@@ -33,13 +34,63 @@ func locate(dir, named string) place {
 		return place{dir: dir, root: filepath.Clean(named)}
 	}
 	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, storeFile)); err == nil {
-			return place{dir: dir, root: at}
+		if p := (place{dir: dir, root: at}); p.stored() {
+			return p
 		}
 		if at == filepath.Dir(at) {
 			return place{dir: dir, root: dir}
 		}
 	}
+}
+
+// stored reports whether the store of the workspace lies in it.
+func (p place) stored() bool {
+	_, err := os.Stat(filepath.Join(p.root, storeFile))
+	return err == nil
+}
+
+// askRoot asks the engine for the nearest directory above the working directory that has a
+// store elsewhere: only its setting data_dir says where that is.
+func (in *invocation) askRoot() error {
+	input := edn.MustMap(
+		edn.K("workspace"), edn.Text(in.at.root),
+		edn.K("path"), edn.Text(""),
+		edn.K("limit"), edn.Int(1),
+		edn.K("agent/fallback"), edn.Text(reader),
+	)
+	request := in.request("context/list-frames", input).
+		AssocKey("effects", edn.MustMap(edn.K("allowed"), edn.Keywords("db/read", "fs/read")))
+	calls, err := in.Open(in.ctx, request, Opening{Local: in.local, Quiet: true})
+	if err != nil {
+		return err
+	}
+	defer calls.Close()
+	response, err := calls.Call(in.ctx, request, nil)
+	if err != nil {
+		return err
+	}
+	failure := response.Key("error")
+	if failure.IsNil() {
+		return nil
+	}
+	e := contract.ErrorFromValue(failure, contract.SourceHost)
+	if above, ok := e.Details.Key("nearest").AsString(); ok && e.Type == "workspace/not-found" {
+		in.at = in.at.below(above)
+	}
+	return nil // another error is that of the command too
+}
+
+// below returns the place with a root whose path has no links.
+func (p place) below(root string) place {
+	for at := p.dir; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if real, err := filepath.EvalSymlinks(at); err == nil && real == root {
+			return place{dir: p.dir, root: at}
+		}
+	}
+	if real, err := filepath.EvalSymlinks(p.dir); err == nil && inside(root, real) { // the link leads into it
+		return place{dir: real, root: root}
+	}
+	return p
 }
 
 // path returns a path below the workspace. A relative path starts at the working

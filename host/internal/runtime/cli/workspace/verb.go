@@ -205,6 +205,11 @@ func (in *invocation) usagef(format string, args ...any) error {
 // run builds the input and performs the verb.
 func (in *invocation) run(args []string) error {
 	in.at, in.arguments = locate(in.Dir, in.workspace), args
+	if in.workspace == "" && !in.at.stored() {
+		if err := in.askRoot(); err != nil {
+			return err
+		}
+	}
 	defer in.closeParts()
 	if err := in.build(args); err != nil {
 		return err

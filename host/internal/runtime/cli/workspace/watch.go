@@ -193,6 +193,7 @@ func (w *watcher) notify(v edn.Value) error {
 		return nil
 	}
 	sortChanges(changes)
+	changes = slices.Compact(changes) // both paths of a renaming are also an added and a removed one
 	body, err := json.Marshal(map[string]any{
 		"jsonrpc": "2.0",
 		"method":  "workspace/didChangeWatchedFiles",

@@ -94,6 +94,20 @@ func TestWatchLSP(t *testing.T) {
 	}, n.Params.Changes)
 }
 
+// WS-165: both paths of a renaming are also listed as added and removed, and each has one
+// entry.
+func TestWatchLSPOfRenaming(t *testing.T) {
+	e := answers(`{:changes 1}`)
+	e.events = []edn.Value{delta(`{:kind :workspace :event :change :commit 2 :added ["b"] :removed ["a"] :modified ["."]
+		:renamed [{:from "a" :to "b"}]}`)}
+	d := newDesk(t)
+	got := d.run(e, "text", "workspace", "watch", "-o", "lsp")
+	require.NoError(t, got.err)
+	_, body, _ := strings.Cut(got.stdout, "\r\n\r\n")
+	assert.Equal(t, 1, strings.Count(body, "/a\""), body)
+	assert.Equal(t, 1, strings.Count(body, "/b\""), body)
+}
+
 // WS-002, WS-165: names that are not text, or look as if they were quoted, are told apart,
 // and their URIs name the files.
 func TestWatchOfNamesThatAreNotText(t *testing.T) {
