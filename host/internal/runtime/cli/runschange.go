@@ -337,8 +337,11 @@ func decisionsOf(decide, values []string) ([]edn.Value, error) {
 	var nodes []string
 	for _, text := range decide {
 		node, _, named := strings.Cut(text, "=")
-		if !named {
+		switch {
+		case !named:
 			node = ""
+		case strings.TrimSpace(node) == "":
+			return nil, usagef("--decide %s: the node before = is empty; \"ferment runs show\" names the open calls", text)
 		}
 		if slices.Contains(nodes, node) {
 			return nil, usagef("--decide %s: there are two decisions about one call", text)
