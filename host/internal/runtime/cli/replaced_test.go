@@ -13,6 +13,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// OPS-002: a second daemon is refused with 73 also if the lock file was removed, and operators
+// reach the first one afterwards.
+func TestRemovedLock(t *testing.T) {
+	t.Parallel()
+	w := answering(t, onDisk)
+	s := w.serve()
+	require.NoError(t, os.Remove(filepath.Join(w.dir, "var", "LOCK")))
+	second := w.run("serve")
+	assert.Equal(t, 73, second.code, second.stderr)
+	assert.Equal(t, 0, w.run("status").code)
+	drained := w.run("admin", "drain", "--yes")
+	assert.Equal(t, 0, drained.code, drained.stderr)
+	assert.Equal(t, 0, s.wait().code)
+}
+
 // JRN-004, JRN-005, RUN-010: a daemon whose database was removed or replaced acknowledges no run
 // and begins no effect that must not be repeated. It ends with 74, and says once what was found.
 func TestReplacedJournal(t *testing.T) {
