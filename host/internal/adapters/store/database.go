@@ -47,6 +47,8 @@ type database interface {
 	// flush removes what erasing has left in the log of the database. It reports
 	// whether nothing is left; readers can prevent that.
 	flush(ctx context.Context) (whole bool, err error)
+	// inPlace returns an error if the files of the database are not those that were opened.
+	inPlace() error
 	close() error
 }
 

@@ -253,6 +253,31 @@ func TestLowSpaceRejectsNewRuns(t *testing.T) {
 	assert.True(t, reserved())
 }
 
+// JRN-006: with less free space than twice the reserve it is not taken: the next look would
+// release it.
+func TestReserveIsNotTakenInVain(t *testing.T) {
+	dir := t.TempDir()
+	held := func() bool {
+		_, err := os.Stat(filepath.Join(dir, reserveName))
+		return err == nil
+	}
+	const space = 120 << 20 // with the reserve
+	s := openAt(t, dir, func(o *Options) {
+		o.Limits.MinFree = 1 << 20
+		o.Faults.Free = func() (uint64, error) {
+			if held() {
+				return space - reserveSize, nil
+			}
+			return space, nil
+		}
+	})
+	for range 4 {
+		assert.False(t, held())
+		assert.False(t, s.Full())
+		require.NoError(t, s.queue.run(t.Context(), func(context.Context) error { s.checkSpace(); return nil }))
+	}
+}
+
 // OPS-002: a database has one Store.
 func TestSecondOpenIsRefused(t *testing.T) {
 	dir := t.TempDir()

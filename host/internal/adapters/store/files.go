@@ -122,16 +122,21 @@ func (b *blobs) path(h sum) string {
 }
 
 // checkEmptied returns a *Damage for a database that is empty beside files that it
-// must have named, or beside its log, which SQLite would delete.
+// must have named, or that is empty or missing beside its log, which SQLite would delete.
 func (b *blobs) checkEmptied(database string) error {
-	if info, err := os.Stat(database); err != nil || info.Size() > 0 {
+	info, err := os.Stat(database)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing || err == nil && info.Size() > 0 {
 		return nil
 	}
 	if log, err := os.Stat(database + "-wal"); err == nil && log.Size() > 0 {
-		return &Damage{What: "the file is empty, but its log is not"}
+		return lost("the file is empty or missing, but its log is not")
+	}
+	if missing {
+		return nil
 	}
 	if values, err := filepath.Glob(filepath.Join(b.dir, "??", "*")); err != nil || len(values) > 0 {
-		return errors.Join(&Damage{What: "the file is empty, but there are values in " + b.dir}, err)
+		return errors.Join(lost("the file is empty, but there are values in "+b.dir), err)
 	}
 	return nil
 }

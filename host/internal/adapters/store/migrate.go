@@ -253,9 +253,10 @@ func openAlone(ctx context.Context, opts Options) (database, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openSQLite(ctx, opts.Path, true)
+	opts.NoSync = false
+	db, err := openPresent(ctx, opts, lock)
 	if err != nil {
-		return nil, errors.Join(err, lock.close())
+		return nil, errors.Join(unopened(err), lock.close())
 	}
 	return &lockedDB{db, lock}, nil
 }

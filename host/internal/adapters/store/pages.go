@@ -14,21 +14,26 @@ import (
 // SQLite finds a row, so a damaged page costs the rows in it and no others. What
 // it returns may be old or wrong: chain values and hashes decide.
 type pageFile struct {
-	db, log *os.File // log is nil without a write-ahead log
+	db, log *os.File // nil: the file is missing
 	pages   int64
 	logged  map[int64]int64 // pages of committed transactions in the log, and their offsets
 }
 
 // openPages opens a database that no process has open.
 func openPages(path string) (*pageFile, error) {
+	f := &pageFile{logged: map[int64]int64{}}
 	db, err := os.Open(path)
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+		f.db = db
+		var info os.FileInfo
+		if info, err = db.Stat(); err == nil {
+			f.pages = (info.Size() + pageSize - 1) / pageSize
+		}
+	case errors.Is(err, fs.ErrNotExist): // the log may be there
+		err = nil
 	}
-	f := &pageFile{db: db, logged: map[int64]int64{}}
-	info, err := db.Stat()
 	if err == nil {
-		f.pages = (info.Size() + pageSize - 1) / pageSize
 		f.log, err = os.Open(path + "-wal")
 	}
 	if err == nil {
@@ -40,10 +45,13 @@ func openPages(path string) (*pageFile, error) {
 }
 
 func (f *pageFile) close() error {
-	if f.log == nil {
-		return f.db.Close()
+	var errs []error
+	for _, file := range []*os.File{f.db, f.log} {
+		if file != nil {
+			errs = append(errs, file.Close())
+		}
 	}
-	return errors.Join(f.db.Close(), f.log.Close())
+	return errors.Join(errs...)
 }
 
 // Sizes and places in a write-ahead log.

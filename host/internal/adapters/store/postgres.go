@@ -273,6 +273,7 @@ func (db *postgresDB) upkeep(context.Context, bool, func(func(context.Context) e
 }
 func (db *postgresDB) erasing(_ context.Context, do func() error) error { return do() }
 func (db *postgresDB) shrink(context.Context) (more bool, err error)    { return false, nil }
+func (db *postgresDB) inPlace() error                                   { return nil }
 func (db *postgresDB) flush(context.Context) (whole bool, err error)    { return true, nil }
 
 // size implements database: what is free is the business of the server.

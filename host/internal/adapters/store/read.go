@@ -111,8 +111,12 @@ func (s *Store) InReach(ctx context.Context, id string, r Reach) (bool, error) {
 }
 
 // Keyed returns the id of the run that was accepted with the idempotency key of a hash; empty if
-// there is no such run.
+// there is no such run. The error is journal/unavailable if the files of the database were removed
+// or replaced: the next process may not know the key.
 func (s *Store) Keyed(ctx context.Context, hash string) (run string, err error) {
+	if err := s.CheckFiles(); err != nil {
+		return "", err
+	}
 	err = s.read.one(ctx, "run_by_key", []any{hash}, []any{&run})
 	if errors.Is(err, sql.ErrNoRows) {
 		return "", nil

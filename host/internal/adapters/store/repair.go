@@ -67,6 +67,7 @@ const (
 // hash. It changes no record. The damaged files are kept beside the database. With dryRun it only
 // returns what it would do.
 //
+// If the database is missing or older than it was left, the open runs that are left are suspended.
 // A run that lost its end, or records while it was open, is suspended, because its further progress
 // is unknown. If it also lost values, it fails with journal/damaged. A run that lost values is
 // marked as purged. A run without any record keeps its summary, like a removed run, with the error
@@ -117,6 +118,7 @@ type repairer struct {
 	dst    *Store
 	cut    *bufio.Writer
 	report *Repaired
+	older  bool // the database is not the one that was left there
 
 	settled counters       // costs in the records that are kept
 	lost    counters       // what runs had reserved that the repair has ended
@@ -130,7 +132,7 @@ func (r *repairer) inspect(ctx context.Context, opts Options) (sound bool, err e
 	r.src, err = open(ctx, opts, r.files)
 	switch {
 	case errors.As(err, &d):
-		r.report.File = d.What
+		r.report.File, r.older = d.What, d.Lost
 	case err != nil:
 		return false, err
 	default:
@@ -190,7 +192,7 @@ func (r *repairer) scratch(ctx context.Context, suffix string) (*Store, error) {
 	if err := r.remove(suffix); err != nil {
 		return nil, err
 	}
-	return open(ctx, Options{Path: r.path + suffix, NoSync: true}, r.files)
+	return open(ctx, Options{Path: r.path + suffix, NoSync: true, scratch: true}, r.files)
 }
 
 func (r *repairer) remove(suffix string) error {
@@ -360,7 +362,11 @@ func (r *repairer) replace(ctx context.Context) error {
 		return err
 	}
 	r.report.Kept = kept
-	return r.files.syncFolder(filepath.Dir(r.path))
+	if err := r.files.syncFolder(filepath.Dir(r.path)); err != nil {
+		return err
+	}
+	m := readMark(r.path)
+	return m.write(0, true)
 }
 
 // setAside links the damaged files into a folder, so that each stays where it is

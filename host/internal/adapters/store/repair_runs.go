@@ -63,6 +63,9 @@ func (r *repairer) run(ctx context.Context, n int64) error {
 			found.Lost = append(found.Lost, d.Hash)
 		}
 	}
+	if r.older && found.Damage == nil && !row.Ended() && len(kept) > 0 {
+		found.Damage, whole = &Damage{Seq: len(kept) + 1, What: "records after the last one may be lost"}, false
+	}
 	if found.Damage == nil {
 		return r.dst.writer.saveRun(ctx, &out, "")
 	}

@@ -22,7 +22,12 @@ func (s *Store) Snapshot(ctx context.Context, path string) error {
 		return contract.Errorf("db/not-configured", "copy %s: the host cannot copy the files of a database server", s.db.name()).
 			WithHint("dump it with the tools of the server, such as pg_dump")
 	}
-	if err := db.copyTo(ctx, path); err != nil {
+	err := db.copyTo(ctx, path)
+	if lost := s.CheckFiles(); lost != nil { // the copy may be one of another file
+		_ = os.Remove(path)
+		return lost
+	}
+	if err != nil {
 		_ = os.Remove(path)
 		return fmt.Errorf("store: copy %s to %s: %w", db.path, path, damaged(err))
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	sqlite "modernc.org/sqlite"
@@ -39,6 +40,12 @@ type sqliteDB struct {
 	behind  *sql.Conn // of checkpoints
 	pool    *sql.DB   // of readers
 	shm     *os.File  // index of the write-ahead log; nil before it is read first
+	files   place     // nil: no other process is expected to replace them
+
+	mark    mark
+	sync    bool        // the mark is durable
+	due     atomic.Bool // the next transaction increases the number of the mark
+	raising bool        // the current one does; belongs to the writer
 }
 
 var _ database = (*sqliteDB)(nil)
@@ -53,15 +60,26 @@ func (db *sqliteDB) admit([]any) error { return nil }
 
 // begin implements database.
 func (db *sqliteDB) begin(ctx context.Context, w *writer) (done bool, err error) {
-	_, err = w.sql.exec(ctx, "begin")
+	if _, err = w.sql.exec(ctx, "begin"); err == nil {
+		err = db.raise(ctx)
+	}
 	return false, err
 }
 
-// commit implements database.
+// commit implements database. What is in files that were removed or replaced is not durable.
 func (db *sqliteDB) commit(ctx context.Context, w *writer) error {
 	_, err := w.sql.exec(ctx, "commit")
+	if err == nil {
+		err = db.inPlace()
+	}
+	if err == nil {
+		err = db.raised()
+	}
 	return err
 }
+
+// inPlace implements database.
+func (db *sqliteDB) inPlace() error { return db.files.check() }
 
 // again implements database: no failure of a disk is temporary.
 func (db *sqliteDB) again(context.Context, *writer, error) bool { return false }
@@ -249,6 +267,7 @@ func (db *sqliteDB) checkpoint(ctx context.Context, on *sql.Conn, mode string) (
 	if hasCode(err, sqlite3.SQLITE_BUSY) {
 		return false, nil
 	}
+	db.due.Store(true)
 	return busy == 0 && pages == copied, err
 }
 

@@ -24,6 +24,8 @@ type Options struct {
 	Postgres *Postgres
 	// AllowNetworkFS accepts a file on a network file system.
 	AllowNetworkFS bool
+	// Used says that the directory of the file has had a database before.
+	Used bool
 	// NoSync gives up durability; for tests and throw-away hosts.
 	NoSync bool
 	// NoMigrate rejects a database of an older version instead of migrating it.
@@ -46,8 +48,9 @@ type Options struct {
 	// Faults are hooks for tests.
 	Faults Faults
 
-	asIs  bool // read a database of an older version without migrating it
-	still bool // only read the file, which nothing else writes
+	asIs    bool // read a database of an older version without migrating it
+	scratch bool // a new file of a repair
+	still   bool // only read the file, which nothing else writes
 
 	period time.Duration // that of the upkeep; 0: spacePeriod
 }
@@ -128,6 +131,9 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 		err = s.recount(ctx)
 	}
 	if err != nil {
+		return nil, errors.Join(notOpened(s.db.name(), err), s.closeFiles(), files.close())
+	}
+	if err := s.holdFiles(); err != nil {
 		return nil, errors.Join(notOpened(s.db.name(), err), s.closeFiles(), files.close())
 	}
 	s.reserve.hold()
@@ -231,10 +237,7 @@ func (s *Store) openFiles(ctx context.Context) error {
 		}
 		return err
 	}
-	if err := s.blobs.checkEmptied(path); err != nil {
-		return err
-	}
-	db, err := openSQLite(ctx, path, !s.opts.NoSync)
+	db, err := openPresent(ctx, s.opts, s.blobs)
 	if err != nil {
 		return err
 	}
@@ -245,6 +248,7 @@ func (s *Store) openFiles(ctx context.Context) error {
 }
 
 // Close writes the queued records and closes the database. Further calls do nothing and return nil.
+// If the files of the database were removed or replaced, Err returns that failure afterwards.
 func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
@@ -252,7 +256,7 @@ func (s *Store) Close() error {
 		close(s.stop)
 		s.liveMu.Unlock()
 		s.done.Wait()
-		if s.Err() == nil {
+		if s.CheckFiles() == nil {
 			_, _ = s.db.flush(context.Background())
 			if s.shared != nil {
 				s.shared.leave(context.Background(), s.write)
@@ -340,7 +344,11 @@ func damaged(err error) error {
 // unwritten returns the error of callers for a failed write.
 func unwritten(err error) *contract.Error {
 	typ := "journal/unavailable"
+	var replaced *ReplacedError
 	switch {
+	case errors.As(err, &replaced):
+		return contract.Errorf(typ, "journal: append: %w", err).
+			WithHint("an operator puts the file back or restores a backup, and starts the daemon again")
 	case errors.Is(err, ErrFenced):
 		typ = "journal/fenced"
 	case corrupt(err):

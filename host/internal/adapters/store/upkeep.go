@@ -54,7 +54,7 @@ func (s *Store) checkSpace() {
 		if err := s.reserve.release(); err != nil {
 			s.fail(err)
 		}
-	case !s.reserve.held && free >= least+reserveSize:
+	case !s.reserve.held && free >= max(least, reserveSize)+reserveSize: // or the next look would release it
 		s.reserve.hold()
 	}
 	if low && !s.reserve.held {

@@ -18,6 +18,8 @@ type Damage struct {
 	Seq  int    // record; 0: the run itself
 	Hash string // of the damaged value, if it is one
 	What string
+	// Lost says that the database is not the one that was left: what it lacks is not known.
+	Lost bool
 }
 
 // Error implements error.

@@ -5,7 +5,6 @@ package cli_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -88,13 +87,4 @@ func TestBackupUnderLoadAndClone(t *testing.T) {
 		assert.Equal(t, 1, n, what)
 	}
 	assert.Equal(t, []int{1, 1}, []int{counts["once open.1"], counts["once wait"]})
-}
-
-func (w *world) effects(t *testing.T, file string) string {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if !os.IsNotExist(err) {
-		require.NoError(t, err)
-	}
-	return string(text)
 }

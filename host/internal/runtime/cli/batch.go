@@ -293,20 +293,20 @@ func (b *batch) perform(ctx context.Context, inputs string) (err error) {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	var file *renameio.PendingFile
+	var file *outFile
 	if b.flags.file != "" {
-		if file, err = renameio.NewPendingFile(b.path(b.flags.file), renameio.WithPermissions(0o644)); err != nil {
-			return b.unwritten(err)
+		if file, err = b.createOut(b.flags.file, renameio.WithPermissions(0o644)); err != nil {
+			return err
 		}
-		defer func() { _ = file.Cleanup() }()
-		b.results = file
+		defer file.Close()
+		b.results = file.Writer
 	}
 	b.tally.begun = time.Now()
 	b.progress.start(b.ticks(), b.total)
 	err = b.execute(ctx, inputs, in)
 	b.clear()
 	if err == nil && file != nil {
-		err = b.unwritten(file.CloseAtomicallyReplace())
+		err = file.Commit()
 	}
 	if told := b.summary(); told != nil {
 		return told
@@ -322,11 +322,4 @@ func (b *batch) perform(ctx context.Context, inputs string) (err error) {
 		return quietError{exit.Negative}
 	}
 	return nil
-}
-
-func (b *batch) unwritten(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &fileError{err: fmt.Errorf("write %s: %w", b.flags.file, cause(err)), written: true}
 }

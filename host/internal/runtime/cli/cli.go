@@ -234,7 +234,7 @@ func (c *command) root() *cobra.Command {
 // errors.
 var expected = map[string]string{
 	"bool":           "true or false",
-	"duration":       "a time with a unit, such as 30s",
+	"duration":       "a time with a unit of ms, s, m, h or d and without a sign, such as 30s",
 	"float64":        "a number",
 	"int":            "a whole number",
 	"stringToString": "NAME=VALUE",

@@ -54,38 +54,6 @@ const sqliteStore = `store {
 }
 `
 
-// counting writes a configuration with a plugin that counts its calls in a file, and
-// returns the file.
-func (w *world) counting(t *testing.T, kept string) (file string) {
-	t.Helper()
-	file = filepath.Join(w.dir, "out", "effects")
-	w.write("ferment.hcl", testProfile+kept+fmt.Sprintf(`plugin "counter" {
-  command = [%q, %q]
-  config {
-    file = %q
-  }
-  isolation {
-    write_paths = ["out"]
-  }
-}
-effects {
-  scope "fs/write" {
-    enabled = true
-    roots   = ["out"]
-    allow   = ["."]
-  }
-  rule "fs/write" {
-    any = ["any"]
-  }
-}
-`, built.helper, roleCounter, file)+strings.Join([]string{
-		fmt.Sprintf(anyIntent, "count/free"), fmt.Sprintf(anyEffect, "count/keyed"), fmt.Sprintf(anyEffect, "count/once"),
-	}, ""))
-	require.NoError(t, os.MkdirAll(filepath.Join(w.dir, "out"), 0o755))
-	w.mustLock()
-	return file
-}
-
 // killedAnytime kills the daemons of a world with a store.
 func killedAnytime(t *testing.T, w *world, kills int, kept string) {
 	file := w.counting(t, kept)
@@ -221,8 +189,6 @@ func firstOf(records []journal.Record) string {
 	name, _ := node.Key("input").Key("n").AsString()
 	return strings.TrimSuffix(name, ".1")
 }
-
-const anyEffect = "intent %q {\n  in      = \"req/any\"\n  out     = \"res/any\"\n  effects = [\"fs/write\"]\n}\n"
 
 func openStore(t *testing.T, w *world) *store.Store {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/domain/plan"
@@ -87,7 +86,7 @@ func drawing(as, file string) (func(*diagram.Diagram) string, error) {
 	case as != "":
 		return nil, usagef("unknown drawing format %q: expected one of %s%s", as, strings.Join(drawingNames(), ", "),
 			didYouMean(contract.Nearest(as, drawingNames())))
-	case file != "":
+	case file != "" && file != standardOutput:
 		return nil, usagef("%s has no known extension: expected .mmd, .dot or .svg, or set --as", file)
 	}
 	return drawings[0].draw, nil
@@ -119,8 +118,8 @@ func (c *command) graph(
 	}
 	d := diagram.Of(prog, env)
 	switch {
-	case file != "":
-		err = c.writeDrawing(file, draw(d))
+	case file != "" && file != standardOutput:
+		err = c.writeOut(file, []byte(draw(d)))
 	case c.format != formatText:
 		err = c.value(c.env.Stdout, d.Value())
 	default:
@@ -130,12 +129,4 @@ func (c *command) graph(
 		return err
 	}
 	return refusal
-}
-
-// writeDrawing writes the whole file atomically.
-func (c *command) writeDrawing(file, text string) error {
-	if err := renameio.WriteFile(c.path(file), []byte(text), 0o644); err != nil {
-		return &fileError{err: fmt.Errorf("write %s: %w", file, cause(err)), written: true}
-	}
-	return nil
 }

@@ -26,9 +26,9 @@ func (c *command) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "show, watch, answer, compare, count, move, purge or cancel recorded runs of a daemon",
-		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs. RUN is\n" +
-			"the id of a run, the beginning of one, or last. Only acts of a daemon are recorded, not those of act and\n" +
-			"run without one.",
+		Long: "runs works on the journal of the data directory: through its daemon, or on the files if none runs; cancel,\n" +
+			"resume, answer, watch and replay --mode fill need the daemon. RUN is the id of a run, the beginning of one,\n" +
+			"or last. Only acts of a daemon are recorded, not those of act and run without one.",
 	}
 	cmd.AddCommand(
 		c.runsListCommand(), c.runsShowCommand(), c.runsRecordsCommand(), c.runsVerifyCommand(), c.runsReplayCommand(),
@@ -165,7 +165,7 @@ func (c *command) runsTable(v edn.Value, selected bool) error {
 	if len(rows) == 0 {
 		text := noRuns
 		if selected {
-			text = "no recorded run matches --status, --intent, --session and --since\n"
+			text = "no recorded run matches the given options\n"
 		}
 		_, err := io.WriteString(c.env.Stdout, text)
 		return err

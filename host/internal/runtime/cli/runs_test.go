@@ -204,6 +204,8 @@ func TestRunsDecide(t *testing.T) {
 		{"--decide pay=retry --decide mail=retry --decide other=retry", 1, "other"},
 		{"--decide pay=skip-as-done --decide mail=retry", 1, "needs the value"},
 		{"--decide pay=again", 2, "skip-as-done"},
+		{"--decide =retry", 2, "--decide =retry"},
+		{"--decide =skip-as-done --value ={:a}", 2, "--decide =skip-as-done"},
 		{"--decide pay=retry --value mail=1", 2, "mail"},
 		{"--decide pay=skip-as-done --value pay={", 2, "EDN"},
 	} {

@@ -70,20 +70,20 @@ func (c *command) warnUnknown(names []string) {
 }
 
 func (c *command) exportFile(ctx context.Context, d runsDesk, run, name string) error {
-	unwritten := func(err error) error {
-		return &fileError{err: fmt.Errorf("write %s: %w", name, cause(err)), written: true}
-	}
-	f, err := renameio.NewPendingFile(c.path(name), renameio.WithStaticPermissions(0o600))
+	f, err := c.createOut(name, renameio.WithStaticPermissions(0o600))
 	if err != nil {
-		return unwritten(err)
+		return err
 	}
-	defer func() { _ = f.Cleanup() }()
+	defer f.Close()
 	run, size, err := c.exportTo(ctx, d, run, f)
 	if err != nil {
 		return err
 	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
-		return unwritten(err)
+	if err := f.Commit(); err != nil {
+		return err
+	}
+	if f.pending == nil { // the file may be standard output, and has the run alone
+		return nil
 	}
 	return c.done(edn.MustMap(edn.K("run"), edn.Text(run), edn.K("file"), edn.Text(c.path(name)), edn.K("bytes"),
 		edn.Int(int64(size))), fmt.Sprintf("%s: written to %s, %d bytes", run, name, size))
@@ -341,8 +341,11 @@ func decisionsOf(decide, values []string) ([]edn.Value, error) {
 	var nodes []string
 	for _, text := range decide {
 		node, _, named := strings.Cut(text, "=")
-		if !named {
+		switch {
+		case !named:
 			node = ""
+		case strings.TrimSpace(node) == "":
+			return nil, usagef("--decide %s: the node before = is empty; \"ferment runs show\" names the open calls", text)
 		}
 		if slices.Contains(nodes, node) {
 			return nil, usagef("--decide %s: there are two decisions about one call", text)

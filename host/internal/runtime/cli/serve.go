@@ -140,6 +140,9 @@ func serveHint(code int, err error) string {
 	case daemon.ExitIO:
 		return diskHint
 	case daemon.ExitDamaged:
+		if damage := (*store.Damage)(nil); errors.As(err, &damage) && damage.Lost {
+			return damage.Fix()
+		}
 		return repairHint
 	case daemon.ExitConfig:
 		if network := (*store.NetworkError)(nil); errors.As(err, &network) {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/fermenthq/ferment/host/internal/orchestration/act"
@@ -40,14 +39,6 @@ func (c *command) workspaceCommands() []*cobra.Command {
 		Problem:   c.problem,
 		Quiet:     func(code int) error { return quietError{code} },
 	})
-}
-
-// writeOut replaces a file that was named on the command line.
-func (c *command) writeOut(name string, content []byte) error {
-	if err := renameio.WriteFile(c.path(name), content, 0o644); err != nil {
-		return &fileError{err: fmt.Errorf("write %s: %w", name, cause(err)), written: true}
-	}
-	return nil
 }
 
 // moreForms gives a command output formats of its own beside the usual ones.

@@ -3,8 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"sync"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
@@ -162,8 +160,7 @@ func target(m httpapi.Migration, from int) (int, *contract.Error) {
 // only returns the plan.
 func MigrateDatabase(ctx context.Context, cfg *config.Config, m httpapi.Migration) (edn.Value, error) {
 	j := &history.Runs{Missing: cfg.Store.File}
-	_, err := os.Stat(j.Missing)
-	if !cfg.Store.Lasts() || j.Missing != "" && errors.Is(err, fs.ErrNotExist) {
+	if !cfg.Store.Lasts() || noJournal(cfg) {
 		_, missing := j.Kept()
 		return edn.Nil(), missing
 	}

@@ -72,7 +72,8 @@ func makeDataDir(path string) error {
 	return fmt.Errorf("data directory: %w", err)
 }
 
-// openDataDir creates or checks the directory and locks it.
+// openDataDir creates or checks the directory and locks it. Its admin token is left as it is until
+// prepareRun: if the lock file was removed, another daemon may still serve.
 func openDataDir(path, boot string) (*dataDir, error) {
 	if err := makeDataDir(path); err != nil {
 		return nil, err
@@ -84,11 +85,9 @@ func openDataDir(path, boot string) (*dataDir, error) {
 	if err := d.await(context.Background(), (*LockedError).isCommand); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{d.checkFormat, d.prepareRun} {
-		if err := step(); err != nil {
-			d.close()
-			return nil, err
-		}
+	if err := d.checkFormat(); err != nil {
+		d.close()
+		return nil, err
 	}
 	return d, nil
 }

@@ -80,7 +80,9 @@ func ExitCode(err error) int {
 		return directory.code
 	case errors.Is(err, contract.OfType("journal/damaged")):
 		return ExitDamaged
-	case errors.As(err, &schema), errors.As(err, &held), errors.As(err, &network), errors.As(err, &unsafe):
+	case errors.As(err, &held):
+		return ExitLocked
+	case errors.As(err, &schema), errors.As(err, &network), errors.As(err, &unsafe):
 		return ExitConfig
 	case errors.As(err, &unreachable):
 		return ExitUnavailable

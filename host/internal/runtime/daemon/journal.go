@@ -2,9 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -24,10 +21,8 @@ func OpenJournal(ctx context.Context, cfg *config.Config, create bool) (*Journal
 	if !cfg.Store.Lasts() {
 		return &Journal{}, nil
 	}
-	if file := cfg.Store.File; file != "" && !create {
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			return &Journal{Runs: history.Runs{Missing: file}}, nil
-		}
+	if !create && noJournal(cfg) {
+		return &Journal{Runs: history.Runs{Missing: cfg.Store.File}}, nil
 	}
 	dir, err := lockDataDir(ctx, cfg.Host.DataDir)
 	if err != nil {

@@ -2,9 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
 	"github.com/fermenthq/ferment/host/internal/orchestration/journal"
@@ -22,11 +19,7 @@ func RepairJournal(ctx context.Context, cfg *config.Config, dryRun bool) (_ edn.
 			WithHint("\"ferment runs verify\" finds damage; restore a backup of the server")
 	}
 	j := &history.Runs{Missing: cfg.Store.File}
-	if j.Missing == "" {
-		_, missing := j.Kept()
-		return edn.Nil(), missing
-	}
-	if _, err := os.Stat(j.Missing); errors.Is(err, fs.ErrNotExist) {
+	if j.Missing == "" || noJournal(cfg) {
 		_, missing := j.Kept()
 		return edn.Nil(), missing
 	}

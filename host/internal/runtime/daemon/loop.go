@@ -24,12 +24,10 @@ func (d *Daemon) loop(signals <-chan os.Signal) error {
 				continue
 			}
 			d.log.Info("signal", "signal", s.String())
-			d.stop(signals)
-			return nil
+			return d.stop(signals)
 		case <-d.drains:
 			d.log.Info("drain", "by", "an operator")
-			d.stop(signals)
-			return nil
+			return d.stop(signals)
 		case <-failed:
 			return d.giveUp()
 		case <-tick.C:
@@ -47,8 +45,9 @@ func (d *Daemon) hangup() {
 // Drain starts the shutdown and returns at once. Further calls do nothing.
 func (d *Daemon) Drain() { d.drained.Do(func() { close(d.drains) }) }
 
-// stop drains and closes the daemon. A further signal skips the waiting.
-func (d *Daemon) stop(signals <-chan os.Signal) {
+// stop drains and closes the daemon. A further signal skips the waiting. The error is that of
+// a journal that failed meanwhile.
+func (d *Daemon) stop(signals <-chan os.Signal) error {
 	d.setPhase(phaseDraining)
 	d.notify.tell("STOPPING=1", "STATUS=draining")
 	d.notify.ping()               // the ticker of this loop starts anew
@@ -66,8 +65,11 @@ func (d *Daemon) stop(signals <-chan os.Signal) {
 		select {
 		case <-done:
 			hurry()
+			if d.store != nil && d.store.Err() != nil {
+				return d.journalFailed()
+			}
 			d.log.Info("stopped", "uptime", time.Since(d.begun).Round(time.Second).String())
-			return
+			return nil
 		case s := <-signals:
 			if s != syscall.SIGHUP {
 				d.log.Warn("signal during shutdown: not waiting any more", "signal", s.String())

@@ -36,6 +36,9 @@ func (d *Daemon) maintain(ctx context.Context) {
 
 // maintainOnce runs one round of maintenance.
 func (d *Daemon) maintainOnce(ctx context.Context) error {
+	if d.store != nil && d.store.CheckFiles() != nil {
+		return nil // the daemon ends
+	}
 	if !d.dir.held() {
 		if d.lostDir.CompareAndSwap(nil, &lostDir{since: time.Now()}) {
 			d.log.Error("the data directory was moved or replaced: its LOCK file is not the one that this daemon has locked", "path", d.dir.path,

@@ -251,6 +251,9 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err := d.openStore(ctx, h, loaded); err != nil {
 		return err
 	}
+	if err := d.dir.prepareRun(); err != nil {
+		return err
+	}
 	if d.store != nil {
 		step("journal", "database", d.store.Name(), "unfinished", len(d.unfinished))
 	}

@@ -183,6 +183,7 @@ func TestTokenIsKept(t *testing.T) {
 	d, err := openDataDir(filepath.Join(t.TempDir(), "var"), "boot")
 	require.NoError(t, err)
 	defer d.close()
+	require.NoError(t, d.prepareRun())
 	path := AdminTokenFile(d.path)
 	require.True(t, d.tokenPresent())
 	// A name that is too long stands for any error except a missing file.
@@ -203,6 +204,7 @@ func TestFailedStartDoesNotHideACrash(t *testing.T) {
 	open := func() *dataDir {
 		d, err := openDataDir(path, "boot")
 		require.NoError(t, err)
+		require.NoError(t, d.prepareRun())
 		return d
 	}
 	d := open()

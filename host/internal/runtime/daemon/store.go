@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/fermenthq/ferment/host/internal/adapters/store"
@@ -76,6 +79,7 @@ func storeOptions(c *config.Config) (store.Options, error) {
 	s := c.Store
 	o := store.Options{
 		Path:           s.File,
+		Used:           usedJournal(c),
 		NoSync:         !s.Sync,
 		NoMigrate:      !s.AutoMigrate,
 		AllowNetworkFS: s.AllowNetworkFS,
@@ -92,6 +96,22 @@ func storeOptions(c *config.Config) (store.Options, error) {
 	o.Postgres = &store.Postgres{DSN: dsn, Host: id, Lease: s.Lease}
 	o.NoMigrate = true // older programs may use it (OPS-007)
 	return o, err
+}
+
+// usedJournal reports whether a daemon has kept a journal in files of the data directory: it has
+// written the key of secrets after that, and without the id of a host that shares a database.
+func usedJournal(c *config.Config) bool {
+	if c.Store.File == "" {
+		return false
+	}
+	_, key := os.Stat(filepath.Join(c.Host.DataDir, secretKeyFile))
+	_, host := os.Stat(filepath.Join(c.Host.DataDir, "HOST"))
+	return key == nil && errors.Is(host, fs.ErrNotExist)
+}
+
+// noJournal reports whether the configuration has a journal in a file that was never there.
+func noJournal(c *config.Config) bool {
+	return c.Store.File != "" && store.Options{Path: c.Store.File, Used: usedJournal(c)}.Unused()
 }
 
 func storeLimits(s config.Store) store.Limits {
@@ -287,8 +307,7 @@ func (h *Host) resume(id string, how act.Resumption) (*act.Run, *contract.Error)
 // giveUp ends a daemon whose journal failed: no answer leaves any more, so there
 // is nothing to wait for.
 func (d *Daemon) giveUp() error {
-	err := fmt.Errorf("%w: %w", errJournalFailed, d.store.Err())
-	d.log.Error("the journal cannot record: the daemon ends", "error", d.store.Err())
+	err := d.journalFailed()
 	d.setPhase(phaseDraining)
 	d.notify.tell("STOPPING=1", "STATUS=the journal cannot record")
 	ctx, cancel := context.WithTimeout(context.Background(), failedLimit)
@@ -301,6 +320,12 @@ func (d *Daemon) giveUp() error {
 	}
 	d.takeDown(ctx)
 	return err
+}
+
+// journalFailed logs and returns the failure of the journal.
+func (d *Daemon) journalFailed() error {
+	d.log.Error("the journal cannot record: the daemon ends", "error", d.store.Err())
+	return fmt.Errorf("%w: %w", errJournalFailed, d.store.Err())
 }
 
 // retain removes old runs from time to time.

@@ -25,7 +25,11 @@ func Failure(err error) *contract.Error {
 	case errors.As(err, &unsafe):
 		return contract.Errorf("journal/unavailable", "%s", unsafe.Error()).WithRetryable(false)
 	case errors.As(err, &damage):
-		return contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", DamageValue(damage))
+		e := contract.Errorf("journal/damaged", "%s", damage.Error()).WithDetail("damage", DamageValue(damage))
+		if damage.Lost {
+			e = e.WithHint(damage.Fix())
+		}
+		return e
 	case errors.As(err, &schema):
 		return contract.Errorf("journal/unavailable", "%w", schema).WithRetryable(false).WithHint(schema.Fix())
 	}

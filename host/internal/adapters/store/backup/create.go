@@ -289,7 +289,8 @@ func (c *copier) left(name string) bool {
 	}
 	dir := path.Dir(filepath.ToSlash(database))
 	base := filepath.ToSlash(database)
-	return name == path.Join(dir, "blobs") || name == path.Join(dir, "reserve") || name == base ||
+	return name == path.Join(dir, "blobs") || name == path.Join(dir, "reserve") ||
+		name == path.Join(dir, "JOURNAL") || name == base ||
 		strings.HasPrefix(name, base+"-") || strings.HasPrefix(name, base+".")
 }
 
