@@ -29,6 +29,9 @@ type bench struct {
 	described string    // description of the first instance of the session
 	obstacle  *obstacle // stage that the plugin is known to fail at
 	hanging   hanging
+	note      string   // see [Result.Note]
+	check     string   // id of the check; empty for an instance that several checks call
+	output    *output  // what the instances of the session printed
 	said      []string // output of instances that did not start
 
 	loan     *loan // shared instance of the session; nil outside of one
@@ -46,6 +49,7 @@ func newBench(target Target, opts Options) *bench {
 		opts:     opts,
 		patience: defaultPatience().times(factor),
 		random:   rand.New(rand.NewPCG(opts.Seed, 0)),
+		output:   &output{},
 	}
 }
 
@@ -94,6 +98,7 @@ func (b *bench) start(ctx context.Context) (Instance, error) {
 func (b *bench) cleanUp() {
 	for _, in := range b.started {
 		in.Stop()
+		b.output.add(in, b.check)
 	}
 	for _, root := range b.roots {
 		_ = os.RemoveAll(root)

@@ -9,7 +9,7 @@ import (
 
 // SuiteVersion is the version of the set of checks. Within one version a check
 // never becomes stricter.
-const SuiteVersion = "1.9"
+const SuiteVersion = "1.10"
 
 // Check is one test of a plugin.
 type Check struct {
@@ -23,7 +23,9 @@ type Check struct {
 	// target that starts processes.
 	Process bool
 
-	run func(ctx context.Context, b *bench) error
+	// last marks a check that judges what every instance of the run did.
+	last bool
+	run  func(ctx context.Context, b *bench) error
 }
 
 // Profile is the profile of the check, such as "core".
@@ -35,7 +37,7 @@ func Checks() []Check {
 		startChecks(), describeChecks(), configureChecks(), settingChecks(), healthChecks(), invokeChecks(), payloadChecks(),
 		malformedChecks(), burnChecks(), pressureChecks(), boundChecks(), faultChecks(), drainChecks(), endingChecks(),
 		modelChecks(), judgeChecks(), checkerChecks(), solverChecks(), toolChecks(), agentChecks(),
-		streamingChecks(), hostCallChecks(), muxChecks(), swapChecks(),
+		streamingChecks(), hostCallChecks(), muxChecks(), swapChecks(), outputChecks(),
 	)
 }
 
@@ -68,6 +70,8 @@ type Result struct {
 	// Blocked is the id of the failed check that prevented this one; else
 	// empty.
 	Blocked string
+	// Note says which part of a passed check could not be made, and what it needs; else empty.
+	Note string
 	// Evidence are the last log lines of the plugin, if the check did not pass.
 	Evidence []string
 }

@@ -183,47 +183,29 @@ func configureBadConfig(ctx context.Context, b *bench) error {
 	return b.alive(ctx, in, "a bad configuration")
 }
 
-// configureOnce calls Configure again, with the configuration of the run and with an empty
-// one, between calls that do not change the outcome of one another. Calls that fail before
-// are left to other checks.
+// configureOnce calls Configure again between calls that do not change the outcome of one
+// another: with the configuration of the run, with an empty one, and with other settings,
+// alone and beside an unknown one. Calls that fail before are left to other checks.
 func configureOnce(ctx context.Context, b *bench, in Instance, d contract.Description) error {
-	questions := b.questions(d)
-	if pure := slices.DeleteFunc(slices.Clone(questions), func(q question) bool { return !independent(q) }); len(pure) > 0 {
-		questions = pure
-	} else {
-		questions = questions[:1]
-	}
-	var before []known
-	_, _ = within(ctx, b.call/2, func(ctx context.Context) (any, error) {
-		for _, q := range questions {
-			if learnt, err := b.learn(ctx, in, []question{q}); err == nil {
-				before = append(before, learnt...)
-			}
+	before := b.learnEach(ctx, in, d, place{})
+	again := []wire.Setup{b.setup(""), b.setup("")}
+	again[1].Config = edn.MustMap()
+	if s, err := b.settings(ctx, in); err == nil {
+		for _, setup := range otherSettings(s, b.setup("")) {
+			invalid := setup
+			invalid.Config = setup.Config.AssocKey(unknownKey, edn.Int(1))
+			again = append(again, setup, invalid)
 		}
-		return nil, nil
-	})
-	for _, config := range []edn.Value{b.config(), edn.MustMap()} {
-		setup := b.setup("")
-		setup.Config = config
-		if again, err := in.Client().Configure(ctx, setup, nil); err == nil && len(again.Findings) == 0 {
+	}
+	for _, setup := range again {
+		if got, err := in.Client().Configure(ctx, setup, nil); err == nil && len(got.Findings) == 0 {
 			return want("an error", "the second Configure succeeded")
 		}
 	}
 	if err := b.awaitReady(ctx, in); err != nil {
 		return fmt.Errorf("after a second Configure: %w", err)
 	}
-	for _, k := range before {
-		got, err := b.outcomeOf(ctx, in, k.question)
-		if err != nil {
-			return fmt.Errorf("after a second Configure, %s: %w", k.question, err)
-		}
-		// A capability that is not deterministic may answer otherwise by itself.
-		changed := k.capability.Deterministic || got.refusal != nil && k.was.refusal == nil
-		if changed && !got.passing() && !got.equal(k.was) {
-			return want(fmt.Sprintf("the outcome of %s, also after a second Configure: %s", k.question, k.was), "%s", got)
-		}
-	}
-	return nil
+	return b.unchanged(ctx, in, before, "a second Configure")
 }
 
 func invokeBeforeConfigure(ctx context.Context, b *bench) error {

@@ -15,9 +15,12 @@ func drainChecks() []Check {
 		{ID: "core/drain/refuses", Requirements: []string{"DRAIN-001", "HEALTH-003"},
 			Text: "after Drain the plugin refuses calls with an error of type :" + notReady + " and is no longer ready",
 			run:  alone(drainRefuses)},
-		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002"},
-			Text: "Drain returns at its deadline with the number of unfinished calls, which are stopped",
+		{ID: "core/drain/deadline", Requirements: []string{"DRAIN-002", "DRAIN-003"},
+			Text: "Drain returns at its deadline, not before, with the number of unfinished calls, which are stopped",
 			run:  alone(drainDeadline)},
+		{ID: "core/drain/again", Requirements: []string{"DRAIN-002"},
+			Text: "Drain returns at its deadline also while an earlier one waits, stops the calls, and returns at once after that",
+			run:  alone(drainAgain)},
 		{ID: "core/drain/in-flight", Requirements: []string{"DRAIN-003"},
 			Text: "calls in flight at Drain are not cut before its deadline",
 			run:  alone(drainInFlight)},
@@ -62,29 +65,105 @@ func drainRefuses(ctx context.Context, b *bench, in Instance, d contract.Descrip
 }
 
 func drainDeadline(ctx context.Context, b *bench, in Instance, d contract.Description) error {
-	c, input := b.long(d)
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), nil)
-	}()
-	started, err := b.inFlight(ctx, in, over)
+	call, err := b.startLong(ctx, in, d)
 	if err != nil {
 		return err
 	}
-	const limit = 100 * time.Millisecond
-	unfinished, err := b.drain(ctx, in, limit)
+	began := time.Now()
+	unfinished, err := b.drain(ctx, in, drainLimit)
+	took := time.Since(began)
 	if err != nil {
 		return err
 	}
-	if started && b.opts.Slow != nil && unfinished != 1 {
+	if call.started && b.opts.Slow != nil && unfinished != 1 {
 		return want("one unfinished call", "%d", unfinished)
 	}
+	if unfinished == 0 {
+		b.tooQuick()
+	}
+	if unfinished > 0 && took < drainLimit-clockSlack {
+		return want(fmt.Sprintf("an unfinished call goes on until the deadline, %s away", drainLimit),
+			"Drain returned after %s", took)
+	}
+	return b.stops(call)
+}
+
+// drainLimit is the time until the deadline of a Drain that a call does not end before.
+const drainLimit = 100 * time.Millisecond
+
+// stops fails if a call goes on after the deadline of Drain.
+func (b *bench) stops(call *ongoing) error {
 	select {
-	case <-over:
+	case <-call.over:
 		return nil
 	case <-time.After(b.soon):
 		return want("the unfinished call stops", "it still goes on after %s", b.soon)
+	}
+}
+
+// drainAgain drains as a host does: at once, with much time, then again with little while
+// the first Drain still waits for a call, and once more when none is in flight.
+func drainAgain(ctx context.Context, b *bench, in Instance, d contract.Description) error {
+	call, err := b.startLong(ctx, in, d)
+	if err != nil {
+		return err
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := b.drain(ctx, in, b.call)
+		first <- err
+	}()
+	if err := b.awaitDraining(ctx, in); err != nil {
+		return err
+	}
+	select {
+	case <-call.over:
+		b.tooQuick()
+	default:
+	}
+	if _, err := b.drain(ctx, in, drainLimit); err != nil {
+		return fmt.Errorf("during another Drain: %w", err)
+	}
+	if err := b.stops(call); err != nil {
+		return err
+	}
+	select {
+	case err := <-first:
+		if err != nil {
+			return err
+		}
+	case <-time.After(b.soon):
+		return want("Drain returns when no call is in flight", "it still waits after %s", b.soon)
+	}
+	unfinished, err := b.drain(ctx, in, 0)
+	if err != nil {
+		return fmt.Errorf("after another Drain: %w", err)
+	}
+	if unfinished != 0 {
+		return want("no unfinished call after another Drain", "%d", unfinished)
+	}
+	return nil
+}
+
+// awaitDraining waits until the plugin is not to be called any more.
+func (b *bench) awaitDraining(ctx context.Context, in Instance) error {
+	limit := time.Now().Add(b.soon)
+	for {
+		h, err := b.probe(ctx, in)
+		if err != nil {
+			return want("the plugin answers probes while it drains", "%v", err)
+		}
+		if !h.State.Callable() {
+			return nil
+		}
+		if time.Now().After(limit) {
+			return &blocked{by: "core/health/changes"}
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -122,8 +201,9 @@ func drainInFlight(ctx context.Context, b *bench, in Instance, d contract.Descri
 
 // flooding is a number of concurrent calls.
 type flooding struct {
-	wg  sync.WaitGroup
-	all endings
+	wg      sync.WaitGroup
+	all     endings
+	started bool // one was in flight
 }
 
 type endings []error
@@ -139,7 +219,7 @@ func (b *bench) flood(ctx context.Context, in Instance, questions []question, n 
 			once.Do(func() { close(first) })
 		})
 	}
-	_, _ = b.inFlight(ctx, in, first)
+	f.started, _ = b.inFlight(ctx, in, first)
 	return f
 }
 
@@ -235,13 +315,7 @@ func (b *bench) releaseBusy(ctx context.Context) (Instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, input := b.long(d)
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), func(wire.Event) {})
-	}()
-	if _, err := b.inFlight(ctx, in, over); err != nil {
+	if _, err := b.startLong(ctx, in, d); err != nil {
 		return nil, err
 	}
 	in.Release()

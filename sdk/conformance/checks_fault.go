@@ -15,10 +15,10 @@ import (
 func faultChecks() []Check {
 	return []Check{
 		{ID: "core/fault/pause", Requirements: []string{"LIFE-003"}, Process: true,
-			Text: "a process that was stopped by SIGSTOP answers again after SIGCONT",
+			Text: "a process that was stopped by SIGSTOP answers again after SIGCONT, also the calls in flight",
 			run:  alone(faultPause)},
 		{ID: "core/fault/interrupt", Requirements: []string{"END-005"}, Process: true,
-			Text: "a process that gets SIGINT answers as before",
+			Text: "a process that gets SIGINT answers as before, also the calls in flight",
 			run:  alone(faultInterrupt)},
 		{ID: "core/fault/kill", Requirements: []string{"START-006"}, Process: true,
 			Text: "after SIGKILL during a call, a new instance serves in the directory of the old one",
@@ -39,6 +39,9 @@ func processOf(in Instance) (*launch.Process, error) {
 // delays a process, so that a plugin that watches the clock notices it.
 const pauseFor = 400 * time.Millisecond
 
+// resumed is the time in which a plugin notices that it was stopped.
+const resumed = 100 * time.Millisecond
+
 func faultPause(ctx context.Context, b *bench, in Instance, d contract.Description) error {
 	p, err := processOf(in)
 	if err != nil {
@@ -48,17 +51,52 @@ func faultPause(ctx context.Context, b *bench, in Instance, d contract.Descripti
 	if !ok {
 		return b.alive(ctx, in, "no pause, which this system does not have")
 	}
-	if err := p.Signal(pause); err != nil {
-		return &fault{fmt.Errorf("stop the process: %w", err)}
+	stop := func() error {
+		if err := p.Signal(pause); err != nil {
+			return &fault{fmt.Errorf("stop the process: %w", err)}
+		}
+		stopped := b.silent(ctx, in)
+		if err := p.Signal(resumeSignal()); err != nil {
+			return want("a process that lives on after a pause", "%v", err)
+		}
+		if !stopped {
+			return &fault{errors.New("the process answers although it was stopped")}
+		}
+		select { // it notices the pause while its calls are still in flight
+		case <-in.Done():
+			return want("a process that lives on after a pause", "%s", p.Exit())
+		case <-time.After(resumed):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	stopped := b.silent(ctx, in)
-	if err := p.Signal(resumeSignal()); err != nil {
-		return want("a process that lives on after a pause", "%v", err)
+	return b.idleAndBusy(ctx, in, d, "a pause", stop)
+}
+
+// idleAndBusy does something to an idle plugin, then to one with calls in flight. Each time
+// the plugin must serve afterwards; calls in flight must not be lost.
+func (b *bench) idleAndBusy(
+	ctx context.Context, in Instance, d contract.Description, what string, do func() error,
+) error {
+	if err := do(); err != nil {
+		return err
 	}
-	if !stopped {
-		return &fault{errors.New("the process answers although it was stopped")}
+	if err := b.serves(ctx, in, d, what); err != nil {
+		return err
 	}
-	return b.serves(ctx, in, d, "a pause")
+	end, err := b.busy(ctx, in, d)
+	if err == nil {
+		err = do()
+	}
+	lost := end()
+	if err == nil && lost != nil {
+		err = fmt.Errorf("a call in flight during %s: %w", what, lost)
+	}
+	if err != nil {
+		return err
+	}
+	return b.serves(ctx, in, d, what+" with a call in flight")
 }
 
 // serves checks that the plugin is alive after something and answers a
@@ -80,17 +118,19 @@ func faultInterrupt(ctx context.Context, b *bench, in Instance, d contract.Descr
 	if err != nil {
 		return err
 	}
-	if err := p.Signal(syscall.SIGINT); err != nil {
-		return &fault{fmt.Errorf("interrupt the process: %w", err)}
-	}
-	select {
-	case <-in.Done():
-		return want("a process that ignores SIGINT", "%s", p.Exit())
-	case <-time.After(pauseFor):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return b.serves(ctx, in, d, "SIGINT")
+	return b.idleAndBusy(ctx, in, d, "SIGINT", func() error {
+		if err := p.Signal(syscall.SIGINT); err != nil {
+			return &fault{fmt.Errorf("interrupt the process: %w", err)}
+		}
+		select {
+		case <-in.Done():
+			return want("a process that ignores SIGINT", "%s", p.Exit())
+		case <-time.After(pauseFor):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 // silent waits until the plugin stops answering. A signal takes time to reach
@@ -181,27 +221,31 @@ func (b *bench) cutBy(ctx context.Context, in Instance, d contract.Description, 
 	}
 }
 
-// terminated sends SIGTERM, as an operating system does.
+// terminated sends SIGTERM, as an operating system does, to a process with a call in
+// flight, then to an idle one.
 func terminated(ctx context.Context, b *bench, in Instance, d contract.Description) error {
-	p, err := processOf(in)
+	call, err := b.startLong(ctx, in, d)
 	if err != nil {
 		return err
 	}
-	c, input := b.long(d)
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		_, _ = in.Client().Invoke(ctx, b.callContext(c), request(c, input), nil)
-	}()
-	if _, err := b.inFlight(ctx, in, over); err != nil {
+	if err := b.terminate(in); err != nil {
+		return err
+	}
+	<-call.over
+	idle, _, err := b.ready(ctx)
+	if err != nil {
+		return err
+	}
+	return b.terminate(idle)
+}
+
+func (b *bench) terminate(in Instance) error {
+	p, err := processOf(in)
+	if err != nil {
 		return err
 	}
 	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return &fault{fmt.Errorf("send SIGTERM: %w", err)}
 	}
-	if err := b.ended(in); err != nil {
-		return err
-	}
-	<-over
-	return nil
+	return b.ended(in)
 }

@@ -60,7 +60,8 @@ func (b *bench) streams(ctx context.Context, check func(answer) error) error {
 const streamCalls = 8
 
 // streamsAtOnce is streams, and then asks each question several times
-// concurrently, with edge cases of its input. Calls that do not end quickly are
+// concurrently, with edge cases of its input and with a long text, which may be answered
+// with many deltas. Calls that do not end quickly are
 // cancelled; other checks test how a call ends.
 func (b *bench) streamsAtOnce(ctx context.Context, check func(answer) error) error {
 	in, d, err := b.lent(ctx)
@@ -73,7 +74,7 @@ func (b *bench) streamsAtOnce(ctx context.Context, check func(answer) error) err
 	quick, cancel := context.WithTimeout(ctx, quickly)
 	defer cancel()
 	for _, q := range b.streaming(d) {
-		all := append(slices.Repeat([]question{q}, streamCalls), variants(d, q)...)
+		all := slices.Concat(slices.Repeat([]question{q}, streamCalls), variants(d, q), longer(d, q))
 		failures := make([]error, len(all))
 		var wg sync.WaitGroup
 		for i, q := range all {

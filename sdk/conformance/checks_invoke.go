@@ -52,6 +52,9 @@ func invokeChecks() []Check {
 		{ID: "core/run/apart", Requirements: []string{"CALL-013"},
 			Text: "calls of one run and trace get the same answers as in separate runs",
 			run:  alone(runApart)},
+		{ID: "core/run/after", Requirements: []string{"LIFE-004"},
+			Text: "after EndRun, calls of this run and of another one get the same answers as before",
+			run:  shared(runAfter)},
 		{ID: "core/run/end", Requirements: []string{"LIFE-002"},
 			Text: "EndRun succeeds, also for a run that the plugin never saw",
 			run:  alone(endRun)},
@@ -443,23 +446,75 @@ func (b *bench) long(d contract.Description) (contract.Capability, edn.Value) {
 	return c, b.input(d, c)
 }
 
-func cancelStops(ctx context.Context, b *bench, in Instance, d contract.Description) error {
+// ongoing is the call of [bench.long].
+type ongoing struct {
+	over    chan struct{} // closed at its end
+	err     error         // set before over is closed
+	started bool          // it was in flight
+}
+
+// startLong starts the call of [bench.long] and returns when it is in flight or over. If no
+// slow sample is given and it is over, the check has a note. ongoing is never nil.
+func (b *bench) startLong(ctx context.Context, in Instance, d contract.Description) (*ongoing, error) {
 	c, input := b.long(d)
-	callCtx, cancel := context.WithCancel(ctx)
-	over := make(chan struct{})
-	var early error
+	call := &ongoing{over: make(chan struct{})}
 	go func() {
-		defer close(over)
-		_, early = in.Client().Invoke(callCtx, b.callContext(c), request(c, input), nil)
+		defer close(call.over)
+		_, call.err = in.Client().Invoke(ctx, b.callContext(c), request(c, input), nil)
 	}()
-	started, err := b.inFlight(ctx, in, over)
+	var err error
+	call.started, err = b.inFlight(ctx, in, call.over)
+	if !call.started {
+		b.tooQuick()
+	}
+	return call, err
+}
+
+// tooQuick notes that the calls of the check did not last as long as it needs. With a slow
+// sample that is a failure, which the check reports itself.
+func (b *bench) tooQuick() {
+	if b.opts.Slow == nil {
+		b.note = "made without a call in flight, because calls end too early: give a capability and an input for " +
+			"which it works for a second or more in the samples, as :slow {:capability :a/b :input {..}}"
+	}
+}
+
+// busy starts calls that are in flight for a while: the one of the slow sample, else many
+// quick ones. end waits for their end, cancels the slow one, and fails if one was lost.
+func (b *bench) busy(ctx context.Context, in Instance, d contract.Description) (end func() error, err error) {
+	if b.opts.Slow == nil {
+		calls := b.flood(ctx, in, b.questions(d), drainCalls)
+		if !calls.started {
+			b.tooQuick()
+		}
+		return func() error { return calls.wait().lost() }, nil
+	}
+	callCtx, cancel := context.WithCancel(ctx)
+	call, err := b.startLong(callCtx, in, d)
+	return func() error {
+		defer cancel()
+		select {
+		case <-call.over:
+			return endings{call.err}.lost()
+		default:
+		}
+		cancel()
+		<-call.over
+		return nil
+	}, err
+}
+
+func cancelStops(ctx context.Context, b *bench, in Instance, d contract.Description) error {
+	callCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	call, err := b.startLong(callCtx, in, d)
 	cancel()
-	<-over
+	<-call.over
 	if err != nil {
 		return err
 	}
-	if !started && b.opts.Slow != nil {
-		return untestable("the call with the input of :slow was over at once (%v)", early)
+	if !call.started && b.opts.Slow != nil {
+		return untestable("the call with the input of :slow was over at once (%v)", call.err)
 	}
 	return b.idle(ctx, in, "the caller went away")
 }
@@ -502,7 +557,31 @@ func deadlineStops(ctx context.Context, b *bench, in Instance, d contract.Descri
 	if b.opts.Slow != nil && !failed(response, err) {
 		return want("the call is cut at its deadline", "the answer %s", cut(response.String()))
 	}
+	if !failed(response, err) {
+		b.tooQuick()
+	}
 	return b.idle(ctx, in, "the deadline")
+}
+
+// runAfter learns the outcomes of questions in one run, ends it, and asks them again in the
+// same run and in another one.
+func runAfter(ctx context.Context, b *bench, in Instance, d contract.Description) error {
+	at := func(k []known, p place) []known {
+		k = slices.Clone(k)
+		for i := range k {
+			k[i].at = p
+		}
+		return k
+	}
+	ended, other := place{run: 1, node: 1}, place{run: 2, node: 1}
+	before := b.learnEach(ctx, in, d, ended)
+	if err := in.Client().EndRun(ctx, ended.name()); err != nil {
+		return nil // another check tests that it succeeds
+	}
+	if err := b.unchanged(ctx, in, at(before, other), "the end of another run"); err != nil {
+		return err
+	}
+	return b.unchanged(ctx, in, at(before, ended), "the end of their run")
 }
 
 func endRun(ctx context.Context, b *bench, in Instance, d contract.Description) error {

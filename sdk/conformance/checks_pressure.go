@@ -45,11 +45,15 @@ const (
 // leakOfProbe is smaller than leakPerCall: a host probes a plugin as long as it runs.
 const leakOfProbe = 3 << 10
 
+// leakOfRun is smaller than leakPerCall: the calls before have filled the pools of the plugin.
+const leakOfRun = 3 << 10
+
 func pressureChecks() []Check {
 	return []Check{
 		{ID: "core/load/growth", Requirements: []string{"CALL-009"}, Process: true,
-			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind", growthCalls),
-			run:  alone(loadGrowth)},
+			Text: fmt.Sprintf("%d calls leave no descriptors, threads or memory behind, nor do runs that have ended",
+				growthCalls),
+			run: alone(loadGrowth)},
 		{ID: "core/cancel/growth", Requirements: []string{"CALL-009"}, Process: true,
 			Text: "cancelled calls leave no threads and no growing memory behind",
 			run:  alone(cancelGrowth)},
@@ -210,7 +214,28 @@ func loadGrowth(ctx context.Context, b *bench, in Instance, d contract.Descripti
 		worked, err := b.load(ctx, in, questions, leakBlock, b.growthPatience(leakBlock))
 		return worked == leakBlock, err
 	}
-	return b.leaks(ctx, in, leak{calls: leakBlock, perCall: leakPerCall, what: "calls", block: block})
+	if err := b.leaks(ctx, in, leak{calls: leakBlock, perCall: leakPerCall, what: "calls", block: block}); err != nil {
+		return err
+	}
+	inRun := b.inRuns(in)
+	runs := func() (bool, error) {
+		worked, err := b.loadBy(ctx, questions, leakBlock, b.growthPatience(leakBlock), inRun)
+		return worked == leakBlock, err
+	}
+	return b.leaks(ctx, in, leak{
+		calls: leakBlock, perCall: leakOfRun, what: "runs of one call that have ended", block: runs,
+	})
+}
+
+// inRuns returns a function that asks each question in a run of its own and ends the run.
+func (b *bench) inRuns(in Instance) func(context.Context, question) error {
+	var runs atomic.Int64
+	return func(ctx context.Context, q question) error {
+		q.at = place{run: int(runs.Add(1)), node: 1}
+		_, err := b.ask(ctx, in, q)
+		_ = in.Client().EndRun(ctx, q.at.name()) // another check tests that it succeeds
+		return err
+	}
 }
 
 // grown fails if the process holds too much more than before a number of calls.
@@ -296,6 +321,17 @@ func (b *bench) growthPatience(n int) time.Duration {
 // patience, the remaining calls name a capability that the plugin does not have. It
 // returns the number of real calls.
 func (b *bench) load(ctx context.Context, in Instance, questions []question, n int, patience time.Duration) (int, error) {
+	return b.loadBy(ctx, questions, n, patience, func(ctx context.Context, q question) error {
+		_, err := b.ask(ctx, in, q)
+		return err
+	})
+}
+
+// loadBy is load with calls by a function.
+func (b *bench) loadBy(
+	ctx context.Context, questions []question, n int, patience time.Duration,
+	call func(context.Context, question) error,
+) (int, error) {
 	patient := time.Now().Add(patience)
 	refused := question{capability: absent(), intent: firstIntent(absent()), input: edn.MustMap()}
 	var next, worked atomic.Int64
@@ -313,7 +349,7 @@ func (b *bench) load(ctx context.Context, in Instance, questions []question, n i
 					q = questions[at%len(questions)]
 					worked.Add(1)
 				}
-				if _, err := b.ask(ctx, in, q); err != nil {
+				if err := call(ctx, q); err != nil {
 					failures[i] = typedError(err)
 				}
 			}

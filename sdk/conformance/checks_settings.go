@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -37,9 +38,15 @@ func (b *bench) published(ctx context.Context) (Instance, *schema.Schema, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	s, err := b.settings(ctx, in)
+	return in, s, err
+}
+
+// settings returns the schema of the configuration that the plugin publishes.
+func (b *bench) settings(ctx context.Context, in Instance) (*schema.Schema, error) {
 	raw, err := in.Client().Describe(ctx, edn.Nil(), b.hostInfo())
 	if err != nil {
-		return nil, nil, want("Describe answers", "%v", err)
+		return nil, want("Describe answers", "%v", err)
 	}
 	form := raw.Value.Key("config").Key("config/schema")
 	if form.IsNil() {
@@ -47,9 +54,55 @@ func (b *bench) published(ctx context.Context) (Instance, *schema.Schema, error)
 	}
 	s, err := schema.Compile(form)
 	if err != nil {
-		return nil, nil, want("a configuration schema that can be read", "%v", err)
+		return nil, want("a configuration schema that can be read", "%v", err)
 	}
-	return in, s, nil
+	return s, nil
+}
+
+// mostOthers bounds the configurations with other settings.
+const mostOthers = 3
+
+// otherSettings returns setups in which each setting that can has another valid value.
+func otherSettings(s *schema.Schema, setup wire.Setup) []wire.Setup {
+	var all []wire.Setup
+	for round := range mostOthers {
+		other := setup
+		for _, e := range s.Entries() {
+			if e.Props.Secret {
+				if e.Schema.Valid(edn.Text(markedSecret)) {
+					secrets := other.Secrets
+					if secrets.IsNil() {
+						secrets = edn.MustMap()
+					}
+					other.Secrets = secrets.Assoc(edn.Vector(e.Key), edn.Text(markedSecret))
+					other.Config = other.Config.Assoc(e.Key, edn.Nil())
+				}
+				continue
+			}
+			if values := otherValues(e, setup.Config); len(values) > 0 {
+				other.Config = other.Config.Assoc(e.Key, values[round%len(values)])
+			}
+		}
+		if !edn.Equal(other.Config, setup.Config) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// otherValues returns valid values of a setting besides its value in a configuration.
+func otherValues(e schema.Entry, config edn.Value) []edn.Value {
+	now, given := config.Get(e.Key)
+	if !given {
+		now = e.Props.Default
+	}
+	values := []edn.Value{edn.Int(0), edn.Int(1), edn.Text("other"), edn.Text("x"), edn.Bool(false), edn.Bool(true),
+		edn.MustFloat(0.25), edn.Vector(), edn.Vector(edn.Text("x")), edn.MustMap()}
+	if head, _ := e.Schema.Spec().Nth(0); edn.Equal(head, edn.K("enum")) {
+		values = append(values, arguments(e.Schema.Spec())...)
+	}
+	values = append(values, edges(now)...)
+	return slices.DeleteFunc(values, func(v edn.Value) bool { return edn.Equal(v, now) || !e.Schema.Valid(v) })
 }
 
 // wrongSetting is a setting with a value that its schema does not allow.

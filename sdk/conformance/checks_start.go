@@ -23,8 +23,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/fermenthq/ferment/sdk/contract"
-	"github.com/fermenthq/ferment/sdk/edn"
 	"github.com/fermenthq/ferment/sdk/internal/pluginv1"
 	"github.com/fermenthq/ferment/sdk/launch"
 	"github.com/fermenthq/ferment/sdk/wire"
@@ -41,9 +39,6 @@ func startChecks() []Check {
 		{ID: "core/start/certificate", Requirements: []string{"START-001", "START-004"}, Process: true,
 			Text: "the certificate of the plugin is its own authority for both roles, and a peer without that of the host gets no answer",
 			run:  startCertificate},
-		{ID: "core/start/stdout", Requirements: []string{"START-005"}, Process: true,
-			Text: "standard output carries the handshake line and nothing else, also while the plugin works",
-			run:  alone(startStdout)},
 	}
 }
 
@@ -265,28 +260,4 @@ func (b *bench) strange(ctx context.Context, address string, creds credentials.T
 	defer func() { _ = conn.Close() }()
 	_, err = pluginv1.NewLifecycleClient(conn).Describe(ctx, &pluginv1.DescribeRequest{})
 	return err
-}
-
-func startStdout(ctx context.Context, b *bench, in Instance, d contract.Description) error {
-	for _, q := range b.questions(d) {
-		if _, err := b.ask(ctx, in, q); err != nil && typedError(err) != nil {
-			return typedError(err)
-		}
-		q.input = edn.Int(7)
-		_, _ = b.ask(ctx, in, q) // a refusal; other checks test how a call ends
-	}
-	c, input := b.long(d)
-	_, _ = b.cancelCalls(ctx, in, question{capability: c, intent: firstIntent(c), input: input}, cancelBatch)
-	if _, err := b.drain(ctx, in, b.call); err != nil {
-		return err
-	}
-	in.Stop() // reads what is left in the pipes
-	p, ok := in.(interface{ Printed() (string, int) })
-	if !ok {
-		return &fault{fmt.Errorf("the instance is not a process")}
-	}
-	if head, n := p.Printed(); n > 0 {
-		return want("nothing but the handshake line on standard output", "%d bytes more, beginning with %q", n, head)
-	}
-	return nil
 }

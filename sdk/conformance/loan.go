@@ -39,7 +39,7 @@ func (b *bench) lent(ctx context.Context) (Instance, contract.Description, error
 	}
 	b.loan.end()
 	keeper := newBench(b.target, b.opts)
-	keeper.patience, keeper.obstacle, keeper.described = b.patience, b.obstacle, b.described
+	keeper.patience, keeper.obstacle, keeper.described, keeper.output = b.patience, b.obstacle, b.described, b.output
 	in, d, err := keeper.ready(ctx)
 	if err != nil {
 		b.said = append(b.said, keeper.logTail()...)

@@ -117,6 +117,7 @@ func (r Report) junitCase(res Result) junitCase {
 	c := junitCase{Class: strings.ReplaceAll(res.Check.ID[:strings.LastIndex(res.Check.ID, "/")], "/", "."),
 		Name: res.Check.ID, Time: seconds(res.Took)}
 	if res.Status == Pass {
+		c.Out = res.Note
 		return c
 	}
 	text := r.Explain(res)
@@ -206,6 +207,13 @@ func (r Report) Markdown() []byte {
 		fmt.Fprintf(&b, "\n## %s\n\n", strings.Replace(r.BlockedText(id), "not", "Not", 1))
 		for _, blocked := range ids[id] {
 			fmt.Fprintf(&b, "- `%s`\n", blocked)
+		}
+	}
+	notes, of := r.Notes()
+	for _, note := range notes {
+		fmt.Fprintf(&b, "\n## Passed in part\n\n%s.\n\n", note)
+		for _, id := range of[note] {
+			fmt.Fprintf(&b, "- `%s`\n", id)
 		}
 	}
 	return b.Bytes()

@@ -65,6 +65,22 @@ func (r Report) Blocked() (by []string, ids map[string][]string) {
 	return by, ids
 }
 
+// Notes returns the notes of the checks that passed in part, in the order of the report, and
+// maps each of them to the ids of its checks.
+func (r Report) Notes() (notes []string, ids map[string][]string) {
+	ids = map[string][]string{}
+	for _, res := range r.Results {
+		if res.Note == "" {
+			continue
+		}
+		if ids[res.Note] == nil {
+			notes = append(notes, res.Note)
+		}
+		ids[res.Note] = append(ids[res.Note], res.Check.ID)
+	}
+	return notes, ids
+}
+
 // BlockedText returns a text that states why the checks prevented by the failed
 // check by did not run.
 func (r Report) BlockedText(by string) string {
@@ -215,6 +231,9 @@ func (r Report) resultValue(res Result) edn.Value {
 	b.Key("took-ms", millis(res.Took))
 	if line := r.reproduce(res.Check.ID); line != "" {
 		b.Key("reproduce", edn.Text(line))
+	}
+	if res.Note != "" {
+		b.Key("note", edn.Text(res.Note))
 	}
 	if res.Status != Pass {
 		b.Key("expected", edn.Text(res.Expected))

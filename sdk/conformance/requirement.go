@@ -85,6 +85,8 @@ func lifeRequirements() []Requirement {
 		must(profileCore, "LIFE-001", "A call before Configure is refused with a typed error.", "WIRE-002"),
 		must(profileCore, "LIFE-002", "EndRun succeeds for every run, also for one that the plugin never saw.", "WIRE-002"),
 		must(profileCore, "LIFE-003", "A process that was stopped for a while and goes on answers as before.", "SUP-003", "SUP-004"),
+		must(profileCore, "LIFE-004",
+			"EndRun changes nothing for later calls, neither of other runs nor of the run that ended.", "WIRE-002", "ENV-010"),
 	}
 }
 

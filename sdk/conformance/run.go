@@ -30,8 +30,8 @@ type Options struct {
 	// Without a sample the input is generated from the schema.
 	Samples map[string]edn.Value
 	// Slow is a capability and an input for which it works for a second or more
-	// unless it is cancelled. Without it, cancellation is tested on calls that
-	// may end too early.
+	// unless it is cancelled. Without it, the checks that need a call in flight are
+	// made on calls that may end too early, and their results have a note.
 	Slow *Sample
 	// Answers are the answers of the host to calls of the plugin, by intent.
 	Answers map[string]edn.Value
@@ -162,7 +162,7 @@ func take(
 		target = opts.Process
 	}
 	b := newBench(target, opts)
-	b.limit = limit
+	b.limit, b.check = limit, check.ID
 	know(b)
 	if check.Process {
 		b.loan = nil
@@ -176,6 +176,7 @@ func take(
 func (b *bench) result(ctx context.Context, check Check, err error, took time.Duration) Result {
 	out := Result{Check: check, Status: Pass, Took: took}
 	if err == nil {
+		out.Note = b.note
 		return out
 	}
 	out.Status = Fail

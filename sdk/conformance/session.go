@@ -27,6 +27,7 @@ type Session struct {
 	hanging  hanging
 	secrets  *words.Secrets
 
+	output    output // what the instances printed
 	described string // description of the first instance
 	loan      loan
 }
@@ -73,6 +74,9 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 		delete(s.early, check.ID)
 		return result.without(s.secrets)
 	}
+	if check.last {
+		s.loan.end()
+	}
 	limit := checkLimit
 	if s.obstacle != nil {
 		limit = blockedLimit
@@ -97,7 +101,7 @@ func (s *Session) Take(ctx context.Context, check Check) Result {
 
 // past initializes a bench with the results of earlier checks.
 func (s *Session) past(b *bench) {
-	b.obstacle, b.described, b.loan = s.obstacle, s.described, &s.loan
+	b.obstacle, b.described, b.loan, b.output = s.obstacle, s.described, &s.loan, &s.output
 	b.hanging.known, b.hanging.slow = s.hanging.known, s.hanging.slow
 	if s.hangs {
 		b.patience.call = s.opts.long(hangingCall)
@@ -149,6 +153,7 @@ const (
 // fails, or everything.
 func (s *Session) probe(ctx context.Context) (at stage) {
 	b := newBench(s.target, s.opts)
+	b.output = &s.output
 	defer b.cleanUp()
 	at = starting
 	err := b.guard(func() error {

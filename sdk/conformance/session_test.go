@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,4 +244,54 @@ func TestRunOfLimitedTime(t *testing.T) {
 	cancel()
 	report = Run(canceled, InProcess(sound()), Options{Seed: 1, Profiles: []string{profileCore}, limit: 1})
 	assert.Equal(t, Fault, report.Outcome(), "a run that is cancelled has no verdict")
+}
+
+// loud is a target whose instances print a text before they end, as by their count.
+type loud struct {
+	Target
+	started int
+	from    int // the first instance that prints
+}
+
+type loudInstance struct {
+	Instance
+	text string
+}
+
+func (l *loud) Start(ctx context.Context) (Instance, error) {
+	in, err := l.Target.Start(ctx)
+	if l.started++; err != nil || l.started < l.from {
+		return in, err
+	}
+	return &loudInstance{Instance: in, text: "goodbye"}, nil
+}
+
+func (in *loudInstance) Printed() (string, int) {
+	select {
+	case <-in.Done():
+		return in.text, len(in.text)
+	default:
+		return "", 0
+	}
+}
+
+// START-005: what an instance of any check prints until its end is found, also that of the
+// instance which several checks call.
+func TestOutputOfEveryInstance(t *testing.T) {
+	check := func(id string) Check {
+		all := Checks()
+		return all[slices.IndexFunc(all, func(c Check) bool { return c.ID == id })]
+	}
+	for id, where := range map[string]string{"core/run/end": "during core/run/end", "core/run/after": "7 bytes more, "} {
+		// The first instance is that of Open.
+		s := Open(t.Context(), &loud{Target: InProcess(sound()), from: 2}, Options{Seed: 1})
+		require.NoError(t, s.output.empty())
+		require.Equal(t, Pass, s.Take(t.Context(), check(id)).Status)
+		s.Take(t.Context(), check("core/start/stdout"))
+		err := s.output.empty()
+		require.Error(t, err, id)
+		assert.Contains(t, err.Error(), where)
+		assert.Contains(t, err.Error(), "goodbye")
+		s.Close()
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fermenthq/ferment/sdk/contract"
@@ -38,6 +39,34 @@ func variants(d contract.Description, q question) []question {
 		}
 	}
 	return all
+}
+
+// longerWords is the length in words of a long text.
+const longerWords = 160
+
+// longer derives a question from q in which the first text of the input is repeated, if the
+// input schema accepts it.
+func longer(d contract.Description, q question) []question {
+	registry, err := schema.NewRegistry(schemasOf(d))
+	if err != nil {
+		return nil
+	}
+	s, ok := registry.Lookup(q.capability.InSchema.For(q.intent))
+	if !ok {
+		return nil
+	}
+	for key, value := range q.input.Entries() {
+		text, _ := value.AsString()
+		words := len(strings.Fields(text))
+		if words == 0 {
+			continue
+		}
+		long := edn.Text(strings.TrimSpace(strings.Repeat(text+" ", 1+longerWords/words)))
+		if input := q.input.Assoc(key, long); len(s.Validate(input)) == 0 {
+			return []question{{capability: q.capability, intent: q.intent, input: input}}
+		}
+	}
+	return nil
 }
 
 // edges are values of the type of v that programs often mishandle. The last
@@ -201,6 +230,43 @@ func (b *bench) learn(ctx context.Context, in Instance, questions []question) ([
 		}
 	}
 	return all, nil
+}
+
+// learnEach is learn for the questions that cannot change the outcome of others, at a place;
+// if there are none, for the first one. Questions on which a call fails are left out.
+func (b *bench) learnEach(ctx context.Context, in Instance, d contract.Description, at place) []known {
+	questions := b.questions(d)
+	if pure := slices.DeleteFunc(slices.Clone(questions), func(q question) bool { return !independent(q) }); len(pure) > 0 {
+		questions = pure
+	} else {
+		questions = questions[:1]
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.call/2)
+	defer cancel()
+	var all []known
+	for _, q := range questions {
+		q.at = at
+		if learnt, err := b.learn(ctx, in, []question{q}); err == nil {
+			all = append(all, learnt...)
+		}
+	}
+	return all
+}
+
+// unchanged asks what is known again and fails on another outcome.
+func (b *bench) unchanged(ctx context.Context, in Instance, all []known, after string) error {
+	for _, k := range all {
+		got, err := b.outcomeOf(ctx, in, k.question)
+		if err != nil {
+			return fmt.Errorf("after %s, %s: %w", after, k.question, err)
+		}
+		// A capability that is not deterministic may answer otherwise by itself.
+		changed := k.capability.Deterministic || got.refusal != nil && k.was.refusal == nil
+		if changed && !got.passing() && !got.equal(k.was) {
+			return want(fmt.Sprintf("the outcome of %s, also after %s: %s", k.question, after, k.was), "%s", got)
+		}
+	}
+	return nil
 }
 
 // settled reports whether a question still has its known outcome when it is

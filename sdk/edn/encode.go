@@ -30,7 +30,8 @@ func (e *EncodeError) Error() string { return "edn: encode: " + joinProblems(e.P
 // themselves, and that library encodes big.Float; the text is read strictly.
 //
 // NaN, infinities, channels, functions, equal keys and nesting beyond MaxDepth
-// are errors; Encode returns an *EncodeError that lists all of them.
+// are errors; Encode returns an *EncodeError that lists all of them up to the first
+// part that is nested too deep, as a value that contains itself is.
 func Encode(x any) (Value, error) {
 	if v, ok := x.(Value); ok {
 		return v, nil
@@ -48,6 +49,7 @@ var marshalerType = reflect.TypeFor[olympos.Marshaler]()
 type encoder struct {
 	path     []Value
 	problems []DecodeProblem
+	deep     bool // a part is nested too deep; the others are left out
 }
 
 func (e *encoder) fail(format string, args ...any) Value {
@@ -68,10 +70,11 @@ func (e *encoder) part(key Value, x reflect.Value, shape string, depth int) Valu
 
 // value encodes x; shape is the tag option that selects the form.
 func (e *encoder) value(x reflect.Value, shape string, depth int) Value {
-	if !x.IsValid() {
+	if !x.IsValid() || e.deep {
 		return Value{}
 	}
 	if depth > MaxDepth {
+		e.deep = true // a value that contains itself twice has 2^MaxDepth such parts
 		return e.fail("nested deeper than %d", MaxDepth)
 	}
 	t := x.Type()

@@ -48,8 +48,12 @@ func conform(t *testing.T, target conformance.Target, o conformance.Options) {
 	checks := session.Checks()
 	for _, check := range checks {
 		t.Run(check.ID, func(t *testing.T) {
-			if result := session.Take(t.Context(), check); result.Status != conformance.Pass {
+			result := session.Take(t.Context(), check)
+			if result.Status != conformance.Pass {
 				t.Error(explain(result, t.Name()))
+			}
+			if result.Note != "" {
+				t.Log(result.Note)
 			}
 		})
 	}

@@ -444,6 +444,10 @@ func (c *command) conformSummary(w io.Writer, r conformance.Report) {
 		_, _ = fmt.Fprintf(w, "%s: %s\n\n", r.BlockedText(id), strings.Join(ids[id], " "))
 		missed += len(ids[id])
 	}
+	notes, of := r.Notes()
+	for _, note := range notes {
+		_, _ = fmt.Fprintf(w, "in part: %s: %s\n\n", note, strings.Join(of[note], " "))
+	}
 	notRun := ""
 	if missed > 0 {
 		notRun = fmt.Sprintf(", %d not run", missed)

@@ -39,7 +39,7 @@ func TestConformVerdicts(t *testing.T) {
 		{"a known failure", []string{"conform", "--run", "tool/answer", "--baseline", "known", "--", text}, 0, []string{"(known)", "pass: text"}},
 		{"a stale baseline", []string{"conform", "--run", "tool/answer|bare", "--baseline", "stale", "--", text}, 1, []string{"stale: core/describe/bare"}},
 		{"no plugin at all", []string{"conform", "--run", "bare", "--", "true"}, 1, []string{"expected: the plugin starts and completes the handshake", "it ended before the handshake: exit status 0", "0 of 1 checks passed"}},
-		{"a plugin that ends at once", []string{"conform", "--", "true"}, 1, []string{"not run because of core/start/certificate: core/start/stdout core/describe/bare", " not run"}},
+		{"a plugin that ends at once", []string{"conform", "--", "true"}, 1, []string{"not run because of core/start/certificate: core/describe/bare", " not run"}},
 		{"no patience", []string{"conform", "--patience", "0.5", "--", text}, 2, []string{"--patience 0.5: expected a number from 1 to 20"}},
 		{"a profile that it does not come under", []string{"conform", "--profile", "judge", "--run", "score", "--", text}, 1, []string{"no capability of kind judge"}},
 		{"no command", []string{"conform"}, 2, []string{"ferment conform -- ./my-plugin"}},
