@@ -126,7 +126,7 @@ func statsAction(name, intent, since string) (edn.Value, error) {
 	return action.AssocKey("intent", v), nil
 }
 
-// learnedText prints what was learned for people.
+// learnedText prints the learned values for people.
 func (c *command) learnedText(v edn.Value) error {
 	groups := v.Key("groups")
 	if groups.Len() == 0 {
@@ -189,7 +189,7 @@ func (c *command) learnedGroup(g, since edn.Value) error {
 	return c.section([]string{"as the first", "was first", "inverse", "normalised"}, estimated)
 }
 
-// bounds formats a value with its bounds, empty for nil.
+// bounds returns a value with its bounds as text; empty for nil.
 func bounds(v edn.Value) string {
 	if v.IsNil() {
 		return ""

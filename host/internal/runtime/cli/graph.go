@@ -15,8 +15,7 @@ import (
 	"github.com/fermenthq/ferment/sdk/edn"
 )
 
-// drawings lists the drawing formats by the name of --as, which is also the
-// file extension.
+// drawings are the drawing formats by the value of --as, which is also the file extension.
 var drawings = []struct {
 	name string
 	ends []string
@@ -70,7 +69,7 @@ func (c *command) graphCommand() *cobra.Command {
 	return cmd
 }
 
-// drawing selects the drawing format.
+// drawing returns the function for a drawing format.
 func drawing(as, file string) (func(*diagram.Diagram) string, error) {
 	end := strings.ToLower(filepath.Ext(file))
 	for _, d := range drawings {
@@ -132,7 +131,7 @@ func (c *command) graph(
 	return refusal
 }
 
-// writeDrawing writes the whole file atomically.
+// writeDrawing writes the file atomically.
 func (c *command) writeDrawing(file, text string) error {
 	if err := renameio.WriteFile(c.path(file), []byte(text), 0o644); err != nil {
 		return &fileError{err: fmt.Errorf("write %s: %w", file, cause(err)), written: true}

@@ -42,7 +42,7 @@ func (c *command) workspaceCommands() []*cobra.Command {
 	})
 }
 
-// writeOut replaces a file that was named on the command line.
+// writeOut replaces a file that is named in the command line.
 func (c *command) writeOut(name string, content []byte) error {
 	if err := renameio.WriteFile(c.path(name), content, 0o644); err != nil {
 		return &fileError{err: fmt.Errorf("write %s: %w", name, cause(err)), written: true}
@@ -50,7 +50,7 @@ func (c *command) writeOut(name string, content []byte) error {
 	return nil
 }
 
-// moreForms gives a command output formats of its own beside the usual ones.
+// moreForms adds output formats to those of a command.
 func (c *command) moreForms(cmd *cobra.Command, more ...string) func() string {
 	f := &extraForm{asked: c.forms, more: more}
 	all := append([]string{"text", "json", "edn"}, more...)
@@ -60,7 +60,7 @@ func (c *command) moreForms(cmd *cobra.Command, more ...string) func() string {
 	return func() string { return f.chosen }
 }
 
-// extraForm is the flag --output of a command with formats of its own.
+// extraForm is the flag --output of a command with its own formats.
 type extraForm struct {
 	*asked
 	more   []string
@@ -88,8 +88,8 @@ func (f *extraForm) Set(s string) error {
 // Type implements pflag.Value; help texts show it.
 func (f *extraForm) Type() string { return "form" }
 
-// openIntent prepares calls of the intent of a request: by the daemon of the data
-// directory, else by plugins that are started for it.
+// openIntent prepares calls of the intent of a request: in the daemon of the data directory,
+// otherwise in plugins that are started for it.
 func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace.Opening) (workspace.Caller, error) {
 	if !o.Local {
 		there, err := c.reachOrEnd(ctx)
@@ -117,14 +117,14 @@ func (c *command) openIntent(ctx context.Context, request edn.Value, o workspace
 	return &intentHere{command: c, host: host}, nil
 }
 
-// intentThere calls an intent of a daemon.
+// intentThere calls an intent in a daemon.
 type intentThere struct {
 	*command
 	there *client.Client
 }
 
-// Call implements workspace.Caller. Only the response says how a canceled run ended, so Call waits
-// for it, for at most cancelLimit.
+// Call implements workspace.Caller. It waits for the response for at most cancelLimit after a
+// cancellation, because only the response has the outcome of a canceled run.
 func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn.Value) error) (edn.Value, error) {
 	if ctx.Err() != nil {
 		return edn.Nil(), context.Cause(ctx)
@@ -143,7 +143,7 @@ func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn
 	accept := func(run string) {
 		select {
 		case accepted <- run:
-		default: // it is known
+		default: // the id is already known
 		}
 	}
 	if show == nil {
@@ -159,7 +159,7 @@ func (t *intentThere) Call(ctx context.Context, request edn.Value, show func(edn
 	return response.Body, err
 }
 
-// unconfirmed is the error of a canceled call whose end the daemon does not report.
+// unconfirmed returns the error of a canceled call whose end the daemon does not report.
 func unconfirmed() *contract.Error {
 	return contract.Errorf("runtime/not-ready", "the daemon has not confirmed within %s that the run was canceled", cancelLimit).
 		WithHint("the run may go on: \"ferment runs list\" shows how it ended")
@@ -168,14 +168,14 @@ func unconfirmed() *contract.Error {
 // Close implements workspace.Caller.
 func (t *intentThere) Close() {}
 
-// cancelThere has the daemon cancel a run whose reader is gone.
+// cancelThere cancels a run in the daemon after its reader has ended.
 func (c *command) cancelThere(ctx context.Context, there *client.Client, run string) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), cancelLimit)
 	defer done()
 	_, _ = there.Cancel(ctx, run, "interrupt", 0)
 }
 
-// intentHere calls an intent of plugins of this process.
+// intentHere calls an intent in plugins of this process.
 type intentHere struct {
 	*command
 	host *daemon.Host
@@ -202,6 +202,5 @@ func (h *intentHere) Call(ctx context.Context, request edn.Value, show func(edn.
 	return response, failed
 }
 
-// Close implements workspace.Caller. It is bounded by the time limits of stopping
-// plugins.
+// Close implements workspace.Caller. It is limited by the time limits for stopping plugins.
 func (h *intentHere) Close() { h.host.Close() }
