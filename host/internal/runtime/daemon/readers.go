@@ -38,7 +38,7 @@ func (r *readers) enter(run string) (leave func()) {
 	return func() { r.change(run, func(a *audience) { a.n-- }) }
 }
 
-// change applies to to the audience of a run, and starts or stops its timer.
+// change applies the function to to the audience of a run, and starts or stops its timer.
 func (r *readers) change(run string, to func(*audience)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -247,7 +247,8 @@ func words(s string) func(yield func(string) bool) {
 }
 
 // tail returns the end of a Markdown text: at least the given number of lines, besides blank ones
-// at its end. It begins outside of code blocks, so that the omitted text does not affect it.
+// at its end. If it begins in a code block, the opening mark of the block is added, so that the
+// omitted text does not affect it.
 func tail(text string, lines int) string {
 	at := len(strings.TrimRight(text, "\n"))
 	for n := 0; n < lines && at > 0; n++ {

@@ -203,7 +203,7 @@ func mapsOf(s *schema.Schema) []*schema.Schema {
 }
 
 // unpromised returns a key that the second schema requires and the first does not have; empty if
-// there is none or the first has no named keys.
+// there is none, or if the first is an open map without named keys.
 func unpromised(from, to *schema.Schema) string {
 	if len(from.Entries()) == 0 && !from.Closed() {
 		return ""

@@ -168,7 +168,8 @@ var scopeMembers = map[string]scopeMember{
 	"allow_commands": {"the path of a program", nil},
 }
 
-// belowRoot returns an absolute path relative to its root, as a prefix.
+// belowRoot returns an absolute path relative to its root, as a prefix; empty if no root contains
+// it.
 func belowRoot(written string, roots []string) string {
 	for _, root := range roots {
 		if rel, err := filepath.Rel(root, written); err == nil && filepath.IsLocal(rel) && filepath.IsAbs(written) {
@@ -190,7 +191,8 @@ func bareHost(written string, _ []string) string {
 	return u.Hostname()
 }
 
-// fittingArgument suggests the program with a name, or a pattern for a text that is not a pattern.
+// fittingArgument suggests the program with a name, or a pattern for a text that is not a pattern;
+// empty if there is none.
 func fittingArgument(written string, programs []string) string {
 	if program := ofBase(written, programs); program != "" {
 		return program

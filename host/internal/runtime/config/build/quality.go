@@ -111,7 +111,7 @@ func (b *builder) swapsAway(s, in *decode.Section, to string) {
 	}
 }
 
-// ramp returns the ramp of a breaker. It reports a ramp that does not rise to 100.
+// ramp returns the ramp of a breaker; nil if it does not rise to 100, which is reported.
 func (b *builder) ramp(in *decode.Section) []int {
 	v := in.Attrs["ramp"]
 	shares := make([]int, 0, len(v.Items))

@@ -44,11 +44,11 @@ func (b *Block) Shape() string {
 	return b.Name + ` "NAME" { ... }`
 }
 
-// Home returns a hint that names the nested block of b that accepts an attribute or block name;
-// empty if no nested block or several accept it, or if b is the root.
+// Home returns a hint that names the first nested block of b that accepts an attribute or block
+// name; empty if none does, or if b is the root.
 func (b *Block) Home(name string) string {
 	if b == Specification() {
-		return "" // more than one
+		return "" // several blocks may accept it
 	}
 	for i := range b.Blocks {
 		if inner := &b.Blocks[i]; inner.accepts(name) {

@@ -46,7 +46,7 @@ func (a *Attribute) over(earlier *Attribute) *Attribute {
 	return &out
 }
 
-// Stack returns the attribute and those that it overrides, which come first; the weakest is the
+// Stack returns the attribute, without its Under, after those that it overrides; the weakest is the
 // first one.
 func (a *Attribute) Stack() []*Attribute {
 	bare := *a
