@@ -113,7 +113,8 @@ func (c *command) logsThere(ctx context.Context, name string, lines int, follow 
 	return nil
 }
 
-// openLog opens the log of a plugin. With wait it waits until the log exists.
+// openLog opens the log of a plugin. With wait it waits until the log of a configured plugin
+// exists. The error for a missing log names the existing ones.
 func (c *command) openLog(ctx context.Context, dataDir, name string, wait bool) (*logfile.Reader, error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {
 		return nil, usagef("%q is not a plugin name", name)

@@ -82,7 +82,7 @@ func message(e *contract.Error) string {
 }
 
 // next returns the next command: that of the error if it has one, otherwise that of steps,
-// otherwise the help of the verb for invalid input.
+// otherwise the help of the verb for invalid input; empty if there is none.
 func (in *invocation) next(e *contract.Error) string {
 	row, _ := contract.Lookup(e.Type)
 	own, _ := e.Details.Key("hint").AsString()
